@@ -18,6 +18,7 @@ struct halves_of_two_chunks {
   static constexpr std::string_view name = "halves_of_two_chunks";
   static constexpr int chunks = 2;
   static constexpr bool splits_backward = true;
+  static constexpr auto placement = chunk_placement::loop;
 
   static constexpr std::vector<scheduled_work> order(int stages, int stage, int microbatches) {
     auto const table = lowered(stages, microbatches);
@@ -26,12 +27,12 @@ struct halves_of_two_chunks {
       if (computes(now.kind)) out.push_back(now);
     return out;
   }
-  static constexpr int peak_activations(int, int, int microbatches) { return microbatches; }
+  static constexpr int peak_activations(int, int, int microbatches) { return 2 * microbatches; }
 
   static constexpr timetable lowered(int stages, int microbatches) {
-    timetable out{microbatches, true, std::vector<stage_program>(std::size_t(stages)), chunks,
-                  true};
-    for (auto& stage : out.stages) stage.slots = {microbatches, microbatches, 1};
+    timetable out{microbatches, true, std::vector<stage_program>(std::size_t(stages)),
+                  chunks,       true, placement};
+    for (auto& stage : out.stages) stage.slots = {2 * microbatches, 2 * microbatches, 2};
     int const last = stages * chunks - 1;
     auto const add = [&](int number, work kind, int microbatch) {
       out.stages[std::size_t(number % stages)].operations.push_back(

@@ -462,6 +462,7 @@ inline constexpr listed_plan plan_numbers{
     .entries = Plan::entries.view(),
     .chunk_units = {Plan::chunk_units.data(), int(Plan::chunk_units.size())},
     .chunks = Plan::chunks,
+    .placement = Plan::shape.placement,
     .grid = Plan::grid,
     .samples = Plan::samples,
     .rules = Plan::rules,
@@ -491,7 +492,7 @@ template <class Plan>
     if (part == job_part::training)
       return training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches);
     if (part == job_part::evaluation || part == job_part::prediction)
-      return evaluation_timetable(Plan::stages, load.microbatches, Plan::chunks);
+      return evaluation_timetable(Plan::stages, load.microbatches, Plan::shape);
   }
   return {};
 }

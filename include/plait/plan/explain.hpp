@@ -334,9 +334,8 @@ template <class Plan>
   if (Plan::stages > 1) {
     auto const table = training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches);
     out += "pipeline: " + std::string(Plan::schedule_type::name) +
-           ", free of deadlock under blocking sends";
-    if (is_timed(table)) out += ", idle " + idle_text(times_of(table)) + " of the step";
-    out += "\n\n";
+           ", free of deadlock under blocking sends, idle " + idle_text(times_of(table)) +
+           " of the step\n\n";
   }
   out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
   out += explain_recompute<Plan>(load);

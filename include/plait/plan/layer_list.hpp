@@ -101,7 +101,7 @@ class layer_lister {
     std::vector<drawn_chunk> out;
     int const stages = plan_.stages(), count = stages * plan_.chunks;
     for (int number = 0; number < count; ++number) {
-      int const stage = number % stages, part = number / stages;
+      auto const [stage, part] = place_of_chunk(number, stages, plan_.placement);
       auto const& units = plan_.chunks_of(stage)[part];
       drawn_chunk chunk;
       chunk.title = "stage " + std::to_string(stage);
@@ -112,7 +112,8 @@ class layer_lister {
       add_rows(chunk, stage, part);
       if (number + 1 < count) {
         add_edges(chunk.to_next, exchange_place::activation_edge, stage, units.end);
-        add_edges(chunk.from_next, exchange_place::gradient_edge, (number + 1) % stages, units.end);
+        add_edges(chunk.from_next, exchange_place::gradient_edge,
+                  place_of_chunk(number + 1, stages, plan_.placement).stage, units.end);
       }
       if (of_.names.size() > single_) fold(chunk.pieces);
       out.push_back(std::move(chunk));

@@ -48,7 +48,7 @@ template <class Plan>
   std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // what does not change
   int most_units = 0;
   for (int stage = 0; stage < mixed::stages; ++stage) {
-    auto const need = mixed::memory(stage, load, table.stages[std::size_t(stage)].slots);
+    auto const need = mixed::memory(stage, load, table.stages[std::size_t(stage)]);
     besides[std::size_t(stage)] = need.total() - need.activations;
     int here = 0;
     for (auto const& chunk : mixed::chunks_of(stage)) here += chunk.count();
@@ -64,8 +64,9 @@ template <class Plan>
     for (int stage = 0; stage < mixed::stages; ++stage) {
       auto const& here = table.stages[std::size_t(stage)];
       best.bytes =
-          std::max(best.bytes, besides[std::size_t(stage)] +
-                                   lay_out_arena(numbers, stage, layout, here.slots).total_bytes);
+          std::max(best.bytes,
+                   besides[std::size_t(stage)] +
+                       lay_out_arena(numbers, stage, layout, here, full.microbatches).total_bytes);
       best.work = std::max(best.work,
                            recompute_work<mixed>(stage, full, here.operations, numbers.recomputes));
     }

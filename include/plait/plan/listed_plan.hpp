@@ -16,6 +16,7 @@
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/working_record.hpp"
 #include "plait/policy/policy.hpp"
+#include "plait/schedule/lowering.hpp"
 
 namespace plait::planning {
 
@@ -29,7 +30,8 @@ struct listed_plan {
   static_view<parameter_entry> entries;
   static_view<unit_range> chunk_units;  ///< of all chunks, those of a stage one behind the other
   int chunks = 1;                       ///< of each stage
-  mesh grid{};                          ///< with all its sizes
+  chunk_placement placement = chunk_placement::line;
+  mesh grid{};  ///< with all its sizes
   placements samples{};
   parameter_rules rules{};
   bool has_copies = false;       ///< layers see the parameters in another type than optimizers
@@ -43,6 +45,9 @@ struct listed_plan {
   bool has_buckets = false;  ///< gradients are reduced while the backward goes on
   recompute_table recomputes{};
 
+  [[nodiscard]] constexpr pipeline_shape shape() const {
+    return {chunks, placement, splits_backward};
+  }
   [[nodiscard]] constexpr int stages() const { return chunk_units.size() / chunks; }
   [[nodiscard]] constexpr static_view<unit_range> chunks_of(int stage) const {
     return {chunk_units.begin() + stage * chunks, chunks};

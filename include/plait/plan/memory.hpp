@@ -13,43 +13,63 @@
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/exchanges.hpp"
+#include "plait/plan/pass_places.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/workload.hpp"
+#include "plait/schedule/lowering.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
 
-/// Where the buffers of one chunk lie in the activation arena of its stage, in bytes.
+/// What a chunk needs in the activation arena of its stage, in bytes, for one microbatch.
 struct chunk_arena {
   unit_range units{};
   bool is_first = false, is_last = false;  ///< of the model's chunks
-  bool receives_gradient = false;          ///< of its output
-  std::size_t activation_stash_bytes =
-      0;  ///< of one microbatch: the stashes of all copies in the chunk
-  std::size_t gradient_stash_bytes = 0;  ///< of one microbatch, where backward passes are in halves
-  std::size_t input_bytes = 0;           ///< of the activation received from the chunk before
-  std::size_t output_bytes = 0;          ///< of the activation sent to the chunk behind
-  std::size_t activation_stashes_offset = 0, gradient_stashes_offset = 0, inputs_offset = 0,
-              gradients_offset = 0;
+  bool receives_gradient = false;          ///< of its output, from another stage or chunk
+  /// The chunks of the stage that hand over its input and get its output; -1: other stages do.
+  int handed_from = -1, handed_to = -1;
+  std::size_t activation_stash_bytes = 0;  ///< the stashes of all copies in the chunk
+  std::size_t gradient_stash_bytes = 0;    ///< where backward passes are in halves
+  std::size_t input_bytes = 0;             ///< of the activation from the chunk before
+  std::size_t output_bytes = 0;            ///< of the activation for the chunk behind
+
+  [[nodiscard]] constexpr placed_chunk placed() const {
+    bool const receives = !is_first && handed_from < 0;
+    return {{activation_stash_bytes, gradient_stash_bytes, receives ? input_bytes : 0,
+             receives_gradient ? output_bytes : 0},
+            handed_from,
+            handed_to};
+  }
 };
 
-/// Where the buffers of one stage lie in its activation arena, in bytes.
+/// Where the buffers of one stage lie in its activation arena, in bytes: first what passes leave to
+/// each other, in a step and in an evaluation.
 struct stage_arena {
-  stage_slots slots{};  ///< of each chunk
   std::vector<chunk_arena> chunks{};
+  placed_passes training{};
+  std::size_t passes_bytes = 0;   ///< of what passes leave, in a step or an evaluation
   std::size_t edge_bytes = 0;     ///< of the largest activation between two items
   std::size_t working_bytes = 0;  ///< of what is made again of one unit at a time
   std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, zeros_offset = 0;
   std::size_t total_bytes = 0;
+
+  /// Where passes of the stage on some microbatches have what they leave to each other.
+  [[nodiscard]] [[gnu::cold]] constexpr placed_passes place(stage_program const& passes,
+                                                            int microbatches) const {
+    std::vector<placed_chunk> placed;
+    for (auto const& chunk : chunks) placed.push_back(chunk.placed());
+    return place_passes(placed, passes, microbatches);
+  }
 };
 
-/// Lays out the activation arena of a stage.
+/// Lays out the activation arena of a stage. `passes`: of a training step; `least_bytes`: of what
+/// they leave to each other.
 template <int Leaves>
 [[gnu::cold]] constexpr stage_arena lay_out_arena(listed_plan const& plan, int stage,
                                                   activation_layout<Leaves> const& layout,
-                                                  stage_slots const& slots) {
+                                                  stage_program const& passes, int microbatches,
+                                                  std::size_t least_bytes = 0) {
   stage_arena out;
-  out.slots = slots;
   for (auto const& range : plan.chunks_of(stage)) {
     chunk_arena chunk{.units = range,
                       .is_first = range.begin == 0,
@@ -72,19 +92,22 @@ template <int Leaves>
     }
     out.chunks.push_back(chunk);
   }
-  std::size_t next = 0;
+  for (std::size_t c = 0; c < out.chunks.size(); ++c) {
+    auto& chunk = out.chunks[c];
+    for (std::size_t other = 0; other < out.chunks.size(); ++other) {
+      if (out.chunks[other].units.end == chunk.units.begin) chunk.handed_from = int(other);
+      if (out.chunks[other].units.begin == chunk.units.end) chunk.handed_to = int(other);
+    }
+  }
+  out.training = out.place(passes, microbatches);
+  out.passes_bytes = std::max(out.training.bytes, least_bytes);
+  if (plan.chunks > 1) {  // with one an evaluation has no more than one of each
+    auto const table = evaluation_timetable(plan.stages(), microbatches, plan.shape());
+    out.passes_bytes =
+        std::max(out.passes_bytes, out.place(table.stages[std::size_t(stage)], microbatches).bytes);
+  }
+  std::size_t next = out.passes_bytes;
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
-  for (auto& chunk : out.chunks)
-    chunk.activation_stashes_offset =
-        take(chunk.activation_stash_bytes * std::size_t(slots.activations));
-  for (auto& chunk : out.chunks)
-    chunk.gradient_stashes_offset =
-        take(chunk.gradient_stash_bytes * std::size_t(slots.activations));
-  for (auto& chunk : out.chunks)
-    chunk.inputs_offset = take(chunk.is_first ? 0 : chunk.input_bytes * std::size_t(slots.inputs));
-  for (auto& chunk : out.chunks)
-    chunk.gradients_offset =
-        take(chunk.receives_gradient ? chunk.output_bytes * std::size_t(slots.gradients) : 0);
   out.edges_offset = take(2 * out.edge_bytes);
   out.working_offset = take(out.working_bytes);
   out.transient_offset = take(layout.transient_bytes);
@@ -216,7 +239,7 @@ constexpr output_room lay_out_outputs(int stage, workload const& load, job_part 
 /// the parameters themselves are held as they are owned. What is frozen is only kept.
 template <class Plan>
 [[gnu::cold]] constexpr memory_need memory_of_stage(int stage, workload const& load,
-                                                    stage_slots const& slots) {
+                                                    stage_program const& passes) {
   auto const grid = Plan::grid_for(load);
   auto const outputs = [&](bool wanted, job_part part) {
     return wanted ? lay_out_outputs<Plan>(stage, load, part).total : 0;
@@ -229,7 +252,7 @@ template <class Plan>
           Plan::slice_arena_for(parameters, grid).total * Plan::gradient_bytes,
           owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
           load.averages ? owned * Plan::parameter_bytes : 0,
-          Plan::arena_for(stage, load, slots).total_bytes,
+          Plan::arena_for(stage, load, passes).total_bytes,
           batch_bytes<Plan>(load),
           std::max(outputs(load.prediction != predicted::nothing, job_part::prediction),
                    outputs(load.measured_numbers > 0, job_part::evaluation)),

@@ -93,55 +93,14 @@ namespace plait::planning {
   return out;
 }
 
-/// The columns of a timetable that is not timed: of each computation the first that is behind those
-/// before it on its stage, and behind the one whose result it takes.
-[[nodiscard]] [[gnu::cold]] inline schedule_times order_of(timetable const& table) {
-  int const stages = int(table.stages.size());
-  auto const place = [&](int stage, scheduled_work const& op) {
-    return (std::size_t(stage) * std::size_t(table.chunks) + std::size_t(op.chunk)) *
-               std::size_t(table.microbatches) +
-           std::size_t(op.microbatch);
-  };
-  std::size_t const places = std::size_t(stages * table.chunks) * std::size_t(table.microbatches);
-  std::vector<std::int64_t> ahead(places, -1), back(places, -1);  // their ends
-  schedule_times out{std::vector<std::vector<timed_operation>>(std::size_t(stages))};
-  std::vector<std::size_t> next(std::size_t(stages), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int s = 0; s < stages; ++s) {
-      auto const& list = table.stages[std::size_t(s)].operations;
-      auto& done = out.stages[std::size_t(s)];
-      for (auto& here = next[std::size_t(s)]; here < list.size(); ++here) {
-        auto const op = list[here];
-        if (!computes(op.kind)) continue;
-        bool const is_forward = op.kind == work::forward;
-        auto const from = partner_of(is_forward ? work::receive_activation : work::receive_gradient,
-                                     {s, op.chunk}, stages);
-        std::int64_t ready = 0;
-        if (is_forward && from.stage >= 0)
-          ready = ahead[place(from.stage, {op.kind, op.microbatch, from.chunk})];
-        if (!is_forward && from.chunk < table.chunks)
-          ready = back[place(from.stage, {op.kind, op.microbatch, from.chunk})];
-        if (ready < 0) break;
-        auto const begin = std::max(ready, done.empty() ? 0 : done.back().end);
-        done.push_back({op, begin, begin + 1});
-        if (is_forward) ahead[place(s, op)] = begin + 1;
-        else if (op.kind != work::backward_parameters) back[place(s, op)] = begin + 1;
-        moved = true;
-      }
-    }
-  }
-  return out;
-}
-
 [[nodiscard]] [[gnu::cold]] inline drawing draw_timetable(drawn_plan const& of, bool dark) {
   drawing out("timetable", dark);
   auto const& table = of.table;
-  bool const timed = is_timed(table), has_stages = table.stages.size() > 1;
-  auto const times = timed ? times_of(table) : order_of(table);
+  bool const has_stages = table.stages.size() > 1;
+  auto const times = times_of(table);
   std::string about = to_string(of.numbers.grid);
   if (has_stages) about += ", " + std::string(of.schedule);
-  if (has_stages && timed) about += ", idle " + idle_text(times) + " of the step";
+  if (has_stages) about += ", idle " + idle_text(times) + " of the step";
   int const x = drawing::margin;
   int y = draw_heading(out, "Timetable of a step", about);
 
@@ -195,9 +154,7 @@ namespace plait::planning {
   if (table.chunks > 1) legend += " and, behind a dot, its chunk";
   legend += "; dotted: idle";
   out.text(x, y, legend, {.size = 11, .ink = colour::muted});
-  out.text(x, y + 18,
-           timed ? "from left to right: time, if a backward takes as long as two forwards"
-                 : "from left to right: the order, not the time",
+  out.text(x, y + 18, "from left to right: time, if a backward takes as long as two forwards",
            {.size = 11, .ink = colour::muted});
   if (shown < span)
     out.text(x, y + 36, "the begin of the step", {.size = 11, .ink = colour::muted});

@@ -42,13 +42,15 @@ constexpr std::size_t sequence_length_of(auto const& tree) {
   return 1;
 }
 
-/// Deals out the chunks of a model to its stages in turn; those of a stage stand one behind the
-/// other.
+/// Deals out the chunks of a model to its stages; those of a stage stand one behind the other.
 template <std::size_t Stages, std::size_t Chunks>
-constexpr std::array<unit_range, Stages * Chunks> deal_out(std::vector<unit_range> const& split) {
+constexpr std::array<unit_range, Stages * Chunks> deal_out(std::vector<unit_range> const& split,
+                                                           chunk_placement how) {
   std::array<unit_range, Stages * Chunks> out{};
-  for (std::size_t i = 0; i < split.size() && i < Stages * Chunks; ++i)
-    out[i % Stages * Chunks + i / Stages] = split[i];
+  for (std::size_t i = 0; i < split.size() && i < Stages * Chunks; ++i) {
+    auto const at = place_of_chunk(int(i), int(Stages), how);
+    out[std::size_t(at.stage) * Chunks + std::size_t(at.chunk)] = split[i];
+  }
   return out;
 }
 
@@ -133,17 +135,11 @@ struct plan {
   static constexpr int batch_ranks(mesh const& of) { return block_of(samples, of, {}).blocks; }
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
+  static constexpr pipeline_shape shape = shape_of<schedule_type>();
   /// Of each stage.
-  static constexpr int chunks = [] {
-    if constexpr (requires { schedule_type::chunks; }) return schedule_type::chunks;
-    else return 1;
-  }();
+  static constexpr int chunks = shape.chunks;
   /// Whether backward passes may come in halves: gradients of inputs first.
-  static constexpr bool splits_backward = [] {
-    if constexpr (requires { schedule_type::splits_backward; })
-      return schedule_type::splits_backward;
-    else return false;
-  }();
+  static constexpr bool splits_backward = shape.splits_backward;
   static constexpr int leaf_count = planning::leaf_count<Model>;
   /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
   /// sums that layers keep.
@@ -167,7 +163,7 @@ struct plan {
   static constexpr auto& entries = listed.entries;
   /// The units of each chunk, those of a stage one behind the other.
   static constexpr auto chunk_units = deal_out<std::size_t(stages), std::size_t(chunks)>(
-      split_stages<typename stage_policy::cuts>(code, stages* chunks));
+      split_stages<typename stage_policy::cuts>(code, stages, shape), shape.placement);
   /// Whether the gradient of a value is computed: not for tokens, nor for what comes from outside
   /// and what is made of it without a trained parameter.
   static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
@@ -225,7 +221,7 @@ struct plan {
                 "summed bucket by bucket, and has no buckets; write `static constexpr std::size_t "
                 "bucket_bytes = N;` of at least 1");
   static_assert(stages * chunks > code.unit_count() ||
-                    split_stages<typename stage_policy::cuts>(code, stages* chunks).size() ==
+                    split_stages<typename stage_policy::cuts>(code, stages, shape).size() ==
                         std::size_t(stages * chunks),
                 "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
                 "ascending order, each at least 1 and below the number of units");
@@ -309,22 +305,39 @@ struct plan {
     return training_timetable<schedule_type>(stages, microbatches).stages[std::size_t(stage)].slots;
   }
 
-  /// Where a rank of `stage` has the buffers of its activations. The slots may be given, where they
-  /// are known already.
+  /// Where a rank of `stage` has the buffers of its activations. Its passes in a training step may
+  /// be given, where they are known already.
   static constexpr stage_arena arena_for(int stage, workload const& load) {
-    return arena_for(stage, load, slots_for(stage, completed(load).microbatches));
+    return arena_for(stage, load, passes_of(stage, load));
   }
   static constexpr stage_arena arena_for(int stage, workload const& load,
-                                         stage_slots const& slots) {
-    return lay_out_arena(plan_numbers<plan>, stage, activation_layout_for(load.rows), slots);
+                                         stage_program const& passes) {
+    int const microbatches = completed(load).microbatches;
+    auto const layout = activation_layout_for(load.rows);
+    std::size_t least = 0;
+    if constexpr (slices > 0 && chunks > 1)  // ranks with a slice less have another order
+      if (microbatches > 1) {
+        auto const fewer = training_timetable<schedule_type>(stages, microbatches - 1);
+        least = lay_out_arena(plan_numbers<plan>, stage, layout, fewer.stages[std::size_t(stage)],
+                              microbatches - 1)
+                    .passes_bytes;
+      }
+    return lay_out_arena(plan_numbers<plan>, stage, layout, passes, microbatches, least);
   }
 
-  /// Bytes that a rank of `stage` needs. The slots may be given, where they are known already.
+  /// Bytes that a rank of `stage` needs. Its passes in a training step may be given, where they are
+  /// known already.
   static constexpr memory_need memory(int stage, workload const& load) {
-    return memory(stage, load, slots_for(stage, completed(load).microbatches));
+    return memory(stage, load, passes_of(stage, load));
   }
-  static constexpr memory_need memory(int stage, workload const& load, stage_slots const& slots) {
-    return memory_of_stage<plan>(stage, completed(load), slots);
+  static constexpr memory_need memory(int stage, workload const& load,
+                                      stage_program const& passes) {
+    return memory_of_stage<plan>(stage, completed(load), passes);
+  }
+  /// The passes of `stage` in a training step.
+  static constexpr stage_program passes_of(int stage, workload const& load) {
+    auto table = training_timetable<schedule_type>(stages, completed(load).microbatches);
+    return std::move(table.stages[std::size_t(stage)]);
   }
 
   /// Bytes that the rank with the greatest need needs; with an optimizer's type, its states count
@@ -333,7 +346,7 @@ struct plan {
     auto const table = training_timetable<schedule_type>(stages, completed(load).microbatches);
     std::size_t most = 0;
     for (int stage = 0; stage < stages; ++stage)
-      most = std::max(most, memory(stage, load, table.stages[std::size_t(stage)].slots).total());
+      most = std::max(most, memory(stage, load, table.stages[std::size_t(stage)]).total());
     return most;
   }
   template <class Optimizer>

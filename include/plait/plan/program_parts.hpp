@@ -14,24 +14,21 @@ enum class program_buffer : int {
   scale,
   loss,
   norm_partials,
-  numbers,           ///< that ranks compare, or of measures
-  parameters,        ///< of a bucket
-  gradients,         ///< of a bucket
-  tied_gradients,    ///< of the uses that are added to those of a bucket
-  gathered,          ///< an end of the room for parameters, and of that for frozen ones
-  scattered,         ///< an end of the room for gradients
-  activation_stash,  ///< a slot of a chunk: what its layers have made of a microbatch
-  gradient_stash,    ///< a slot: what backward_input leaves to backward_parameters
-  edge_input,        ///< a slot: what the chunk before has sent
-  edge_gradient,     ///< a slot: what the chunk behind has sent
-  made_gradient,     ///< of a unit's input: units of a backward use two places in turn
-  outputs,           ///< of a microbatch, brought together
-  state,             ///< arenas of a trainer
-  tensor             ///< the room of an export
+  numbers,         ///< that ranks compare, or of measures
+  parameters,      ///< of a bucket
+  gradients,       ///< of a bucket
+  tied_gradients,  ///< of the uses that are added to those of a bucket
+  gathered,        ///< an end of the room for parameters, and of that for frozen ones
+  scattered,       ///< an end of the room for gradients
+  passed,          ///< a piece of the arena of what passes leave to later ones, see placed_passes
+  made_gradient,   ///< of a unit's input: units of a backward use two places in turn
+  outputs,         ///< of a microbatch, brought together
+  state,           ///< arenas of a trainer
+  tensor           ///< the room of an export
 };
 
 /// The number of enumerators of `program_buffer`.
-inline constexpr int program_buffers = 18;
+inline constexpr int program_buffers = 15;
 
 /// All that a rank does in one part of a job, in the order in which it is handed to its streams:
 /// what is handed to stream compute before comes before the first operation, and behind the last

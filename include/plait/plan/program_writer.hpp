@@ -12,8 +12,10 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/bucket_rooms.hpp"
 #include "plait/plan/exchanges.hpp"
+#include "plait/plan/pass_places.hpp"
 #include "plait/plan/program_operation.hpp"
 #include "plait/plan/program_parts.hpp"
+#include "plait/plan/row_writer.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/schedule/operation.hpp"
@@ -21,21 +23,18 @@
 namespace plait::planning {
 
 /// Writes the program of a rank of a stage, operation by operation.
-class program_writer {
-  using name = program_buffer;
-  using buffers = std::vector<int>;
-
+class program_writer : row_writer {
  public:
   /// `list`: of the stage and the part of the job; rows have their numbers in it. `parameters`: of
-  /// the stage; none where only rows of one place are written.
+  /// the stage; none where only rows of one place are written. `places`: of what `passes` leave;
+  /// with one chunk on a stage they follow from its slots.
   [[gnu::cold]] program_writer(listed_plan const& plan, std::vector<exchange> const& list,
                                int stage, parameter_layout const& parameters,
-                               stage_program const* passes = nullptr)
-      : plan_(plan),
-        list_(list),
-        stage_(stage),
-        parameters_(parameters),
+                               stage_program const* passes = nullptr,
+                               placed_passes const& places = {})
+      : row_writer(plan, list, stage, parameters),
         passes_(passes),
+        places_(places),
         uses_(plan.bucket_uses_of(parameters)),
         record_(plan.items, plan.recomputes),
         scatter_room_(parameters, parameters.gradients_at.room) {
@@ -44,6 +43,8 @@ class program_writer {
     is_done_.resize(std::size_t(plan.unit_count()), false);
     has_run_.resize(std::size_t(plan.chunks), 0);
     if (passes == nullptr) return;
+    if (places_.pieces == 0) places_ = place_in_turn({{1, 1, 1, 1}}, passes->slots);
+    span_ = std::max(span_, places_.pieces + 1);
     for (auto const& now : passes->operations) span_ = std::max(span_, now.microbatch + 1);
     if (gathers())
       gathers_ = gathers_of_passes(parameters, uses_, plan.chunks_of(stage), passes->operations,
@@ -128,89 +129,6 @@ class program_writer {
   /// What becomes of the model's output of a microbatch.
   enum class outputs_are : int { ignored, measured, kept };
 
-  /// The number of a buffer: of a unit, a slot or a microbatch, and of a chunk of the stage.
-  [[nodiscard]] int at(name what, int number = 0, int chunk = 0) const {
-    return (chunk * program_buffers + static_cast<int>(what)) * span_ + number;
-  }
-  [[nodiscard]] int buckets() const { return static_cast<int>(parameters_.buckets.size()); }
-  [[nodiscard]] bucket const& bucket_of(int number) const {
-    return parameters_.bucket_at(std::size_t(number));
-  }
-  [[nodiscard]] bool gathers() const { return plan_.rules.keeps_blocks(); }
-  [[nodiscard]] bool scatters() const { return plan_.rules.sums_blocks(); }
-  /// The buffers of this name of all buckets, and of those that have parameters of some units.
-  [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const {
-    buffers out;
-    for (int b = 0; b < buckets(); ++b) out.push_back(at(what, b));
-    return out;
-  }
-  [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const {
-    buffers out;
-    for (int b = 0; b < buckets(); ++b)
-      if (overlap(bucket_of(b).units, units).count() > 0) out.push_back(at(what, b));
-    return out;
-  }
-  /// Calls action(entry, its unit, the bucket of its owner) for each tied use on the stage that has
-  /// a gradient.
-  template <class Action>
-  [[gnu::cold]] void for_each_tied_use(Action action) const {
-    for (int e = 0; e < plan_.entries.size(); ++e) {
-      auto const& place = parameters_.entries[std::size_t(e)];
-      if (!place.is_tied) continue;
-      for (int b = 0; b < buckets(); ++b)
-        if (bucket_of(b).region == place.region && bucket_of(b).units.contains(place.unit))
-          action(e, plan_.items[plan_.entries[e].item].first_unit, b);
-    }
-  }
-  [[nodiscard]] [[gnu::cold]] buffers all_gradients() const {
-    auto out = of_buckets(name::gradients);
-    for_each_tied_use([&](int, int, int owner) { out.push_back(at(name::tied_gradients, owner)); });
-    return out;
-  }
-  [[gnu::cold]] static buffers joined(buffers some, buffers const& others) {
-    some.insert(some.end(), others.begin(), others.end());
-    return some;
-  }
-
-  [[gnu::cold]] void add(program_operation const& made, stream on, buffers const& reads,
-                         buffers const& writes) {
-    out_.operations.push_back(made);
-    out_.touched.push_back({on, reads, writes});
-  }
-  [[gnu::cold]] void compute(operation_kind what, buffers const& reads, buffers const& writes) {
-    add({.what = what}, stream::compute, reads, writes);
-  }
-
-  /// Row `number`, as `made` says, if it is in a group of more than one rank; whether it is.
-  [[gnu::cold]] bool add_row(std::size_t number, program_operation made, buffers const& reads,
-                             buffers const& writes) {
-    auto const over = list_[number].row().over;
-    if (plan_.grid.size(over) == 1) return false;
-    made.row = static_cast<int>(number);
-    add(made, stream_of_row(list_[number], stage_, plan_.stages()), reads, writes);
-    return true;
-  }
-  [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched) {
-    for (std::size_t i = 0; i < list_.size(); ++i)
-      for (std::int64_t k = 0; list_[i].place == place && k < list_[i].buckets; ++k)
-        add_row(i, {.bucket = list_[i].bucket < 0 ? -1 : list_[i].bucket + int(k)}, touched,
-                touched);
-  }
-  /// The rows that move bucket `number`; whether there are any.
-  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, int number, name touched) {
-    buffers const touches{at(touched, number)};
-    program_operation made{.bucket = number};
-    if (plan_.has_buckets && bucket_of(number).region == 0) made.units = bucket_of(number).units;
-    return add_rows_of_bucket(place, made, touches);
-  }
-  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, program_operation const& made,
-                                        buffers const& touches) {
-    bool any = false;
-    for (std::size_t i = 0; i < list_.size(); ++i)
-      if (list_[i].place == place && list_[i].moves_bucket(made.bucket))
-        any = add_row(i, made, touches, touches) || any;
-    return any;
-  }
   /// This rank's end of the message between two chunks; `unit` is the first of the later one.
   [[gnu::cold]] void add_message(exchange_place place, int unit, bool sends,
                                  scheduled_work const& now, buffers const& touched) {
@@ -245,19 +163,23 @@ class program_writer {
     auto const& chunk = plan_.chunks_of(stage_)[now.chunk];
     bool const ends_model = chunk.end == plan_.unit_count();
     int const m = now.microbatch, units_here = chunk.end - chunk.begin;
-    auto const slot = [&](name of, int count) {
-      return count == 0 ? buffers{} : buffers{at(of, m % count, now.chunk)};
+    auto const pieces = [&](passed_value passed, int of_chunk) {
+      buffers out;
+      auto const range = places_.of(passed, of_chunk, m);
+      for (int piece = range.first; piece < range.end; ++piece)
+        out.push_back(at(name::passed, piece));
+      return out;
     };
-    auto const& slots = passes_->slots;
-    auto const stash = slot(name::activation_stash, slots.activations);
-    auto const input = slot(name::edge_input, chunk.begin == 0 ? 0 : slots.inputs);
-    auto const gradient = slot(name::edge_gradient, ends_model ? 0 : slots.gradients);
+    int const handed_from = chunk_that_ends_at(chunk.begin);
+    auto const stash = pieces(passed_value::stash, now.chunk);
+    auto const input = chunk.begin == 0 ? buffers{} : pieces(passed_value::input, now.chunk);
+    auto const gradient = ends_model ? buffers{} : pieces(passed_value::gradient, now.chunk);
     int const made = at(name::made_gradient, (units_here - 1) % 2);
     bool splits = false;
     program_operation run{.chunk = now.chunk, .units = chunk, .microbatch = m};
     buffers reads{at(name::scale)}, writes;
     bool const is_half = now.kind == work::backward_input || now.kind == work::backward_parameters;
-    if (is_half) writes = slot(name::gradient_stash, slots.activations);
+    if (is_half) writes = pieces(passed_value::gradient_stash, now.chunk);
     // What is given back by who reads it last is written as far as others are concerned.
     bool const gives_back = sums_gradients(now.kind);
     if (gives_back) {
@@ -269,6 +191,7 @@ class program_writer {
     given_back = joined(given_back, now.kind == work::forward ? input : kept_);
     if (now.kind == work::backward || now.kind == work::backward_input) {
       writes = joined(writes, gradient);
+      if (handed_from >= 0) writes = joined(writes, pieces(passed_value::gradient, handed_from));
       for (int i = 0; i < std::min(units_here, 2); ++i)
         writes.push_back(at(name::made_gradient, i));
     }
@@ -296,6 +219,13 @@ class program_writer {
         return add_message(exchange_place::gradient_edge, chunk.end, false, now, gradient);
     }
     add_backward(run, gives_back, is_last, reads, writes);
+  }
+  /// The chunk of the stage that hands over what enters a unit, -1 if there is none.
+  [[nodiscard]] [[gnu::cold]] int chunk_that_ends_at(int unit) const {
+    auto const chunks = plan_.chunks_of(stage_);
+    for (int c = 0; c < chunks.size(); ++c)
+      if (chunks[c].end == unit) return c;
+    return -1;
   }
   /// A part of a pass, behind the buckets that are gathered for it.
   [[gnu::cold]] void add_piece(program_operation run, unit_range units, buffers reads,
@@ -571,11 +501,8 @@ class program_writer {
     out_.touched.back().host_waits = true;
   }
 
-  listed_plan const& plan_;
-  std::vector<exchange> const& list_;
-  int stage_;
-  parameter_layout const& parameters_;
   stage_program const* passes_;     // of the stage, where the part has some
+  placed_passes places_;            // of what they leave
   std::vector<bool> is_done_{};     // units whose gradients are whole but for tied uses
   std::vector<bool> is_reduced_{};  // buckets
   std::vector<int> has_run_{};      // chunks, forward
@@ -591,8 +518,6 @@ class program_writer {
     bool is_last = false;                    // of its bucket
   } scattered_{};                            // the accumulation that comes next
   std::array<int, 3> exported_{-1, -1, -1};  // the bucket of each region that is whole
-  int span_ = 1;                             // of the numbers of units, slots and microbatches
-  step_program out_{};
 };
 
 }  // namespace plait::planning

@@ -16,13 +16,13 @@ namespace plait::planning {
 ///
 /// `plan`: with all sizes of its mesh; `list`: of this stage and part, as list_exchanges gives it,
 /// to which the rows' numbers belong; `parameters` and `passes`: of the stage, where the part has
-/// some.
+/// some; `places`: of what passes leave, where a stage has several chunks.
 /// Cost: proportional to the operations and what they touch.
 [[nodiscard]] [[gnu::cold]] inline step_program make_step_program(
     listed_plan const& plan, std::vector<exchange> const& list, int stage, job_part part,
     parameter_layout const& parameters, stage_program const& passes,
-    program_shape const& shape = {}) {
-  program_writer writer(plan, list, stage, parameters, &passes);
+    program_shape const& shape = {}, placed_passes const& places = {}) {
+  program_writer writer(plan, list, stage, parameters, &passes, places);
   switch (part) {
     case job_part::set_up:
       writer.write_rows(exchange_place::agreement, program_buffer::numbers);
@@ -42,9 +42,10 @@ template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
                                                     std::vector<exchange> const& list, int stage,
                                                     job_part part, stage_program const& passes = {},
-                                                    program_shape const& shape = {}) {
+                                                    program_shape const& shape = {},
+                                                    placed_passes const& places = {}) {
   return make_step_program(numbers_of<Plan>(grid), list, stage, part,
-                           Plan::parameter_layout_for(stage, grid), passes, shape);
+                           Plan::parameter_layout_for(stage, grid), passes, shape, places);
 }
 
 /// The program that adds up gradients that are there, by the list of a step.

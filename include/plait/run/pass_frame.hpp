@@ -23,11 +23,11 @@ struct pass_frame {
   unsigned char steps_again = 0;  ///< a bit: only steps that have it run; 0: all
 };
 
-/// Where a pass runs: on which units of a chunk, and in which slot the microbatch has its
-/// activation stash.
+/// Where a pass runs: on which units of a chunk, and where the microbatch has its stashes in the
+/// arena, in bytes.
 struct pass_place {
   int chunk = 0;  ///< of the stage
-  int slot = 0;
+  std::size_t stash = 0, gradient_stash = 0;
   unit_range units{};  ///< all of the chunk if it is empty
 };
 

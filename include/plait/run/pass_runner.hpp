@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <string>
+#include <vector>
 
+#include "plait/core/error.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory.hpp"
@@ -31,15 +33,25 @@ class pass_runner {
   using batch_type = device_batch<typename Rank::device_type::memory>;
   static constexpr int all_items = plan::code.items.size();
 
-  /// `where`: activations has the bytes of `plan::arena_for`, which others may use in between.
-  [[gnu::cold]] pass_runner(Rank& rank, workload const& load, stage_slots const& slots,
+  /// `where`: activations has the bytes of `plan::arena_for`, which others may use in between;
+  /// `passes`: of the stage, on the microbatches of `load`.
+  [[gnu::cold]] pass_runner(Rank& rank, workload const& load, stage_program const& passes,
                             typename runner_type::arenas const& where)
       : rank_(rank),
         load_(load),
-        slots_(slots),
         arena_(where.activations),
         runner_(rank, load, where),
-        rooms_(rank, runner_.memory(), where) {}
+        rooms_(rank, runner_.memory(), where),
+        places_(runner_.arena().place(passes, load.microbatches)),
+        outputs_(std::size_t(plan::chunks) * std::size_t(load.microbatches), nullptr) {
+    if (places_.bytes > runner_.arena().passes_bytes)
+      throw error("passes on " + std::to_string(load.microbatches) + " microbatches need " +
+                  std::to_string(places_.bytes) + " bytes, and their plan has " +
+                  std::to_string(runner_.arena().passes_bytes) + "; this is a fault of plait");
+  }
+
+  /// Where the passes have what they leave to each other.
+  [[nodiscard]] placed_passes const& places() const { return places_; }
 
   /// Clears what layers read as zeros: before the first run, and when others have used the arena.
   [[gnu::cold]] void take_over() {
@@ -91,7 +103,7 @@ class pass_runner {
   [[nodiscard]] T* edge(exchange const& what, program_operation const& now) {
     bool const sends = what.is_sent_by(rank_.stage());
     std::byte* const at = what.place == exchange_place::activation_edge
-                              ? (sends ? outputs_[std::size_t(now.chunk)] : input_of(now))
+                              ? (sends ? output_of(now.chunk, now.microbatch) : input_of(now))
                               : (sends ? gradient_ : gradient_of(now));
     return reinterpret_cast<T*>(at);
   }
@@ -101,10 +113,11 @@ class pass_runner {
     auto const& chunk = chunk_of(now);
     int const m = now.microbatch;
     prepare(m);
-    pass_place const at{now.chunk, slot(now, slots_.activations), now.units};
+    pass_place const at{now.chunk, range(passed_value::stash, now).offset,
+                        range(passed_value::gradient_stash, now).offset, now.units};
     std::byte* const input = input_of(now);
     if (now.what == operation_kind::forward) {
-      outputs_[std::size_t(now.chunk)] = runner_.forward(input, at, end_item_);
+      output_of(now.chunk, m) = runner_.forward(input, at, end_item_);
       return;
     }
     if (now.what == operation_kind::forward_again) return runner_.forward_again(input, at);
@@ -113,40 +126,69 @@ class pass_runner {
     auto const part = now.what == operation_kind::backward_input        ? backward_part::input
                       : now.what == operation_kind::backward_parameters ? backward_part::parameters
                                                                         : backward_part::all;
-    auto* const made = runner_.backward(input, at, gradient_of(now), part);
+    auto* const made = runner_.backward(input, at, gradient_of(now), part, handed_gradient(now));
     if (!ends_pass(now)) return;
     if (part != backward_part::parameters) {
       gradient_ = made;
       if (chunk.receives_gradient) queue().discard(gradient_of(now), chunk.output_bytes);
     }
     if (part == backward_part::input) return;
-    auto const discard = [&](std::size_t begin, std::size_t bytes) {
-      queue().discard(arena_ + begin + bytes * std::size_t(at.slot), bytes);
-    };
-    discard(chunk.activation_stashes_offset, chunk.activation_stash_bytes);
     if (part == backward_part::parameters)
-      discard(chunk.gradient_stashes_offset, chunk.gradient_stash_bytes);
-    if (!chunk.is_first) queue().discard(input, chunk.input_bytes);
+      queue().discard(arena_ + at.gradient_stash, chunk.gradient_stash_bytes);
+    if (!chunk.is_first && chunk.handed_from < 0) queue().discard(input, chunk.input_bytes);
+    end_stash(now.chunk, m);
+    if (chunk.handed_from >= 0) end_stash(chunk.handed_from, m);
+  }
+  /// A chunk that reads the stash of a chunk is done with a microbatch: itself, or the one that its
+  /// output is handed to. The last of them discards it.
+  void end_stash(int number, int microbatch) {
+    auto const& chunk = runner_.arena().chunks[std::size_t(number)];
+    if constexpr (plan::chunks > 1)
+      if (chunk.handed_to >= 0) {
+        auto& is_read = is_read_[number_of(number, microbatch)];
+        is_read = is_read == 0 ? 1 : 0;
+        if (is_read != 0) return;
+      }
+    queue().discard(arena_ + places_.of(passed_value::stash, number, microbatch).offset,
+                    chunk.activation_stash_bytes);
   }
 
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
   [[nodiscard]] chunk_arena const& chunk_of(program_operation const& now) const {
     return runner_.arena().chunks[std::size_t(now.chunk)];
   }
-  static int slot(program_operation const& now, int count) { return now.microbatch % count; }
+  [[nodiscard]] placed_range range(passed_value what, program_operation const& now) const {
+    return places_.of(what, now.chunk, now.microbatch);
+  }
+  /// Where the forward of a chunk has left its output.
+  std::byte*& output_of(int chunk, int microbatch) {
+    return outputs_[number_of(chunk, microbatch)];
+  }
+  [[nodiscard]] std::size_t number_of(int chunk, int microbatch) const {
+    return std::size_t(chunk) * std::size_t(load_.microbatches) + std::size_t(microbatch);
+  }
 
   /// What a chunk is given, and the gradient of what it makes.
-  [[nodiscard]] std::byte* input_of(program_operation const& now) const {
+  [[nodiscard]] std::byte* input_of(program_operation const& now) {
     auto const& chunk = chunk_of(now);
     if (chunk.is_first) return batch_->input_of(now.microbatch);
-    return arena_ + chunk.inputs_offset +
-           chunk.input_bytes * static_cast<std::size_t>(slot(now, slots_.inputs));
+    if constexpr (plan::chunks > 1)
+      if (chunk.handed_from >= 0) return output_of(chunk.handed_from, now.microbatch);
+    return arena_ + range(passed_value::input, now).offset;
   }
   [[nodiscard]] std::byte* gradient_of(program_operation const& now) const {
     auto const& chunk = chunk_of(now);
     if (!chunk.receives_gradient) return nullptr;
-    return arena_ + chunk.gradients_offset +
-           chunk.output_bytes * static_cast<std::size_t>(slot(now, slots_.gradients));
+    return arena_ + range(passed_value::gradient, now).offset;
+  }
+  /// Where the gradient of a chunk's input is handed over to another chunk of the stage; null: it
+  /// is sent.
+  [[nodiscard]] std::byte* handed_gradient(program_operation const& now) const {
+    if constexpr (plan::chunks > 1)
+      if (int const to = chunk_of(now).handed_from;
+          to >= 0 && runner_.arena().chunks[std::size_t(to)].receives_gradient)
+        return arena_ + places_.of(passed_value::gradient, to, now.microbatch).offset;
+    return nullptr;
   }
 
   /// What layers are told of a microbatch.
@@ -167,16 +209,17 @@ class pass_runner {
 
   Rank& rank_;
   workload load_;
-  stage_slots slots_;
   std::byte* arena_;
   runner_type runner_;
   [[no_unique_address]] block_rooms<Job, Rank> rooms_;
+  placed_passes places_;
+  std::vector<std::byte*> outputs_;  // of the forwards of each chunk
+  std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);  // by one of two chunks
   batch_type const* batch_ = nullptr;
   loss_sum loss_{};
   int loss_stride_ = 0;
   int end_item_ = all_items;
-  std::array<std::byte*, std::size_t(plan::chunks)> outputs_{};  // of the last forward of each
-  std::byte* gradient_ = nullptr;                                // of the last backward
+  std::byte* gradient_ = nullptr;  // of the last backward
 };
 
 }  // namespace plait::execution

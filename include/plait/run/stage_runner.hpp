@@ -126,12 +126,14 @@ class stage_runner {
   }
 
   /// Runs units of a chunk backward on the gradient of the chunk's output and returns the gradient
-  /// of their input; where they are not the last of the chunk, on that of the call before.
+  /// of their input; where they are not the last of the chunk, on that of the call before. `to`:
+  /// where the gradient of the chunk's input is wanted, if not where units have it in turn.
   ///
   /// `input` and `at` are those of the forward; gradients of parameters are added up.
   std::byte* backward(std::byte* input, pass_place const& at, std::byte* gradient,
-                      backward_part part = backward_part::all) {
+                      backward_part part = backward_part::all, std::byte* to = nullptr) {
     auto const units = enter(at);
+    of_chunk_input_ = to;
     if constexpr (plan::splits_backward)
       if (part == backward_part::parameters) return backward_of_parameters(input, units), nullptr;
     if (units.end == chunk_->units.end) edge_ = 0;
@@ -179,6 +181,8 @@ class stage_runner {
       enter_item(Item, unit);
       made_ = memory_.edge(edge_);
       edge_ = 1 - edge_;
+      if constexpr (plan::chunks > 1)
+        if (of_chunk_input_ != nullptr && unit == chunk_->units.begin) made_ = of_chunk_input_;
       unit_.template backward<Item>(frame_of(unit, input, gradient, made_), part, steps_of<Item>{});
       if constexpr (plan::has_reruns)
         if (part == backward_part::all) discard_working(Item, unit);
@@ -214,14 +218,11 @@ class stage_runner {
     return out;
   }
 
-  /// Takes the slot of a microbatch in a chunk; the units that are meant.
+  /// Takes the places of a microbatch in a chunk; the units that are meant.
   unit_range enter(pass_place const& at) {
     chunk_ = &arena().chunks[std::size_t(at.chunk)];
-    activations_ = memory_.at(chunk_->activation_stashes_offset +
-                              chunk_->activation_stash_bytes * std::size_t(at.slot));
-    if constexpr (plan::splits_backward)
-      gradient_stash_ = memory_.at(chunk_->gradient_stashes_offset +
-                                   chunk_->gradient_stash_bytes * std::size_t(at.slot));
+    activations_ = memory_.at(at.stash);
+    if constexpr (plan::splits_backward) gradient_stash_ = memory_.at(at.gradient_stash);
     return at.units.end == 0 ? chunk_->units : at.units;
   }
   void enter_item(int item, int unit) { unit_.context().copy = unit - code.items[item].first_unit; }
@@ -275,6 +276,7 @@ class stage_runner {
   // Of the pass that runs.
   chunk_arena const* chunk_ = nullptr;
   std::byte *activations_ = nullptr, *gradient_stash_ = nullptr;
+  std::byte* of_chunk_input_ = nullptr;
   bool runs_again_ = false;
   int edge_ = 0;               // the place that the gradient of the next unit's input gets
   std::byte* made_ = nullptr;  // the gradient that the last unit has made

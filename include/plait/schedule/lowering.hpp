@@ -13,62 +13,162 @@
 
 namespace plait::planning {
 
-/// The slots that `operations` need, counted by walking through them.
-[[nodiscard]] constexpr stage_slots count_slots(std::vector<scheduled_work> const& operations,
-                                                bool has_backward) {
+/// What a schedule says of a pipeline besides the order.
+struct pipeline_shape {
+  int chunks = 1;  ///< of each stage
+  chunk_placement placement = chunk_placement::line;
+  bool splits_backward = false;
+};
+
+/// What `Schedule` says; one chunk on each stage and whole backward passes where it says nothing.
+template <class Schedule>
+[[nodiscard]] constexpr pipeline_shape shape_of() {
+  pipeline_shape out;
+  if constexpr (requires { Schedule::chunks; }) out.chunks = Schedule::chunks;
+  if constexpr (requires { Schedule::placement; }) out.placement = Schedule::placement;
+  if constexpr (requires { Schedule::splits_backward; })
+    out.splits_backward = Schedule::splits_backward;
+  return out;
+}
+
+/// The slots that the list of `stage` needs, counted by walking through it.
+[[nodiscard]] constexpr stage_slots count_slots(timetable const& table, int stage) {
+  work const last = !table.has_backward     ? work::forward
+                    : table.splits_backward ? work::backward_parameters
+                                            : work::backward;
+  work const reads_gradient = table.splits_backward ? work::backward_input : work::backward;
   stage_slots live, peak;
-  for (scheduled_work const op : operations) {
-    switch (op.kind) {
-      case work::forward:
-        peak.activations = std::max(peak.activations, ++live.activations);
-        if (!has_backward) --live.activations, --live.inputs;
-        break;
-      case work::backward: --live.activations, --live.inputs, --live.gradients; break;
-      case work::receive_activation: peak.inputs = std::max(peak.inputs, ++live.inputs); break;
-      case work::receive_gradient:
-        peak.gradients = std::max(peak.gradients, ++live.gradients);
-        break;
-      default: break;
+  for (scheduled_work const op : table.stages[static_cast<std::size_t>(stage)].operations) {
+    chunk_place const at{stage, op.chunk};
+    if (op.kind == work::forward) peak.activations = std::max(peak.activations, ++live.activations);
+    if (op.kind == work::receive_activation) peak.inputs = std::max(peak.inputs, ++live.inputs);
+    if (op.kind == work::receive_gradient)
+      peak.gradients = std::max(peak.gradients, ++live.gradients);
+    if (op.kind == last) {
+      --live.activations;
+      if (table.has_message(work::receive_activation, at)) --live.inputs;
     }
+    if (op.kind == reads_gradient && table.has_message(work::receive_gradient, at))
+      --live.gradients;
   }
   return peak;
 }
 
-// Where one stage stands while `lower` walks through time.
+// Where a chunk stands while `lower` walks through time: how many of its microbatches have begun a
+// forward and a first half of a backward, and how many have their input and the gradient of their
+// output.
+struct chunk_clock {
+  int forwards = 0;
+  int inputs_of_backward = 0;
+  int activations = 0;
+  int gradients = 0;
+};
 struct stage_clock {
   std::size_t next = 0;  // the first entry of its order that has not begun
   int busy_until = 0;
-  int forwards = 0;     // begun
-  int activations = 0;  // received
-  int gradients = 0;    // received
 };
 
 // The order of messages is that of a run in which a backward takes as long as two forwards. It is
 // only an order: the timetable is right, if not always the fastest, whatever the real times are.
 constexpr int duration(work kind) { return kind == work::backward ? 2 : 1; }
 
-constexpr bool can_begin(scheduled_work op, stage_clock const& clock, bool receives_activation,
-                         bool receives_gradient) {
-  if (op.kind == work::forward) return !receives_activation || clock.activations > op.microbatch;
-  return clock.forwards > op.microbatch && (!receives_gradient || clock.gradients > op.microbatch);
-}
+// Walks through time and writes the lists of all stages.
+class timetable_writer {
+ public:
+  constexpr explicit timetable_writer(timetable& table)
+      : table_(table),
+        clocks_(static_cast<std::size_t>(table.stage_count())),
+        chunks_(static_cast<std::size_t>(table.chunk_count())) {}
 
-// Gives the result of `op` to the neighbour that needs it: the sender places the receive.
-constexpr void place_message(timetable& table, std::vector<stage_clock>& clocks, scheduled_work op,
-                             std::size_t stage) {
-  bool const is_forward = op.kind == work::forward;
-  if (is_forward ? stage + 1 == clocks.size() : stage == 0) return;
-  work const send = is_forward ? work::send_activation : work::send_gradient;
-  std::size_t const receiver = is_forward ? stage + 1 : stage - 1;
-  table.stages[stage].operations.push_back({send, op.microbatch});
-  table.stages[receiver].operations.push_back({other_end(send), op.microbatch});
-  ++(is_forward ? clocks[receiver].activations : clocks[receiver].gradients);
-}
+  constexpr chunk_clock& of(int stage, scheduled_work op) {
+    return chunks_[static_cast<std::size_t>(table_.number_of({stage, op.chunk}))];
+  }
+  constexpr bool can_begin(int stage, scheduled_work op) {
+    auto const& chunk = of(stage, op);
+    int const number = table_.number_of({stage, op.chunk}), m = op.microbatch;
+    if (op.kind == work::forward) return number == 0 || chunk.activations > m;
+    if (op.kind == work::backward_parameters) return chunk.inputs_of_backward > m;
+    return chunk.forwards > m && (number + 1 == table_.chunk_count() || chunk.gradients > m);
+  }
+  constexpr void begin(int stage, scheduled_work op) {
+    auto& chunk = of(stage, op);
+    table_.stages[static_cast<std::size_t>(stage)].operations.push_back(op);
+    chunk.forwards += op.kind == work::forward;
+    chunk.inputs_of_backward += op.kind == work::backward_input;
+  }
+  // Gives the result of `op` to the chunk that needs it: the sender places the receive.
+  constexpr void end(int stage, scheduled_work op) {
+    if (op.kind == work::backward_parameters) return;
+    bool const is_forward = op.kind == work::forward;
+    work const send = is_forward ? work::send_activation : work::send_gradient;
+    chunk_place const at{stage, op.chunk};
+    auto const to = table_.partner(send, at);
+    if (to.stage < 0 || to.chunk >= table_.chunks) return;
+    if (to.stage != stage) {
+      table_.stages[static_cast<std::size_t>(stage)].operations.push_back(
+          {send, op.microbatch, op.chunk});
+      table_.stages[static_cast<std::size_t>(to.stage)].operations.push_back(
+          {other_end(send), op.microbatch, to.chunk});
+    }
+    auto& chunk = chunks_[static_cast<std::size_t>(table_.number_of(to))];
+    ++(is_forward ? chunk.activations : chunk.gradients);
+  }
+
+  // `orders`: what each stage computes. What cannot be run to its end stays in its order.
+  constexpr void write(std::vector<std::vector<scheduled_work>> const& orders) {
+    auto const order_of = [&](int stage) -> auto const& {
+      return orders[static_cast<std::size_t>(stage)];
+    };
+    auto const clock_of = [&](int stage) -> stage_clock& {
+      return clocks_[static_cast<std::size_t>(stage)];
+    };
+    int const stages = table_.stage_count();
+    bool some_busy = true;
+    for (int now = 0; some_busy; ++now) {
+      for (int s = 0; s < stages; ++s)  // messages first: what begins now may need them
+        if (clock_of(s).next > 0 && clock_of(s).busy_until == now)
+          end(s, order_of(s)[clock_of(s).next - 1]);
+      some_busy = false;
+      for (int s = 0; s < stages; ++s) {
+        auto& clock = clock_of(s);
+        if (clock.busy_until <= now && clock.next < order_of(s).size()) {
+          scheduled_work const op = order_of(s)[clock.next];
+          if (can_begin(s, op)) {
+            begin(s, op);
+            clock.busy_until = now + duration(op.kind);
+            ++clock.next;
+          }
+        }
+        some_busy = some_busy || clock.busy_until > now;
+      }
+    }
+    for (int s = 0; s < stages; ++s)
+      for (; clock_of(s).next < order_of(s).size(); ++clock_of(s).next)
+        table_.stages[static_cast<std::size_t>(s)].operations.push_back(
+            order_of(s)[clock_of(s).next]);
+  }
+
+ private:
+  timetable& table_;
+  std::vector<stage_clock> clocks_;
+  std::vector<chunk_clock> chunks_;  // of the model, by number
+};
 
 constexpr void check_sizes(int stages, int microbatches) {
   if (stages < 1 || microbatches < 1)
     throw input_error{"timetable: " + std::to_string(stages) + " stages and " +
                       std::to_string(microbatches) + " microbatches; both must be at least 1"};
+}
+
+/// A timetable in which nothing is done yet.
+[[nodiscard]] constexpr timetable empty_timetable(int stages, int microbatches, bool has_backward,
+                                                  pipeline_shape const& shape) {
+  return {microbatches,
+          has_backward,
+          std::vector<stage_program>(static_cast<std::size_t>(stages)),
+          shape.chunks,
+          shape.splits_backward,
+          shape.placement};
 }
 
 /// Adds the messages to the compute orders of all stages and counts the slots that they need.
@@ -77,46 +177,22 @@ constexpr void check_sizes(int stages, int microbatches) {
 /// ready, stand in one line; each stage gets its part of it. The first unfinished item of the line
 /// is therefore next on every stage it belongs to, so that some stage can always go on, even when
 /// sends block until they are received. Putting each receive just before its use instead
-/// deadlocks for everything but `gpipe`.
+/// deadlocks for everything but `gpipe`. Between two stages messages stand in one order at both
+/// ends.
 ///
 /// A send stands before the next computation of its stage, so one output buffer is enough.
 /// Orders that cannot be run to their end are kept as they are; `check` names what is wrong.
 ///
-/// Cost:    O(stages * (microbatches + stages)).
+/// Cost:    O(stages * (microbatches * chunks + stages)).
 [[nodiscard]] [[gnu::cold]] constexpr timetable lower(
-    std::vector<std::vector<scheduled_work>> const& orders, int microbatches, bool has_backward) {
-  std::size_t const stages = orders.size();
-  timetable table{microbatches, has_backward, std::vector<stage_program>(stages)};
-  for (std::size_t s = 0; s < stages; ++s) table.stages[s].operations.reserve(3 * orders[s].size());
-
-  std::vector<stage_clock> clocks(stages);
-  bool some_busy = true;
-  for (int now = 0; some_busy; ++now) {
-    for (std::size_t s = 0; s < stages; ++s)  // messages first: what begins now may need them
-      if (clocks[s].next > 0 && clocks[s].busy_until == now)
-        place_message(table, clocks, orders[s][clocks[s].next - 1], s);
-    some_busy = false;
-    for (std::size_t s = 0; s < stages; ++s) {
-      auto& clock = clocks[s];
-      if (clock.busy_until <= now && clock.next < orders[s].size()) {
-        scheduled_work const op = orders[s][clock.next];
-        if (can_begin(op, clock, s > 0, s + 1 < stages)) {
-          table.stages[s].operations.push_back(op);
-          clock.forwards += op.kind == work::forward;
-          clock.busy_until = now + duration(op.kind);
-          ++clock.next;
-        }
-      }
-      some_busy = some_busy || clock.busy_until > now;
-    }
-  }
-
-  for (std::size_t s = 0; s < stages; ++s) {
-    auto& program = table.stages[s];
-    for (; clocks[s].next < orders[s].size(); ++clocks[s].next)  // nothing is left in a right order
-      program.operations.push_back(orders[s][clocks[s].next]);
-    program.slots = count_slots(program.operations, has_backward);
-  }
+    std::vector<std::vector<scheduled_work>> const& orders, int microbatches, bool has_backward,
+    pipeline_shape const& shape = {}) {
+  auto table = empty_timetable(static_cast<int>(orders.size()), microbatches, has_backward, shape);
+  for (std::size_t s = 0; s < orders.size(); ++s)
+    table.stages[s].operations.reserve(3 * orders[s].size());
+  timetable_writer(table).write(orders);
+  for (int s = 0; s < table.stage_count(); ++s)
+    table.stages[static_cast<std::size_t>(s)].slots = count_slots(table, s);
   return table;
 }
 
@@ -130,43 +206,48 @@ template <class Schedule>
                 "training_timetable<Schedule>: Schedule is not a schedule; it needs concept_tag = "
                 "plait::ext::schedule_tag and static constexpr members name, order and "
                 "peak_activations, see plait/schedule/schedule.hpp");
+  constexpr pipeline_shape shape = shape_of<Schedule>();
+  static_assert(shape.chunks >= 1, "schedule: chunks, of each stage, must be at least 1");
+  static_assert(shape.chunks == 1 || shape.placement != chunk_placement::line,
+                "schedule: it has several chunks on each stage and does not say where they go; "
+                "write `static constexpr auto placement = plait::ext::chunk_placement::loop;` (to "
+                "all stages in turn) or `wave` (forth and back)");
   check_sizes(stages, microbatches);
   if constexpr (requires { Schedule::lowered(stages, microbatches); })
     return Schedule::lowered(stages, microbatches);
   std::vector<std::vector<scheduled_work>> orders;
   for (int s = 0; s < stages; ++s) orders.push_back(Schedule::order(stages, s, microbatches));
-  timetable table = lower(orders, microbatches, true);
+  timetable table = lower(orders, microbatches, true, shape);
   for (int s = 0; s < stages; ++s)
     table.stages[static_cast<std::size_t>(s)].slots.activations =
         Schedule::peak_activations(stages, s, microbatches);
   return table;
 }
 
-/// The timetable of an evaluation: forwards only, one microbatch after the other. With several
-/// chunks on a stage a microbatch goes through all of them before the next one begins.
+/// The timetable of an evaluation: forwards only. Of the chunks of a stage that can begin the
+/// deepest goes first, so that what one has made does not wait.
 ///
+/// Cost:    O(stages * chunks * (microbatches * chunks + stages)).
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
 [[nodiscard]] constexpr timetable evaluation_timetable(int stages, int microbatches,
-                                                       int chunks = 1) {
+                                                       pipeline_shape const& shape = {}) {
   check_sizes(stages, microbatches);
-  if (chunks > 1) {
-    timetable out{microbatches, false, std::vector<stage_program>(std::size_t(stages)), chunks};
-    for (auto& stage : out.stages) stage.slots = {.activations = 1, .inputs = 1};
-    auto const add = [&](chunk_place at, work kind, int microbatch) {
-      out.stages[std::size_t(at.stage)].operations.push_back({kind, microbatch, at.chunk});
-    };
-    for (int i = 0; i < microbatches; ++i)
-      for (int number = 0; number < stages * chunks; ++number) {
-        chunk_place const at{number % stages, number / stages};
-        if (number > 0) add(at, work::receive_activation, i);
-        add(at, work::forward, i);
-        if (number + 1 < stages * chunks) add(at, work::send_activation, i);
+  auto const numbers = empty_timetable(stages, microbatches, false, shape);
+  std::vector<std::vector<scheduled_work>> orders(static_cast<std::size_t>(stages));
+  std::vector<int> done(static_cast<std::size_t>(numbers.chunk_count()), 0), ended = done;
+  for (int left = numbers.chunk_count() * microbatches; left > 0;) {
+    for (int s = 0; s < stages; ++s)
+      for (int c = shape.chunks - 1; c >= 0; --c) {
+        auto const number = static_cast<std::size_t>(numbers.number_of({s, c}));
+        int const m = done[number];
+        if (m == microbatches || (number > 0 && ended[number - 1] <= m)) continue;
+        orders[static_cast<std::size_t>(s)].push_back({work::forward, m, c});
+        ++done[number], --left;
+        break;
       }
-    return out;
+    ended = done;
   }
-  std::vector<scheduled_work> order;
-  for (int i = 0; i < microbatches; ++i) order.push_back({work::forward, i});
-  return lower(std::vector(static_cast<std::size_t>(stages), order), microbatches, false);
+  return lower(orders, microbatches, false, shape);
 }
 
 }  // namespace plait::planning

@@ -64,20 +64,42 @@ struct scheduled_work {
          (op.chunk == 0 ? "" : " of chunk " + std::to_string(op.chunk));
 }
 
-/// A chunk of a model: one of those of a stage. The chunks of a model are dealt out to the stages
-/// in turn: with two stages the first and the third are those of stage 0.
+/// The stages to which the chunks of a model go, in the order of its layers.
+///
+/// Of two chunks that follow each other on one stage the first hands its output over without a
+/// message, and the second the gradient.
+enum class chunk_placement : int {
+  line,  ///< each stage has one
+  loop,  ///< to all stages in turn, again and again
+  wave   ///< to all stages in turn, back from the last to the first, and so on
+};
+
+/// A chunk of a model: one of those of a stage, from the first layers on.
 struct chunk_place {
   int stage = 0, chunk = 0;
 
   friend constexpr bool operator==(chunk_place const&, chunk_place const&) = default;
 };
 
-/// The chunk at the other end of a message that a chunk of one of `stages` stages sends or
-/// receives; its stage is -1 for the chunk before the first.
-[[nodiscard]] constexpr chunk_place partner_of(work message, chunk_place at, int stages) {
+/// The place of a chunk by its number in the model; its stage is -1 for the chunk before the first.
+[[nodiscard]] constexpr chunk_place place_of_chunk(int number, int stages, chunk_placement how) {
+  if (number < 0) return {-1, 0};
+  int const along = number % stages, chunk = number / stages;
+  bool const is_back = how == chunk_placement::wave && chunk % 2 != 0;
+  return {is_back ? stages - 1 - along : along, chunk};
+}
+/// The number of a chunk in the model.
+[[nodiscard]] constexpr int number_of_chunk(chunk_place at, int stages, chunk_placement how) {
+  bool const is_back = how == chunk_placement::wave && at.chunk % 2 != 0;
+  return at.chunk * stages + (is_back ? stages - 1 - at.stage : at.stage);
+}
+
+/// The chunk at the other end of what a chunk of one of `stages` stages sends or receives; its
+/// stage is -1 for the chunk before the first.
+[[nodiscard]] constexpr chunk_place partner_of(work message, chunk_place at, int stages,
+                                               chunk_placement how) {
   bool const is_behind = message == work::send_activation || message == work::receive_gradient;
-  int const number = at.chunk * stages + at.stage + (is_behind ? 1 : -1);
-  return number < 0 ? chunk_place{-1, 0} : chunk_place{number % stages, number / stages};
+  return place_of_chunk(number_of_chunk(at, stages, how) + (is_behind ? 1 : -1), stages, how);
 }
 
 /// The kind of work at the other end of a message: a send for a receive, a receive for a send.
@@ -91,17 +113,17 @@ struct chunk_place {
   }
 }
 
-/// The number of microbatches that a chunk holds at once; its storage has this many slots of each
-/// kind.
+/// The greatest number of microbatches, counted once for each chunk, of which a stage holds
+/// something at once.
 ///
-/// Microbatch i uses slot `i % n` of the n slots. A slot is taken and given back by operations of
-/// the stage's list:
+/// A slot is taken and given back by operations of the stage's list:
 ///   activations  what the layers save:        forward            .. backward
 ///   inputs       the activation received:     receive_activation .. backward
 ///   gradients    the gradient received:       receive_gradient   .. backward
 /// Where backward passes come in halves, a gradient is given back by backward_input, and the others
 /// by backward_parameters. Without backward passes an input and an activation slot are given back
-/// by the forward.
+/// by the forward. With one chunk microbatch i uses slot `i % n` of n; with several, plan::arena
+/// says where each lies.
 struct stage_slots {
   int activations = 0;
   int inputs = 0;
@@ -126,6 +148,26 @@ struct timetable {
   std::vector<stage_program> stages;
   int chunks = 1;                ///< of each stage
   bool splits_backward = false;  ///< backward passes come in halves
+  chunk_placement placement = chunk_placement::line;
+
+  [[nodiscard]] constexpr int stage_count() const { return static_cast<int>(stages.size()); }
+  [[nodiscard]] constexpr int chunk_count() const { return stage_count() * chunks; }
+  [[nodiscard]] constexpr int number_of(chunk_place at) const {
+    return number_of_chunk(at, stage_count(), placement);
+  }
+  [[nodiscard]] constexpr chunk_place place_of(int number) const {
+    return place_of_chunk(number, stage_count(), placement);
+  }
+  /// The other end of what a chunk sends or receives, or hands over.
+  [[nodiscard]] constexpr chunk_place partner(work message, chunk_place at) const {
+    return partner_of(message, at, stage_count(), placement);
+  }
+  /// Whether a chunk sends or receives a message of a kind: not at an end of the model, nor where
+  /// its neighbour is on the same stage.
+  [[nodiscard]] constexpr bool has_message(work message, chunk_place at) const {
+    auto const other = partner(message, at);
+    return other.stage >= 0 && other.chunk < chunks && other.stage != at.stage;
+  }
 };
 
 /// A timetable is wrong; only a schedule that was not checked at compile time can cause it.

@@ -42,7 +42,8 @@ enum class schedule_fault : std::uint8_t {
       return "more microbatches are between forward and backward than the stage has slots for";
     case schedule_fault::no_partner:
       return "a message to or from a stage that does not exist, or of a pass that does not happen";
-    case schedule_fault::not_received: return "a computation comes before its input is received";
+    case schedule_fault::not_received:
+      return "a computation comes before its input is received or handed over";
     case schedule_fault::not_computed:
       return "a send comes before its result is computed or after it is overwritten";
     case schedule_fault::too_many_inputs:
@@ -125,11 +126,13 @@ class timetable_check {
       case work::send_gradient:
       case work::receive_gradient: happens = table_.has_backward;
     }
-    if (!computes(kind)) {
-      auto const partner = partner_of(kind, at, stages_);
-      happens = happens && partner.stage >= 0 && partner.chunk < table_.chunks;
-    }
+    if (!computes(kind)) happens = happens && table_.has_message(kind, at);
     return happens ? table_.microbatches : 0;
+  }
+  // The chunk on the same stage that hands over what `receive` would bring; -1 if there is none.
+  constexpr int handed_by(work receive, chunk_place at) const {
+    auto const from = table_.partner(receive, at);
+    return from.stage == at.stage && from.chunk < table_.chunks ? from.chunk : -1;
   }
   // The kinds that read a microbatch's activations last, and the gradient of its output.
   constexpr work last_reader() const {
@@ -140,13 +143,15 @@ class timetable_check {
     return table_.splits_backward ? work::backward_input : work::backward;
   }
 
-  // Each microbatch once, in ascending order. The microbatches in use then follow each other, from
-  // the first that is not yet given back; so n slots taken by `microbatch % n` are free of conflict
-  // exactly if at most n are in use, which is what the limits below compare.
+  // Each microbatch once, in ascending order. The microbatches of a chunk that are in use then
+  // follow each other, from the first that is not yet given back; so with one chunk n slots taken
+  // by `microbatch % n` are free of conflict exactly if at most n are in use, which is what the
+  // limits below compare.
   constexpr schedule_verdict check_computations(int stage) const {
     auto const& operations = list(stage);
     int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
     std::vector<counts> of_chunks(static_cast<std::size_t>(table_.chunks));
+    int in_use = 0;
     for (std::size_t i = 0; i < operations.size(); ++i) {
       scheduled_work const op = operations[i];
       if (!computes(op.kind)) continue;
@@ -158,8 +163,9 @@ class timetable_check {
           op.kind == work::backward_parameters ? work::backward_input : work::forward;
       if (op.kind != work::forward && op.microbatch >= done[needs])
         return verdict(schedule_fault::backward_before_forward, stage, i);
-      if (op.kind == work::forward && op.microbatch >= done[last_reader()] + slots)
+      if (op.kind == work::forward && ++in_use > slots)
         return verdict(schedule_fault::too_many_activations, stage, i);
+      in_use -= op.kind == last_reader() ? 1 : 0;
       ++done[op.kind];
     }
     return complete(of_chunks, stage, true);
@@ -200,7 +206,20 @@ class timetable_check {
       return wrong ? fault : schedule_fault::none;
     };
     auto const is_missing = [&](work receive) {
+      if (int const from = handed_by(receive, at); from >= 0)
+        return op.microbatch >=
+               all.chunks[static_cast<std::size_t>(from)]
+                         [receive == work::receive_activation ? work::forward : gradient_reader()];
       return expected(receive, at) > 0 && op.microbatch >= done[receive];
+    };
+    // What has come, of all chunks, and has not been read for the last time.
+    auto const in_use = [&](work receive, work reader) {
+      int count = 0;
+      for (int c = 0; c < table_.chunks; ++c)
+        if (table_.has_message(receive, {stage, c}))
+          count += all.chunks[static_cast<std::size_t>(c)][receive] -
+                   all.chunks[static_cast<std::size_t>(c)][reader];
+      return count;
     };
     switch (op.kind) {
       case work::forward:
@@ -216,10 +235,10 @@ class timetable_check {
             all.last_gradient.microbatch != op.microbatch || all.last_gradient.chunk != op.chunk,
             schedule_fault::not_computed);
       case work::receive_activation:
-        return unless(op.microbatch >= done[last_reader()] + slots.inputs,
+        return unless(in_use(work::receive_activation, last_reader()) >= slots.inputs,
                       schedule_fault::too_many_inputs);
       case work::receive_gradient:
-        return unless(op.microbatch >= done[gradient_reader()] + slots.gradients,
+        return unless(in_use(work::receive_gradient, gradient_reader()) >= slots.gradients,
                       schedule_fault::too_many_gradients);
     }
     return schedule_fault::none;
@@ -239,7 +258,7 @@ class timetable_check {
       for (; here < operations.size(); ++here) {
         scheduled_work const op = operations[here];
         if (computes(op.kind)) continue;
-        auto const partner = partner_of(op.kind, {stage, op.chunk}, stages_);
+        auto const partner = table_.partner(op.kind, {stage, op.chunk});
         auto& there = next[static_cast<std::size_t>(partner.stage)];
         auto const& theirs = list(partner.stage);
         if (there == theirs.size() ||
@@ -262,9 +281,10 @@ class timetable_check {
 /// Proves a timetable or names its first fault.
 ///
 /// Proved:  every microbatch has one forward and one backward on each stage, both kinds in
-///          ascending order, each after what it needs has been computed or received; every send
-///          meets the receive of its microbatch; no slot is taken while it is in use; and all
-///          stages come to their end even if every send blocks until it is received.
+///          ascending order in each chunk, each after what it needs has been computed, received
+///          or handed over; messages stand in one order at both ends; no more slots are in use
+///          than the stage has; and all stages come to their end even if every send blocks until it
+///          is received.
 /// Cost:    O(operations); compile time see docs/design/schedule.md.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_verdict check(timetable const& table) {
   return timetable_check{table}.run();

@@ -20,11 +20,13 @@ struct schedule_tag {};
 /// Syntax:  name -> std::string_view;
 ///          order(stages, stage, microbatches) -> std::vector<scheduled_work>;
 ///          peak_activations(stages, stage, microbatches) -> int;
-///          all three static and constexpr.
-/// Meaning: order lists only forward and backward; every microbatch once in each kind, forwards and
-///          backwards each in the order 0, 1, 2, ... so that gradients are added in the order of
-///          the serial run; at most peak_activations microbatches lie between their forward and
-///          their backward. Valid for every 0 <= stage < stages and every microbatches >= 1.
+///          all three static and constexpr. May have: chunks -> int, of each stage, and with
+///          several of them placement -> chunk_placement; splits_backward -> bool.
+/// Meaning: order lists only computations; every microbatch once in each kind and chunk, those of
+///          a kind and chunk in the order 0, 1, 2, ... so that gradients are added in the order of
+///          the serial run; at most peak_activations of a stage, counted for each chunk, lie
+///          between their forward and their backward, or its second half. Valid for every
+///          0 <= stage < stages and every microbatches >= 1.
 ///          Messages are added by `lower`; `check` (proof.hpp) proves the result.
 template <class S>
 concept schedule = std::same_as<typename S::concept_tag, schedule_tag> && requires {

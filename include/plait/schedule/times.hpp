@@ -11,12 +11,13 @@
 
 namespace plait::planning {
 
-/// How long one microbatch takes on one stage, and how long a message takes from the end of its
+/// How long one microbatch takes in one chunk, and how long a message takes from the end of its
 /// computation to the neighbour. Any unit; the results are in the same one.
 struct schedule_costs {
   std::int64_t forward = 1;
   std::int64_t backward = 2;
   std::int64_t message = 0;
+  std::int64_t backward_parameters = 1;  ///< of `backward`, where it comes in halves
 };
 
 /// A computation with the times at which it begins and ends.
@@ -55,11 +56,6 @@ struct schedule_times {
   }
 };
 
-/// Whether `times_of` times it: one chunk on each stage, and whole backward passes.
-[[nodiscard]] constexpr bool is_timed(timetable const& table) {
-  return table.chunks == 1 && !table.splits_backward;
-}
-
 /// The number of messages of one step, each counted once.
 [[nodiscard]] constexpr int count_messages(timetable const& table) {
   int count = 0;
@@ -70,57 +66,72 @@ struct schedule_times {
 }
 
 /// Runs a proved timetable in simulated time: a computation begins when its stage is free and its
-/// input has come. Messages overlap with computations and with each other.
+/// input has come. Messages overlap with computations and with each other; what is handed over on
+/// a stage takes no time. `cost_of(chunk, kind)`: of a computation, by the chunk's number in the
+/// model.
 ///
 /// Cost:    O(operations).
-/// Errors:  schedule_error if a computation waits for something that never comes, or if the
-/// timetable
-///          has several chunks on a stage or backward passes in halves, which are not timed.
+/// Errors:  schedule_error if a computation waits for something that never comes.
+template <class CostOf>
 [[nodiscard]] [[gnu::cold]] constexpr schedule_times times_of(timetable const& table,
-                                                              schedule_costs const& costs = {}) {
-  if (!is_timed(table))
-    throw schedule_error{
-        "times_of: several chunks on a stage and backward passes in halves are not timed; give it "
-        "a "
-        "timetable of one chunk with whole backward passes"};
-  std::size_t const stages = table.stages.size();
-  auto const microbatches = static_cast<std::size_t>(table.microbatches);
+                                                              std::int64_t message,
+                                                              CostOf const& cost_of) {
+  int const chunks = table.chunk_count();
+  auto const place = [&](int chunk, int microbatch) {
+    return static_cast<std::size_t>(chunk) * static_cast<std::size_t>(table.microbatches) +
+           static_cast<std::size_t>(microbatch);
+  };
   constexpr std::int64_t unknown = -1;
-  std::vector<std::int64_t> activation_at(stages * microbatches, unknown);  // (stage, microbatch)
-  std::vector<std::int64_t> gradient_at(stages * microbatches, unknown);    // (stage, microbatch)
-  std::fill_n(activation_at.begin(), microbatches, 0);
-  if (stages > 0)
-    std::fill_n(gradient_at.begin() + static_cast<std::ptrdiff_t>((stages - 1) * microbatches),
-                microbatches, 0);
+  // When the input of a chunk is there, and the gradient of its output, of each microbatch.
+  std::vector<std::int64_t> activation_at(place(chunks, 0), unknown), gradient_at = activation_at;
+  for (int m = 0; m < table.microbatches && chunks > 0; ++m)
+    activation_at[place(0, m)] = gradient_at[place(chunks - 1, m)] = 0;
 
-  schedule_times times{std::vector<std::vector<timed_operation>>(stages)};
-  std::vector<std::size_t> next(stages, 0), awake;
-  for (std::size_t s = stages; s-- > 0;) awake.push_back(s);
+  schedule_times times{std::vector<std::vector<timed_operation>>(table.stages.size())};
+  std::vector<std::size_t> next(table.stages.size(), 0);
+  std::vector<int> awake;
+  for (int s = table.stage_count(); s-- > 0;) awake.push_back(s);
   while (!awake.empty()) {
-    std::size_t const stage = awake.back();
+    int const stage = awake.back();
     awake.pop_back();
-    auto const& list = table.stages[stage].operations;
-    for (auto& here = next[stage]; here < list.size(); ++here) {
+    auto const& list = table.stages[static_cast<std::size_t>(stage)].operations;
+    auto& done = times.stages[static_cast<std::size_t>(stage)];
+    for (auto& here = next[static_cast<std::size_t>(stage)]; here < list.size(); ++here) {
       scheduled_work const op = list[here];
       if (!computes(op.kind)) continue;
       bool const is_forward = op.kind == work::forward;
+      bool const is_second_half = op.kind == work::backward_parameters;  // needs what is here
       auto& input_at = is_forward ? activation_at : gradient_at;
-      std::size_t const place = stage * microbatches + static_cast<std::size_t>(op.microbatch);
-      if (input_at[place] == unknown) break;  // the neighbour wakes this stage
-      auto& done = times.stages[stage];
-      std::int64_t const begin = std::max(input_at[place], done.empty() ? 0 : done.back().end);
-      std::int64_t const end = begin + (is_forward ? costs.forward : costs.backward);
+      int const chunk = table.number_of({stage, op.chunk});
+      std::int64_t const ready = is_second_half ? 0 : input_at[place(chunk, op.microbatch)];
+      if (ready == unknown) break;  // the neighbour wakes this stage
+      std::int64_t const begin = std::max(ready, done.empty() ? 0 : done.back().end);
+      std::int64_t const end = begin + cost_of(chunk, op.kind);
       done.push_back({op, begin, end});
-      if (is_forward ? stage + 1 < stages : stage > 0) {
-        input_at[is_forward ? place + microbatches : place - microbatches] = end + costs.message;
-        awake.push_back(is_forward ? stage + 1 : stage - 1);
-      }
+      int const to = is_forward ? chunk + 1 : chunk - 1;
+      if (is_second_half || to < 0 || to == chunks) continue;
+      int const other = table.place_of(to).stage;
+      input_at[place(to, op.microbatch)] = end + (other == stage ? 0 : message);
+      if (other != stage) awake.push_back(other);
     }
   }
-  for (std::size_t s = 0; s < stages; ++s)
+  for (std::size_t s = 0; s < table.stages.size(); ++s)
     if (next[s] != table.stages[s].operations.size())
       throw schedule_error{"times_of: a stage waits for ever; check() names the fault"};
   return times;
+}
+
+/// The same where all chunks take as long.
+[[nodiscard]] [[gnu::cold]] constexpr schedule_times times_of(timetable const& table,
+                                                              schedule_costs const& costs = {}) {
+  return times_of(table, costs.message, [&](int, work kind) {
+    switch (kind) {
+      case work::forward: return costs.forward;
+      case work::backward_input: return costs.backward - costs.backward_parameters;
+      case work::backward_parameters: return costs.backward_parameters;
+      default: return costs.backward;
+    }
+  });
 }
 
 }  // namespace plait::planning

@@ -112,7 +112,7 @@ class trainer_passes {
     here.reset();
     auto table =
         trains ? training_timetable<typename plan::schedule_type>(plan::stages, load.microbatches)
-               : evaluation_timetable(plan::stages, load.microbatches, plan::chunks);
+               : evaluation_timetable(plan::stages, load.microbatches, plan::shape);
     require_proven(table);
     here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
     detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
@@ -123,7 +123,7 @@ class trainer_passes {
         activations_ = {};
         activations_ = rank_.device().allocate(bytes);
       }
-      return here.passes.emplace(rank_, load, here.operations.slots,
+      return here.passes.emplace(rank_, load, here.operations,
                                  typename stage_runner<Job, Rank>::arenas{
                                      activations_.data(), store_.seen(), store_.gradients()});
     });
@@ -132,6 +132,7 @@ class trainer_passes {
   [[nodiscard]] [[gnu::cold]] step_runner<Rank> make_program(trainer_program which,
                                                              workload load) const {
     bool const trains = which <= trainer_program::only_gradients;
+    auto& here = trains ? training_ : evaluation_;
     program_shape shape;
     if (which == trainer_program::whole_step) shape = step_, shape.updates = true;
     shape.counts = which != trainer_program::only_forward;
@@ -144,8 +145,8 @@ class trainer_passes {
                                                             : job_part::evaluation;
     auto const list = exchanges_on<plan>(rank_, load, part);
     return {rank_, list,
-            program_of<plan>(rank_.grid(), list, rank_.stage(), part,
-                             (trains ? training_ : evaluation_).operations, shape)};
+            program_of<plan>(rank_.grid(), list, rank_.stage(), part, here.operations, shape,
+                             here.passes->places())};
   }
 
   Rank& rank_;

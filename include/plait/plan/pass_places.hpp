@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plait/schedule/operation.hpp"
+
+namespace plait::planning {
+
+/// Bytes of the arena, and the pieces [first, end) that they are made of: what shares bytes shares
+/// a piece.
+struct placed_range {
+  std::size_t offset = 0;
+  int first = 0, end = 0;
+};
+
+/// What a pass of a chunk on a microbatch leaves to later ones, or is given before.
+enum class passed_value : int {
+  stash,           ///< what the layers of the chunk have saved
+  gradient_stash,  ///< what the first half of a backward leaves to the second
+  input,           ///< what the chunk before has made
+  gradient         ///< of what the chunk has made, from the chunk behind
+};
+
+/// The number of enumerators of `passed_value`.
+inline constexpr int passed_values = 4;
+
+/// A chunk of a stage, as far as places depend on it: bytes for one microbatch, 0 of what it has
+/// not; and the chunk of the stage that hands over its input, or gets its output, -1 if there is
+/// none.
+struct placed_chunk {
+  std::array<std::size_t, std::size_t(passed_values)> bytes{};
+  int handed_from = -1, handed_to = -1;
+};
+
+/// Something that lies in the arena from one operation of a stage's list to another.
+struct passed_life {
+  passed_value what = passed_value::stash;
+  int chunk = 0, microbatch = 0;
+  int from = 0, to = 0;  ///< both included
+  std::size_t bytes = 0, offset = 0;
+
+  [[nodiscard]] constexpr bool meets(passed_life const& other) const {
+    return from <= other.to && other.from <= to;
+  }
+  [[nodiscard]] constexpr bool shares_bytes_with(passed_life const& other) const {
+    return offset < other.offset + other.bytes && other.offset < offset + bytes;
+  }
+};
+
+/// The lives of all that the passes of a stage leave to each other. What is handed over lies in the
+/// stash of the chunk that has made it, and lives as long as who reads it; its gradient is a life
+/// of its own.
+[[nodiscard]] [[gnu::cold]] constexpr std::vector<passed_life> lives_of_passes(
+    std::vector<placed_chunk> const& chunks, std::vector<scheduled_work> const& operations,
+    int microbatches) {
+  auto const at = [](int i) { return static_cast<std::size_t>(i); };
+  std::size_t const passes = chunks.size() * at(microbatches);
+  std::vector<passed_life> all(passes * passed_values, {.from = -1});
+  auto const life = [&](passed_value what, int chunk, int microbatch) -> passed_life& {
+    return all[(at(chunk) * at(microbatches) + at(microbatch)) * passed_values + at(int(what))];
+  };
+  for (int c = 0; c < int(chunks.size()); ++c)
+    for (int m = 0; m < microbatches; ++m)
+      for (int what = 0; what < passed_values; ++what) {
+        auto& one = life(passed_value(what), c, m);
+        one.what = passed_value(what), one.chunk = c, one.microbatch = m;
+        one.bytes = chunks[at(c)].bytes[at(what)];
+      }
+  for (int i = 0; i < int(operations.size()); ++i) {
+    auto const& now = operations[at(i)];
+    auto const& chunk = chunks[at(now.chunk)];
+    auto const touch = [&](passed_value what, int of_chunk) {
+      auto& one = life(what, of_chunk, now.microbatch);
+      if (one.from < 0) one.from = i;
+      one.to = i;
+    };
+    switch (now.kind) {
+      case work::receive_activation: touch(passed_value::input, now.chunk); continue;
+      case work::receive_gradient: touch(passed_value::gradient, now.chunk); continue;
+      case work::send_activation: touch(passed_value::stash, now.chunk); continue;
+      case work::send_gradient: continue;  // lies between the units of a backward
+      default: break;
+    }
+    touch(passed_value::stash, now.chunk);
+    if (chunk.handed_from >= 0) touch(passed_value::stash, chunk.handed_from);
+    else touch(passed_value::input, now.chunk);
+    if (now.kind == work::backward_input || now.kind == work::backward_parameters)
+      touch(passed_value::gradient_stash, now.chunk);
+    if (now.kind == work::backward || now.kind == work::backward_input) {
+      touch(passed_value::gradient, now.chunk);
+      if (chunk.handed_from >= 0) touch(passed_value::gradient, chunk.handed_from);
+    }
+  }
+  std::vector<passed_life> out;
+  for (auto const& one : all)
+    if (one.from >= 0 && one.bytes > 0) out.push_back(one);
+  return out;
+}
+
+/// The most bytes that live at one operation.
+[[nodiscard]] [[gnu::cold]] constexpr std::size_t live_bytes(
+    std::vector<passed_life> const& lives) {
+  int last = 0;
+  for (auto const& one : lives) last = std::max(last, one.to);
+  std::vector<std::size_t> begins(std::size_t(last) + 2, 0), ends = begins;
+  for (auto const& one : lives) {
+    begins[std::size_t(one.from)] += one.bytes;
+    ends[std::size_t(one.to) + 1] += one.bytes;
+  }
+  std::size_t now = 0, most = 0;
+  for (std::size_t i = 0; i < begins.size(); ++i) most = std::max(most, now += begins[i] - ends[i]);
+  return most;
+}
+
+/// Whether no two that live at one time share bytes.
+[[nodiscard]] [[gnu::cold]] constexpr bool are_apart(std::vector<passed_life> const& lives) {
+  for (std::size_t i = 0; i < lives.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (lives[i].meets(lives[k]) && lives[i].shares_bytes_with(lives[k])) return false;
+  return true;
+}
+
+constexpr std::size_t end_of(std::vector<passed_life> const& lives) {
+  std::size_t end = 0;
+  for (auto const& one : lives) end = std::max(end, one.offset + one.bytes);
+  return end;
+}
+
+/// Lives of one length have places of their own, as many as there are at one time.
+constexpr void place_in_pools(std::vector<passed_life>& lives) {
+  std::sort(lives.begin(), lives.end(), [](passed_life const& a, passed_life const& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.from < b.from;
+  });
+  std::size_t begin = 0, bytes = 0;
+  std::vector<int> busy_to;  // of the places of a pool
+  for (auto& one : lives) {
+    if (one.bytes != bytes) {
+      begin += bytes * busy_to.size();
+      bytes = one.bytes;
+      busy_to.clear();
+    }
+    std::size_t place = 0;
+    while (place < busy_to.size() && busy_to[place] >= one.from) ++place;
+    if (place == busy_to.size()) busy_to.push_back(one.to);
+    else busy_to[place] = one.to;
+    one.offset = begin + bytes * place;
+  }
+}
+
+/// The largest first, each at the lowest offset that is free while it lives.
+constexpr void place_largest_first(std::vector<passed_life>& lives) {
+  std::sort(lives.begin(), lives.end(), [](passed_life const& a, passed_life const& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.from < b.from;
+  });
+  std::vector<passed_life const*> here;  // placed ones that it meets, by offset
+  for (std::size_t i = 0; i < lives.size(); ++i) {
+    here.clear();
+    for (std::size_t k = 0; k < i; ++k)
+      if (lives[i].meets(lives[k])) here.push_back(&lives[k]);
+    std::sort(here.begin(), here.end(),
+              [](passed_life const* a, passed_life const* b) { return a->offset < b->offset; });
+    std::size_t offset = 0;
+    for (auto const* const other : here) {
+      if (other->offset >= offset + lives[i].bytes) break;
+      offset = std::max(offset, other->offset + other->bytes);
+    }
+    lives[i].offset = offset;
+  }
+}
+
+/// Where the passes of a stage have what they leave to each other.
+struct placed_passes {
+  /// The places that the microbatches of one chunk take in turn.
+  struct turn {
+    placed_range first{};
+    std::size_t bytes = 0;
+    int count = 0;
+  };
+  int pieces = 0;
+  std::size_t bytes = 0;       ///< of all places
+  std::size_t live_bytes = 0;  ///< the most at one time
+  std::array<turn, std::size_t(passed_values)> turns{};
+  int microbatches = 0;  ///< 0: they take turns
+  std::vector<std::array<placed_range, std::size_t(passed_values)>> all{};
+
+  [[nodiscard]] constexpr placed_range of(passed_value what, int chunk, int microbatch) const {
+    if (microbatches > 0)
+      return all[std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch)]
+                [std::size_t(what)];
+    auto const& in_turn = turns[std::size_t(what)];
+    if (in_turn.count == 0) return {};
+    int const place = microbatch % in_turn.count;
+    return {in_turn.first.offset + in_turn.bytes * std::size_t(place), in_turn.first.first + place,
+            in_turn.first.end + place};
+  }
+};
+
+/// One chunk: microbatch i has place `i % n` of the n slots of a kind.
+[[nodiscard]] [[gnu::cold]] constexpr placed_passes place_in_turn(placed_chunk const& chunk,
+                                                                  stage_slots const& slots) {
+  placed_passes out;
+  auto const add = [&](passed_value what, int count) {
+    std::size_t const bytes = chunk.bytes[std::size_t(what)];
+    if (bytes == 0) return;
+    out.turns[std::size_t(what)] = {{out.bytes, out.pieces, out.pieces + 1}, bytes, count};
+    out.bytes += bytes * std::size_t(count);
+    out.pieces += count;
+  };
+  add(passed_value::stash, slots.activations);
+  add(passed_value::gradient_stash, slots.activations);
+  add(passed_value::input, slots.inputs);
+  add(passed_value::gradient, slots.gradients);
+  out.live_bytes = out.bytes;
+  return out;
+}
+
+/// Several chunks: by their lives, in pools or the largest first, whichever needs less.
+///
+/// Cost:    the square of what the passes of a step leave.
+[[nodiscard]] [[gnu::cold]] constexpr placed_passes place_by_lives(
+    std::vector<placed_chunk> const& chunks, std::vector<scheduled_work> const& operations,
+    int microbatches) {
+  auto lives = lives_of_passes(chunks, operations, microbatches);
+  auto pools = lives;
+  place_in_pools(pools);
+  place_largest_first(lives);
+  if (end_of(pools) <= end_of(lives)) lives = std::move(pools);
+
+  std::vector<std::size_t> borders;
+  for (auto const& one : lives) {
+    borders.push_back(one.offset);
+    borders.push_back(one.offset + one.bytes);
+  }
+  std::sort(borders.begin(), borders.end());
+  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  auto const piece_at = [&](std::size_t offset) {
+    return int(std::lower_bound(borders.begin(), borders.end(), offset) - borders.begin());
+  };
+  placed_passes out;
+  out.microbatches = microbatches;
+  out.pieces = std::max(0, int(borders.size()) - 1);
+  out.bytes = end_of(lives);
+  out.live_bytes = live_bytes(lives);
+  out.all.resize(chunks.size() * std::size_t(microbatches));
+  auto const place = [&](passed_value what, int chunk, int microbatch) -> placed_range& {
+    return out.all[std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch)]
+                  [std::size_t(what)];
+  };
+  for (auto const& one : lives)
+    place(one.what, one.chunk, one.microbatch) = {one.offset, piece_at(one.offset),
+                                                  piece_at(one.offset + one.bytes)};
+  for (int c = 0; c < int(chunks.size()); ++c)
+    for (int m = 0; m < microbatches && chunks[std::size_t(c)].handed_from >= 0; ++m)
+      place(passed_value::input, c, m) =
+          place(passed_value::stash, chunks[std::size_t(c)].handed_from, m);
+  return out;
+}
+
+[[nodiscard]] [[gnu::cold]] constexpr placed_passes place_passes(
+    std::vector<placed_chunk> const& chunks, stage_program const& passes, int microbatches) {
+  return chunks.size() == 1 ? place_in_turn(chunks[0], passes.slots)
+                            : place_by_lives(chunks, passes.operations, microbatches);
+}
+
+}  // namespace plait::planning

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/schedule/operation.hpp"
+#include "plait/schedule/schedule.hpp"
+
+namespace plait {
+
+/// One forward and one backward in turn, on `Chunks` chunks of the model on each stage: while a
+/// pipeline fills and empties, stages are idle for a part of the time of `one_forward_one_backward`
+/// that is `Chunks` times smaller, for `Chunks` times as many messages and some more activations.
+///
+/// Chunks go to all stages in turn. Where the microbatches are no multiple of the stages, the order
+/// is that of the next multiple without the surplus.
+/// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;
+///          min(2 (stages - 1 - stage) + (Chunks - 1) stages + 1, microbatches Chunks) activation
+///          sets of a chunk.
+/// Source:  Narayanan et al., "Efficient large-scale language model training on GPU clusters using
+///          Megatron-LM", 2021.
+template <int Chunks>
+struct interleaved {
+  static_assert(Chunks != 1,
+                "interleaved<1>: one chunk on each stage; write "
+                "one_forward_one_backward");
+  static_assert(Chunks >= 1, "interleaved<Chunks>: Chunks, of each stage, must be at least 2");
+  using concept_tag = ext::schedule_tag;
+  static constexpr std::string_view name = "interleaved";
+  static constexpr int chunks = Chunks;
+  static constexpr auto placement = ext::chunk_placement::loop;
+
+  /// What `stage` computes, in order; any number of microbatches is allowed.
+  [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int stages, int stage,
+                                                                        int microbatches) {
+    int const all = (microbatches + stages - 1) / stages * stages * Chunks;
+    int const warm_up = std::min(all, 2 * (stages - 1 - stage) + (Chunks - 1) * stages);
+    std::vector<ext::scheduled_work> list;
+    list.reserve(2 * static_cast<std::size_t>(all));
+    // Groups of as many microbatches as stages go through one chunk after the other.
+    auto const add = [&](ext::work kind, int number) {
+      int const along = number / stages % Chunks, round = number / (stages * Chunks);
+      int const microbatch = round * stages + number % stages;
+      bool const is_forward = kind == ext::work::forward;
+      if (microbatch < microbatches)
+        list.push_back({kind, microbatch, is_forward ? along : Chunks - 1 - along});
+    };
+    for (int i = 0; i < warm_up; ++i) add(ext::work::forward, i);
+    for (int i = 0; i < all; ++i) {
+      if (warm_up + i < all) add(ext::work::forward, warm_up + i);
+      add(ext::work::backward, i);
+    }
+    return list;
+  }
+
+  /// The most between their forward and their backward on `stage`, counted for each chunk.
+  [[nodiscard]] static constexpr int peak_activations(int stages, int stage, int microbatches) {
+    int now = 0, most = 0;
+    for (auto const op : order(stages, stage, microbatches))
+      most = std::max(most, now += op.kind == ext::work::forward ? 1 : -1);
+    return most;
+  }
+};
+
+static_assert(ext::schedule<interleaved<2>>);
+
+template <int Chunks>
+inline constexpr bool detail::is_proved_by_tests<interleaved<Chunks>> = true;
+
+}  // namespace plait

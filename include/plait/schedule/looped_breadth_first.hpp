@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/schedule/operation.hpp"
+#include "plait/schedule/schedule.hpp"
+
+namespace plait {
+
+/// All microbatches through one chunk of a stage, then through the next; backwards alike: as idle
+/// as `interleaved`, and each chunk's parameters are used in one stretch forward and in one
+/// backward, for all activations at once.
+///
+/// Chunks go to all stages in turn.
+/// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;
+///          microbatches * Chunks activation sets of a chunk.
+/// Source:  Lamy-Poirier, "Breadth-first pipeline parallelism", 2022.
+template <int Chunks>
+struct looped_breadth_first {
+  static_assert(Chunks != 1, "looped_breadth_first<1>: one chunk on each stage; write gpipe");
+  static_assert(Chunks >= 1,
+                "looped_breadth_first<Chunks>: Chunks, of each stage, must be at "
+                "least 2");
+  using concept_tag = ext::schedule_tag;
+  static constexpr std::string_view name = "looped_breadth_first";
+  static constexpr int chunks = Chunks;
+  static constexpr auto placement = ext::chunk_placement::loop;
+
+  /// What one stage computes, in order; the same on every stage.
+  [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int /*stages*/,
+                                                                        int /*stage*/,
+                                                                        int microbatches) {
+    std::vector<ext::scheduled_work> list;
+    list.reserve(2 * static_cast<std::size_t>(Chunks * microbatches));
+    for (int chunk = 0; chunk < Chunks; ++chunk)
+      for (int i = 0; i < microbatches; ++i) list.push_back({ext::work::forward, i, chunk});
+    for (int chunk = Chunks - 1; chunk >= 0; --chunk)
+      for (int i = 0; i < microbatches; ++i) list.push_back({ext::work::backward, i, chunk});
+    return list;
+  }
+
+  /// The most between their forward and their backward on a stage, counted for each chunk.
+  [[nodiscard]] static constexpr int peak_activations(int /*stages*/, int /*stage*/,
+                                                      int microbatches) {
+    return Chunks * microbatches;
+  }
+};
+
+static_assert(ext::schedule<looped_breadth_first<2>>);
+
+template <int Chunks>
+inline constexpr bool detail::is_proved_by_tests<looped_breadth_first<Chunks>> = true;
+
+}  // namespace plait
