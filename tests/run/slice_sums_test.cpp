@@ -86,7 +86,7 @@ void expect_tree(int data_ranks, std::size_t piece) {
           ASSERT_EQ(at[i], 0.0f) << "turn " << turn << ", microbatch " << m;
           at[i] += value(turn, mine.first + m, i);
         }
-        sums.add(rank, m);
+        sums.add(rank, 0, m);
       }
       for (auto const place : {exchange_place::slices, exchange_place::gradients})
         for (std::size_t r = 0; r < list.size(); ++r) {

@@ -35,6 +35,13 @@ class slice_sums {
     steps_ = tree.steps(mine_);
     roots_ = static_cast<int>(tree.roots(mine_).size());
     sums_ = tree.sums_of_roots(ranks);
+    auto const chunks = plan::chunks_of(rank.stage());
+    auto const parameters = plan::parameter_layout_for(rank.stage(), rank.grid());
+    for (int chunk = 0; chunk < chunks.size(); ++chunk)
+      ranges_.push_back(chunks.size() == 1
+                            ? std::vector{element_range{0, layout_.stride}}
+                            : gradients_of_chunk(parameters, plan::code.items.view(),
+                                                 plan::entries.view(), chunks, chunk));
   }
 
   /// The slices of this rank.
@@ -49,12 +56,15 @@ class slice_sums {
   [[nodiscard]] sum* place_of(int microbatch) const {
     return accumulator(steps_[std::size_t(microbatch)].accumulator);
   }
-  /// They are there: adds what belongs together by now.
-  void add(Rank& rank, int microbatch) const {
+  /// Those of a chunk are there: adds what belongs together by now. Each chunk goes along the tree
+  /// by itself, as it has ranges of its own in all accumulators.
+  void add(Rank& rank, int chunk, int microbatch) const {
     auto const& now = steps_[std::size_t(microbatch)];
     auto const queue = rank.device().on(stream::compute);
     for (int last = now.accumulator; last > now.accumulator - now.sums; --last)
-      queue.add_and_clear(accumulator(last - 1), accumulator(last), layout_.stride);
+      for (auto const& range : ranges_[std::size_t(chunk)])
+        queue.add_and_clear(accumulator(last - 1) + range.offset, accumulator(last) + range.offset,
+                            range.count);
   }
 
   /// Carries out a row that brings the roots of each block of a range of the arena to the rank of
@@ -94,6 +104,7 @@ class slice_sums {
   std::vector<slice_tree::step> steps_;
   int roots_ = 0;
   std::vector<slice_tree::sum> sums_;
+  std::vector<std::vector<element_range>> ranges_;  // of each chunk
 };
 
 /// A plan without slices adds up all in one accumulator.
@@ -105,7 +116,7 @@ class slice_sums<Job, Rank, false> {
   slice_sums(Rank const&, slice_arena const&, sum* gradients) : gradients_(gradients) {}
   void clear(Rank&) const {}
   [[nodiscard]] sum* place_of(int) const { return gradients_; }
-  void add(Rank&, int) const {}
+  void add(Rank&, int, int) const {}
   void exchange(Rank&, exchange_runner<Rank> const&, int) const {}
 
  private:

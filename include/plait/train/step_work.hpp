@@ -104,7 +104,7 @@ class step_work {
     passes_->runner().set_gradients(of_.slices.place_of(now.microbatch));
     passes_->compute(now);
     if (now.what != operation_kind::backward_input && passes_->ends_pass(now))
-      of_.slices.add(of_.rank, now.microbatch);
+      of_.slices.add(of_.rank, now.chunk, now.microbatch);
   }
 
   /// With the number that says whether to stop the loss is summed over all ranks: of those that
