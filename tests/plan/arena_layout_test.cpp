@@ -96,19 +96,27 @@ void expect_sound_arena(workload const& load) {
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const arena = Plan::arena_for(stage, load);
     auto const layout = Plan::activation_layout_for(load.rows);
-    auto const count = [](int slots) { return static_cast<std::size_t>(slots); };
     ASSERT_EQ(arena.chunks.size(), 1u);
     auto const& chunk = arena.chunks[0];
     EXPECT_EQ(chunk.is_first, stage == 0);
     EXPECT_EQ(chunk.is_last, stage == Plan::stages - 1);
+    auto const slots = Plan::slots_for(stage, Plan::completed(load).microbatches);
+    auto const region = [&](plait::planning::passed_value what, char const* name, int count,
+                            std::size_t bytes) {
+      auto const& turns = arena.training.turns[static_cast<std::size_t>(what)];
+      EXPECT_EQ(turns.count, bytes == 0 ? 0 : count) << name;
+      EXPECT_EQ(turns.bytes, bytes) << name;
+      std::size_t const begin =
+          turns.count == 0 ? arena.training.bytes : turns.first.offset;  // nothing there
+      return range{name, begin, begin + bytes * static_cast<std::size_t>(turns.count)};
+    };
+    using plait::planning::passed_value;
     expect_no_overlap(
-        {{"records", 0, chunk.activation_stash_bytes * count(arena.slots.activations)},
-         {"inputs", chunk.inputs_offset,
-          chunk.inputs_offset +
-              (chunk.is_first ? 0 : chunk.input_bytes * count(arena.slots.inputs))},
-         {"gradients", chunk.gradients_offset,
-          chunk.gradients_offset +
-              (chunk.is_last ? 0 : chunk.output_bytes * count(arena.slots.gradients))},
+        {region(passed_value::stash, "records", slots.activations, chunk.activation_stash_bytes),
+         region(passed_value::input, "inputs", slots.inputs,
+                chunk.is_first ? 0 : chunk.input_bytes),
+         region(passed_value::gradient, "gradients", slots.gradients,
+                chunk.is_last ? 0 : chunk.output_bytes),
          {"edges", arena.edges_offset, arena.edges_offset + 2 * arena.edge_bytes},
          {"transient", arena.transient_offset, arena.transient_offset + layout.transient_bytes},
          {"zeros", arena.zeros_offset,

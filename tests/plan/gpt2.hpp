@@ -5,7 +5,7 @@
 
 #include "plait/plait.hpp"
 
-// GPT-2 with 124 million parameters, its head tied to its table.
+// GPT-2 with 124 million parameters.
 namespace plan_gpt2 {
 
 using namespace plait;
@@ -23,11 +23,14 @@ using free_head =
     nn::linear<width, vocabulary,
                nn::linear_options{
                    .bias = false, .order = nn::weight_order::output_input, .padded_to = padded}>;
-using gpt2 = objective<
-    sequential<
-        named<"wte", use_form<"vocabulary", lookup>>, named<"wpe", nn::positions<length, width>>,
-        named<"h", repeat<12, block>>, named<"ln_f", nn::layer_norm<width>>,
-        named<"lm_head", use_form<"column", tied<free_head, free_head::weight, "wte.weight">>>>,
+template <class Head>
+using gpt2_with = objective<
+    sequential<named<"wte", use_form<"vocabulary", lookup>>,
+               named<"wpe", nn::positions<length, width>>, named<"h", repeat<12, block>>,
+               named<"ln_f", nn::layer_norm<width>>, named<"lm_head", use_form<"column", Head>>>,
     nn::cross_entropy<vocabulary, nn::cross_entropy_options{.padded_to = padded}>>;
+using gpt2 = gpt2_with<tied<free_head, free_head::weight, "wte.weight">>;
+/// The same with a head of its own, which another stage than the table's may have.
+using gpt2_untied = gpt2_with<free_head>;
 
 }  // namespace plan_gpt2

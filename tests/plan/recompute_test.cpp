@@ -55,7 +55,8 @@ using on_stages = objective<sequential<nn::embedding<512, width>, repeat<12, blo
 constexpr std::size_t stashes_of(int microbatches) {
   using staged = plan<on_stages, hybrid<pipeline<2, gpipe>, recompute<again::all>>>;
   auto const arena = staged::arena_for(0, {.rows = length, .microbatches = microbatches});
-  return arena.chunks[0].activation_stash_bytes * std::size_t(arena.slots.activations);
+  return arena.chunks[0].activation_stash_bytes *
+         std::size_t(staged::slots_for(0, microbatches).activations);
 }
 static_assert(stashes_of(8) == 8 * stashes_of(1));
 static_assert(stashes_of(1) ==

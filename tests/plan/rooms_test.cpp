@@ -124,11 +124,10 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   if (state > 0) {
     EXPECT_EQ(state, need.parameters + need.optimizer + need.averages);
   }
-  // An evaluation has the slots of the training's arena.
+  // An evaluation has room in the training's arena.
   for (int few = 1; few <= load.microbatches; ++few) {
-    auto const used = evaluation_timetable(Plan::stages, few).stages[std::size_t(stage)].slots;
-    EXPECT_LE(used.activations, arena.slots.activations);
-    EXPECT_LE(used.inputs, arena.slots.inputs);
+    auto const used = evaluation_timetable(Plan::stages, few).stages[std::size_t(stage)];
+    EXPECT_LE(arena.place(used, few).bytes, arena.passes_bytes);
   }
 }
 

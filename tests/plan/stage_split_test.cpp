@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/core/random.hpp"
+#include "plait/schedule/interleaved.hpp"
 #include "plan/models.hpp"
 
 namespace {
@@ -87,13 +88,77 @@ TEST(StageSplit, TheUserMaySayWhere) {
 
 TEST(StageSplit, CutsThatMakeNoStagesAreRefused) {
   constexpr auto& code = plan<model, serial>::code;
-  EXPECT_EQ((split_stages<cut_at<3, 7>>(code, 3).size()), 3u);
-  EXPECT_TRUE((split_stages<cut_at<3, 7>>(code, 2).empty()));
-  EXPECT_TRUE((split_stages<cut_at<7, 3>>(code, 3).empty()));
-  EXPECT_TRUE((split_stages<cut_at<3, 3>>(code, 3).empty()));
-  EXPECT_TRUE((split_stages<cut_at<0>>(code, 2).empty()));
-  EXPECT_TRUE((split_stages<cut_at<8>>(code, 2).empty()));
-  EXPECT_TRUE((split_stages<cut_at<-1>>(code, 2).empty()));
+  EXPECT_EQ((split_stages<cut_at<3, 7>>(code, 3, {}).size()), 3u);
+  EXPECT_TRUE((split_stages<cut_at<3, 7>>(code, 2, {}).empty()));
+  EXPECT_TRUE((split_stages<cut_at<7, 3>>(code, 3, {}).empty()));
+  EXPECT_TRUE((split_stages<cut_at<3, 3>>(code, 3, {}).empty()));
+  EXPECT_TRUE((split_stages<cut_at<0>>(code, 2, {}).empty()));
+  EXPECT_TRUE((split_stages<cut_at<8>>(code, 2, {}).empty()));
+  EXPECT_TRUE((split_stages<cut_at<-1>>(code, 2, {}).empty()));
+}
+
+/// The greatest sum of a stage that has several chunks.
+double greatest_of_stages(std::vector<double> const& costs, std::vector<int> begins, int stages,
+                          chunk_placement how) {
+  begins.push_back(static_cast<int>(costs.size()));
+  std::vector<double> sums(std::size_t(stages), 0.0);
+  for (std::size_t c = 0; c + 1 < begins.size(); ++c)
+    for (int u = begins[c]; u < begins[c + 1]; ++u)
+      sums[std::size_t(place_of_chunk(int(c), stages, how).stage)] += costs[std::size_t(u)];
+  return *std::max_element(sums.begin(), sums.end());
+}
+double best_of_chunks(std::vector<double> const& costs, int stages, int chunks, chunk_placement how,
+                      std::vector<int> begins = {0}) {
+  if (static_cast<int>(begins.size()) == stages * chunks)
+    return greatest_of_stages(costs, begins, stages, how);
+  double best = 1e300;
+  for (int next = begins.back() + 1; next < static_cast<int>(costs.size()); ++next) {
+    auto longer = begins;
+    longer.push_back(next);
+    best = std::min(best, best_of_chunks(costs, stages, chunks, how, longer));
+  }
+  return best;
+}
+constexpr double greatest_stage_of(std::vector<double> const& costs, int stages, int chunks) {
+  auto const begins =
+      balance_stages(costs, balance(costs, stages * chunks), stages, chunk_placement::loop);
+  double sums[8]{}, most = 0;
+  for (std::size_t c = 0; c < begins.size(); ++c) {
+    int const end = c + 1 < begins.size() ? begins[c + 1] : static_cast<int>(costs.size());
+    for (int u = begins[c]; u < end; ++u) sums[c % std::size_t(stages)] += costs[std::size_t(u)];
+  }
+  for (double const one : sums) most = std::max(most, one);
+  return most;
+}
+// Twelve equal blocks between small ends; and eight before a head that costs as much.
+static_assert(greatest_stage_of({.001, .001, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, .001, .01, .001},
+                                4, 2) < 3.02);
+static_assert(greatest_stage_of({.001, .001, 1, 1, 1, 1, 1, 1, 1, 1, .001, 8, .001}, 2, 2) < 8.01);
+
+TEST(StageSplit, ChunksAreCutForTheirStages) {
+  std::uint64_t draw = 0;
+  random_key const key{12, 0, 0};
+  double sum = 0, worst = 0;
+  int count = 0;
+  for (int round = 0; round < 120; ++round) {
+    int const stages = 2 + round % 2, units = 8 + int(random_word(key, draw++) % 5);
+    auto const how = round % 4 < 2 ? chunk_placement::loop : chunk_placement::wave;
+    std::vector<double> costs;
+    for (int i = 0; i < units; ++i) costs.push_back(1 + random_word(key, draw++) % 10);
+    auto const begins = balance_stages(costs, balance(costs, 2 * stages), stages, how);
+    for (std::size_t c = 1; c < begins.size(); ++c) EXPECT_LT(begins[c - 1], begins[c]);
+    EXPECT_LT(begins.back(), units);
+    double const ratio =
+        greatest_of_stages(costs, begins, stages, how) / best_of_chunks(costs, stages, 2, how);
+    sum += ratio, worst = std::max(worst, ratio), ++count;
+  }
+  EXPECT_LE(sum / count, 1.03);
+  EXPECT_LE(worst, 1.35);
+}
+
+TEST(StageSplit, TheUserMaySayWhereChunksBegin) {
+  EXPECT_EQ((begins<pipeline<2, interleaved<2>, cut_at<1, 4, 6>>>()),
+            (std::vector<int>{0, 4, 1, 6}));
 }
 
 TEST(StageSplit, EveryCopyIsOnOneStage) {

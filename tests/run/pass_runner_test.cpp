@@ -66,8 +66,8 @@ class chunk_of_a_stage {
     auto const& batch = batches_.at(0);
     int const stage = rank_.stage();
     workload const load{.rows = batch.rows(), .microbatches = microbatches};
-    auto const planned = plan::slots_for(stage, microbatches);
-    bool const forwards_first = how.forwards_first && planned.activations >= microbatches;
+    auto const planned = plan::passes_of(stage, load);
+    bool const forwards_first = how.forwards_first && planned.slots.activations >= microbatches;
     auto const layout = plan::parameter_layout_for(stage, rank_.grid());
     std::vector<double> parameters(layout.kept_count());
     for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = number(i);
@@ -201,13 +201,13 @@ TEST(PassRunner, HasRecordsOfUnitsThatDoNotOverlap) {
     }
     auto const slots = std::size_t(plan::slots_for(stage, microbatches).activations);
     EXPECT_EQ(taken.size(), slots * std::size_t(one.units.end - one.units.begin));
-    auto last = std::ptrdiff_t(one.activation_stashes_offset);
+    auto const begins = arena.training.of(planning::passed_value::stash, 0, 0).offset;
+    auto last = std::ptrdiff_t(begins);
     for (auto const& [begin, end] : taken) {
       EXPECT_GE(begin, last);
       last = end;
     }
-    EXPECT_LE(last,
-              std::ptrdiff_t(one.activation_stashes_offset + slots * one.activation_stash_bytes));
+    EXPECT_LE(last, std::ptrdiff_t(begins + slots * one.activation_stash_bytes));
   });
 }
 

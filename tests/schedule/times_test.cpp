@@ -32,7 +32,8 @@ void expect_reference(reference const& expected) {
   EXPECT_EQ(plait::planning::count_messages(table), expected.messages);
   std::vector<int> peak;
   for (auto const& stage : table.stages)
-    peak.push_back(plait::planning::count_slots(stage.operations, true).activations);
+    peak.push_back(
+        plait::planning::count_slots(table, int(&stage - table.stages.data())).activations);
   EXPECT_EQ(peak, expected.peak);
   for (int s = 0; s < expected.stages; ++s) EXPECT_EQ(times.bubble(s), expected.bubble);
 }

@@ -131,17 +131,27 @@ constexpr std::size_t end_of(std::vector<passed_life> const& lives) {
   return end;
 }
 
-/// Lives of one length have places of their own, as many as there are at one time.
-constexpr void place_in_pools(std::vector<passed_life>& lives) {
-  std::sort(lives.begin(), lives.end(), [](passed_life const& a, passed_life const& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.from < b.from;
+/// Lives of one length have places of their own, as many as there are at one time; or, if
+/// `as_largest`, all of a kind have places for the longest of them.
+constexpr void place_in_pools(std::vector<passed_life>& lives, bool as_largest) {
+  std::array<std::size_t, std::size_t(passed_values)> largest{};
+  for (auto const& one : lives) {
+    auto& most = largest[std::size_t(one.what)];
+    most = std::max(most, one.bytes);
+  }
+  auto const place_bytes = [&](passed_life const& one) {
+    return as_largest ? largest[std::size_t(one.what)] : one.bytes;
+  };
+  std::sort(lives.begin(), lives.end(), [&](passed_life const& a, passed_life const& b) {
+    auto const here = place_bytes(a), there = place_bytes(b);
+    return here != there ? here > there : a.from < b.from;
   });
   std::size_t begin = 0, bytes = 0;
   std::vector<int> busy_to;  // of the places of a pool
   for (auto& one : lives) {
-    if (one.bytes != bytes) {
+    if (place_bytes(one) != bytes) {
       begin += bytes * busy_to.size();
-      bytes = one.bytes;
+      bytes = place_bytes(one);
       busy_to.clear();
     }
     std::size_t place = 0;
@@ -219,17 +229,21 @@ struct placed_passes {
   return out;
 }
 
-/// Several chunks: by their lives, in pools or the largest first, whichever needs less.
+/// Several chunks: by their lives, in pools or the largest first, whichever needs least.
 ///
 /// Cost:    the square of what the passes of a step leave.
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_by_lives(
     std::vector<placed_chunk> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto lives = lives_of_passes(chunks, operations, microbatches);
-  auto pools = lives;
-  place_in_pools(pools);
-  place_largest_first(lives);
-  if (end_of(pools) <= end_of(lives)) lives = std::move(pools);
+  auto best = lives;
+  place_in_pools(best, false);
+  auto const try_others = [&] {
+    if (end_of(lives) < end_of(best)) best = lives;
+  };
+  place_in_pools(lives, true), try_others();
+  place_largest_first(lives), try_others();
+  lives = best;
 
   std::vector<std::size_t> borders;
   for (auto const& one : lives) {
@@ -263,8 +277,8 @@ struct placed_passes {
 
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_passes(
     std::vector<placed_chunk> const& chunks, stage_program const& passes, int microbatches) {
-  return chunks.size() == 1 ? place_in_turn(chunks[0], passes.slots)
-                            : place_by_lives(chunks, passes.operations, microbatches);
+  if (chunks.size() == 1) return place_in_turn(chunks[0], passes.slots);
+  return place_by_lives(chunks, passes.operations, microbatches);
 }
 
 }  // namespace plait::planning
