@@ -15,6 +15,7 @@
 
 #include "plait/backend/simulated/simulated.hpp"
 #include "plan/expected_calls.hpp"
+#include "schedule/waves.hpp"
 #include "testing/broken_layers.hpp"
 #include "train/small_gpt.hpp"
 
@@ -204,7 +205,12 @@ using policies =
                    hybrid<pipeline<2>, small_gpt::tp2_sharded,
                           plait::recompute<plait::again::moves, plait::units::on_stages<1>>>,
                    hybrid<pipeline<2>, data_parallel<2, plait::zero<3>, plait::buckets<1>>,
-                          small_gpt::tp2_sharded, plait::recompute<plait::again::all>>>;
+                          small_gpt::tp2_sharded, plait::recompute<plait::again::all>>,
+                   hybrid<pipeline<2, plait::interleaved<2>>, data_parallel<2, plait::buckets<1>>,
+                          small_gpt::tp2_sharded>,
+                   pipeline<2, plait_test::wave_breadth_first>,
+                   hybrid<pipeline<2, plait::interleaved<2>>,
+                          data_parallel<2, plait::zero<3>, plait::buckets<1>>>>;
 TYPED_TEST_SUITE(Exchanges, policies);
 
 TYPED_TEST(Exchanges, AreWhatThreadsCall) {

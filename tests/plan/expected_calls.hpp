@@ -123,7 +123,8 @@ class expansion : public calls_of_rows<Job> {
             plan::stages, load.microbatches));
         break;
       case job_part::evaluation:
-        run_step(plait::planning::evaluation_timetable(plan::stages, load.microbatches));
+        run_step(
+            plait::planning::evaluation_timetable(plan::stages, load.microbatches, plan::shape));
         break;
       case job_part::prediction: predict(); break;
       case job_part::export_parameters:
@@ -144,16 +145,21 @@ class expansion : public calls_of_rows<Job> {
       return what.place == place && (item < 0 || what.item == item);
     });
   }
-  void edge(exchange_place place, bool sends) {
+  void edge(exchange_place place, bool sends, bool at_end) {
+    int const unit = at_end ? chunk().end : chunk().begin;
     call_all([&](exchange const& what) {
-      return what.place == place && (what.from.stage() == stage()) == sends;
+      return what.place == place && what.unit == unit && (what.from.stage() == stage()) == sends;
     });
   }
+  [[nodiscard]] plait::planning::unit_range chunk() const {
+    return plan::chunks_of(stage())[chunk_];
+  }
+  [[nodiscard]] bool ends_model() const { return chunk().end == plan::code.unit_count(); }
   void items(int count) {
     for (int item = 0; item < count; ++item)
       for (int unit = plan::code.items[item].first_unit;
            unit < plan::code.items[item].first_unit + plan::code.items[item].count; ++unit)
-        if (plan::chunks_of(stage())[0].contains(unit)) {
+        if (chunk().contains(unit)) {
           gather_for(unit, true);
           at(exchange_place::forward, item);
           if (works(item, unit)) working_ = {unit, microbatch_};
@@ -220,8 +226,8 @@ class expansion : public calls_of_rows<Job> {
     std::vector<int> used[2];
   };
   void list_pieces(plait::ext::timetable const& table) {
-    auto const units = plan::chunks_of(stage())[0];
     for (auto const& now : table.stages[std::size_t(stage())].operations) {
+      auto const units = plan::chunks_of(stage())[now.chunk];
       bool const forward = now.kind == plait::ext::work::forward;
       if (!forward && now.kind != plait::ext::work::backward) continue;
       std::vector<one_piece> here;
@@ -294,25 +300,28 @@ class expansion : public calls_of_rows<Job> {
     for (int const region : {1, 0})
       for (int b = 0; b < int(layout_.buckets.size()); ++b)
         if (layout_.buckets[std::size_t(b)].region == region) move(gather_parameters, b);
-    int backwards = 0;
+    std::vector<int> backwards(std::size_t(plan::chunks), 0);
     for (auto const& now : table.stages[std::size_t(stage())].operations) {
       microbatch_ = now.microbatch;
+      chunk_ = now.chunk;
       switch (now.kind) {
         case plait::ext::work::forward:
           items(plan::code.items.size());
-          at(output);  // for measures
+          if (ends_model()) at(output);  // for measures
           break;
-        case plait::ext::work::backward: run_backward(++backwards == load_.microbatches); break;
-        case plait::ext::work::send_activation: edge(activation_edge, true); break;
-        case plait::ext::work::receive_activation: edge(activation_edge, false); break;
-        case plait::ext::work::send_gradient: edge(gradient_edge, true); break;
-        case plait::ext::work::receive_gradient: edge(gradient_edge, false); break;
+        case plait::ext::work::backward:
+          run_backward(++backwards[std::size_t(chunk_)] == load_.microbatches);
+          break;
+        case plait::ext::work::send_activation: edge(activation_edge, true, true); break;
+        case plait::ext::work::receive_activation: edge(activation_edge, false, false); break;
+        case plait::ext::work::send_gradient: edge(gradient_edge, true, false); break;
+        case plait::ext::work::receive_gradient: edge(gradient_edge, false, true); break;
         case plait::ext::work::backward_input:
         case plait::ext::work::backward_parameters: break;  // no plan of these tests has halves
       }
     }
     at(slices);
-    if (backwards > 0) {
+    if (backwards[0] > 0) {
       if (scatters && last_ >= 0) move(gradients, last_);
       if (!goes_early) reduce(0, 0, plan::code.unit_count());
       reduce(1, 0, plan::code.unit_count());
@@ -328,7 +337,7 @@ class expansion : public calls_of_rows<Job> {
     for (int item = plan::code.items.size() - 1; item >= 0; --item) {
       auto const& piece = plan::code.items[item];
       for (int unit = piece.first_unit + piece.count - 1; unit >= piece.first_unit; --unit) {
-        if (!plan::chunks_of(stage())[0].contains(unit)) continue;
+        if (!chunk().contains(unit)) continue;
         gather_for(unit, false);
         make_again(item, unit);
         at(exchange_place::backward, item);
@@ -340,7 +349,7 @@ class expansion : public calls_of_rows<Job> {
   /// A bucket goes on behind its first unit; what other axes add to that of the last microbatch is
   /// added behind the next one's layers.
   void scatter(int unit, bool is_last) {
-    auto const& chunk = plan::chunks_of(stage())[0];
+    auto const chunk = this->chunk();
     int const begins = own(unit).empty() ? -1 : own(unit)[0];
     int before = -1;
     for (int u = unit - 1; u >= chunk.begin && before < 0; --u)
@@ -382,48 +391,54 @@ class expansion : public calls_of_rows<Job> {
 
   void predict() {
     using enum exchange_place;
-    auto const table = plait::planning::evaluation_timetable(plan::stages, load_.microbatches);
+    auto const table =
+        plait::planning::evaluation_timetable(plan::stages, load_.microbatches, plan::shape);
     list_pieces(table);
-    for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
+    for (auto const& now : table.stages[std::size_t(stage())].operations) {
+      chunk_ = now.chunk;
+      switch (now.kind) {
         case plait::ext::work::forward:
           items(plan::code.items.size() - 1);
-          at(output);
+          if (ends_model()) at(output);
           break;
-        case plait::ext::work::send_activation: edge(activation_edge, true); break;
-        case plait::ext::work::receive_activation: edge(activation_edge, false); break;
+        case plait::ext::work::send_activation: edge(activation_edge, true, true); break;
+        case plait::ext::work::receive_activation: edge(activation_edge, false, false); break;
         default: break;
       }
+    }
     at(rank_outputs);
     at(outputs);
   }
 
-  // As the layers stand: stage by stage, copy by copy; before the first tensor of a bucket its
-  // rows.
+  // As the layers stand, copy by copy; before the first tensor of a bucket its rows.
   void export_tensors() {
     int brought[3]{-1, -1, -1};
-    for (int owner = 0; owner < plan::stages; ++owner)
-      for (int item = 0; item < plan::code.items.size(); ++item) {
-        int const here =
-            plait::planning::count_copies(plan::code.items[item], plan::chunks_of(owner));
-        int first = plan::code.items[item].first_unit;
-        for (auto const& units : plan::chunks_of(owner)) first = std::max(first, units.begin);
-        for (int copy = 0; copy < here; ++copy) {
-          for (int region = 0; region < 3 && owner == stage(); ++region)
-            for (int e = 0; e < plan::entries.size(); ++e) {
-              auto const& entry = plan::entries[e];
-              if (entry.item != item || entry.owner >= 0 ||
-                  layout_.entries[std::size_t(e)].region != region)
-                continue;
-              int const bucket = bucket_of(e, first + copy);
-              if (bucket >= 0 && brought[region] != bucket)
-                move(exchange_place::blocks, brought[region] = bucket);
-            }
-          for (int e = 0; e < plan::entries.size(); ++e)
-            call_all([&](exchange const& what) {
-              return what.entry == e && what.item == item && what.from.stage() == owner;
-            });
-        }
+    auto const owner_of = [](int unit) {
+      for (int owner = 0; owner < plan::stages; ++owner)
+        for (auto const& units : plan::chunks_of(owner))
+          if (units.contains(unit)) return owner;
+      return -1;
+    };
+    for (int item = 0; item < plan::code.items.size(); ++item) {
+      auto const units = plan::code.items[item].units();
+      for (int unit = units.begin; unit < units.end; ++unit) {
+        int const owner = owner_of(unit);
+        for (int region = 0; region < 3 && owner == stage(); ++region)
+          for (int e = 0; e < plan::entries.size(); ++e) {
+            auto const& entry = plan::entries[e];
+            if (entry.item != item || entry.owner >= 0 ||
+                layout_.entries[std::size_t(e)].region != region)
+              continue;
+            int const bucket = bucket_of(e, unit);
+            if (bucket >= 0 && brought[region] != bucket)
+              move(exchange_place::blocks, brought[region] = bucket);
+          }
+        for (int e = 0; e < plan::entries.size(); ++e)
+          call_all([&](exchange const& what) {
+            return what.entry == e && what.item == item && what.from.stage() == owner;
+          });
       }
+    }
   }
 
   plait::workload load_;
@@ -433,7 +448,7 @@ class expansion : public calls_of_rows<Job> {
   int next_piece_ = 0;
   int there_[2][2]{{-1, -1}, {-1, -1}};  // in the rooms for parameters
   int last_ = -1;                        // the bucket whose sum over other axes comes next
-  int microbatch_ = 0;                   // of the pass at hand
+  int microbatch_ = 0, chunk_ = 0;       // of the pass at hand
   std::pair<int, int> working_{-1, -1};  // the unit in the working record, and its microbatch
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plan/expected_calls.hpp"
+#include "schedule/waves.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -30,14 +31,15 @@ struct one_rank {
     auto const table =
         part == job_part::training
             ? training_timetable<typename plan::schedule_type>(plan::stages, load.microbatches)
-            : evaluation_timetable(plan::stages, load.microbatches);
+            : evaluation_timetable(plan::stages, load.microbatches, plan::shape);
     return table.stages[std::size_t(stage)];
   }();
   program_shape shape{
       .clips = load.gradient_norm, .updates = true, .checks_loss = true, .masks_loss = load.stops};
 
   [[nodiscard]] step_program program() const {
-    return program_of<plan>(plan::grid_for(load), list, stage, part, passes, shape);
+    auto const places = plan::arena_for(stage, load).place(passes, load.microbatches);
+    return program_of<plan>(plan::grid_for(load), list, stage, part, passes, shape, places);
   }
   /// What a part of a job calls: its program and, behind that of an evaluation, the sum of its
   /// measures.
@@ -110,7 +112,12 @@ using policies = testing::Types<
     data_parallel<3, plait::zero<3>, plait::buckets<1>>,
     hybrid<pipeline<2>, data_parallel<2, plait::zero<2>, plait::buckets<1>>,
            small_gpt::tp2_sharded>,
-    hybrid<pipeline<2>, data_parallel<4, plait::zero<3>, plait::within<2>, plait::buckets<1>>>>;
+    hybrid<pipeline<2>, data_parallel<4, plait::zero<3>, plait::within<2>, plait::buckets<1>>>,
+    hybrid<pipeline<2, plait::interleaved<2>>, data_parallel<2, plait::buckets<1>>,
+           small_gpt::tp2_sharded>,
+    pipeline<2, plait_test::wave_breadth_first>,
+    hybrid<pipeline<2, plait::interleaved<2>>,
+           data_parallel<2, plait::zero<3>, plait::buckets<1>>>>;
 TYPED_TEST_SUITE(StepPrograms, policies);
 
 TYPED_TEST(StepPrograms, CallWhatFollowsFromTheList) {
@@ -164,7 +171,9 @@ std::size_t buckets_of_first() {
 // Fewer is faster; more would be found nowhere else.
 TEST(StepPrograms, WaitAsOftenAsThis) {
   EXPECT_EQ(waits_of_a_step<plait::serial>(), 0u);
-  EXPECT_EQ((waits_of_a_step<pipeline<2>>()), 8u);
+  // Of each activation that is sent one more than with a single stream for messages: what it lies
+  // in is given back behind it.
+  EXPECT_EQ((waits_of_a_step<pipeline<2>>()), 8u + 2);
   // The count of labels, its use, the loss, which a rank may mask, squares, their sum, its use; and
   // each bucket when its gradients are made.
   EXPECT_EQ(buckets_of_first<data_parallel<2>>(), 1u);
@@ -177,7 +186,7 @@ TEST(StepPrograms, WaitAsOftenAsThis) {
   using in_blocks = data_parallel<2, plait::zero<1>, plait::buckets<1>>;
   EXPECT_EQ(waits_of_a_step<in_blocks>(), 6u + 2 * 6);
   // Two messages, each before it is used, and one when it is made.
-  EXPECT_EQ((waits_of_a_step<small_gpt::three_axes>()), 11u + 1);
+  EXPECT_EQ((waits_of_a_step<small_gpt::three_axes>()), 11u + 1 + 2);
 }
 
 /// Whether two programs would run one behind the other on streams as the first alone: the same

@@ -42,12 +42,11 @@ static_assert(plan_type::chunks_of(1)[0].end == plan_type::chunks_of(0)[1].begin
 static_assert(plan_type::chunks_of(0)[1].end == plan_type::chunks_of(1)[1].begin);
 static_assert(plan_type::chunks_of(1)[1].end == plan_type::code.unit_count());
 
-// Their times are not known, and nothing is said in their place.
-TEST(Chunks, AreExplainedWithoutAnIdleTime) {
-  EXPECT_THROW(times_of(halves_of_two_chunks::lowered(2, 4)), schedule_error);
+TEST(Chunks, AreExplainedWithTheirIdleTime) {
   auto const text = explain(chunked::plan(), {.rows = 8, .microbatches = 2});
-  EXPECT_NE(text.find("halves_of_two_chunks, free of deadlock"), std::string::npos) << text;
-  EXPECT_EQ(text.find("idle"), std::string::npos) << text;
+  EXPECT_NE(text.find("halves_of_two_chunks, free of deadlock under blocking sends, idle "),
+            std::string::npos)
+      << text;
 }
 
 struct outcome {

@@ -49,4 +49,83 @@ TEST_P(Interleaved, TrainsTheBitsOfTheSerialRun) {
 }
 INSTANTIATE_TEST_SUITE_P(Microbatches, Interleaved, ::testing::Values(1, 3, 4, 8));
 
+template <class Policy>
+class InterleavedBeside : public ::testing::Test {};
+using hybrids = ::testing::Types<
+    hybrid<pipeline<2, interleaved<2>>, data_parallel<2, buckets<1>>>,
+    hybrid<pipeline<2, interleaved<2>>, small_gpt::tp2>,
+    hybrid<pipeline<2, interleaved<2>>, small_gpt::tp2_sharded>,
+    hybrid<pipeline<2, interleaved<2>>, data_parallel<2, zero<1>, buckets<1>>>,
+    hybrid<pipeline<2, interleaved<2>>, data_parallel<2, zero<3>, buckets<1>>>,
+    hybrid<pipeline<2, looped_breadth_first<2>>, data_parallel<2, zero<2>, buckets<1>>>,
+    hybrid<pipeline<2, interleaved<2>>, small_gpt::tp2, recompute<again::all>>,
+    hybrid<pipeline<2, plait_test::wave_breadth_first>, data_parallel<2, buckets<1>>,
+           small_gpt::tp2>>;
+TYPED_TEST_SUITE(InterleavedBeside, hybrids);
+
+TYPED_TEST(InterleavedBeside, OtherAxesTrainsWhatTheSerialRunTrains) {
+  expect_near(train<job<TypeParam>>(threads{}, 4), train<serial_job>(threads{}, 4));
+}
+TYPED_TEST(InterleavedBeside, OtherAxesMovesWhatIsPlanned) {
+  using here = job<TypeParam>;
+  auto const text = small_gpt::text();
+  launch<here>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<here>(rank, adamw{});
+    auto batches = plait::batches(text, global_batch<>{24}, rank, {.epochs = 0, .microbatches = 4});
+    trainer.step(batches.at(0));
+    for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
+    trainer.step(batches.at(1));
+    workload const load{.rows = 6 * small_gpt::length / std::size_t(rank.grid().size(batch_axes)),
+                        .microbatches = 4};
+    plait_test::expect_planned_bytes<here>(rank, load);
+  });
+}
+
+// Each chunk adds its slices up along the tree by itself.
+TEST(InterleavedSlices, HaveTheSameBitsOnAnyNumberOfRanks) {
+  using sliced = job<hybrid<pipeline<2, interleaved<2>>, data_parallel<>, reproducible<12>>>;
+  using in_line = job<hybrid<pipeline<2>, data_parallel<>, reproducible<12>>>;
+  auto const expected = train<in_line>(threads{.data_ranks = 1}, 0);
+  for (int const ranks : {1, 2, 3, 5}) {
+    auto const got = train<sliced>(threads{.data_ranks = ranks}, 0);
+    EXPECT_EQ(got.losses, expected.losses) << ranks;
+    EXPECT_EQ(got.weights, expected.weights) << ranks;
+    EXPECT_EQ(got.gradients, expected.gradients) << ranks;
+  }
+}
+
+// What has ended its life is undefined, and what is written too early races.
+template <class Policy>
+void expect_all_waits_needed(int seeds) {
+  using small = small_gpt::job<Policy>;
+  constexpr int microbatches = 4, steps = 1;
+  constexpr std::size_t samples = 8;
+  auto const expected = train<small>(threads{}, microbatches, steps, samples);
+  simulated_statistics statistics;
+  for (int seed = 0; seed < seeds; ++seed)
+    ASSERT_EQ(train<small>(simulated{.seed = std::uint64_t(seed), .statistics = &statistics},
+                           microbatches, steps, samples),
+              expected)
+        << seed;
+  auto const is_found = [&](wait_site const& site) {
+    for (std::uint64_t seed = 0; seed < 8; ++seed) try {
+        train<small>(simulated{.seed = seed, .without = site}, microbatches, steps, samples);
+      } catch (race_error const&) {
+        return true;
+      }
+    return false;
+  };
+  for (auto const& site : statistics.sites) EXPECT_TRUE(is_found(site)) << to_string(site);
+}
+#ifdef PLAIT_LONG_TESTS
+constexpr int seeds = 100;
+#else
+constexpr int seeds = 5;
+#endif
+TEST(InterleavedSimulated, HasNoRaceAndNoWaitTooMany) {
+  expect_all_waits_needed<pipeline<2, interleaved<2>>>(seeds);
+  expect_all_waits_needed<pipeline<2, plait_test::wave_breadth_first>>(seeds);
+  expect_all_waits_needed<pipeline<2, plait_test::wave_of_halves>>(seeds);
+}
+
 }  // namespace
