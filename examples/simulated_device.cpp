@@ -49,13 +49,13 @@ int main(int count, char** words) {
   if (same != schedules) return 1;
 
   // What it would say if plait forgot a wait: each of them in turn is left out.
-  plait::simulated_statistics seen;
+  plait::ext::simulated_statistics seen;
   train(plait::simulated{.statistics = &seen});
   std::size_t found = 0;
   for (auto const& site : seen.sites) {
     try {
       train(plait::simulated{.without = site});
-    } catch (plait::race_error const& race) {
+    } catch (plait::ext::race_error const& race) {
       if (found++ == 0) std::printf("without one of the waits: %s\n", race.what());
     }
   }

@@ -67,7 +67,7 @@ std::vector<std::string> reports_of(int ranks, Program program,
         program(with);
         rank.device().synchronize();
       });
-    } catch (plait::race_error const& e) {
+    } catch (plait::ext::race_error const& e) {
       out.back() = e.what();
     }
   }
@@ -387,9 +387,9 @@ TEST(SimulatedRace, OrderGoesThroughOtherRanks) {
     EXPECT_NO_THROW(run(seed, true, 0));
     // A message that was received had to wait for the receiver.
     EXPECT_NO_THROW(run(seed, true, 0, true));
-    EXPECT_THROW(run(seed, false, 0), plait::race_error);
+    EXPECT_THROW(run(seed, false, 0), plait::ext::race_error);
     // That a message has arrived does not say that its sender's operation has ended.
-    EXPECT_THROW(run(seed, true, 1), plait::race_error);
+    EXPECT_THROW(run(seed, true, 1), plait::ext::race_error);
   }
 }
 
@@ -504,7 +504,7 @@ TEST(SimulatedRace, AgreesWithThePlanOfWaits) {
     };
     EXPECT_NO_THROW(run(waits.size())) << "seed " << seed;
     for (std::size_t w = 0; w < waits.size(); ++w, ++left_out)
-      EXPECT_THROW(run(w), plait::race_error) << "seed " << seed << ", wait " << w;
+      EXPECT_THROW(run(w), plait::ext::race_error) << "seed " << seed << ", wait " << w;
   }
   EXPECT_GT(left_out, 300);
 }

@@ -182,7 +182,7 @@ TEST(SimulatedDevice, KernelsGetTheQueueOfTheHost) {
     EXPECT_EQ(got, (std::array<double, 4>{2, 2, 4, 4}));
     queue.run([](auto const&, input, view) {}, input{data, 1, 2}, view{data + 2, 1, 2});
     device.on(stream::tensor).fill(1.0, data + 1, 1);  // what the kernel reads
-    EXPECT_THROW(device.synchronize(), plait::race_error);
+    EXPECT_THROW(device.synchronize(), plait::ext::race_error);
   });
 }
 
@@ -212,7 +212,7 @@ TEST(SimulatedDevice, AnotherRanksMemoryIsNotItsOwn) {
 // --- jobs -------------------------------------------------------------------------------------
 
 TEST(SimulatedJob, CountsOperationsAndSites) {
-  plait::simulated_statistics statistics;
+  plait::ext::simulated_statistics statistics;
   simulated{.statistics = &statistics}.run(data_mesh(2), [](rank_type& rank) {
     auto const room = rank.device().allocate(sizeof(double));
     std::span<double> const x(reinterpret_cast<double*>(room.data()), 1);
@@ -341,7 +341,7 @@ TEST(SimulatedJob, WhatNobodyWaitedForIsExecutedAndChecked) {
     rank.device().on(stream::compute).run([&](auto const&) { ++executed; });
   });
   EXPECT_EQ(executed, 2);
-  auto const race = error_of<plait::race_error>(1, [](rank_type& rank) {
+  auto const race = error_of<plait::ext::race_error>(1, [](rank_type& rank) {
     auto const room = rank.device().allocate(8);
     auto* const data = reinterpret_cast<double*>(room.data());
     rank.device().on(stream::compute).fill(1.0, data, 1);

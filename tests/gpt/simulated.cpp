@@ -61,7 +61,7 @@ entry const* on_host(entry const& like) {
 /// The number of faults found in one plan.
 int examine(entry const& job, plait::byte_text const& text, int schedules) {
   int faults = 0;
-  plait::simulated_statistics statistics;
+  plait::ext::simulated_statistics statistics;
   auto const expected =
       train(job, text, {.order = plait::ext::simulated_order::in_order, .statistics = &statistics});
   auto const* const host = on_host(job);
@@ -80,7 +80,7 @@ int examine(entry const& job, plait::byte_text const& text, int schedules) {
       std::printf("%s: without the wait '%s' nothing is found\n", job.plan.c_str(),
                   to_string(site).c_str());
       ++faults;
-    } catch (plait::race_error const&) {
+    } catch (plait::ext::race_error const&) {
     }
   }
   std::printf("%-12s %3zu wait sites, %6llu operations, %d schedules, %d faults\n",

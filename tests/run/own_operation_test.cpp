@@ -89,7 +89,7 @@ TEST(OwnOperation, RunsInAnyOrderOfEvents) {
 }
 
 TEST(OwnOperation, ASlotThatForwardForgotIsFound) {
-  EXPECT_THROW(train<how::forgetful>(plait::simulated{}), plait::race_error);
+  EXPECT_THROW(train<how::forgetful>(plait::simulated{}), plait::ext::race_error);
 }
 
 }  // namespace

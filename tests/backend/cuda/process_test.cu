@@ -67,7 +67,7 @@ int run_as_rank(fs::path const& report) {
                                       .options = {.timeout = std::chrono::seconds{60}}};
     for (double const loss : train(backend, met)) out << std::hexfloat << loss << '\n';
     return trained;
-  } catch (plait::nccl_error const& e) {
+  } catch (plait::ext::nccl_error const& e) {
     out << e.what();
     return met ? failed : refused_by_nccl;
   } catch (std::exception const& e) {

@@ -122,11 +122,12 @@ TEST(ThrustLayer, RunsInAnyOrderOfEvents) {
 // What the others do is known from their arguments: without one of its waits a race is found.
 TEST(ThrustLayer, AWaitThatIsLeftOutIsFound) {
   using policy = plait::data_parallel<2>;
-  plait::simulated_statistics seen;
+  plait::ext::simulated_statistics seen;
   thrust_layer::train<policy>(plait::simulated{.statistics = &seen});
   EXPECT_FALSE(seen.sites.empty());
   for (auto const& site : seen.sites)
-    EXPECT_THROW(thrust_layer::train<policy>(plait::simulated{.without = site}), plait::race_error);
+    EXPECT_THROW(thrust_layer::train<policy>(plait::simulated{.without = site}),
+                 plait::ext::race_error);
 }
 
 }  // namespace

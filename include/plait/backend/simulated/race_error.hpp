@@ -2,8 +2,9 @@
 #pragma once
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Two operations touch the same bytes, one of them writes, and nothing orders them; or an
 /// operation reads bytes that nobody has written. `what()` names the operations, where they were
@@ -12,4 +13,4 @@ struct race_error : error {
   using error::error;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -24,13 +24,17 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The statistics of a run on the backend `simulated`.
 struct simulated_statistics {
-  std::set<ext::wait_site> sites{};  ///< where a stream waited for something
-  std::uint64_t operations = 0;      ///< executed, a collective once for each member
+  std::set<wait_site> sites{};   ///< where a stream waited for something
+  std::uint64_t operations = 0;  ///< executed, a collective once for each member
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 /// The backend that looks for missing synchronisation: every rank has a device with eight streams
 /// whose operations are executed late, one at a time, in an order that the seed chooses among all
@@ -60,7 +64,7 @@ struct simulated {
   /// Waits at this place are left out, to see whether that is found.
   std::optional<ext::wait_site> without{};
   /// Where to write what happened; also written if the run fails.
-  simulated_statistics* statistics = nullptr;
+  ext::simulated_statistics* statistics = nullptr;
   /// Whether each of several processes that a launcher has started runs the whole job; without it
   /// that is an error.
   bool in_each_process = false;

@@ -17,14 +17,16 @@
 #include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/core/error.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A call of NCCL failed; `what()` names the rank, the call, the group and what NCCL says.
 struct nccl_error : cuda_error {
   using cuda_error::cuda_error;
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 [[gnu::cold]] inline void check_nccl(ncclResult_t code, std::string const& call, cuda_place at) {
   if (code == ncclSuccess || code == ncclInProgress) return;
@@ -200,5 +202,4 @@ class nccl_link final : public stream_user {
   int exceptions_ = std::uncaught_exceptions();
 };
 
-}  // namespace detail
-}  // namespace plait
+}  // namespace plait::detail
