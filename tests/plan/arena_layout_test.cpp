@@ -98,8 +98,8 @@ void expect_sound_arena(workload const& load) {
     auto const layout = Plan::activation_layout_for(load.rows);
     ASSERT_EQ(arena.chunks.size(), 1u);
     auto const& chunk = arena.chunks[0];
-    EXPECT_EQ(chunk.is_first, stage == 0);
-    EXPECT_EQ(chunk.is_last, stage == Plan::stages - 1);
+    EXPECT_EQ(chunk.begins_model, stage == 0);
+    EXPECT_EQ(chunk.ends_model, stage == Plan::stages - 1);
     auto const slots = Plan::slots_for(stage, Plan::completed(load).microbatches);
     auto const region = [&](plait::planning::passed_value what, char const* name, int count,
                             std::size_t bytes) {
@@ -114,9 +114,9 @@ void expect_sound_arena(workload const& load) {
     expect_no_overlap(
         {region(passed_value::stash, "records", slots.activations, chunk.activation_stash_bytes),
          region(passed_value::input, "inputs", slots.inputs,
-                chunk.is_first ? 0 : chunk.input_bytes),
+                chunk.begins_model ? 0 : chunk.input_bytes),
          region(passed_value::gradient, "gradients", slots.gradients,
-                chunk.is_last ? 0 : chunk.output_bytes),
+                chunk.ends_model ? 0 : chunk.output_bytes),
          {"edges", arena.edges_offset, arena.edges_offset + 2 * arena.edge_bytes},
          {"transient", arena.transient_offset, arena.transient_offset + layout.transient_bytes},
          {"zeros", arena.zeros_offset,

@@ -24,8 +24,8 @@ namespace plait::planning {
 /// What a chunk needs in the activation arena of its stage, in bytes, for one microbatch.
 struct chunk_arena {
   unit_range units{};
-  bool is_first = false, is_last = false;  ///< of the model's chunks
-  bool receives_gradient = false;          ///< of its output, from another stage or chunk
+  bool begins_model = false, ends_model = false;  ///< of the model's chunks
+  bool receives_gradient = false;                 ///< of its output, from another stage or chunk
   /// The chunks of the stage that hand over its input and get its output; -1: other stages do.
   int handed_from = -1, handed_to = -1;
   std::size_t activation_stash_bytes = 0;  ///< the stashes of all copies in the chunk
@@ -33,9 +33,10 @@ struct chunk_arena {
   std::size_t input_bytes = 0;             ///< of the activation from the chunk before
   std::size_t output_bytes = 0;            ///< of the activation for the chunk behind
 
+  /// Whether its input comes from another stage.
+  [[nodiscard]] constexpr bool receives_input() const { return !begins_model && handed_from < 0; }
   [[nodiscard]] constexpr placed_chunk placed() const {
-    bool const receives = !is_first && handed_from < 0;
-    return {{activation_stash_bytes, gradient_stash_bytes, receives ? input_bytes : 0,
+    return {{activation_stash_bytes, gradient_stash_bytes, receives_input() ? input_bytes : 0,
              receives_gradient ? output_bytes : 0},
             handed_from,
             handed_to};
@@ -72,8 +73,8 @@ template <int Leaves>
   stage_arena out;
   for (auto const& range : plan.chunks_of(stage)) {
     chunk_arena chunk{.units = range,
-                      .is_first = range.begin == 0,
-                      .is_last = range.end == plan.unit_count(),
+                      .begins_model = range.begin == 0,
+                      .ends_model = range.end == plan.unit_count(),
                       .receives_gradient = plan.sends_gradient(range.end)};
     for (int i = 0; i < plan.items.size(); ++i) {
       auto const here = overlap(plan.items[i].units(), range);

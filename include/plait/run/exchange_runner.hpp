@@ -101,10 +101,11 @@ class exchange_runner {
                          .axes_with(shard<dim::elements>);
     auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
     out.begin = what.offset + block * what.count;
-    out.is_sent_here = what.is_sent_by(rank.stage());
+    int const stage = rank.stage();
+    out.is_sent_here = what.is_sent_by(stage);
     auto const& end = out.is_sent_here && row.moves == collective::send ? what.to : what.from;
     out.other = end.at(scatter_order(row.over).back()).index;
-    out.on = stream_of_row(what, rank.stage(), rank.grid().size(axis::stage));
+    out.on = stream_of_row(what, stage, rank.grid().size(axis::stage));
     return out;
   }
 

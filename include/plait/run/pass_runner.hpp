@@ -135,7 +135,7 @@ class pass_runner {
     if (part == backward_part::input) return;
     if (part == backward_part::parameters)
       queue().discard(arena_ + at.gradient_stash, chunk.gradient_stash_bytes);
-    if (!chunk.is_first && chunk.handed_from < 0) queue().discard(input, chunk.input_bytes);
+    if (chunk.receives_input()) queue().discard(input, chunk.input_bytes);
     end_stash(now.chunk, m);
     if (chunk.handed_from >= 0) end_stash(chunk.handed_from, m);
   }
@@ -171,7 +171,7 @@ class pass_runner {
   /// What a chunk is given, and the gradient of what it makes.
   [[nodiscard]] std::byte* input_of(program_operation const& now) {
     auto const& chunk = chunk_of(now);
-    if (chunk.is_first) return batch_->input_of(now.microbatch);
+    if (chunk.begins_model) return batch_->input_of(now.microbatch);
     if constexpr (plan::chunks > 1)
       if (chunk.handed_from >= 0) return output_of(chunk.handed_from, now.microbatch);
     return arena_ + range(passed_value::input, now).offset;

@@ -35,8 +35,9 @@ class slice_sums {
     steps_ = tree.steps(mine_);
     roots_ = static_cast<int>(tree.roots(mine_).size());
     sums_ = tree.sums_of_roots(ranks);
-    auto const chunks = plan::chunks_of(rank.stage());
-    auto const parameters = plan::parameter_layout_for(rank.stage(), rank.grid());
+    int const stage = rank.stage();
+    auto const chunks = plan::chunks_of(stage);
+    auto const parameters = plan::parameter_layout_for(stage, rank.grid());
     for (int chunk = 0; chunk < chunks.size(); ++chunk)
       ranges_.push_back(chunks.size() == 1
                             ? std::vector{element_range{0, layout_.stride}}
