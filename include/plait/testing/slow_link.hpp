@@ -101,6 +101,17 @@ class slow_group final : public process_group {
   void receive(void* data, std::size_t bytes, int from) override {
     clock_->during(double(bytes), [&] { inner_->receive(data, bytes, from); });
   }
+  std::size_t post_send(void const* data, std::size_t bytes, int to) override {
+    return inner_->post_send(data, bytes, to);
+  }
+  std::size_t post_receive(void* data, std::size_t bytes, int from) override {
+    return inner_->post_receive(data, bytes, from);
+  }
+  void wait_for_posted(std::size_t place, int other) override {
+    inner_->wait_for_posted(place, other);
+  }
+  void go_on() override { inner_->go_on(); }
+  [[nodiscard]] bool give_up_posted() noexcept override { return inner_->give_up_posted(); }
   bool all_reduce(void* inout, std::size_t count, plait::detail::element_type type,
                   reduction operation) override {
     return clock_->during(double(count * type.bytes),
@@ -160,7 +171,8 @@ class slow_engine final : public process_engine {
 /// which it sleeps: so it is seen on any machine whether a program computes meanwhile. The bytes of
 /// a call are those that a rank has from others, or that it sends if that is more; of an engine's
 /// own sum, those of the vector. A sum that plait makes, and a call that is compared before, are
-/// several calls. An error of `inner` does not wait.
+/// several calls. Posted messages are as fast as `inner` makes them. An error of `inner` does not
+/// wait.
 ///
 /// Errors: input_error if there is no engine, or for a latency below 0 or a rate that is not above
 ///         it; those of `inner`.

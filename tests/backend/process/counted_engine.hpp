@@ -88,6 +88,23 @@ class counted_group final : public plait::ext::process_group {
     inside_engine const here(is_second_);
     inner_->receive(data, bytes, from);
   }
+  std::size_t post_send(void const* data, std::size_t bytes, int to) override {
+    inside_engine const here(is_second_);
+    return inner_->post_send(data, bytes, to);
+  }
+  std::size_t post_receive(void* data, std::size_t bytes, int from) override {
+    inside_engine const here(is_second_);
+    return inner_->post_receive(data, bytes, from);
+  }
+  void wait_for_posted(std::size_t place, int other) override {
+    inside_engine const here(is_second_);
+    inner_->wait_for_posted(place, other);
+  }
+  void go_on() override {
+    inside_engine const here(is_second_);
+    inner_->go_on();
+  }
+  bool give_up_posted() noexcept override { return inner_->give_up_posted(); }
   bool all_reduce(void* inout, std::size_t count, plait::detail::element_type type,
                   plait::ext::reduction operation) override {
     inside_engine const here(is_second_);

@@ -101,6 +101,29 @@ class memory_group final : public plait::ext::process_group {
     begin();
     take(std::size_t(from), data, bytes);
   }
+  std::size_t post_send(void const* data, std::size_t bytes, int to) override {
+    send(data, bytes, to);
+    return sent_already;
+  }
+  std::size_t post_receive(void* data, std::size_t bytes, int from) override {
+    begin();
+    posted_.push_back({std::size_t(from), data, bytes});
+    return posted_.size() - 1;
+  }
+  /// Those before it from the same member come first.
+  void wait_for_posted(std::size_t place, int) override {
+    if (place == sent_already) return;
+    for (std::size_t i = 0; i <= place; ++i) {
+      auto& one = posted_[i];
+      if (one.data != nullptr && one.from == posted_[place].from)
+        take(one.from, one.data, one.bytes);
+      if (one.from == posted_[place].from) one.data = nullptr;
+    }
+  }
+  bool give_up_posted() noexcept override {
+    posted_.clear();
+    return true;
+  }
   bool all_reduce(void*, std::size_t, plait::detail::element_type, plait::ext::reduction) override {
     return false;
   }
@@ -157,7 +180,15 @@ class memory_group final : public plait::ext::process_group {
     way.messages.pop_front();
   }
 
+  static constexpr std::size_t sent_already = ~std::size_t{0};
+  struct posted_receive {
+    std::size_t from;
+    void* data;  // null: it has come
+    std::size_t bytes;
+  };
+
   std::shared_ptr<memory_rank> of_;
+  std::vector<posted_receive> posted_{};
   std::vector<std::shared_ptr<memory_channel>> channels_;  // from, to
   std::vector<int> members_;
   std::size_t me_;

@@ -183,6 +183,7 @@ std::map<std::string, void (*)(wish const&)> const plans{
     {"dp2.float", train<job<in_buckets, float>>},
     {"tp2", train<job<tensor_parallel<2>, double>>},
     {"pp2", train<job<pipeline<2>, double>>},
+    {"pp2.interleaved", train<job<pipeline<2, interleaved<2>>, double>>},
     {"zero3", train<job<data_parallel<3, zero<1>, buckets<1>>, double>>},
     {"dp2.pp2", train<job<hybrid<pipeline<2>, data_parallel<2>>, precision<bfloat16, float>>>},
     {"dp2.tp2.pp2", train<job<grid, double>>}};

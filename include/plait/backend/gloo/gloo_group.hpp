@@ -93,7 +93,7 @@ class gloo_group final : public process_group {
     ask("broadcast", [&] {
       auto const slot = next_slot(kind::broadcast, bytes);
       if (is(root)) return to_all(inout, bytes, slot);
-      post_receive(std::size_t(root), inout, bytes, slot);
+      begin_receive(std::size_t(root), inout, bytes, slot);
       wait_for_receive(std::size_t(root));
     });
   }
@@ -106,9 +106,44 @@ class gloo_group final : public process_group {
   void receive(void* data, std::size_t bytes, int from) override {
     ask("receive", [&] {
       auto const other = static_cast<std::size_t>(from);
-      post_receive(other, data, bytes, slot(kind::message, received_[other]++, bytes));
+      begin_receive(other, data, bytes, slot(kind::message, received_[other]++, bytes));
       wait_for_receive(other);
     });
+  }
+  std::size_t post_send(void const* data, std::size_t bytes, int to) override {
+    std::size_t place = 0;
+    ask("send", [&] {
+      auto const other = static_cast<std::size_t>(to);
+      place = begin_post(other, const_cast<void*>(data), bytes, true);  // NOLINT: only read
+      posted_[place].lent->send(members_[other], slot(kind::message, sent_[other]++, bytes), 0,
+                                bytes);
+    });
+    return place;
+  }
+  std::size_t post_receive(void* data, std::size_t bytes, int from) override {
+    std::size_t place = 0;
+    ask("receive", [&] {
+      auto const other = static_cast<std::size_t>(from);
+      place = begin_post(other, data, bytes, false);
+      posted_[place].lent->recv(members_[other], slot(kind::message, received_[other]++, bytes), 0,
+                                bytes);
+    });
+    return place;
+  }
+  void wait_for_posted(std::size_t place, int other) override {
+    bool const is_sent = place < posted_.size() && posted_[place].is_sent;
+    ask(is_sent ? "send" : "receive", [&] {
+      auto& one = posted_[place];
+      other_ = static_cast<std::size_t>(other);
+      if (one.is_sent) one.lent->waitSend(left());
+      else one.lent->waitRecv(left());
+      one.lent.reset();
+    });
+  }
+  bool give_up_posted() noexcept override {
+    with_->fail();  // nothing is written any more
+    posted_.clear();
+    return true;
   }
   bool all_reduce(void* inout, std::size_t count, element_type type, reduction operation) override {
     auto how = gloo_reduction(type, operation);
@@ -173,12 +208,21 @@ class gloo_group final : public process_group {
     return slot(what, calls_++, bytes);
   }
 
-  void post_receive(std::size_t from, void* data, std::size_t bytes, std::uint64_t at) {
+  /// A buffer for a message that is posted, in a place that is free.
+  std::size_t begin_post(std::size_t other, void* data, std::size_t bytes, bool is_sent) {
+    other_ = other;
+    auto const free = std::ranges::find_if(posted_, [](auto& one) { return one.lent == nullptr; });
+    auto const place = static_cast<std::size_t>(free - posted_.begin());
+    if (free == posted_.end()) posted_.emplace_back();
+    posted_[place] = {with_->world->createUnboundBuffer(data, bytes), is_sent};
+    return place;
+  }
+  void begin_receive(std::size_t from, void* data, std::size_t bytes, std::uint64_t at) {
     other_ = from;
     in_[from] = with_->world->createUnboundBuffer(data, bytes);
     in_[from]->recv(members_[from], at, 0, bytes);
   }
-  void post_send(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at) {
+  void begin_send(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at) {
     other_ = to;
     out_[to] =
         with_->world->createUnboundBuffer(const_cast<void*>(data), bytes);  // NOLINT: only read
@@ -195,19 +239,19 @@ class gloo_group final : public process_group {
     out_[to].reset();
   }
   void to_one(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at) {
-    post_send(to, data, bytes, at);
+    begin_send(to, data, bytes, at);
     wait_for_send(to);
   }
   void to_all(void const* data, std::size_t bytes, std::uint64_t at) {
-    for_others([&](std::size_t to) { post_send(to, data, bytes, at); });
+    for_others([&](std::size_t to) { begin_send(to, data, bytes, at); });
     for_others([&](std::size_t to) { wait_for_send(to); });
   }
   /// A block to and from each.
   void exchange(kind what, void const* send, std::size_t stride, void* receive, std::size_t bytes) {
     auto const at = next_slot(what, bytes);
     for_others(
-        [&](std::size_t from) { post_receive(from, block(receive, from, bytes), bytes, at); });
-    for_others([&](std::size_t to) { post_send(to, block(send, to, stride), bytes, at); });
+        [&](std::size_t from) { begin_receive(from, block(receive, from, bytes), bytes, at); });
+    for_others([&](std::size_t to) { begin_send(to, block(send, to, stride), bytes, at); });
     copy_bytes(block(receive, rank_, bytes), block(send, rank_, stride), bytes);
     for_others([&](std::size_t from) { wait_for_receive(from); });
     for_others([&](std::size_t to) { wait_for_send(to); });
@@ -277,6 +321,7 @@ class gloo_group final : public process_group {
     with_->fail();
     std::ranges::fill(in_, nullptr);  // nothing is written any more to what the caller takes away
     std::ranges::fill(out_, nullptr);
+    posted_.clear();
     if (with_->other_has_failed) end_with_other(function);
     if (ended.signal != 0)
       throw wait_stopped_by_signal(call_text(function) + " has waited " +
@@ -303,7 +348,13 @@ class gloo_group final : public process_group {
   std::shared_ptr<gloo_connections> with_;
   std::shared_ptr<gloo_mesh> mesh_;
   std::vector<int> members_;  // as the connections count them, in group order
+  struct posted_buffer {
+    buffer lent{};
+    bool is_sent = false;
+  };
+
   std::vector<buffer> in_, out_;
+  std::vector<posted_buffer> posted_{};
   std::vector<std::uint32_t> sent_, received_;
   std::uint64_t number_;
   std::size_t rank_;

@@ -296,6 +296,47 @@ class mpi_group final : public process_group {
       else return MPI_Irecv(data, all.count(), all.type(), from, 0, comm_, request...);
     });
   }
+  std::size_t post_send(void const* data, std::size_t bytes, int to) override {
+    mpi_bytes const all(bytes);
+    auto const place = free_place();
+    mpi_library::here().call("MPI_Isend", [&] {
+      return MPI_Isend(data, all.count(), all.type(), to, 0, comm_, &posted_[place]);
+    });
+    return place;
+  }
+  std::size_t post_receive(void* data, std::size_t bytes, int from) override {
+    mpi_bytes const all(bytes);
+    auto const place = free_place();
+    mpi_library::here().call("MPI_Irecv", [&] {
+      return MPI_Irecv(data, all.count(), all.type(), from, 0, comm_, &posted_[place]);
+    });
+    return place;
+  }
+  void wait_for_posted(std::size_t place, int) override {
+    // The request itself, of which a look may be the last.
+    ask("MPI_Wait", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0) return MPI_Wait(&posted_[place], MPI_STATUS_IGNORE);
+      else {
+        (..., (*request = posted_[place]));
+        posted_[place] = MPI_REQUEST_NULL;
+        return MPI_SUCCESS;
+      }
+    });
+  }
+  void go_on() override {
+    for (auto& one : posted_) {
+      if (one == MPI_REQUEST_NULL) continue;
+      int done = 0;  // of all of them, as the library looks after all
+      mpi_library::here().call("MPI_Request_get_status", [&] {
+        return MPI_Request_get_status(one, &done, MPI_STATUS_IGNORE);
+      });
+      return;
+    }
+  }
+  bool give_up_posted() noexcept override {
+    mpi_library::here().leave_call();
+    return false;
+  }
   bool all_reduce(void* inout, std::size_t count, element_type type, reduction operation) override {
     auto const number = mpi_type_of(type);
     if (number == MPI_DATATYPE_NULL) return false;
@@ -316,6 +357,14 @@ class mpi_group final : public process_group {
  private:
   static void const* block(void const* all, int index, std::size_t bytes) {
     return static_cast<std::byte const*>(all) + static_cast<std::size_t>(index) * bytes;
+  }
+
+  /// A place for a request, whose address stays.
+  std::size_t free_place() {
+    auto const free = std::ranges::find(posted_, MPI_REQUEST_NULL);
+    if (free != posted_.end()) return static_cast<std::size_t>(free - posted_.begin());
+    posted_.push_back(MPI_REQUEST_NULL);
+    return posted_.size() - 1;
   }
 
   /// Calls work(), or work(request) and looks after the request while others have the processor:
@@ -363,6 +412,7 @@ class mpi_group final : public process_group {
   }
 
   MPI_Comm comm_;
+  std::vector<MPI_Request> posted_{};
   call_pause* pause_;
   int rank_;
 };

@@ -25,7 +25,12 @@ enum class flight_state : std::uint32_t {
 };
 
 /// Which part of a call a rank is in.
-enum class flight_site : std::uint8_t { begun, compares, moves };
+enum class flight_site : std::uint8_t {
+  begun,
+  compares,
+  moves,
+  posted  ///< a message that is on its way, and for which nobody waits yet
+};
 
 /// One call of a communicator.
 struct flight_entry {

@@ -193,6 +193,28 @@ class flight_log {
   void begin(collective_call const& call) {
     if (ring_ != nullptr) entry_ = &ring_->begin(group_, call, thread_);
   }
+  /// The entry of a message that is posted, until others have come in its place.
+  struct posted_entry {
+    flight_entry* entry = nullptr;
+    std::uint64_t stamp = 0;
+
+    [[nodiscard]] bool is_there() const {
+      return entry != nullptr && entry->stamp.load(std::memory_order_relaxed) == stamp;
+    }
+    /// The rank waits for it from now on, or it has ended.
+    void wait() const {
+      if (is_there()) flight_ring::site(*entry, flight_site::moves);
+    }
+    void end() const {
+      if (is_there()) flight_ring::end(*entry);
+    }
+  };
+  posted_entry post(collective_call const& call) {
+    if (ring_ == nullptr) return {};
+    auto& entry = ring_->begin(group_, call, thread_);
+    flight_ring::site(entry, flight_site::posted);
+    return {&entry, entry.stamp.load(std::memory_order_relaxed)};
+  }
   void site(flight_site where) {
     if (ring_ != nullptr) flight_ring::site(*entry_, where);
   }

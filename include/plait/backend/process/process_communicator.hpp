@@ -17,8 +17,10 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/process/flight_ring.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_messages.hpp"
 #include "plait/backend/process/ranked_reduction.hpp"
 #include "plait/backend/process/second_thread.hpp"
+#include "plait/backend/process/shown_call.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
@@ -66,6 +68,10 @@ class process_communicator : public communicator_calls<process_communicator> {
     second_ = std::move(second);
     is_handed_ = is_its;
   }
+  /// The rank's messages, which its device has, too: those that are posted are theirs.
+  void post_by(std::shared_ptr<detail::process_messages> messages) {
+    messages_ = std::move(messages);
+  }
   /// Once all members have met in a call, `engine` waits no longer than `timeout`.
   void wait_less_after_barrier(process_engine& engine, std::chrono::milliseconds timeout) {
     waits_long_ = &engine;
@@ -94,6 +100,14 @@ class process_communicator : public communicator_calls<process_communicator> {
   }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
+    if constexpr (Kind == collective::send || Kind == collective::receive)
+      if (call.is_posted() && messages_ != nullptr) {
+        check_other_end(call);
+        return ask(call, tensor_bytes, [](void* of, auto const& asked, std::size_t) {
+          auto& me = *static_cast<process_communicator*>(of);
+          me.messages_->post(*me.group_, me.members_, me.rank_, asked, me.compares_, me.log_);
+        });
+      }
     ask(call, tensor_bytes, [](void* of, auto const& asked, std::size_t bytes) {
       static_cast<process_communicator*>(of)->do_call<Kind, T>(asked, bytes);
     });
@@ -143,42 +157,9 @@ class process_communicator : public communicator_calls<process_communicator> {
     log_.end();
   } catch (call_left const&) {  // what the library may still write to stays
     static_cast<void>(new (std::nothrow) detail::reduction_room(std::move(room_)));
-    static_cast<void>(new (std::nothrow) std::vector<shown_call>(std::move(shown_)));
+    static_cast<void>(new (std::nothrow) std::vector<detail::shown_call>(std::move(shown_)));
     throw;
   }
-
-  /// A call as the others see it.
-  struct shown_call {
-    std::int32_t kind = 0, element_kind = 0, element_bytes = 0, operation = 0, other = 0, tag = 0;
-    std::uint64_t bytes = 0, whole_bytes = 0, caller = 0, over = 0;
-
-    static shown_call of(detail::collective_call const& call) {
-      return {static_cast<std::int32_t>(call.kind),
-              call.element.kind,
-              call.element.bytes,
-              static_cast<std::int32_t>(call.operation),
-              call.other,
-              call.tag,
-              call.bytes,
-              call.whole_bytes,
-              call.caller,
-              call.over.bits};
-    }
-    [[nodiscard]] detail::collective_call call() const {
-      axis_set axes;
-      axes.bits = static_cast<unsigned>(over);
-      return {
-          .kind = static_cast<collective>(kind),
-          .element = {static_cast<char>(element_kind), static_cast<unsigned char>(element_bytes)},
-          .operation = static_cast<reduction>(operation),
-          .other = other,
-          .tag = tag,
-          .bytes = bytes,
-          .whole_bytes = whole_bytes,
-          .caller = caller,
-          .over = axes};
-    }
-  };
 
   /// Lets messages about a wait say what it is for, and the flight record that it has begun.
   class serving {
@@ -206,7 +187,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// Shows `call` to the other members and throws on all if theirs do not agree.
   void meet(detail::collective_call const& call) {
     log_.site(detail::flight_site::compares);
-    auto const mine = shown_call::of(call);
+    auto const mine = detail::shown_call::of(call);
     group_->all_gather(&mine, shown_.data(), sizeof mine);
     auto const first = shown_[0].call();
     for (int other = 1; other < size(); ++other)
@@ -217,17 +198,20 @@ class process_communicator : public communicator_calls<process_communicator> {
       detail::check_shape(world_rank(member), shown_[std::size_t(member)].call(), members_);
   }
 
-  /// A message: where calls are compared, both ends show theirs before it goes.
-  template <collective Kind>
-  void pass(detail::collective_call const& call) {
+  void check_other_end(detail::collective_call const& call) const {
     if (call.other < 0 || call.other >= size() || call.other == rank_)
       throw input_error("rank " + std::to_string(world_rank(rank_)) + " called " +
                         detail::call_text(call, members_) +
                         ": the other end must be another member of the group");
+  }
+  /// A message: where calls are compared, both ends show theirs before it goes.
+  template <collective Kind>
+  void pass(detail::collective_call const& call) {
+    check_other_end(call);
     if (compares_) {
       log_.site(detail::flight_site::compares);
-      auto const mine = shown_call::of(call);
-      shown_call theirs;
+      auto const mine = detail::shown_call::of(call);
+      detail::shown_call theirs;
       constexpr bool sends = Kind == collective::send;
       if (sends) group_->send(&mine, sizeof mine, call.other);
       group_->receive(&theirs, sizeof theirs, call.other);
@@ -275,7 +259,7 @@ class process_communicator : public communicator_calls<process_communicator> {
 
   std::shared_ptr<process_group> group_;
   std::vector<int> members_;  // ranks of the plan in group order
-  std::vector<shown_call> shown_;
+  std::vector<detail::shown_call> shown_;
   detail::reduction_room room_;
   process_engine* waits_long_ = nullptr;
   std::chrono::milliseconds timeout_{};
@@ -284,6 +268,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   bool compares_;
   detail::flight_log log_;
   std::shared_ptr<detail::second_thread> second_{};
+  std::shared_ptr<detail::process_messages> messages_{};
   bool is_handed_ = false;
 };
 

@@ -8,6 +8,7 @@
 
 #include "plait/backend/device.hpp"
 #include "plait/backend/host/host_device.hpp"
+#include "plait/backend/posted_messages.hpp"
 #include "plait/backend/process/second_thread.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
@@ -32,9 +33,10 @@ class process_device : public host_device {
   };
 
   process_device() = default;
-  /// `second` may be null.
-  explicit process_device(std::shared_ptr<detail::second_thread> second)
-      : second_(std::move(second)) {}
+  /// Both may be null.
+  explicit process_device(std::shared_ptr<detail::second_thread> second,
+                          std::shared_ptr<detail::posted_messages> messages = {})
+      : host_device(0, std::move(messages)), second_(std::move(second)) {}
 
   /// \see host_device::arena
   class arena {

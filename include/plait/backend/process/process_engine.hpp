@@ -90,6 +90,16 @@ class process_group {
   /// Messages of one member to another come in order. send may return before they are received.
   virtual void send(void const* data, std::size_t bytes, int to) = 0;
   virtual void receive(void* data, std::size_t bytes, int from) = 0;
+  /// The same, but they only begin: the memory is lent until wait_for_posted(place, the other end)
+  /// has returned, with what they return. Messages that are posted and those that are not come in
+  /// one order.
+  virtual std::size_t post_send(void const* data, std::size_t bytes, int to) = 0;
+  virtual std::size_t post_receive(void* data, std::size_t bytes, int from) = 0;
+  virtual void wait_for_posted(std::size_t place, int other) = 0;
+  /// Lets posted messages go on, for an engine that does so in its calls alone.
+  virtual void go_on() {}
+  /// Posted messages are not waited for any more. False if the library may still use their memory.
+  [[nodiscard]] virtual bool give_up_posted() noexcept = 0;
   /// The engine's own sum or maximum, in an order of its own, the same bits on all members. False
   /// if it has none for this type; then nothing has been sent.
   virtual bool all_reduce(void* inout, std::size_t count, detail::element_type type,

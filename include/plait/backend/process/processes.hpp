@@ -21,6 +21,7 @@
 #include "plait/backend/process/process_communicator.hpp"
 #include "plait/backend/process/process_device.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_messages.hpp"
 #include "plait/backend/process/process_places.hpp"
 #include "plait/backend/process/second_thread.hpp"
 #include "plait/backend/process/start_agreement.hpp"
@@ -142,13 +143,16 @@ struct processes {
       std::shared_ptr<detail::second_thread> second;
       if (has_two) second = std::make_shared<detail::second_thread>([&with] { with.abandon(); });
       process_groups made{{{false, everybody(here.world_size)}, std::move(world)}};
+      auto const messages = std::make_shared<detail::process_messages>();
       std::vector<ext::process_communicator> members;
-      for (int i = 0; i < groups.sets().size(); ++i)
+      for (int i = 0; i < groups.sets().size(); ++i) {
         members.push_back(member(with, groups, i, places, made, second, *record));
+        members.back().post_by(messages);
+      }
       for (auto& one : members)
         if (one.size() == here.world_size) one.wait_less_after_barrier(with, in_bounds(timeout));
-      rank_type handle(groups, places.rank(), ext::process_device(second), std::move(members),
-                       places.hosts());
+      rank_type handle(groups, places.rank(), ext::process_device(second, messages),
+                       std::move(members), places.hosts());
       ends_first const guard_of_members{second.get()};
       // Here, so that the engine knows of an error before its groups go.
       try {
