@@ -326,11 +326,10 @@ class mpi_group final : public process_group {
   void go_on() override {
     for (auto& one : posted_) {
       if (one == MPI_REQUEST_NULL) continue;
-      int done = 0;  // of all of them, as the library looks after all
+      int done = 0;
       mpi_library::here().call("MPI_Request_get_status", [&] {
         return MPI_Request_get_status(one, &done, MPI_STATUS_IGNORE);
       });
-      return;
     }
   }
   bool give_up_posted() noexcept override {
