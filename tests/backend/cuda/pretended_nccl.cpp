@@ -198,6 +198,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out,
   pretended::lock const hold(pretended::machine::get().mutex);
   auto& split = comm->state->all->splits[comm->state->splits++];
   ++split.asked;
+  *out = nullptr;
+  if (color == NCCL_SPLIT_NOCOLOR) return ncclInProgress;
   auto& part = split.parts[color];
   if (!part) part = std::make_shared<pretended::clique>();
   ++part->size;

@@ -18,6 +18,7 @@
 #include "plait/backend/cuda/nccl/nccl_link.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/mesh/channels.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"
 
@@ -29,6 +30,26 @@ using cuda_rank = rank_handle<cuda_device, cuda_communicator>;
 }  // namespace plait::ext
 
 namespace plait::detail {
+
+// A communicator for each channel of a rank to a neighbour among `stages`, its world ranks stage by
+// stage. Collective over the world.
+inline void add_channels(nccl_communicator& of, nccl_link& world, std::vector<int> const& stages,
+                         int rank) {
+  int const count = static_cast<int>(stages.size());
+  auto const channels = channels_of_stages(count);
+  for (int round = 0; round <= (channels.empty() ? -1 : channels.back().round); ++round) {
+    bool has_one = false;
+    for (auto const& one : channels) {
+      std::vector<int> const ends{stages[std::size_t(one.from)], stages[std::size_t(one.to)]};
+      if (one.round != round || (ends[0] != rank && ends[1] != rank)) continue;
+      bool const sends = ends[0] == rank;
+      has_one = true;
+      of.use_for(channel_of(sends ? one.from : one.to, sends ? one.to : one.from, count, sends),
+                 std::make_shared<nccl_link>(world, ends, sends ? 0 : 1));
+    }
+    if (!has_one) world.take_no_part();
+  }
+}
 
 // All groups of a rank over NCCL, in the order of the sets. Collective over the world; a set of
 // axes that groups the same ranks as an earlier one shares its communicator.
@@ -50,8 +71,9 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
                                             grid.place_in_group(grid.coordinates_of(rank), over));
       link = known;
     }
-    out.emplace_back(
-        nccl_communicator(device, stream_of(over), std::move(link), std::move(members), rank));
+    nccl_communicator made(device, stream_of(over), std::move(link), members, rank);
+    if (over == axis_set(axis::stage)) add_channels(made, *links[everybody], members, rank);
+    out.emplace_back(std::move(made));
   }
   return out;
 }
@@ -87,7 +109,9 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
   std::set<std::vector<int>> links{groups.grid().group_of(0, world_axes)};
   for (axis_set const over : groups.sets()) links.insert(groups.grid().group_of(0, over));
   std::erase_if(links, [](auto const& members) { return members.size() == 1; });
-  cuda_requirements::check_nccl(version, NCCL_VERSION_CODE, static_cast<int>(links.size()));
+  bool const has_channels = groups.index_of(axis::stage) > 0;
+  cuda_requirements::check_nccl(version, NCCL_VERSION_CODE,
+                                static_cast<int>(links.size()) + (has_channels ? 2 : 0));
 }
 
 }  // namespace plait::detail

@@ -44,7 +44,7 @@ class cuda_range {
   }
 };
 
-/// A rank's CUDA device: four streams of its own, memory, events and matrix products.
+/// A rank's CUDA device: streams of its own, memory, events and matrix products.
 ///
 /// It is a guest of the program: the default stream, the device's state and the thread's current
 /// device stay as they are.

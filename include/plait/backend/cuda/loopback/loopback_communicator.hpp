@@ -89,11 +89,18 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     return group_->events[static_cast<std::size_t>(member)];
   }
   [[nodiscard]] cudaStream_t stream_handle() const { return state_->on(on_); }
-  void record(detail::event_handle const& event) const {
-    detail::check(cudaEventRecord(event.get(), stream_handle()), "cudaEventRecord", state_->place);
+  // The stream of a message: where it is posted its channel's. The thread of the sender waits for
+  // that of the receiver all the same.
+  [[nodiscard]] plait::ext::stream stream_for(detail::collective_call const& call) const {
+    return call.is_posted() ? call.channel : on_;
   }
-  void wait_for(detail::event_handle const& event) const {
-    detail::check(cudaStreamWaitEvent(stream_handle(), event.get(), 0), "cudaStreamWaitEvent",
+  void record(detail::event_handle const& event) const { record(event, on_); }
+  void record(detail::event_handle const& event, plait::ext::stream on) const {
+    detail::check(cudaEventRecord(event.get(), state_->on(on)), "cudaEventRecord", state_->place);
+  }
+  void wait_for(detail::event_handle const& event) const { wait_for(event, on_); }
+  void wait_for(detail::event_handle const& event, plait::ext::stream on) const {
+    detail::check(cudaStreamWaitEvent(state_->on(on), event.get(), 0), "cudaStreamWaitEvent",
                   state_->place);
   }
 
@@ -147,7 +154,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     int const to = call.other;
     check_other_end(call);
     device_scope const scope(state_->place);
-    record(events_of(rank()).ready);
+    record(events_of(rank()).ready, stream_for(call));
     auto& box = group_->table.mailbox(rank(), to);
     box.sent = call;
     auto const posted = room_->advance(box.state);
@@ -155,7 +162,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     room_->wake({&peer, 1});
     wait_until(box.state, posted + 2, posted + 1, peer, call);
     if (!box.sent.fits(box.received)) throw collective_mismatch(message_text(box, peer));
-    wait_for(events_of(to).received[static_cast<std::size_t>(rank())]);
+    wait_for(events_of(to).received[static_cast<std::size_t>(rank())], stream_for(call));
   }
 
   void fetch(detail::collective_call const& call) {
@@ -173,9 +180,9 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     std::exception_ptr failure;
     try {
       if (good) {
-        wait_for(events_of(from).ready);
-        copy(box.sent.source, call.target, call.bytes);
-        record(events_of(rank()).received[static_cast<std::size_t>(from)]);
+        wait_for(events_of(from).ready, stream_for(call));
+        cuda_queue(*state_, stream_for(call)).copy_bytes(box.sent.source, call.target, call.bytes);
+        record(events_of(rank()).received[static_cast<std::size_t>(from)], stream_for(call));
       }
     } catch (...) {
       failure = std::current_exception();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -91,6 +92,12 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     while (members_[static_cast<std::size_t>(rank_)] != world_rank) ++rank_;
   }
 
+  /// What carries the messages of a channel: a communicator of the sender and the receiver, in this
+  /// order. Messages that are posted there go through it.
+  void use_for(plait::ext::stream channel, std::shared_ptr<detail::nccl_link> link) {
+    channels_[static_cast<std::size_t>(channel_number(channel))] = std::move(link);
+  }
+
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
@@ -108,8 +115,12 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
-    if constexpr (Kind == collective::send || Kind == collective::receive) check_other(call);
-    else check_shape(call);
+    if constexpr (Kind == collective::send || Kind == collective::receive) {
+      check_other(call);
+      if (call.is_posted() && link_of(call.channel) != nullptr) return post<Kind, T>(call);
+    } else {
+      check_shape(call);
+    }
     // A message of no elements is a message, too.
     if (size() > 1 && (tensor_bytes != 0 || is_message(Kind)))
       link_->issue(call, [&](ncclComm_t comm) {
@@ -144,6 +155,22 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   friend class nccl_group;
 
   [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
+
+  [[nodiscard]] detail::nccl_link* link_of(plait::ext::stream channel) const {
+    return channels_[static_cast<std::size_t>(channel_number(channel))].get();
+  }
+  // A message on its channel: a stream and a communicator of its own, so that no other message has
+  // to end before it.
+  template <collective Kind, class T>
+  void post(detail::collective_call const& call) {
+    std::size_t const n = call.bytes / sizeof(T);
+    link_of(call.channel)->issue(call, [&](ncclComm_t comm) {
+      if constexpr (Kind == collective::send)
+        return ncclSend(call.source, n, detail::nccl_type<T>(), 1, comm, state_->on(call.channel));
+      else
+        return ncclRecv(call.target, n, detail::nccl_type<T>(), 0, comm, state_->on(call.channel));
+    });
+  }
 
   void check_shape(detail::collective_call const& call) const {
     detail::check_shape(members_[static_cast<std::size_t>(rank_)], call, members_);
@@ -238,6 +265,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   detail::cuda_state* state_;
   plait::ext::stream on_;
   std::shared_ptr<detail::nccl_link> link_;
+  std::array<std::shared_ptr<detail::nccl_link>, std::size_t(channel_count)> channels_{};
   std::vector<int> members_;
   int rank_ = 0;
 };

@@ -70,6 +70,15 @@ class nccl_link final : public stream_user {
     });
   }
 
+  /// All ranks of this world make parts, of which this rank is in none.
+  void take_no_part() {
+    auto config = make_config();
+    config.splitShare = 1;
+    device_scope const scope(state_.place);
+    ncclComm_t none = nullptr;
+    settle(ncclCommSplit(*comm_, NCCL_SPLIT_NOCOLOR, 0, &none, &config), "ncclCommSplit");
+  }
+
   nccl_link(nccl_link const&) = delete;
   nccl_link& operator=(nccl_link const&) = delete;
 
