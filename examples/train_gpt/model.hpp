@@ -103,6 +103,12 @@ using tp4 = tp<4>;
 using pp4 = pp<4>;
 // example-end
 
+// With several chunks of the layers on each stage, or more activations on their way.
+using pp2_interleaved = plait::pipeline<2, plait::interleaved<2>>;
+using pp4_interleaved = plait::pipeline<4, plait::interleaved<2>>;
+using pp2_breadth = plait::pipeline<2, plait::looped_breadth_first<2>>;
+using pp4_eager = plait::pipeline<4, plait::eager_one_forward_one_backward>;
+
 // With blocks of gradients, and of parameters, too.
 using dp2_zero2_pp2 = plait::hybrid<pp<2>, plait::data_parallel<2, plait::zero<2>>>;
 using dp4_zero3 = plait::data_parallel<4, plait::zero<3>>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: cut_at needs Stages - 1 units in ascending order
+// first: cut_at needs Stages * Chunks - 1 units in ascending order
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -300,9 +300,11 @@ template <class Plan>
     auto const table =
         training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches);
     auto const list = exchanges_of<Plan>(stage, load, job_part::training);
-    auto const program = program_of<Plan>(
-        Plan::grid_for(load), list, stage, job_part::training, table.stages[std::size_t(stage)],
-        {.clips = true, .updates = true, .masks_loss = load.stops});
+    auto const& passes = table.stages[std::size_t(stage)];
+    auto const program =
+        program_of<Plan>(Plan::grid_for(load), list, stage, job_part::training, passes,
+                         {.clips = true, .updates = true, .masks_loss = load.stops},
+                         Plan::arena_for(stage, load, passes).training);
     out += "\nprogram of a step" +
            (Plan::stages > 1 ? " on stage " + std::to_string(stage) : std::string()) + "\n" +
            text_of_program(program, list, sizes_of<Plan>);

@@ -204,7 +204,7 @@ struct plan {
   static_assert(freezes_whole_layers<Model, tree.frozen.what>);
   static_assert(ties_equals<Model, listed.problem, listed.problem_tie>);
   static_assert(has_few_terms<count_terms(tree)>);
-  static_assert(has_layers_for<stages * chunks, code.unit_count()>);
+  static_assert(has_layers_for<stages, chunks, code.unit_count()>);
   static_assert(has_slices_for<slices, batch_ranks(grid), rules.summed.axes_with(sliced).count()>);
   static_assert(runs_stages<schedule_type, stages>);
   static_assert(recomputes_on_stages<recompute_policy.greatest_stage, stages>);
@@ -220,11 +220,13 @@ struct plan {
                 "this policy holds blocks of parameters or gradients, which are gathered and "
                 "summed bucket by bucket, and has no buckets; write `static constexpr std::size_t "
                 "bucket_bytes = N;` of at least 1");
-  static_assert(stages * chunks > code.unit_count() ||
-                    split_stages<typename stage_policy::cuts>(code, stages, shape).size() ==
-                        std::size_t(stages * chunks),
-                "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
-                "ascending order, each at least 1 and below the number of units");
+  static_assert(
+      stages * chunks > code.unit_count() ||
+          split_stages<typename stage_policy::cuts>(code, stages, shape).size() ==
+              std::size_t(stages * chunks),
+      "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages * Chunks - 1 units "
+      "in ascending order, each at least 1 and below the number of units; Chunks, of a "
+      "stage, is 1 unless Schedule says more");
   static_assert(ties_stay_on_stages(code.items.view(), entries, chunk_units, chunks),
                 "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut "
                 "the model so that one stage has both (cut_at)");
