@@ -32,6 +32,7 @@ near() {
 
 # ---- From each plan to each plan -----------------------------------------------------------------
 plans=(serial dp2 dp4 pp2 pp4 tp2 dp2.tp2.pp2)
+[[ $precision == double ]] || plans[2]=pp2.interleaved
 for plan in "${plans[@]}"; do
   train --precision "$precision" --microbatches 4 --plan "$plan" --steps "$all" --losses "$plan.csv" --save "$plan.end"
   train --precision "$precision" --microbatches 4 --plan "$plan" --steps "$half" --checkpoint "$plan.run" --every "$half"
@@ -44,7 +45,7 @@ for from in "${plans[@]}"; do
       --losses rest.csv --save rest
     tolerance=1e-10
     [[ $precision == double ]] || tolerance=1e-4
-    case "$from $to" in "serial pp"? | "pp"?" serial" | "pp"?" pp"?) tolerance=0 ;; esac
+    case "${from%.interleaved} ${to%.interleaved}" in "serial pp"? | "pp"?" serial" | "pp"?" pp"?) tolerance=0 ;; esac
     [[ $from != "$to" ]] || tolerance=0
     near "$from.csv" rest.csv "$tolerance" || complain "from $from to $to: other losses: $(tail -n 1 "$from.csv" rest.csv)"
     [[ $tolerance != 0 ]] || cmp -s "$from.end" rest || complain "from $from to $to: other weights"
