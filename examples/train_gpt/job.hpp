@@ -39,13 +39,12 @@ template <class Job>
 [[gnu::cold]] std::vector<tensor_shape> parameters_of() {
   using plan = typename Job::plan_type;
   std::vector<tensor_shape> out;
-  for (int stage = 0; stage < plan::stages; ++stage)
-    for (auto const& parameter : plan::blocks(stage, 0, plan::grid.with_ranks_at_launch(1))) {
-      auto const info = plan::entries[parameter.entry].info.unpadded();
-      out.push_back({parameter.name, info.rank == 2
-                                         ? std::vector<std::size_t>{info.rows, info.columns}
-                                         : std::vector<std::size_t>{info.columns}});
-    }
+  for (auto const& parameter : plan::blocks_of_model(plan::grid.with_ranks_at_launch(1))) {
+    auto const info = plan::entries[parameter.entry].info.unpadded();
+    out.push_back({parameter.name, info.rank == 2
+                                       ? std::vector<std::size_t>{info.rows, info.columns}
+                                       : std::vector<std::size_t>{info.columns}});
+  }
   return out;
 }
 

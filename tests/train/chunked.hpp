@@ -35,6 +35,7 @@ struct outcome {
   std::vector<double> losses;
   std::vector<double> predicted_values;
   tensors weights, gradients;
+  std::vector<std::string> names;  ///< in the order in which tensors are exported
 
   friend bool operator==(outcome const&, outcome const&) = default;
 };
@@ -71,9 +72,10 @@ outcome train(auto const& backend, int microbatches, int steps = 3, std::size_t 
       auto const values = trainer.predict(batches.at(std::uint64_t(steps)), predicted::of_all);
       if (rank.is_root()) out.predicted_values.assign(values.begin(), values.end());
     }
-    auto const keep = [](tensors& to) {
-      return [&to](std::string const& name, parameter_info const&, std::span<double const> all) {
+    auto const keep = [&out](tensors& to) {
+      return [&](std::string const& name, parameter_info const&, std::span<double const> all) {
         to[name].assign(all.begin(), all.end());
+        out.names.push_back(name);
       };
     };
     trainer.export_parameters(keep(out.weights));

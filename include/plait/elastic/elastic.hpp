@@ -19,13 +19,12 @@ template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string words_of_plan() {
   digest of_parameters;
   auto const grid = Plan::grid.with_ranks_at_launch(1);
-  for (int stage = 0; stage < Plan::stages; ++stage)
-    for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
-      auto const& entry = Plan::entries[parameter.entry];
-      of_parameters.add(parameter.name + " " + std::to_string(entry.info.rows) + " " +
-                        std::to_string(entry.info.columns) + (entry.is_frozen ? " frozen" : "") +
-                        "\n");
-    }
+  for (auto const& parameter : Plan::blocks_of_model(grid)) {
+    auto const& entry = Plan::entries[parameter.entry];
+    of_parameters.add(parameter.name + " " + std::to_string(entry.info.rows) + " " +
+                      std::to_string(entry.info.columns) + (entry.is_frozen ? " frozen" : "") +
+                      "\n");
+  }
   return to_string(Plan::grid) + ", " + std::to_string(Plan::slices) + " slices, " +
          std::to_string(Plan::parameter_count()) + " parameters (" +
          std::to_string(of_parameters.value()) + "), bytes " + std::to_string(Plan::element_bytes) +

@@ -456,6 +456,23 @@ struct plan {
                             block, tensor_ranks);
   }
 
+  /// The same of all stages, in the order of the layers.
+  [[gnu::cold]] static std::vector<parameter_block> blocks_of_model(mesh const& complete) {
+    std::vector<parameter_block> out;
+    std::array<std::vector<parameter_block>, std::size_t(stages)> of_stages;
+    std::array<std::size_t, std::size_t(stages)> next{};
+    for (int stage = 0; stage < stages; ++stage)
+      of_stages[std::size_t(stage)] = blocks(stage, 0, complete);
+    for (int unit = 0; unit < code.unit_count(); ++unit)
+      for (std::size_t stage = 0; stage < of_stages.size(); ++stage)
+        for (auto& all = of_stages[stage]; next[stage] < all.size(); ++next[stage]) {
+          auto& one = all[next[stage]];
+          if (code.items[entries[one.entry].item].first_unit + one.copy != unit) break;
+          out.push_back(std::move(one));
+        }
+    return out;
+  }
+
   /// Of how many sums of squares the norm of the gradients is made: of one for each parameter that
   /// is trained or, slice by slice, for each piece of one.
   static constexpr int norm_partial_count() {

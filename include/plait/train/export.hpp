@@ -77,11 +77,8 @@ class export_work {
         room_(room.data()),
         staging_(staging.data()),
         rooms_(rooms),
-        sink_(sink) {
-    for (int stage = 0; stage < plan::stages; ++stage)
-      for (auto& parameter : plan::blocks(stage, 0, rank.grid()))
-        tensors_.push_back(std::move(parameter));
-  }
+        sink_(sink),
+        tensors_(plan::blocks_of_model(rank.grid())) {}
 
   void compute(program_operation const& now) {
     // The arenas rest: averages may have changed places with parameters just before.

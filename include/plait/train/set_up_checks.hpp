@@ -50,13 +50,12 @@ struct model_parameter {
 template <class Plan>
 [[gnu::cold]] std::vector<model_parameter> parameters_of_model(mesh const& grid) {
   std::vector<model_parameter> out;
-  for (int stage = 0; stage < Plan::stages; ++stage)
-    for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
-      auto const& entry = Plan::entries[parameter.entry];
-      auto const kept = placements_of(entry, Plan::rules).kept;
-      out.push_back({parameter.name, entry.info.rank,
-                     is_shard(entry.stored) ? kept.axes_with(entry.stored) : axis_set{}});
-    }
+  for (auto const& parameter : Plan::blocks_of_model(grid)) {
+    auto const& entry = Plan::entries[parameter.entry];
+    auto const kept = placements_of(entry, Plan::rules).kept;
+    out.push_back({parameter.name, entry.info.rank,
+                   is_shard(entry.stored) ? kept.axes_with(entry.stored) : axis_set{}});
+  }
   return out;
 }
 

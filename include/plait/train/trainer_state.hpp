@@ -26,12 +26,11 @@ template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors_of(
     mesh const& grid, std::vector<std::string> const& kinds = {""}) {
   std::vector<saved_tensor> out;
-  for (int stage = 0; stage < Plan::stages; ++stage)
-    for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
-      auto const& entry = Plan::entries[parameter.entry];
-      for (std::size_t kind = 0; kind < (entry.is_frozen ? 1 : kinds.size()); ++kind)
-        out.push_back({parameter.name + kinds[kind], entry.info.unpadded()});
-    }
+  for (auto const& parameter : Plan::blocks_of_model(grid)) {
+    auto const& entry = Plan::entries[parameter.entry];
+    for (std::size_t kind = 0; kind < (entry.is_frozen ? 1 : kinds.size()); ++kind)
+      out.push_back({parameter.name + kinds[kind], entry.info.unpadded()});
+  }
   return out;
 }
 

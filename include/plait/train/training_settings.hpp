@@ -40,13 +40,12 @@ using training_settings = std::vector<std::pair<std::string, std::string>>;
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string text_of_model(mesh const& grid) {
   std::string text;
-  for (int stage = 0; stage < Plan::stages; ++stage)
-    for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
-      auto const info = Plan::entries[parameter.entry].info.unpadded();
-      text += parameter.name + " " + std::to_string(info.rank) + " " + std::to_string(info.rows) +
-              " " + std::to_string(info.columns) +
-              (Plan::entries[parameter.entry].is_frozen ? " frozen\n" : "\n");
-    }
+  for (auto const& parameter : Plan::blocks_of_model(grid)) {
+    auto const info = Plan::entries[parameter.entry].info.unpadded();
+    text += parameter.name + " " + std::to_string(info.rank) + " " + std::to_string(info.rows) +
+            " " + std::to_string(info.columns) +
+            (Plan::entries[parameter.entry].is_frozen ? " frozen\n" : "\n");
+  }
   return text;
 }
 
