@@ -116,8 +116,11 @@ struct pretended_processes {
 
 template <class Policy>
 struct RecordedPlans : testing::Test {};
-using recorded_plans = testing::Types<plait::data_parallel<2>, plait::pipeline<2>, small_gpt::tp2,
-                                      small_gpt::tp2_sharded, small_gpt::three_axes>;
+using recorded_plans =
+    testing::Types<plait::data_parallel<2>, plait::pipeline<2>, small_gpt::tp2,
+                   small_gpt::tp2_sharded, small_gpt::three_axes,
+                   plait::pipeline<3, plait::interleaved<2>>,
+                   plait::hybrid<plait::pipeline<2, plait::interleaved<2>>, small_gpt::tp2>>;
 TYPED_TEST_SUITE(RecordedPlans, recorded_plans);
 
 TYPED_TEST(RecordedPlans, AreTheSame) {
