@@ -32,7 +32,8 @@ constexpr std::chrono::microseconds forward{8'000}, backward{12'000};
 /// Sleeps instead of computing, and carries out the messages.
 template <class Rank>
 struct sleeper {
-  typename Rank::device_type::arena memory;
+  static constexpr std::size_t numbers = 4, most_microbatches = 64;
+  typename Rank::device_type::arena memory;  ///< a place for each message
   int chunks = 1;
   /// Called before the operation of this number.
   std::function<void()> strikes = [] {};
@@ -52,7 +53,8 @@ struct sleeper {
   void run(execution::exchange_runner<Rank> const& exchanges, program_operation const& now) {
     begin();
     if (operations - 1 == leaves_out) return;
-    exchanges.run(now, reinterpret_cast<double*>(memory.data()),
+    auto const place = std::size_t(now.row) * most_microbatches + std::size_t(now.microbatch);
+    exchanges.run(now, reinterpret_cast<double*>(memory.data()) + place * numbers,
                   now.microbatch + (operations - 1 == mistakes ? 100 : 0));
   }
 };
@@ -87,7 +89,9 @@ double slowness(Rank& rank, int microbatches, int tries, Prepare prepare) {
   workload const load{.rows = 1, .microbatches = microbatches};
   auto const list = exchanges_of<plan>(rank.stage(), load, job_part::training);
   execution::step_runner<Rank> runner(rank, list, passes_of_a_step<plan>(rank, table, list));
-  sleeper<Rank> work{.memory = rank.device().allocate(64 * sizeof(double))};
+  sleeper<Rank> work{.memory =
+                         rank.device().allocate(list.size() * sleeper<Rank>::most_microbatches *
+                                                sleeper<Rank>::numbers * sizeof(double))};
   work.chunks = plan::chunks;
   prepare(work);
   auto const planned = times_of(table, {.forward = forward.count() / plan::chunks,
