@@ -25,6 +25,7 @@ enum class stream : int {
   from_previous,  ///< channel: messages from it
 };
 
+/// The number of streams of a rank.
 inline constexpr int stream_count = 8;
 
 /// The channels; a rank has an end of each.
