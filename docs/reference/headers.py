@@ -13,6 +13,10 @@ import check_names  # noqa: E402
 
 HEADED = r"Shapes|Moves|Cost|Errors|Threads|Source|Units|Memory|Saved|Syntax|Meaning|In a form|Parameter names|None"
 
+# What Doxygen has no place for, and still links: friends, and classes in private sections.
+FRIEND = re.compile(r"^(?: *///[^\n]*\n)*( *)friend [^;{]*(?:;|= default;|\{[^\n]*\}|\{\n.*?^\1\})\n", re.DOTALL | re.MULTILINE)
+PRIVATE = re.compile(r"^( *) private:\n.*?(?=^\1 (?:public|protected):|^\1\};)", re.DOTALL | re.MULTILINE)
+
 
 def comment(text):
     """A declaration with its headed lines as paragraphs and its examples as code."""
@@ -42,6 +46,7 @@ def copies(headers):
     out = {}
     for header, space, _, text in check_names.public_declarations(headers):
         text = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*\n", "\n", text, flags=re.MULTILINE)
+        text = re.sub(PRIVATE, "", re.sub(FRIEND, "", text))
         out[header] = out.get(header, "") + "namespace %s {\n%s\n}\n" % (space, comment(text.strip("\n")))
     return out
 

@@ -138,9 +138,10 @@ def tree(root):
             if name.endswith(".hpp"):
                 path = os.path.relpath(os.path.join(folder, name), root)
                 headers[path] = read(os.path.join(root, path))
-    pages = {name: read(os.path.join(root, name)) for name in ["README.md"] + [
-        os.path.join(folder, name) for folder in ("docs", "docs/design", "docs/reference") for name in os.listdir(os.path.join(root, folder))
-        if name.endswith(".md")]}
+    pages = {"README.md": read(os.path.join(root, "README.md"))}
+    for folder, _, files in os.walk(os.path.join(root, "docs")):
+        for path in (os.path.relpath(os.path.join(folder, name), root) for name in files if name.endswith(".md")):
+            pages[path] = read(os.path.join(root, path))
     return headers, pages
 
 
