@@ -78,7 +78,19 @@ rm docs/pictures/a_dark.svg
 expect 77 'was not built' --check picture build
 page '<!-- picture: bin/program plan FILE -->' "${picture[1]}"
 expect 1 'no picture from' --check picture build
+page '<!-- picture: bin/lacks_plan FILE -->' "${picture[1]}"
+printf '%s\n' '#!/bin/sh' "echo \"plan 'dp2' is not built for size 'tiny'\" >&2; exit 2" >build/bin/lacks_plan
+chmod +x build/bin/lacks_plan
+expect 77 "plan 'dp2' is not built" --check picture build
 rm -r docs/pictures
+# Calls of others are in the first cells of tables that compare them with plait's, and only there.
+mkdir docs/coming_from
+printf '%s\n' '# A page' '' '| theirs | ours |' '|---|---|' '| `their_call()` | `plait::big_thing` |' >docs/coming_from/a.md
+page "${true_code[@]}"
+expect 0 '' --check names
+sed -i 's/| `plait::big_thing` |/| `our_call()` |/' docs/coming_from/a.md
+expect 1 "nothing is called 'our_call'" --check names
+rm -r docs/coming_from
 page '<!-- run -->' '```sh' 'export WORD=here' 'build/dev/bin/program \' '  $WORD | grep -q here  # a comment' '```'
 expect 0 '' --check run build
 page '<!-- run -->' '```sh' 'build/dev/bin/program' 'build/dev/bin/program | grep there' '```' 'false'
