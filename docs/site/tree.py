@@ -80,6 +80,7 @@ class Tree:
             fenced ^= bool(re.match(r" *```", line))
             if not fenced and not re.match(r"<!-- .* -->$", line):
                 line = re.sub(r"\]\(([^) ]+)\)", lambda found: "](%s)" % self.link(page, found.group(1)), line)
+                line = re.sub(r"\[[\w/]+\.md\]\(", "[](", line)  # by their titles, where pages are named by their files
                 # Names stay what they are where a link leads to the reference: no page of Sphinx.
                 line = re.sub(r"\[([^\]]*)\]\(((?:\.\./)*api/[^)]+)\)", r'<a href="\2">\1</a>', line)
                 line = self.in_both_themes(page, line)

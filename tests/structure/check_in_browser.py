@@ -15,7 +15,8 @@ import sys
 
 PAGES = ["index.html", "prediction_in_parallel.html", "coming_from/pytorch_ddp.html", "reference/ops.html", "design/plan.html",
          "api/index.html", "api/namespaceplait.html", "api/classplait_1_1ext_1_1trainer__on.html",
-         "api/structplait_1_1nn_1_1linear.html"]
+         "api/structplait_1_1nn_1_1linear.html", "api/structplait_1_1nn_1_1mse.html", "api/namespaces.html",
+         "api/classplait_1_1safetensors__writer-members.html"]
 PLANS = ["serial", "dp2", "tp2", "pp2", "dp2.tp2.pp2", "dp4.zero3"]
 WIDTHS = (1280, 390)
 
