@@ -16,6 +16,7 @@ import check_names
 VAGUE = re.compile(r"\b(what of|whatever|whoever|one's own|other ones)\b", re.IGNORECASE)
 # A first sentence says what a thing is or what a function does: it is not the answer to a question.
 QUESTION = ("What", "Whether", "Who", "Whoever", "Which", "Where", "When", "How", "Why", "As", "For", "From", "Of", "To")
+HEADED = re.compile(r"(Shapes|Moves|Cost|Errors|Threads|Source|Units|Syntax|Meaning|Memory): ")
 PUBLIC = re.compile(r"(inline )?namespace (%s) \{" % "|".join(
     "%s|%s" % (space, space.split("::")[-1]) for space in check_names.PUBLIC))
 
@@ -46,6 +47,8 @@ def faults_of_header(path, text):
     for number, words, space in blocks_of(text):
         if PUBLIC.match(space) and words.split() and words.split()[0] in QUESTION:
             out.append("%s:%d: '%s ...': begin with what it is, or with what it does" % (path, number, words[:40]))
+        if PUBLIC.match(space) and HEADED.match(words):
+            out.append("%s:%d: '%s ...': begin with a sentence" % (path, number, words[:40]))
     return out
 
 
@@ -187,6 +190,7 @@ def planted(headers, pages):
     plant("docs/glossary.md", "| `only` |", "| `root` |", "'only' of docs/policies.md is missing")
     plant("docs/glossary.md", "[mesh/axis.hpp](../include/plait/mesh/axis.hpp)", "", "'axis' links no header")
     plant("docs/glossary.md", "../include/plait/mesh/axis.hpp", "../include/plait/mesh/axes.hpp", "there is no include")
+    plant("include/plait/placement/placement.hpp", "/// True if each rank holds a block.", "/// Cost: none.", "begin with a sentence")
     plant("include/plait/run/operations.hpp", "  void dropout(", "  void drop_out(", "says nothing of ops.drop_out")
     plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "says nothing of ops.map_at")
     plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "there is no ops.map_place")
