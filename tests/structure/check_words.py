@@ -3,9 +3,9 @@
 """check_words.py ROOT [--planted]
 
 The words of the project: rows of docs/glossary.md name what their headers have, the concepts of docs/policies.md
-are in it, each type and function that users may name has its sentence, docs/reference/ops.md has each call of ops,
-and comments and pages name who acts. Prints a line for each fault; exit code 1 if there is one. With --planted it
-plants faults into copies of what it reads, and fails unless each is found."""
+are in it, each type and function that users may name has its sentence, docs/reference has each call of ops and
+each member of bodies, and comments and pages name who acts. Prints a line for each fault; exit code 1 if there is
+one. With --planted it plants faults into copies of what it reads, and fails unless each is found."""
 import os
 import re
 import sys
@@ -84,6 +84,23 @@ def faults_of_operations(headers, page):
         "docs/reference/ops.md: there is no ops.%s" % name for name in sorted(said - there)]
 
 
+def members_of(text, name):
+    body = re.search(r"^struct %s {\n(.*?)^};" % name, text, re.DOTALL | re.MULTILINE).group(1)
+    return re.findall(r"^  [A-Za-z][\w:<>&* ]* (\w+)(?: = [^;]*|\{\})?;", body, re.MULTILINE)
+
+
+def faults_of_bodies(headers, page):
+    """docs/reference/body.md has a heading for each member of `l`, and a row for each of its context."""
+    members = {name for body in ("forward_body", "backward_input_body", "backward_parameters_body")
+               for name in members_of(headers["include/plait/run/body.hpp"], body)}
+    said = set(re.findall(r"l\.(\w+)", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
+    rows = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|[^|]*\|$", page, re.MULTILINE))))
+    context = members_of(headers["include/plait/run/context.hpp"], "layer_context")
+    return ["docs/reference/body.md says nothing of l.%s" % name for name in sorted(members - said)] + [
+        "docs/reference/body.md: l has no %s" % name for name in sorted(said - members)] + [
+        "docs/reference/body.md says nothing of l.context.%s" % name for name in context if name not in rows]
+
+
 def faults_of_page(path, text):
     out, in_fence = [], False
     for number, line in enumerate(text.split("\n"), 1):
@@ -155,6 +172,7 @@ def faults(headers, pages):
     for path, text in sorted(pages.items()):
         out += faults_of_page(path, text)
     out += faults_of_names(headers) + faults_of_operations(headers, pages["docs/reference/ops.md"])
+    out += faults_of_bodies(headers, pages["docs/reference/body.md"])
     return out + faults_of_glossary(pages["docs/glossary.md"], pages["docs/policies.md"], headers.get)
 
 
@@ -191,6 +209,8 @@ def planted(headers, pages):
     plant("docs/glossary.md", "[mesh/axis.hpp](../include/plait/mesh/axis.hpp)", "", "'axis' links no header")
     plant("docs/glossary.md", "../include/plait/mesh/axis.hpp", "../include/plait/mesh/axes.hpp", "there is no include")
     plant("include/plait/placement/placement.hpp", "/// True if each rank holds a block.", "/// Cost: none.", "begin with a sentence")
+    plant("include/plait/run/context.hpp", "int copy = 0;", "int duplicate = 0;", "says nothing of l.context.duplicate")
+    plant("docs/reference/body.md", "## l.dp", "## l.dq", "says nothing of l.dp")
     plant("include/plait/run/operations.hpp", "  void dropout(", "  void drop_out(", "says nothing of ops.drop_out")
     plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "says nothing of ops.map_at")
     plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "there is no ops.map_place")
