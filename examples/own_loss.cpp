@@ -13,6 +13,19 @@
 
 #include <plait/testing/check_layer.hpp>
 
+// example-begin one_number
+/// log(cosh(x - target)): like the square of a small error, like the size of a large one.
+struct log_cosh {
+  PLAIT_HOST_DEVICE static auto value(auto x, auto target) {
+    auto const off = std::abs(x - target);
+    return off + std::log1p(std::exp(-2 * off)) - std::log(decltype(off){2});
+  }
+  PLAIT_HOST_DEVICE static auto slope(auto x, auto target) { return std::tanh(x - target); }
+};
+template <std::size_t Width>
+struct log_cosh_loss : plait::nn::elementwise_loss<Width, log_cosh> {};
+// example-end
+
 // example-begin loss
 /// The quantile loss of one number for several levels at a time: what lies below level 0.9 costs
 /// 0.9 per unit, what lies above it 0.1.
@@ -151,6 +164,11 @@ plait::in_memory<float, float> noisy(std::size_t samples) {
 }
 
 int main() {
+  // example-begin check_one_number
+  auto const simple = plait::testing::check_layer<log_cosh_loss<3>>();
+  if (!simple.passed()) return std::printf("%s\n", simple.text().c_str());
+  std::printf("log_cosh keeps the laws: %zu forms and numbers of ranks\n", simple.checked.size());
+  // example-end
   // example-begin check
   auto const report = plait::testing::check_layer<levels>();
   if (!report.passed()) return std::printf("%s\n", report.text().c_str());

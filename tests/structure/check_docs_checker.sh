@@ -13,10 +13,10 @@ fail() {
 
 # A small project around the script.
 rm -rf "$scratch"
-mkdir -p "$scratch"/{scripts,docs/design,include,cmake,examples,tests,build/bin}
+mkdir -p "$scratch"/{scripts,docs/design,docs/reference,include,cmake,examples,tests,build/bin}
 cd "$scratch"
 cp "$root/scripts/docs" scripts/
-touch CHANGELOG.md CMakeLists.txt CMakePresets.json docs/a.md docs/design/a.md build/CMakeCache.txt
+touch CHANGELOG.md CMakeLists.txt CMakePresets.json docs/a.md docs/design/a.md docs/reference/a.md build/CMakeCache.txt
 printf '#pragma once\nnamespace plait { struct big_thing {}; }\n' >include/plait.hpp
 printf '// example-begin one\n  int a;\n    int b;\n// example-end\n' >examples/a.cpp
 printf '#!/bin/sh\necho zero; echo "one $1"\n' >build/bin/program
@@ -57,6 +57,40 @@ page '<!-- output: bin/program here | lines 2,2 -->' '```text' 'one here' '```'
 expect 0 '' --check output build
 page '<!-- output: bin/other -->' '```text' 'x' '```'
 expect 77 'was not built' --check output build
+# Pictures.
+printf '#!/bin/sh\necho "<svg>$1 $3</svg>" >"$2"\n' >build/bin/draws
+chmod +x build/bin/draws
+picture=('<!-- picture: bin/draws plan FILE [dark] -->' '![a plan](docs/pictures/a.svg)')
+page "${picture[@]}"
+expect 1 'README.md:4: docs/pictures/a.svg is stale' --check picture build
+expect 0 'wrote docs/pictures/a_dark.svg' picture build
+grep -q 'plan dark' docs/pictures/a_dark.svg && ! grep -q dark docs/pictures/a.svg || fail "a picture is not its theme's"
+expect 0 '' --check picture links build
+echo '<svg>other</svg>' >docs/pictures/a_dark.svg
+expect 1 'README.md:4: docs/pictures/a_dark.svg is stale' --check picture build
+expect 0 'wrote docs/pictures/a_dark.svg' picture build
+page "${picture[0]}" 'a plan'
+expect 1 'README.md:4: no picture behind the marker' --check picture build
+page '<!-- picture: bin/draws plan FILE -->' "${picture[1]}"
+expect 1 'docs/pictures/a_dark.svg: no page has a marker' --check picture build
+page '<!-- picture: bin/other plan FILE -->' "${picture[1]}"
+rm docs/pictures/a_dark.svg
+expect 77 'was not built' --check picture build
+page '<!-- picture: bin/program plan FILE -->' "${picture[1]}"
+expect 1 'no picture from' --check picture build
+page '<!-- picture: bin/lacks_plan FILE -->' "${picture[1]}"
+printf '%s\n' '#!/bin/sh' "echo \"plan 'dp2' is not built for size 'tiny'\" >&2; exit 2" >build/bin/lacks_plan
+chmod +x build/bin/lacks_plan
+expect 77 "plan 'dp2' is not built" --check picture build
+rm -r docs/pictures
+# Calls of others are in the first cells of tables that compare them with plait's, and only there.
+mkdir docs/coming_from
+printf '%s\n' '# A page' '' '| theirs | ours |' '|---|---|' '| `their_call()` | `plait::big_thing` |' >docs/coming_from/a.md
+page "${true_code[@]}"
+expect 0 '' --check names
+sed -i 's/| `plait::big_thing` |/| `our_call()` |/' docs/coming_from/a.md
+expect 1 "nothing is called 'our_call'" --check names
+rm -r docs/coming_from
 page '<!-- run -->' '```sh' 'export WORD=here' 'build/dev/bin/program \' '  $WORD | grep -q here  # a comment' '```'
 expect 0 '' --check run build
 page '<!-- run -->' '```sh' 'build/dev/bin/program' 'build/dev/bin/program | grep there' '```' 'false'

@@ -7,18 +7,22 @@ concepts and aliases that headers declare in these namespaces or bring into them
 or no longer declared, is a fault, and so are more than MOST names of plait::. --write writes the page anew; --planted
 checks this checker."""
 import collections
+import functools
 import os
 import re
 import sys
 
 MOST = 200  # of plait::, which a program's reader has to know
 SPACES = ("plait", "plait::ext")
+# What users may name: the reference has these, and each type and function in them has its sentence.
+PUBLIC = SPACES + ("plait::nn", "plait::nn::losses", "plait::rates", "plait::measures", "plait::testing", "plait::literals",
+                   "plait::number_ranges", "plait::functions", "plait::dim", "plait::units")
 PAGE = "docs/reference/names.md"
 HEAD = """# Names, by folder
 
 The names that plait's headers declare. `plait::` has what programs write: layers, policies, trainers, data, launch.
 `plait::ext::` has what writers of backends, policies, schedules and tools need besides. Namespaces `plait::nn`,
-`plait::losses`, `plait::measures`, `plait::rates`, `plait::testing` and `plait::literals` are small and stand in their
+`plait::nn::losses`, `plait::measures`, `plait::rates`, `plait::testing` and `plait::literals` are small and stand in their
 headers; `plait::planning`, `plait::execution` and `plait::detail` are the library's own and change without notice.
 """
 
@@ -32,8 +36,10 @@ def masked(text):
     return re.sub(pattern, blank, text, flags=re.DOTALL | re.MULTILINE)
 
 
+@functools.lru_cache(maxsize=None)
 def declarations(text):
-    """Each declaration that stands in a namespace, as (namespace, its text without bodies, place of its begin)."""
+    """Each declaration that stands in a namespace, as (namespace, its text without bodies, places of its begin and end)."""
+    text = masked(text)
     spaces, begin, depth, head, out = [], 0, 0, "", []
     for place, letter in enumerate(text):
         if depth == 0 and letter == "{":
@@ -55,14 +61,14 @@ def declarations(text):
                 head += letter
         ends = depth == 0 and (letter == ";" or (letter == "}" and ends_at_brace(head, text[place + 1:place + 80])))
         if ends:
-            out.append(("::".join(spaces), head.strip(" \n;"), begin))
+            out.append(("::".join(spaces), head.strip(" \n;"), begin, place + 1))
             head, begin = "", place + 1
     return out
 
 
 def ends_at_brace(head, rest):
     """True if the brace closes the body of a function, behind which no semicolon comes."""
-    if re.match(r"\s*[;(,<.&|=)?:+\-*/%{]", rest):
+    if re.match(r"\s*[;(,<>.&|=)?:+\-*/%{]", rest):
         return False
     return not re.search(r"\brequires\s*(\(\))?\s*}$", head)
 
@@ -115,11 +121,31 @@ def names_of(headers):
     """{namespace: {name: (kind, header)}} of {header: text}."""
     out = collections.defaultdict(dict)
     for header, text in sorted(headers.items()):
-        for space, head, _ in declarations(masked(text)):
+        for space, head, *_ in declarations(text):
             found = name_of(head)
             if found and space in SPACES:
                 out[space].setdefault(found[1], (found[0], header))
     return out
+
+
+def public_declarations(headers):
+    """(header, namespace, (kind, name), text with its comment) of each declaration that users may name, also where
+    `using planning::draw;` brings it into their namespaces: without assertions, specialisations, guides and declarations
+    ahead. Operators have no name."""
+    parts = {header: declarations(text) for header, text in sorted(headers.items())}
+    taken = {}
+    for space, head, *_ in (part for of in parts.values() for part in of):
+        found = re.match(r"using (?:plait::)?([\w:]+)::(\w+)$", head)
+        if found and space in PUBLIC:
+            taken["plait::" + found.group(1), found.group(2)] = space
+    for header, of in parts.items():
+        for space, head, begin, end in of:
+            found, bare = name_of(head), without_template(head)
+            is_operator = re.match(r"[\w\s:<>&*]*\boperator", bare) and space in PUBLIC
+            is_guide = re.search(r"\)\s*(requires\b.*)?->", head) and not re.search(r"\bauto\b", bare)
+            to = space if space in PUBLIC else taken.get((space, found[1])) if found else None
+            if to and (found or is_operator) and not is_guide and not re.match(r"(using [\w:]+|(struct|class) \w+)$", bare):
+                yield header, to, found or ("operator", ""), headers[header][begin:end]
 
 
 def page_of(names):
@@ -229,4 +255,5 @@ def main():
     return 1 if found else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$1"
 
 in_root=(.ci .clang-format .gitignore CHANGELOG.md CMakeLists.txt CMakePresets.json LICENSE README.md
-  benchmarks cmake docs examples include scripts tests)
+  benchmarks cmake docs examples include packaging scripts tests)
 # What programs read byte by byte: inputs of the fuzzers, and files as others write them.
 not_text='^tests/(fuzz/corpus/.*|checkpoint/fixtures/.*[.]safetensors|data/pictures/.*[.](png|jpg))$'
 

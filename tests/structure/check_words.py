@@ -3,17 +3,22 @@
 """check_words.py ROOT [--planted]
 
 The words of the project: rows of docs/glossary.md name what their headers have, the concepts of docs/policies.md
-are in it, and comments and pages name who acts. Prints a line for each fault; exit code 1 if there is one. With
---planted it plants faults into copies of what it reads, and fails unless each is found."""
+are in it, each type and function that users may name has its sentence, docs/reference has each call of ops and
+each member of bodies, and comments and pages name who acts. Prints a line for each fault; exit code 1 if there is
+one. With --planted it plants faults into copies of what it reads, and fails unless each is found."""
 import os
 import re
 import sys
+
+import check_names
 
 # Comments: who acts is to be named. Pages: the same words.
 VAGUE = re.compile(r"\b(what of|whatever|whoever|one's own|other ones)\b", re.IGNORECASE)
 # A first sentence says what a thing is or what a function does: it is not the answer to a question.
 QUESTION = ("What", "Whether", "Who", "Whoever", "Which", "Where", "When", "How", "Why", "As", "For", "From", "Of", "To")
-PUBLIC = re.compile(r"(inline )?namespace plait(::(ext|nn|rates|measures|number_ranges|testing))? \{")
+HEADED = re.compile(r"(Shapes|Moves|Cost|Errors|Threads|Source|Units|Syntax|Meaning|Memory): ")
+PUBLIC = re.compile(r"(inline )?namespace (%s) \{" % "|".join(
+    "%s|%s" % (space, space.split("::")[-1]) for space in check_names.PUBLIC))
 
 
 def blocks_of(text):
@@ -42,7 +47,58 @@ def faults_of_header(path, text):
     for number, words, space in blocks_of(text):
         if PUBLIC.match(space) and words.split() and words.split()[0] in QUESTION:
             out.append("%s:%d: '%s ...': begin with what it is, or with what it does" % (path, number, words[:40]))
+        if PUBLIC.match(space) and HEADED.match(words):
+            out.append("%s:%d: '%s ...': begin with a sentence" % (path, number, words[:40]))
     return out
+
+
+def faults_of_names(headers):
+    """Types and functions that no comment says anything of, where they are first declared or where they are defined."""
+    said, silent = set(), {}
+    for header, space, (kind, name), text in check_names.public_declarations(
+            {path.removeprefix("include/plait/"): text for path, text in headers.items()}):
+        if re.search(r"^[ \t]*///", text[:text.index(name)], re.MULTILINE):
+            said.add((space, name))
+        elif kind not in ("constant", "operator"):
+            silent.setdefault((space, name), (header, kind))
+    return ["include/plait/%s: no sentence says what the %s %s::%s is or does" % (*silent[key], *key)
+            for key in silent if key not in said]
+
+
+def operations_of(headers):
+    """The public member functions of `ops`, but for those that the library itself calls."""
+    out = set()
+    for name in ("operations", "attention_operations", "element_operations", "forward_operations", "term_operations"):
+        is_public = False
+        for line in headers["include/plait/run/%s.hpp" % name].split("\n"):
+            if (label := re.match(r" (public|protected|private):|(};)", line)):
+                is_public = label.group(1) == "public"
+            elif is_public and (found := re.match(r"  (?:\[\[nodiscard\]\] )?(?!explicit)[a-z][\w:<>, ]* (\w+)\(", line)):
+                out.add(found.group(1))
+    return {name for name in out if name not in ("begin_by_product", "require_begun", "require_all_moves")}
+
+
+def faults_of_operations(headers, page):
+    there, said = operations_of(headers), set(re.findall(r"^### ops\.(\w+)$", page, re.MULTILINE))
+    return ["docs/reference/ops.md says nothing of ops.%s" % name for name in sorted(there - said)] + [
+        "docs/reference/ops.md: there is no ops.%s" % name for name in sorted(said - there)]
+
+
+def members_of(text, name):
+    body = re.search(r"^struct %s {\n(.*?)^};" % name, text, re.DOTALL | re.MULTILINE).group(1)
+    return re.findall(r"^  [A-Za-z][\w:<>&* ]* (\w+)(?: = [^;]*|\{\})?;", body, re.MULTILINE)
+
+
+def faults_of_bodies(headers, page):
+    """docs/reference/body.md has a heading for each member of `l`, and a row for each of its context."""
+    members = {name for body in ("forward_body", "backward_input_body", "backward_parameters_body")
+               for name in members_of(headers["include/plait/run/body.hpp"], body)}
+    said = set(re.findall(r"l\.(\w+)", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
+    rows = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|[^|]*\|$", page, re.MULTILINE))))
+    context = members_of(headers["include/plait/run/context.hpp"], "layer_context")
+    return ["docs/reference/body.md says nothing of l.%s" % name for name in sorted(members - said)] + [
+        "docs/reference/body.md: l has no %s" % name for name in sorted(said - members)] + [
+        "docs/reference/body.md says nothing of l.context.%s" % name for name in context if name not in rows]
 
 
 def faults_of_page(path, text):
@@ -102,9 +158,10 @@ def tree(root):
             if name.endswith(".hpp"):
                 path = os.path.relpath(os.path.join(folder, name), root)
                 headers[path] = read(os.path.join(root, path))
-    pages = {name: read(os.path.join(root, name)) for name in ["README.md"] + [
-        os.path.join(folder, name) for folder in ("docs", "docs/design") for name in os.listdir(os.path.join(root, folder))
-        if name.endswith(".md")]}
+    pages = {"README.md": read(os.path.join(root, "README.md"))}
+    for folder, _, files in os.walk(os.path.join(root, "docs")):
+        for path in (os.path.relpath(os.path.join(folder, name), root) for name in files if name.endswith(".md")):
+            pages[path] = read(os.path.join(root, path))
     return headers, pages
 
 
@@ -114,6 +171,8 @@ def faults(headers, pages):
         out += faults_of_header(path, text)
     for path, text in sorted(pages.items()):
         out += faults_of_page(path, text)
+    out += faults_of_names(headers) + faults_of_operations(headers, pages["docs/reference/ops.md"])
+    out += faults_of_bodies(headers, pages["docs/reference/body.md"])
     return out + faults_of_glossary(pages["docs/glossary.md"], pages["docs/policies.md"], headers.get)
 
 
@@ -133,6 +192,15 @@ def planted(headers, pages):
     mesh = "include/plait/mesh/mesh.hpp"
     plant(mesh, "/// The coordinates of a rank", "/// Where a rank stands, the coordinates", "'Where a rank")
     plant(mesh, "/// The coordinates of a rank", "/// The coordinates of whoever asks", "'whoever' in a doc comment")
+    for header, comment, name in [
+            ("placement/placement.hpp", "/// True if each rank holds a block.\n", "function plait::ext::is_shard"),
+            ("plan/explain.hpp", "/// What `explain` says besides the plan.\n", "type plait::explain_options"),
+            ("nn/linear.hpp", "/// Options of a linear layer.\n", "type plait::nn::linear_options"),
+            ("train/rates.hpp", "/// A factor of 1 at every step.\n", "type plait::rates::constant"),
+            ("train/measures.hpp", "/// The loss, as `evaluate` of one batch has it.\n", "type plait::measures::mean_loss"),
+            ("testing/check_layer.hpp", "/// The numbers that `check_layer` runs with; the defaults serve most layers.\n",
+             "type plait::testing::layer_options")]:
+        plant("include/plait/" + header, comment, "", "no sentence says what the " + name)
     plant("docs/policies.md", "## Your own policy", "## A policy of one's own", "docs/policies.md")
     plant("docs/glossary.md", "| `mesh` |", "| `meshes` |", "declares no meshes")
     plant("docs/glossary.md", "| rendezvous |", "| appointment |", "says nothing of a appointment")
@@ -140,6 +208,12 @@ def planted(headers, pages):
     plant("docs/glossary.md", "| `only` |", "| `root` |", "'only' of docs/policies.md is missing")
     plant("docs/glossary.md", "[mesh/axis.hpp](../include/plait/mesh/axis.hpp)", "", "'axis' links no header")
     plant("docs/glossary.md", "../include/plait/mesh/axis.hpp", "../include/plait/mesh/axes.hpp", "there is no include")
+    plant("include/plait/placement/placement.hpp", "/// True if each rank holds a block.", "/// Cost: none.", "begin with a sentence")
+    plant("include/plait/run/context.hpp", "int copy = 0;", "int duplicate = 0;", "says nothing of l.context.duplicate")
+    plant("docs/reference/body.md", "## l.dp", "## l.dq", "says nothing of l.dp")
+    plant("include/plait/run/operations.hpp", "  void dropout(", "  void drop_out(", "says nothing of ops.drop_out")
+    plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "says nothing of ops.map_at")
+    plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "there is no ops.map_place")
     return missed
 
 

@@ -49,6 +49,7 @@ struct adamw_constants {
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
 };
+/// The numbers of one step of AdamW, which change from step to step.
 struct adamw_numbers {
   double learning_rate = 1e-3;
   double bias_correction1 = 1;  ///< 1 - beta1^t, with t = 1 at the first step
@@ -60,6 +61,7 @@ struct sgd_constants {
   double momentum = 0;
   double weight_decay = 0;
 };
+/// The numbers of one step of SGD, which change from step to step.
 struct sgd_numbers {
   double learning_rate = 1e-2;
 };

@@ -67,6 +67,7 @@ template <std::size_t Size>
 struct printed_text {
   char characters[Size]{};  // with a zero at its end, or it is printed as numbers
 };
+/// A list of texts as one template argument, for a message.
 template <printed_text... Texts>
 struct printed_texts {};
 

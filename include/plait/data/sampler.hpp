@@ -25,6 +25,7 @@ enum class last_batch { keep, drop };
 
 namespace plait::ext {
 
+/// The options of a sampler.
 struct sampler_options {
   std::uint64_t seed = 0;
   plait::sample_order order = plait::sample_order::shuffled;

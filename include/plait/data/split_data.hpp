@@ -19,6 +19,7 @@
 
 namespace plait {
 
+/// The options of `plait::split_data`.
 struct split_options {
   std::uint64_t seed = 0;
   /// Which samples a part has: any of the data set, or neighbours, as series in time need it.

@@ -30,6 +30,7 @@
 
 namespace plait {
 
+/// The options of `plait::table`.
 struct table_options {
   /// The columns to be predicted, by their names in the first row, or by their numbers, "0" and so
   /// on, where that is no header.

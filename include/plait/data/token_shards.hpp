@@ -25,6 +25,7 @@ static_assert(std::endian::native == std::endian::little,
               "plait/data/token_shards.hpp: token files are little-endian and this machine is not; "
               "it needs conversions that plait does not have");
 
+/// The options of `plait::token_shards`.
 struct token_options {
   /// Tokens of a sample.
   std::size_t sequence = 0;

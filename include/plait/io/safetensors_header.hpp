@@ -67,6 +67,7 @@ constexpr char const* to_string(stored_type type) {
 
 namespace plait::ext {
 
+/// Bytes of one element of a tensor that is stored as `type`.
 constexpr std::size_t element_bytes(stored_type type) {
   return detail::stored_type_bytes[static_cast<std::size_t>(type)];
 }

@@ -109,6 +109,7 @@ struct parameter_info {
   }
 };
 
+/// Returns what a type `parameter` says as a value.
 template <class Parameter>
 constexpr parameter_info info_of() {
   using shape = typename Parameter::extents;

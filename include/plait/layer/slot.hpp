@@ -85,6 +85,7 @@ struct slot_info {
   int number = 0;  ///< among all slots of the layer, see slot_number
 };
 
+/// The content of a layer's list `saved` or `scratch`, as a value.
 struct slots_info {
   static constexpr int most_slots = 4;
   bool keeps_input = false;

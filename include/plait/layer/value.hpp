@@ -8,6 +8,7 @@
 
 namespace plait::ext {
 
+/// The kinds of values that flow along edges of a model.
 enum class value_kind : int { features, tokens, reals };
 
 /// The value that flows along one edge of a model, per row (a row is one position of one sample).

@@ -29,8 +29,10 @@ constexpr char const* to_string(axis which) {
 
 namespace plait::ext {
 
+/// The number of roles.
 inline constexpr std::size_t axis_count = 6;
 
+/// All roles in their order.
 inline constexpr auto all_axes = [] {
   std::array<axis, axis_count> all{};
   for (std::size_t i = 0; i < axis_count; ++i) all[i] = static_cast<axis>(i);

@@ -25,11 +25,13 @@ enum class stream : int {
   from_previous,  ///< channel: messages from it
 };
 
+/// The number of streams of a rank.
 inline constexpr int stream_count = 8;
 
 /// The channels; a rank has an end of each.
 inline constexpr int channel_count = 4;
 
+/// True for streams that are channels to a neighbour.
 [[nodiscard]] constexpr bool is_channel(stream which) { return which >= stream::to_next; }
 /// The number of a channel, from 0 on.
 [[nodiscard]] constexpr int channel_number(stream which) {

@@ -87,6 +87,7 @@ struct elementwise_loss {
 
 namespace losses {
 
+/// The square of the difference, for `nn::mse`.
 struct squared_error {
   template <class T>
   PLAIT_HOST_DEVICE static T value(T x, T target) {
@@ -98,6 +99,7 @@ struct squared_error {
   }
 };
 
+/// Half the square of the difference, linear beyond a distance of PerMille / 1000, for `nn::huber`.
 template <std::size_t PerMille>
 struct huber {
   template <class T>
@@ -112,6 +114,7 @@ struct huber {
   }
 };
 
+/// The cross-entropy of one logit and its target from 0 to 1, for `nn::binary_cross_entropy`.
 struct cross_entropy_of_logit {
   template <class T>
   PLAIT_HOST_DEVICE static T value(T x, T target) {

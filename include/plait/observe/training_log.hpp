@@ -31,6 +31,7 @@ enum class log_ranks : int {
   all  ///< each a file of its own, in whose name stands ".rank3"
 };
 
+/// The options of a log.
 struct log_options {
   log_ranks which = log_ranks::root;
   /// Goes on behind what is in the file; otherwise that is gone.

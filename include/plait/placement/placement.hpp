@@ -49,20 +49,25 @@ struct placement {
   friend constexpr bool operator==(placement const&, placement const&) = default;
 };
 
+/// Every rank holds the whole value and uses it for work of its own.
 inline constexpr placement replicate{ext::placement_kind::replicate};
+/// Every rank holds the whole value, and all do the same work with it.
 inline constexpr placement invariant{ext::placement_kind::invariant};
+/// Every rank holds a summand; the value is their sum.
 inline constexpr placement partial{ext::placement_kind::partial};
 
 }  // namespace plait
 
 namespace plait::ext {
 
+/// Every rank holds its roots of a slice_tree; the value is the sum that the tree makes of them.
 inline constexpr placement sliced{placement_kind::sliced};
 
 }  // namespace plait::ext
 
 namespace plait {
 
+/// The value is the maximum of what the ranks hold; it has no gradient.
 inline constexpr placement partial_max{ext::placement_kind::partial_max};
 
 /// Rank r holds block r of dimension `Dim` (of each of its `Parts` pieces).
@@ -81,7 +86,9 @@ namespace plait::ext {
 template <int Rank>
 inline constexpr placement only{placement_kind::only, Rank};
 
+/// True if each rank holds a block.
 constexpr bool is_shard(placement at) { return at.kind == placement_kind::shard; }
+/// True if the value is made of what all ranks hold, as their sum or their maximum.
 constexpr bool is_partial(placement at) {
   return at.kind == placement_kind::partial || at.kind == placement_kind::partial_max ||
          at.kind == placement_kind::sliced;

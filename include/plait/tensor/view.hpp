@@ -69,6 +69,7 @@ struct transposed_view {
 
 namespace plait {
 
+/// Returns the view as one that a matrix product reads transposed, without a copy.
 template <class T, placement At, class Memory>
 constexpr ext::transposed_view<view<T, At, Memory>> transposed(view<T, At, Memory> what) {
   return {what};

@@ -109,7 +109,7 @@ struct top {
 /// The share of rows whose class has the greatest output.
 using accuracy = top<1>;
 
-/// How often class `row` was taken for class `column`: value()[row][column], weighted.
+/// The numbers of rows, weighted, whose class was taken for another one: value()[class][taken for].
 template <std::size_t Classes>
 struct confusion_matrix {
   using concept_tag = measure_tag;

@@ -116,7 +116,10 @@ struct sgd {
 
 namespace plait::ext {
 
-/// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, among
+/// An optimizer changes weights by their gradients, one step for all weights of an arena.
+///
+/// Syntax:  the members of `adamw`; `numbers` is a trivially copyable struct of at most 8 numbers,
+/// among
 ///          them `learning_rate`, which is what reports say. settings() may be missing, and so may
 ///          `state_names`: then checkpoints have `state_0`, ...
 /// Meaning: update() leaves everything as it is if `*of.gradient_scale` is not a number, and takes

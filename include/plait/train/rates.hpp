@@ -50,7 +50,7 @@ class falling_rate {
 /// last value from step 100 on, not 110.
 namespace plait::rates {
 
-/// 1 at every step.
+/// A factor of 1 at every step.
 struct constant {
   double operator()(std::int64_t /*at*/) const { return 1; }
 };

@@ -88,6 +88,7 @@ struct squared_distance {
 };
 // example-end
 
+// example-begin optimizer
 /// An optimizer: a step of equal length for each parameter, against the sign of its gradient's
 /// mean.
 struct lion_without_decay {
@@ -125,6 +126,7 @@ struct lion_without_decay {
               plait::view<element>{of.states, 1, of.count});
   }
 };
+// example-end
 
 /// A policy: replicas of the batch ranks, each of which updates one block of the parameters.
 template <int Ranks>

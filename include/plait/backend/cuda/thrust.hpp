@@ -104,6 +104,7 @@ template <class T, placement At, class Memory>
 constexpr T* begin(view<T, At, Memory> of) {
   return of.data;
 }
+/// The place behind the last element of a view.
 template <class T, placement At, class Memory>
 constexpr T* end(view<T, At, Memory> of) {
   return of.data + of.count();

@@ -33,6 +33,7 @@ enum class image_fit {
   resize_and_crop,  ///< the middle, as large as the shape allows, is resized (bilinear)
 };
 
+/// The options of `plait::image_folder`.
 struct image_folder_options {
   image_fit fit = image_fit::exact;
   /// Pictures that cannot be used are left out, and counted: the constructor decodes all of them.
