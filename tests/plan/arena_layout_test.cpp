@@ -100,14 +100,16 @@ void expect_sound_arena(workload const& load) {
     auto const& chunk = arena.chunks[0];
     EXPECT_EQ(chunk.begins_model, stage == 0);
     EXPECT_EQ(chunk.ends_model, stage == Plan::stages - 1);
-    auto const slots = Plan::slots_for(stage, Plan::completed(load).microbatches);
+    int const microbatches = Plan::completed(load).microbatches;
+    auto const slots = Plan::slots_for(stage, microbatches);
+    auto const places = arena.place(Plan::passes_of(stage, load), microbatches);
     auto const region = [&](plait::planning::passed_value what, char const* name, int count,
                             std::size_t bytes) {
-      auto const& turns = arena.training.turns[static_cast<std::size_t>(what)];
+      auto const& turns = places.turns[static_cast<std::size_t>(what)];
       EXPECT_EQ(turns.count, bytes == 0 ? 0 : count) << name;
       EXPECT_EQ(turns.bytes, bytes) << name;
       std::size_t const begin =
-          turns.count == 0 ? arena.training.bytes : turns.first.offset;  // nothing there
+          turns.count == 0 ? places.bytes : turns.first.offset;  // nothing there
       return range{name, begin, begin + bytes * static_cast<std::size_t>(turns.count)};
     };
     using plait::planning::passed_value;

@@ -304,7 +304,7 @@ template <class Plan>
     auto const program =
         program_of<Plan>(Plan::grid_for(load), list, stage, job_part::training, passes,
                          {.clips = true, .updates = true, .masks_loss = load.stops},
-                         Plan::arena_for(stage, load, passes).training);
+                         Plan::arena_for(stage, load, passes).place(passes, load.microbatches));
     out += "\nprogram of a step" +
            (Plan::stages > 1 ? " on stage " + std::to_string(stage) : std::string()) + "\n" +
            text_of_program(program, list, sizes_of<Plan>);

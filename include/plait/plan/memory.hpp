@@ -47,19 +47,22 @@ struct chunk_arena {
 /// each other, in a step and in an evaluation.
 struct stage_arena {
   std::vector<chunk_arena> chunks{};
-  placed_passes training{};
+  passed_bytes training{};
   std::size_t passes_bytes = 0;   ///< of what passes leave, in a step or an evaluation
   std::size_t edge_bytes = 0;     ///< of the largest activation between two items
   std::size_t working_bytes = 0;  ///< of what is made again of one unit at a time
   std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, zeros_offset = 0;
   std::size_t total_bytes = 0;
 
+  [[nodiscard]] [[gnu::cold]] constexpr std::vector<placed_chunk> placed_chunks() const {
+    std::vector<placed_chunk> out;
+    for (auto const& chunk : chunks) out.push_back(chunk.placed());
+    return out;
+  }
   /// Where passes of the stage on some microbatches have what they leave to each other.
   [[nodiscard]] [[gnu::cold]] constexpr placed_passes place(stage_program const& passes,
                                                             int microbatches) const {
-    std::vector<placed_chunk> placed;
-    for (auto const& chunk : chunks) placed.push_back(chunk.placed());
-    return place_passes(placed, passes, microbatches);
+    return place_passes(placed_chunks(), passes, microbatches);
   }
 };
 
@@ -100,12 +103,14 @@ template <int Leaves>
       if (out.chunks[other].units.begin == chunk.units.end) chunk.handed_to = int(other);
     }
   }
-  out.training = out.place(passes, microbatches);
-  out.passes_bytes = std::max(out.training.bytes, least_bytes);
+  auto const placed = out.placed_chunks();
+  out.training = bytes_of_passes(placed, passes, microbatches);
+  out.passes_bytes = std::max(out.training.all, least_bytes);
   if (plan.chunks > 1) {  // with one an evaluation has no more than one of each
     auto const table = evaluation_timetable(plan.stages(), microbatches, plan.shape());
     out.passes_bytes =
-        std::max(out.passes_bytes, out.place(table.stages[std::size_t(stage)], microbatches).bytes);
+        std::max(out.passes_bytes,
+                 bytes_of_passes(placed, table.stages[std::size_t(stage)], microbatches).all);
   }
   std::size_t next = out.passes_bytes;
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };

@@ -131,27 +131,51 @@ constexpr std::size_t end_of(std::vector<passed_life> const& lives) {
   return end;
 }
 
-/// Lives of one length have places of their own, as many as there are at one time; or, if
-/// `as_largest`, all of a kind have places for the longest of them.
-constexpr void place_in_pools(std::vector<passed_life>& lives, bool as_largest) {
-  std::array<std::size_t, std::size_t(passed_values)> largest{};
-  for (auto const& one : lives) {
-    auto& most = largest[std::size_t(one.what)];
-    most = std::max(most, one.bytes);
+/// The bytes of the place of a life, if all of a kind have places for the longest of them, or else
+/// its own.
+struct place_lengths {
+  std::array<std::size_t, std::size_t(passed_values)> longest{};
+  bool as_longest = false;
+
+  constexpr place_lengths(std::vector<passed_life> const& lives, bool are_longest)
+      : as_longest(are_longest) {
+    for (auto const& one : lives) {
+      auto& most = longest[std::size_t(one.what)];
+      most = std::max(most, one.bytes);
+    }
   }
-  auto const place_bytes = [&](passed_life const& one) {
-    return as_largest ? largest[std::size_t(one.what)] : one.bytes;
-  };
-  std::sort(lives.begin(), lives.end(), [&](passed_life const& a, passed_life const& b) {
-    auto const here = place_bytes(a), there = place_bytes(b);
+  [[nodiscard]] constexpr std::size_t of(passed_life const& one) const {
+    return as_longest ? longest[std::size_t(one.what)] : one.bytes;
+  }
+};
+
+/// The greatest places first, of equal ones those that begin first. By hand: an algorithm of the
+/// library is compiled for each program.
+constexpr void sort_lives(std::vector<passed_life>& lives, place_lengths const& lengths) {
+  auto const comes_before = [&](passed_life const& a, passed_life const& b) {
+    auto const here = lengths.of(a), there = lengths.of(b);
     return here != there ? here > there : a.from < b.from;
-  });
+  };
+  for (std::size_t i = 1; i < lives.size(); ++i) {
+    if (!comes_before(lives[i], lives[i - 1])) continue;
+    passed_life const one = lives[i];
+    std::size_t at = i;
+    for (; at > 0 && comes_before(one, lives[at - 1]); --at) lives[at] = lives[at - 1];
+    lives[at] = one;
+  }
+}
+
+/// Lives of one length have places of their own, as many as there are at one time; or, if
+/// `as_longest`, all of a kind have places for the longest of them.
+constexpr void place_in_pools(std::vector<passed_life>& lives, bool as_longest) {
+  place_lengths const lengths(lives, as_longest);
+  sort_lives(lives, lengths);
   std::size_t begin = 0, bytes = 0;
   std::vector<int> busy_to;  // of the places of a pool
   for (auto& one : lives) {
-    if (place_bytes(one) != bytes) {
+    if (lengths.of(one) != bytes) {
       begin += bytes * busy_to.size();
-      bytes = place_bytes(one);
+      bytes = lengths.of(one);
       busy_to.clear();
     }
     std::size_t place = 0;
@@ -164,23 +188,41 @@ constexpr void place_in_pools(std::vector<passed_life>& lives, bool as_largest) 
 
 /// The largest first, each at the lowest offset that is free while it lives.
 constexpr void place_largest_first(std::vector<passed_life>& lives) {
-  std::sort(lives.begin(), lives.end(), [](passed_life const& a, passed_life const& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.from < b.from;
-  });
-  std::vector<passed_life const*> here;  // placed ones that it meets, by offset
+  sort_lives(lives, {lives, false});
+  std::vector<std::size_t> placed;  // by offset
+  placed.reserve(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {
-    here.clear();
-    for (std::size_t k = 0; k < i; ++k)
-      if (lives[i].meets(lives[k])) here.push_back(&lives[k]);
-    std::sort(here.begin(), here.end(),
-              [](passed_life const* a, passed_life const* b) { return a->offset < b->offset; });
+    auto& one = lives[i];
     std::size_t offset = 0;
-    for (auto const* const other : here) {
-      if (other->offset >= offset + lives[i].bytes) break;
-      offset = std::max(offset, other->offset + other->bytes);
+    for (std::size_t const number : placed) {
+      auto const& other = lives[number];
+      if (other.to < one.from || one.to < other.from) continue;
+      if (other.offset >= offset + one.bytes) break;
+      offset = std::max(offset, other.offset + other.bytes);
     }
-    lives[i].offset = offset;
+    one.offset = offset;
+    std::size_t at = placed.size();
+    placed.push_back(i);
+    for (; at > 0 && lives[placed[at - 1]].offset > offset; --at) placed[at] = placed[at - 1];
+    placed[at] = i;
   }
+}
+
+/// All that the passes of a stage with several chunks leave to each other, in pools or the largest
+/// first, whichever needs least.
+///
+/// Cost:    the square of their number.
+[[nodiscard]] [[gnu::cold]] constexpr std::vector<passed_life> placed_lives(
+    std::vector<placed_chunk> const& chunks, std::vector<scheduled_work> const& operations,
+    int microbatches) {
+  auto lives = lives_of_passes(chunks, operations, microbatches);
+  place_in_pools(lives, false);
+  auto best = lives;
+  place_largest_first(lives);
+  if (end_of(lives) < end_of(best)) best = lives;
+  place_in_pools(lives, true);
+  if (end_of(lives) < end_of(best)) best = lives;
+  return best;
 }
 
 /// Where the passes of a stage have what they leave to each other.
@@ -192,8 +234,7 @@ struct placed_passes {
     int count = 0;
   };
   int pieces = 0;
-  std::size_t bytes = 0;       ///< of all places
-  std::size_t live_bytes = 0;  ///< the most at one time
+  std::size_t bytes = 0;  ///< of all places
   std::array<turn, std::size_t(passed_values)> turns{};
   int microbatches = 0;  ///< 0: they take turns
   std::vector<std::array<placed_range, std::size_t(passed_values)>> all{};
@@ -225,41 +266,33 @@ struct placed_passes {
   add(passed_value::gradient_stash, slots.activations);
   add(passed_value::input, slots.inputs);
   add(passed_value::gradient, slots.gradients);
-  out.live_bytes = out.bytes;
   return out;
 }
 
-/// Several chunks: by their lives, in pools or the largest first, whichever needs least.
-///
-/// Cost:    the square of what the passes of a step leave.
+/// Several chunks: by their lives.
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_by_lives(
     std::vector<placed_chunk> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
-  auto lives = lives_of_passes(chunks, operations, microbatches);
-  auto best = lives;
-  place_in_pools(best, false);
-  auto const try_others = [&] {
-    if (end_of(lives) < end_of(best)) best = lives;
+  auto const lives = placed_lives(chunks, operations, microbatches);
+  std::vector<std::size_t> borders;  // each once, ascending
+  auto const add = [&](std::size_t border) {
+    std::size_t at = borders.size();
+    while (at > 0 && borders[at - 1] > border) --at;
+    if (at > 0 && borders[at - 1] == border) return;
+    borders.push_back(border);
+    for (std::size_t i = borders.size() - 1; i > at; --i) borders[i] = borders[i - 1];
+    borders[at] = border;
   };
-  place_in_pools(lives, true), try_others();
-  place_largest_first(lives), try_others();
-  lives = best;
-
-  std::vector<std::size_t> borders;
-  for (auto const& one : lives) {
-    borders.push_back(one.offset);
-    borders.push_back(one.offset + one.bytes);
-  }
-  std::sort(borders.begin(), borders.end());
-  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  for (auto const& one : lives) add(one.offset), add(one.offset + one.bytes);
   auto const piece_at = [&](std::size_t offset) {
-    return int(std::lower_bound(borders.begin(), borders.end(), offset) - borders.begin());
+    int piece = 0;
+    while (borders[std::size_t(piece)] < offset) ++piece;
+    return piece;
   };
   placed_passes out;
   out.microbatches = microbatches;
   out.pieces = std::max(0, int(borders.size()) - 1);
   out.bytes = end_of(lives);
-  out.live_bytes = live_bytes(lives);
   out.all.resize(chunks.size() * std::size_t(microbatches));
   auto const place = [&](passed_value what, int chunk, int microbatch) -> placed_range& {
     return out.all[std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch)]
@@ -273,6 +306,20 @@ struct placed_passes {
       place(passed_value::input, c, m) =
           place(passed_value::stash, chunks[std::size_t(c)].handed_from, m);
   return out;
+}
+
+/// What the places of a stage's passes need, and the most of it that is used at one time.
+struct passed_bytes {
+  std::size_t all = 0, live = 0;
+};
+[[nodiscard]] [[gnu::cold]] constexpr passed_bytes bytes_of_passes(
+    std::vector<placed_chunk> const& chunks, stage_program const& passes, int microbatches) {
+  if (chunks.size() == 1) {
+    auto const bytes = place_in_turn(chunks[0], passes.slots).bytes;
+    return {bytes, bytes};
+  }
+  auto const lives = placed_lives(chunks, passes.operations, microbatches);
+  return {end_of(lives), live_bytes(lives)};
 }
 
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_passes(

@@ -92,10 +92,11 @@ class timetable_check {
     constexpr int& operator[](work kind) { return of[static_cast<int>(kind)]; }
     constexpr int operator[](work kind) const { return of[static_cast<int>(kind)]; }
   };
-  // The same of all chunks of a stage, and whose gradient the stage has made last.
+  // The same of all chunks of a stage, whose gradient the stage has made last, and what is in use.
   struct stage_counts {
     std::vector<counts> chunks;
     scheduled_work last_gradient{work::forward, -1, -1};
+    int inputs = 0, gradients = 0;  // that have come and are not yet read for the last time
   };
   static constexpr work all_kinds[work_kinds]{work::forward,         work::backward,
                                               work::send_activation, work::receive_activation,
@@ -190,7 +191,14 @@ class timetable_check {
       if (auto const fault = message_fault(op, stage, done); fault != schedule_fault::none)
         return verdict(fault, stage, i);
       ++done.chunks[static_cast<std::size_t>(op.chunk)][op.kind];
-      if (op.kind == gradient_reader()) done.last_gradient = op;
+      chunk_place const at{stage, op.chunk};
+      done.inputs += op.kind == work::receive_activation;
+      done.gradients += op.kind == work::receive_gradient;
+      if (op.kind == last_reader() && table_.has_message(work::receive_activation, at))
+        --done.inputs;
+      if (op.kind != gradient_reader()) continue;
+      done.last_gradient = op;
+      if (table_.has_message(work::receive_gradient, at)) --done.gradients;
     }
     return complete(done.chunks, stage, false);
   }
@@ -212,15 +220,6 @@ class timetable_check {
                          [receive == work::receive_activation ? work::forward : gradient_reader()];
       return expected(receive, at) > 0 && op.microbatch >= done[receive];
     };
-    // What has come, of all chunks, and has not been read for the last time.
-    auto const in_use = [&](work receive, work reader) {
-      int count = 0;
-      for (int c = 0; c < table_.chunks; ++c)
-        if (table_.has_message(receive, {stage, c}))
-          count += all.chunks[static_cast<std::size_t>(c)][receive] -
-                   all.chunks[static_cast<std::size_t>(c)][reader];
-      return count;
-    };
     switch (op.kind) {
       case work::forward:
         return unless(is_missing(work::receive_activation), schedule_fault::not_received);
@@ -235,11 +234,9 @@ class timetable_check {
             all.last_gradient.microbatch != op.microbatch || all.last_gradient.chunk != op.chunk,
             schedule_fault::not_computed);
       case work::receive_activation:
-        return unless(in_use(work::receive_activation, last_reader()) >= slots.inputs,
-                      schedule_fault::too_many_inputs);
+        return unless(all.inputs >= slots.inputs, schedule_fault::too_many_inputs);
       case work::receive_gradient:
-        return unless(in_use(work::receive_gradient, gradient_reader()) >= slots.gradients,
-                      schedule_fault::too_many_gradients);
+        return unless(all.gradients >= slots.gradients, schedule_fault::too_many_gradients);
     }
     return schedule_fault::none;
   }

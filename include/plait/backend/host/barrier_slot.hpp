@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,7 +43,7 @@ struct thread_group {
       : members(std::move(ranks)),
         member(members.size()),
         mailboxes(members.size() * members.size()),
-        channels(2 * members.size()) {}
+        channels(new thread_channel[2 * members.size()]) {}
 
   thread_mailbox& mailbox(int from, int to) {
     return mailboxes[static_cast<std::size_t>(from) * members.size() +
@@ -58,7 +59,7 @@ struct thread_group {
   std::vector<int> members;  // world ranks in group order
   std::vector<thread_member> member;
   std::vector<thread_mailbox> mailboxes;
-  std::vector<thread_channel> channels;
+  std::unique_ptr<thread_channel[]> channels;       // two for each member
   alignas(64) thread_barrier::counter arrivals{0};  // alone on its cache line
 };
 

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "plait/backend/collective_blocks.hpp"
@@ -46,10 +44,10 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   /// is sent at once.
   thread_communicator(thread_world& world, int group_id, std::vector<int> const& members,
                       int world_rank, axis_set over = {},
-                      std::shared_ptr<detail::thread_messages> messages = {})
+                      detail::thread_messages* messages = nullptr)
       : communicator_calls(over),
         slot_(join(world, group_id, members, world_rank)),
-        messages_(std::move(messages)) {}
+        messages_(messages) {}
 
   thread_communicator(thread_communicator&&) noexcept = default;
   thread_communicator& operator=(thread_communicator&&) noexcept = default;
@@ -121,7 +119,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   };
 
   detail::barrier_slot slot_;
-  std::shared_ptr<detail::thread_messages> messages_;
+  detail::thread_messages* messages_;  // outlives it
 };
 
 static_assert(can_all<thread_communicator, float>);

@@ -48,7 +48,7 @@ class thread_world {
     auto& group = *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
     room_.watch(group.arrivals);
     for (auto& box : group.mailboxes) room_.watch(box.state);
-    for (auto& channel : group.channels) room_.watch(channel.state);
+    for (std::size_t i = 0; i < 2 * group.members.size(); ++i) room_.watch(group.channels[i].state);
     return static_cast<int>(groups_.size()) - 1;
   }
 

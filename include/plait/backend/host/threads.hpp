@@ -62,7 +62,7 @@ struct threads {
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
                              grid.group_of(rank, groups.sets()[i]), rank, groups.sets()[i],
-                             messages);
+                             messages.get());
       rank_type handle(groups, rank, ext::host_device(rank, messages), std::move(members));
       program(handle);
     });
