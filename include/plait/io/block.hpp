@@ -31,6 +31,17 @@ inline bool multiply(std::size_t& product, std::size_t factor) {
   return true;
 }
 
+/// The lengths of a tensor seen with `dimensions` of them at most: the last ones as one.
+inline std::vector<std::size_t> merged_shape(std::span<std::size_t const> shape,
+                                             std::size_t dimensions) {
+  std::vector<std::size_t> out(shape.begin(), shape.end());
+  while (out.size() > dimensions && out.size() > 1) {
+    out[out.size() - 2] *= out.back();
+    out.pop_back();
+  }
+  return out;
+}
+
 /// Whether a rectangle has the tensor's number of dimensions and ends within each of them.
 inline bool is_block_of(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
                         std::span<std::size_t const> extent) {

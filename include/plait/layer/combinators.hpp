@@ -23,6 +23,15 @@ consteval void check_widths() {
                 "one before it makes OutputWidth; make the two numbers equal");
 }
 
+template <std::size_t OutputChannels, std::size_t OutputHeight, std::size_t InputChannels,
+          std::size_t InputHeight, int Position>
+consteval void check_images() {
+  static_assert(OutputChannels == InputChannels && OutputHeight == InputHeight,
+                "sequential<...>: the layer at Position takes images of InputChannels channels and "
+                "InputHeight rows, but the one before it makes images of OutputChannels channels "
+                "and OutputHeight rows; write L::output of the layer L before it as its image");
+}
+
 template <class Value>
 inline constexpr bool is_tokens = std::is_base_of_v<tokens, Value>;
 
@@ -47,7 +56,12 @@ inline constexpr bool is_edge = [] {
         is_tokens<made> == is_tokens<taken>,
         "sequential<...>: one layer makes tokens and its neighbour takes features, or the "
         "other way round; put an embedding between them");
-    if constexpr (!is_tokens<made>) check_widths<made::info.width, taken::info.width, Position>();
+    if constexpr (!is_tokens<made>) {
+      constexpr value_info from = made::info, to = taken::info;
+      check_widths<from.width, to.width, Position>();
+      if constexpr (from.width == to.width && from.is_another_image(to))
+        check_images<from.channels, from.height, to.channels, to.height, Position>();
+    }
   }
   return true;
 }();
