@@ -21,6 +21,7 @@
 #include "plait/data/take.hpp"
 #include "plait/nn/activation.hpp"
 #include "plait/nn/attention.hpp"
+#include "plait/nn/batch_norm.hpp"
 #include "plait/nn/conv2d.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/dropout.hpp"

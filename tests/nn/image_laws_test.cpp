@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "nn/image_layers.hpp"
+#include "plait/nn/batch_norm.hpp"
 #include "plait/nn/conv2d.hpp"
 #include "plait/nn/flatten.hpp"
 #include "plait/nn/group_norm.hpp"
@@ -47,6 +48,10 @@ TEST(ImageLaws, AveragePool) {  // and of sums still to be made
   expect_laws<average_pool<image<12, 3, 5>, {.kernel = 2, .stride = 1, .padding = 1}>>(15);
 }
 TEST(ImageLaws, GroupNorm) { expect_laws<group_norm<image<24, 3, 1>, 12>>(14); }
+TEST(ImageLaws, BatchNormMixesItsGroupsAlone) {
+  static_assert(plait::ext::leaf_of<batch_norm<image<12, 3, 1>, {.group = 3}>>.mixes_samples == 3);
+  expect_laws<batch_norm<image<12, 3, 1>, {.group = 3}>>(9);
+}
 TEST(ImageLaws, FlattenMovesNothing) {
   expect_laws<plait::sequential<flatten<image<2, 3, 1>>, plait::nn::linear<6, 2>>>(7);
 }

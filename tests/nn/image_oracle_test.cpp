@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "nn/image_layers.hpp"
+#include "plait/nn/batch_norm.hpp"
 #include "plait/nn/conv2d.hpp"
 #include "plait/nn/group_norm.hpp"
 #include "plait/nn/pooling.hpp"
@@ -93,6 +94,27 @@ TEST(ImageLayers, PoolingIsThatOfPyTorch) {
 
 TEST(ImageLayers, GroupNormIsThatOfPyTorch) {
   expect_as_pytorch<group_norm<image<6, 3, 4>, 2>>("group_norm", {"weight", "bias"});
+}
+
+TEST(ImageLayers, BatchNormIsThatOfPyTorch) {  // and its buffers
+  using layer = batch_norm<image<4, 3, 2>, {.group = samples}>;
+  std::vector<std::string> const names{"weight", "bias", "running_mean", "running_var"};
+  std::vector<numbers> values{by_formula(4, 2), by_formula(4, 3), numbers(4, 0), numbers(4, 1)};
+  auto const x = by_formula(samples * 24, 1), dy = by_formula(samples * 24, 9);
+  auto const got = image_layers::run_layer<layer>(samples, x, values, dy);
+  expect_numbers("batch_norm.y", got.y);
+  expect_numbers("batch_norm.dx", got.dx);
+  for (std::size_t i : {0, 1}) expect_numbers("batch_norm." + names[i], got.gradients[i]);
+  for (std::size_t i : {2, 3}) {  // what the step has found; PyTorch's momentum is 0.1
+    auto after = values[i];
+    for (std::size_t c = 0; c < 4; ++c) after[c] = 0.9 * after[c] + 0.1 * got.gradients[i][c];
+    values[i] = after;
+    expect_numbers("batch_norm." + names[i], after);
+  }
+  auto const evaluated = image_layers::run_layer<layer>(samples, x, values, dy,
+                                                        {.training = false, .reads_buffers = true});
+  expect_numbers("batch_norm.evaluated", evaluated.y);
+  expect_numbers("batch_norm.evaluated_dx", evaluated.dx);
 }
 
 }  // namespace image_oracle

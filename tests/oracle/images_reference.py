@@ -38,6 +38,14 @@ def lines_of(name, layer, shape):
     yield line(name + ".dx", x.grad)
     for label, parameter in layer.named_parameters():
         yield line(name + "." + label, parameter.grad)
+    if isinstance(layer, nn.BatchNorm2d):
+        yield line(name + ".running_mean", layer.running_mean)
+        yield line(name + ".running_var", layer.running_var)
+        x.grad = None
+        y = layer.eval()(x)
+        y.backward(values(y.shape, 9))
+        yield line(name + ".evaluated", y)
+        yield line(name + ".evaluated_dx", x.grad)
 
 
 def all_lines():

@@ -67,7 +67,8 @@ void launch(elastic const& backend, Program&& program) {
                                     auto const grid = plan::grid.with_ranks_at_launch(data_ranks);
                                     axis_sets sets;
                                     add_axis_sets<plan>(sets, grid);
-                                    return mesh_groups(grid, sets, plan::slices);
+                                    return mesh_groups(grid, sets, plan::slices,
+                                                       plan::samples_together);
                                   }};
     detail::elastic_run(backend, job).run(program_reference<rank_type>(run));
   }

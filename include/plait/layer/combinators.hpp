@@ -234,6 +234,10 @@ struct use_form {
 template <class L, class Parameter, ext::name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
+  static_assert(
+      !ext::info_of<Parameter>().is_buffer(),
+      "tied<L, Parameter, Owner>: Parameter is a buffer, of which each layer has its own, "
+      "as it follows what that layer finds; tie parameters only");
   using concept_tag = layer_tag;
   using combination = tied;
   using input = typename L::input;

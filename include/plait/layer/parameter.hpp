@@ -114,6 +114,44 @@ struct parameter {
   static constexpr std::size_t padding = Padding;
 };
 
+}  // namespace plait
+
+namespace plait::nn {
+
+/// What a buffer becomes in a step: (1 - share) times what it was, and `share` times what the step
+/// has found.
+struct moving_average {
+  std::int64_t nano;  ///< the share, in units of 1e-9
+
+  consteval explicit moving_average(double share)
+      : nano(static_cast<std::int64_t>(share * 1e9 + 0.5)) {
+    if (!(share > 0 && share <= 1)) throw "moving_average(share): the share must lie in (0, 1]";
+  }
+};
+
+/// State of a layer that is not trained, such as the mean of its inputs: in `parameter_list`, with
+/// a name, lengths and a start as a parameter has them.
+///
+/// What `backward_parameters` adds to `l.dp[...]` is summed over microbatches and ranks as
+/// gradients are, in the same messages; behind a step's last exchange the buffer follows that sum
+/// once, as `Rule` says. A step that is not done changes nothing. It is saved, loaded and exported
+/// as a parameter, and has no state of an optimizer and no part in norm, clipping, decay and
+/// averages; with averages in place it is what it is without. Units: a share of each sample,
+/// l.context.sample_share(), makes the sum over the global batch a
+///        mean.
+///
+/// Example (tests/reference/names_in_use_test.cpp buffer):
+///     using running_mean = plait::nn::buffer<"running_mean", plait::extents<16>,
+///                                            plait::constant(0), plait::nn::moving_average(0.1)>;
+template <ext::name Label, class Extents, initializer Initial, moving_average Rule>
+struct buffer : parameter<Label, Extents, Initial> {
+  static constexpr std::int64_t momentum_nano = Rule.nano;
+};
+
+}  // namespace plait::nn
+
+namespace plait {
+
 /// The parameters of a layer, in the order in which files and `l.p` have them.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter_list):
@@ -139,7 +177,10 @@ struct parameter_info {
   /// The lengths in files where these are not its own; 0 of them otherwise.
   std::array<std::size_t, 4> lengths_in_files{};
   int rank_in_files = 0;
+  std::int64_t momentum_nano = 0;  ///< of a buffer, in units of 1e-9; 0: a parameter
 
+  /// True if it is not trained but follows what steps find; see nn::buffer.
+  [[nodiscard]] constexpr bool is_buffer() const { return momentum_nano != 0; }
   /// Elements, the padding included.
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
   /// The parameter as files have it: the first elements of this one.
@@ -164,6 +205,8 @@ constexpr parameter_info info_of() {
                      shape::lengths[shape::rank - 1],
                      Parameter::initial,
                      Parameter::padding};
+  if constexpr (requires { Parameter::momentum_nano; })
+    out.momentum_nano = Parameter::momentum_nano;
   if constexpr (!std::is_same_v<shape, typename Parameter::in_files>)
     for (std::size_t const length : Parameter::in_files::lengths)
       out.lengths_in_files[static_cast<std::size_t>(out.rank_in_files++)] = length;

@@ -33,7 +33,9 @@ struct parameter_entry {
   /// True if this is a parameter, not a further use of one.
   [[nodiscard]] constexpr bool is_owner() const { return owner < 0; }
   /// True if this is a parameter that the optimizer updates.
-  [[nodiscard]] constexpr bool is_trained() const { return is_owner() && !is_frozen; }
+  [[nodiscard]] constexpr bool is_trained() const { return is_owner() && has_gradient(); }
+  /// True if what backward adds up for it is a gradient, with which an optimizer has states.
+  [[nodiscard]] constexpr bool has_gradient() const { return !is_frozen && !info.is_buffer(); }
   /// True if the gradient is summed over the tensor axis too: used as replicate, kept as invariant.
   [[nodiscard]] constexpr bool reduced_over_tensor() const {
     return adjoint(transition_between(stored, used)).moves == collective::all_reduce;
@@ -72,6 +74,12 @@ using entry_test = bool (parameter_entry::*)() const;
 using entry_count = int (*)(parameter_entry const&);
 constexpr int one_if_owner(parameter_entry const& entry) { return entry.is_owner() ? 1 : 0; }
 constexpr int one_if_trained(parameter_entry const& entry) { return entry.is_trained() ? 1 : 0; }
+constexpr int one_if_buffer(parameter_entry const& entry) {
+  return entry.is_owner() && entry.info.is_buffer() ? 1 : 0;
+}
+constexpr int one_if_frozen(parameter_entry const& entry) {
+  return entry.is_owner() && entry.is_frozen ? 1 : 0;
+}
 
 /// How many things of the whole model `counts`: each copy of a repeat has its own.
 constexpr int count_tensors(auto const& code, auto const& entries, entry_count counts) {

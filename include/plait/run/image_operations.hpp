@@ -157,6 +157,57 @@ class image_operations : public attention_operations<Rank> {
                                      dbeta.data);
   }
 
+  /// Adds what a step finds to the sums of two buffers: the means of the sets, which are of one
+  /// channel, and their unbiased variances, weighted by their shares of the global batch's samples.
+  ///
+  /// Errors: size_mismatch for a set of one element, which has no variance.
+  template <class Kept, class Sum, placement Sets, placement Sums>
+  void accumulate_statistics(norm_shape of, view_of<Kept, Sets> statistics,
+                             view_of<Sum, Sums> means, view_of<Sum, Sums> variances,
+                             double epsilon) {
+    static_assert(Sets == Sums);
+    constexpr auto name = "accumulate_statistics";
+    shapes_.equal(name, named("variances", variances), named("means", means));
+    of.channels = means.columns;
+    of.samples = context.batch;
+    of.present = context.present();
+    shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.sets());
+    std::size_t const last = of.present % of.samples_together;  // of the last group, if it is short
+    if (of.map == 1 && (last == 1 || of.samples_together == 1))
+      shapes_.one_of_a_set(name, named("means", means), of.samples_together, of.present);
+    queue_.accumulate_statistics(of, statistics.data, means.data, variances.data,
+                                 context.sample_share(), epsilon);
+  }
+  /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with a mean and a variance for each
+  /// channel that are no functions of x; `statistics` keeps what the gradient needs.
+  template <class X, class M, class G, class T, class Kept, placement At, placement Shared,
+            placement Sets>
+  void normalize_by(std::size_t map, view_of<X, At> x, view_of<M, Shared> mean,
+                    view_of<M, Shared> variance, view_of<G, Shared> gamma, view_of<G, Shared> beta,
+                    view_of<T, At> y, view_of<Kept, Sets> statistics, double epsilon) {
+    static_assert(typing::sound_set_norm<At, Shared>);
+    constexpr auto name = "normalize_by";
+    auto const sets = one_set(name, map, named("x", x), named("gamma", gamma), statistics);
+    shapes_.equal(name, named("mean", mean), named("gamma", gamma));
+    shapes_.equal(name, named("variance", variance), named("gamma", gamma));
+    shapes_.equal(name, named("beta", beta), named("gamma", gamma));
+    shapes_.equal(name, named("y", y), named("x", x));
+    queue_.given_statistics(mean.data, variance.data, statistics.data, sets.channels, epsilon);
+    queue_.normalize_sets(sets, x.data, statistics.data, gamma.data, beta.data, y.data);
+  }
+  /// dx may be dy.
+  template <class Dy, class Kept, class G, class T, placement Gradient, placement Sets,
+            placement Shared>
+  void normalize_by_backward_input(std::size_t map, view_of<Dy, Gradient> dy,
+                                   view_of<Kept, Sets> statistics, view_of<G, Shared> gamma,
+                                   view_of<T, Gradient> dx) {
+    static_assert(typing::sound_set_norm<Gradient, Shared>);
+    constexpr auto name = "normalize_by_backward_input";
+    auto const sets = one_set(name, map, named("dy", dy), named("gamma", gamma), statistics);
+    shapes_.equal(name, named("dx", dx), named("dy", dy));
+    queue_.scale_sets(sets, dy.data, statistics.data, gamma.data, dx.data);
+  }
+
  protected:
   using base::named, base::queue_, base::rank, base::shapes_;
 
@@ -193,13 +244,24 @@ class image_operations : public attention_operations<Rank> {
     shapes_.expect(name, row, 1, row.columns, images);
   }
 
+  /// All samples as one set for each channel.
+  template <class Statistics>
+  norm_shape one_set(char const* name, std::size_t map, named_shape x, named_shape row,
+                     Statistics const& statistics) const {
+    check_channels(name, row, x, map);
+    shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * row.columns);
+    return {x.rows, x.rows, row.columns, map, std::max<std::size_t>(x.rows, 1), 1};
+  }
   template <class Statistics>
   norm_shape sets_of(char const* name, norm_shape of, named_shape x, named_shape row,
                      Statistics const& statistics) const {
     check_channels(name, row, x, of.map);
     of.channels = row.columns;
-    of.samples = x.rows;
-    if (of.present > x.rows || of.present == 0) of.present = x.rows;
+    of.samples = of.present = x.rows;
+    if (of.samples_together > 1) {
+      shapes_.expect(name, x, context.batch, x.columns, {"the batch", context.batch, x.columns});
+      of.present = context.present();
+    }
     shapes_.whole_sets(name, x, of.samples_together, row, of.channels_together);
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.sets());
     return of;

@@ -110,6 +110,13 @@ class shape_checks {
       fail(operation, of, {"what it is for", 1, needed},
            "there must be room for " + std::to_string(needed) + " values");
   }
+  [[noreturn]] void one_of_a_set(char const* operation, named_shape of, std::size_t together,
+                                 std::size_t present) const {
+    fail(operation, of, {"the microbatch", present, of.columns},
+         "the last group of " + std::to_string(together) +
+             " samples has one, of one value for each channel, which has no variance; drop the "
+             "last partial batch, or choose another batch or .group");
+  }
   /// Images whose mean and variance are those of sets of so many samples and channels.
   void whole_sets(char const* operation, named_shape x, std::size_t samples, named_shape row,
                   std::size_t channels) const {

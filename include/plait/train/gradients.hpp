@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -148,6 +149,7 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
   std::vector<squares_range> out;
   for (auto const& parameter : parameters) {
     auto const& entry = Plan::entries[parameter.entry];
+    if (!entry.has_gradient()) continue;
     if (!holds_the_one_copy(placements_of(entry, Plan::rules).owned, place)) continue;
     auto const first =
         static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
@@ -182,8 +184,12 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
   compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
 }
 
+/// Stands for the factors of what no optimizer updates: buffers. It is no number, so that it is
+/// equal to none.
+inline constexpr double not_updated = std::numeric_limits<double>::quiet_NaN();
+
 /// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
-/// what lies between two goes with the first.
+/// what lies between two goes with the first. Those that are not updated are left out.
 inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
   std::sort(ranges.begin(), ranges.end(),
             [](update_range const& a, update_range const& b) { return a.offset < b.offset; });
@@ -196,6 +202,7 @@ inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
     ranges[kept - 1].count = end - ranges[kept - 1].offset;
   }
   ranges.resize(kept);
+  std::erase_if(ranges, [](update_range const& one) { return one.rate != one.rate; });
 }
 
 /// The parameters in one block of the arena in as few ranges as possible, which cover it: padding
@@ -209,8 +216,10 @@ std::vector<update_range> update_ranges(std::vector<parameter_block> const& para
   std::vector<update_range> out;
   for (auto const& parameter : parameters)
     if (auto const common = overlap(block.elements, parameter); common.count > 0) {
+      auto const& entry = Plan::entries[parameter.entry];
       auto const [rate, decay] =
-          factors_of({parameter.name, Plan::entries[parameter.entry].info.rank}, decays, groups);
+          entry.info.is_buffer() ? update_factors{not_updated, 0}
+                                 : factors_of({parameter.name, entry.info.rank}, decays, groups);
       out.push_back({common.offset - block.elements.offset, common.count, rate, decay});
     }
   join_ranges(out, block.elements.count);

@@ -230,6 +230,16 @@ class host_queue {
   void set_statistics(norm_shape const& of, T const* x, Kept* statistics, double epsilon) const {
     host_maths::set_statistics(of, x, statistics, static_cast<Kept>(epsilon));
   }
+  template <class Kept, class Sum>
+  void accumulate_statistics(norm_shape const& of, Kept const* statistics, Sum* means,
+                             Sum* variances, double share, double epsilon) const {
+    host_maths::accumulate_statistics(of, statistics, means, variances, share, epsilon);
+  }
+  template <class T, class Kept>
+  void given_statistics(T const* mean, T const* variance, Kept* statistics, std::size_t channels,
+                        double epsilon) const {
+    host_maths::given_statistics(mean, variance, statistics, channels, epsilon);
+  }
   template <class T, class Kept>
   void normalize_sets(norm_shape const& of, T const* x, Kept const* statistics, T const* gamma,
                       T const* beta, T* y) const {

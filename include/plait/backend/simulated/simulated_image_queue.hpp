@@ -109,6 +109,29 @@ class simulated_image_queue {
       now.run([&] { host_queue{}.set_statistics(of, x, statistics, epsilon); });
     });
   }
+  template <class Kept, class Sum>
+  void accumulate_statistics(norm_shape const& of, Kept const* statistics, Sum* means,
+                             Sum* variances, double share, double epsilon) const {
+    put("accumulate_statistics", [=](execution& now) {
+      now.reads(statistics, 2 * of.sets());
+      now.updates(means, of.channels);
+      now.updates(variances, of.channels);
+      now.run([&] {
+        host_queue{}.accumulate_statistics(of, statistics, means, variances, share, epsilon);
+      });
+    });
+  }
+  template <class T, class Kept>
+  void given_statistics(T const* mean, T const* variance, Kept* statistics, std::size_t channels,
+                        double epsilon) const {
+    put("given_statistics", [=](execution& now) {
+      now.reads(mean, channels);
+      now.reads(variance, channels);
+      now.writes(statistics, 2 * channels);
+      now.run(
+          [&] { host_queue{}.given_statistics(mean, variance, statistics, channels, epsilon); });
+    });
+  }
   template <class T, class Kept>
   void normalize_sets(norm_shape const& of, T const* x, Kept const* statistics, T const* gamma,
                       T const* beta, T* y) const {

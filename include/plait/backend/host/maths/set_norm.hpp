@@ -164,6 +164,38 @@ template <class T, class A, class Sum>
     }
 }
 
+/// Adds up, over the sets of each channel, `share` for each sample of a set times its mean, and
+/// times its variance, of which that of the elements beyond is estimated (divided by one less).
+///
+/// Shapes: statistics (sets, 2); means, variances (channels); sets of one channel
+template <class A, class Sum>
+[[gnu::noinline]] void accumulate_statistics(norm_shape const& of, A const* statistics, Sum* means,
+                                             Sum* variances, double share, double epsilon) {
+  for (std::size_t set = 0; set < of.sets(); ++set, statistics += 2) {
+    auto const count = static_cast<double>(of.count_of(set));
+    if (count == 0) continue;
+    double const weight = share * static_cast<double>(of.samples_of(set));
+    auto const inverse = static_cast<double>(statistics[1]);
+    double const variance = 1 / (inverse * inverse) - epsilon;
+    std::size_t const c = set % of.sets_across();
+    means[c] += static_cast<Sum>(weight * static_cast<double>(statistics[0]));
+    variances[c] +=
+        static_cast<Sum>(weight * (variance < 0 ? 0 : variance) * (count / (count - 1)));
+  }
+}
+
+/// The statistics of one set for each channel from a mean and a variance.
+///
+/// Shapes: mean, variance (channels); statistics (channels, 2)
+template <class T, class A>
+void given_statistics(T const* mean, T const* variance, A* statistics, std::size_t channels,
+                      double epsilon) {
+  for (std::size_t c = 0; c < channels; ++c) {
+    statistics[2 * c] = static_cast<A>(mean[c]);
+    statistics[2 * c + 1] = 1 / std::sqrt(static_cast<A>(variance[c]) + static_cast<A>(epsilon));
+  }
+}
+
 /// Adds the sums over the maps and samples of dy, sample by sample, to `sums`: the gradient of
 /// add_to_maps by the bias.
 ///
