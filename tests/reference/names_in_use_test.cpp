@@ -47,6 +47,14 @@ using halved = plait::nn::max_pool<plait::nn::image<16, 32, 32>>;  // 16 maps of
 using of_resnet =
     plait::nn::max_pool<halved::output, {.kernel = 3, .stride = 2, .padding = 1}>;
 // example-end
+// example-begin batch_norm
+using normalized = plait::nn::batch_norm<plait::nn::image<16, 32, 32>, {.group = 8}>;
+// example-end
+// example-begin buffer
+using running_mean =
+    plait::nn::buffer<"running_mean", plait::extents<16>, plait::constant(0),
+                      plait::nn::moving_average(0.1)>;
+// example-end
 // example-begin file_shape
 using kernels =
     plait::parameter<"weight", plait::extents<16, 3 * 5 * 5>, plait::normal(0.1), 0,

@@ -118,7 +118,7 @@ struct parameter {
 
 namespace plait::nn {
 
-/// What a buffer becomes in a step: (1 - share) times what it was, and `share` times what the step
+/// A rule by which a buffer becomes (1 - share) times what it was plus `share` times what a step
 /// has found.
 struct moving_average {
   std::int64_t nano;  ///< the share, in units of 1e-9
@@ -141,8 +141,9 @@ struct moving_average {
 ///        mean.
 ///
 /// Example (tests/reference/names_in_use_test.cpp buffer):
-///     using running_mean = plait::nn::buffer<"running_mean", plait::extents<16>,
-///                                            plait::constant(0), plait::nn::moving_average(0.1)>;
+///     using running_mean =
+///         plait::nn::buffer<"running_mean", plait::extents<16>, plait::constant(0),
+///                           plait::nn::moving_average(0.1)>;
 template <ext::name Label, class Extents, initializer Initial, moving_average Rule>
 struct buffer : parameter<Label, Extents, Initial> {
   static constexpr std::int64_t momentum_nano = Rule.nano;

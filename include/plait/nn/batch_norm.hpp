@@ -18,12 +18,12 @@ struct batch_norm_options {
 
 /// Channels of groups of samples with mean 0 and variance 1, times a weight plus a bias for each.
 ///
-/// A group is `.group` consecutive samples of the global batch. They stay on one rank and in one
-/// microbatch, so that nothing is sent and every plan gives the same numbers; a microbatch has
-/// whole groups, of which the last may have fewer samples in the last partial batch. The buffers
-/// running_mean and running_var follow a step's mean over its groups, of which each counts as it
-/// has samples, the variance unbiased. In evaluation, and in a frozen layer, they are what x is
-/// normalised by.
+/// A group of samples is `.group` consecutive ones of the global batch. They stay on one rank and
+/// in one microbatch, so that nothing is sent and every plan gives the same numbers; a microbatch
+/// has whole groups, of which the last may have fewer samples in the last partial batch. The
+/// buffers running_mean and running_var follow a step's mean over its groups, of which each counts
+/// as it has samples, the variance unbiased. In evaluation, and in a frozen layer, they are what x
+/// is normalised by.
 ///
 /// Shapes: x, y (samples, Image::size); weight, bias, running_mean, running_var (Image::channels).
 /// Moves:  nothing; ranks that divide the channels cut them.
