@@ -40,6 +40,14 @@ inline constexpr bool is_several = false;
 template <class... Values>
 inline constexpr bool is_several<inputs<Values...>> = true;
 
+/// Whether what a fan_out makes is what the layer behind it takes.
+template <class Made, class Taken>
+inline constexpr bool are_alike = std::is_same_v<Made, Taken>;
+template <class... Made, class... Taken>
+  requires(sizeof...(Made) == sizeof...(Taken))
+inline constexpr bool are_alike<inputs<Made...>, inputs<Taken...>> =
+    ((Made::info == Taken::info && !Made::info.is_another_image(Taken::info)) && ...);
+
 // The edges of a sequence are constants: then g++ with -ftemplate-backtrace-limit=1 leaves out all
 // on the way from the sequence to what is wrong.
 template <class Before, class After, int Position>
@@ -48,7 +56,7 @@ inline constexpr bool is_edge = [] {
   using taken = typename After::input;
   if constexpr (is_several<made> || is_several<taken>) {
     static_assert(
-        std::is_same_v<made, taken>,
+        are_alike<made, taken>,
         "sequential<...>: a layer that takes inputs<A, B> must follow a fan_out<L1, L2> whose "
         "outputs are A and B, and nothing else may follow a fan_out");
   } else {
