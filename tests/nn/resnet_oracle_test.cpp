@@ -28,14 +28,16 @@ constexpr train_resnet::shape small{.edge = 32, .classes = 10, .group = 4};
 constexpr std::size_t width = 3 * small.edge * small.edge;
 
 template <class T>
-struct job : plait::parallel<plait::objective<train_resnet::resnet18<small>,
-                                              plait::nn::cross_entropy<small.classes>>,
-                             plait::serial, T> {};
+struct job
+    : plait::parallel<
+          plait::objective<train_resnet::resnet18<small>, plait::nn::cross_entropy<small.classes>>,
+          plait::serial, T> {};
 
 /// The line of torchvision's numbers with this name.
 numbers stored(std::string const& name) {
   char const* const tests = std::getenv("PLAIT_TESTS");
-  std::ifstream file(std::string(tests == nullptr ? "tests" : tests) + "/oracle/resnet_numbers.txt");
+  std::ifstream file(std::string(tests == nullptr ? "tests" : tests) +
+                     "/oracle/resnet_numbers.txt");
   std::string line, word;
   while (std::getline(file, line)) {
     std::istringstream words(line);
@@ -150,8 +152,8 @@ TEST(ResNet18, IsTorchvisionsWithStatisticsOfGroups) {
   expect_as_torchvision(got, "groups_double", 1e-9);
   expect_statistics(got, "groups_double");
 }
-// In float torchvision's losses leave those in double by 4e-6 in the first eight steps and by 6e-3 in
-// twenty: groups of four have little variance where maps are 1 x 1.
+// In float torchvision's losses leave those in double by 4e-6 in the first eight steps and by 6e-3
+// in twenty: groups of four have little variance where maps are 1 x 1.
 TEST(ResNet18, IsTorchvisionsInFloat) {
   auto got = train<float, 2 * small.group>().losses, expected = stored("losses_groups_float");
   got.resize(8);
