@@ -143,11 +143,11 @@ class weights_folder {
           for (std::size_t i = 2; i < shape.size(); ++i) is_cut |= block.extent[i] != shape[i];
         }
       if (is_cut) continue;
-      tensor.shape = detail::merged_shape(shape, 2);
+      tensor.shape = detail::matrix_shape(shape);
       for (auto* const block : pieces) {
         block->offset = {block->offset[0],
                          block->offset[1] * (shape[1] == 0 ? 0 : tensor.shape[1] / shape[1])};
-        block->extent = detail::merged_shape(block->extent, 2);
+        block->extent = detail::matrix_shape(block->extent);
       }
     }
     return all;

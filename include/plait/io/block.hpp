@@ -31,11 +31,11 @@ inline bool multiply(std::size_t& product, std::size_t factor) {
   return true;
 }
 
-/// The lengths of a tensor seen with `dimensions` of them at most: the last ones as one.
-inline std::vector<std::size_t> merged_shape(std::span<std::size_t const> shape,
-                                             std::size_t dimensions) {
+/// The lengths of a tensor seen as a matrix: if there are more than two, those behind the first are
+/// one.
+inline std::vector<std::size_t> matrix_shape(std::span<std::size_t const> shape) {
   std::vector<std::size_t> out(shape.begin(), shape.end());
-  while (out.size() > dimensions && out.size() > 1) {
+  while (out.size() > 2) {
     out[out.size() - 2] *= out.back();
     out.pop_back();
   }

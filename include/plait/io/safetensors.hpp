@@ -121,9 +121,8 @@ class safetensors_reader {
 
   /// Reads the rectangle of `extent` elements from `offset` on, row-major; converted as by read.
   ///
-  /// Shapes: offset and extent (dimensions of the tensor, or fewer: then the last ones of the
-  /// tensor
-  ///         are taken as one); out (product of extent).
+  /// Shapes: offset and extent (dimensions of the tensor; or two, if it has more: then those behind
+  ///         the first are taken as one); out (product of extent).
   /// Cost:   one read of the file for each piece in which the rectangle lies there; nothing else of
   ///         the tensor is read.
   /// Errors: as read; input_error that names the tensor's shape and the rectangle if that is not
@@ -132,7 +131,8 @@ class safetensors_reader {
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) const {
     auto const& found = find(name);
-    auto const shape = detail::merged_shape(found.entry.shape, offset.size());
+    auto const shape =
+        offset.size() == 2 ? detail::matrix_shape(found.entry.shape) : found.entry.shape;
     if (!detail::is_block_of(shape, offset, extent))
       refuse(name, "has the shape " + detail::shape_text(shape) + ", without a rectangle " +
                        detail::block_text(offset, extent));

@@ -118,16 +118,16 @@ struct parameter {
 
 namespace plait::nn {
 
-/// A rule by which a buffer becomes (1 - share) times what it was plus `share` times what a step
-/// has found.
-struct moving_average {
-  std::int64_t nano;  ///< the share, in units of 1e-9
-
-  consteval explicit moving_average(double share)
-      : nano(static_cast<std::int64_t>(share * 1e9 + 0.5)) {
-    if (!(share > 0 && share <= 1)) throw "moving_average(share): the share must lie in (0, 1]";
-  }
+/// A rule by which a buffer follows what a step has found: it becomes (1 - share) times what it was
+/// plus `share` times that.
+struct buffer_rule {
+  std::int64_t nano = 0;  ///< the share, in units of 1e-9
 };
+/// Errors: does not compile for a share that is not above 0 and at most 1.
+consteval buffer_rule moving_average(double share) {
+  if (!(share > 0 && share <= 1)) throw "moving_average(share): the share must lie in (0, 1]";
+  return {static_cast<std::int64_t>(share * 1e9 + 0.5)};
+}
 
 /// State of a layer that is not trained, such as the mean of its inputs: in `parameter_list`, with
 /// a name, lengths and a start as a parameter has them.
@@ -144,7 +144,7 @@ struct moving_average {
 ///     using running_mean =
 ///         plait::nn::buffer<"running_mean", plait::extents<16>, plait::constant(0),
 ///                           plait::nn::moving_average(0.1)>;
-template <ext::name Label, class Extents, initializer Initial, moving_average Rule>
+template <ext::name Label, class Extents, initializer Initial, buffer_rule Rule>
 struct buffer : parameter<Label, Extents, Initial> {
   static constexpr std::int64_t momentum_nano = Rule.nano;
 };

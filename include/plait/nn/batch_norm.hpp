@@ -11,8 +11,8 @@ namespace plait::nn {
 
 /// Options of batch_norm.
 struct batch_norm_options {
-  std::size_t group = 0;         ///< samples whose statistics are made together
-  moving_average momentum{0.1};  ///< of the running statistics
+  std::size_t group = 0;                       ///< samples whose statistics are made together
+  buffer_rule momentum = moving_average(0.1);  ///< of the running statistics
   nano_fraction epsilon = fraction(1e-5);
 };
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,14 @@ constexpr int one_if_buffer(parameter_entry const& entry) {
 }
 constexpr int one_if_frozen(parameter_entry const& entry) {
   return entry.is_owner() && entry.is_frozen ? 1 : 0;
+}
+
+/// The consecutive samples that stay on one rank and in one microbatch, since layers mix them.
+constexpr std::size_t count_samples_together(auto const& tree) {
+  std::size_t out = 1;
+  for (auto const& leaf : tree.leaves)
+    if (leaf.mixes_samples != 0) out *= leaf.mixes_samples / std::gcd(out, leaf.mixes_samples);
+  return out;
 }
 
 /// How many things of the whole model `counts`: each copy of a repeat has its own.

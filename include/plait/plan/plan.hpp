@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -445,12 +444,7 @@ struct plan {
   }
 
   /// Consecutive samples that stay on one rank and in one microbatch, since layers mix them.
-  static constexpr std::size_t samples_together = [] {
-    std::size_t out = 1;
-    for (auto const& leaf : tree.leaves)
-      if (leaf.mixes_samples != 0) out = std::lcm(out, leaf.mixes_samples);
-    return out;
-  }();
+  static constexpr std::size_t samples_together = count_samples_together(tree);
   static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
 

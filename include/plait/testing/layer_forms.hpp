@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <numeric>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -32,12 +31,7 @@ inline constexpr std::size_t sequence_for = [] {
 
 /// Two groups of a layer that mixes the samples of each.
 template <class L>
-inline constexpr std::size_t group_for = [] {
-  std::size_t out = 1;
-  for (auto const& leaf : make_outline<L>().leaves)
-    if (leaf.mixes_samples != 0) out = std::lcm(out, leaf.mixes_samples);
-  return out;
-}();
+inline constexpr std::size_t group_for = planning::count_samples_together(make_outline<L>());
 template <class L>
 inline constexpr std::size_t samples_for = group_for<L> == 1 ? 3 : 2 * group_for<L>;
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -184,12 +183,8 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
   compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
 }
 
-/// Stands for the factors of what no optimizer updates: buffers. It is no number, so that it is
-/// equal to none.
-inline constexpr double not_updated = std::numeric_limits<double>::quiet_NaN();
-
 /// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
-/// what lies between two goes with the first. Those that are not updated are left out.
+/// what lies between two goes with the first.
 inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
   std::sort(ranges.begin(), ranges.end(),
             [](update_range const& a, update_range const& b) { return a.offset < b.offset; });
@@ -202,8 +197,10 @@ inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
     ranges[kept - 1].count = end - ranges[kept - 1].offset;
   }
   ranges.resize(kept);
-  std::erase_if(ranges, [](update_range const& one) { return one.rate != one.rate; });
 }
+
+/// The factors of what no optimizer updates: buffers. Ranges cover a block, so they have one.
+inline constexpr update_factors not_updated{0, 0};
 
 /// The parameters in one block of the arena in as few ranges as possible, which cover it: padding
 /// goes with the parameter before it. Offsets count from the block's first element;
@@ -218,7 +215,7 @@ std::vector<update_range> update_ranges(std::vector<parameter_block> const& para
     if (auto const common = overlap(block.elements, parameter); common.count > 0) {
       auto const& entry = Plan::entries[parameter.entry];
       auto const [rate, decay] =
-          entry.info.is_buffer() ? update_factors{not_updated, 0}
+          entry.info.is_buffer() ? not_updated
                                  : factors_of({parameter.name, entry.info.rank}, decays, groups);
       out.push_back({common.offset - block.elements.offset, common.count, rate, decay});
     }
