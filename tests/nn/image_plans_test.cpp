@@ -159,7 +159,7 @@ TEST(ImagePlans, GroupsDivideAMicrobatch) {
 TEST(ImagePlans, HaveNoRaceOnASimulatedDevice) {
   using two = job<hybrid<pipeline<2>, tensor_parallel<2>>>;
   auto const expected = train<two>(threads{}, 4, false, 1);
-  simulated_statistics statistics;
+  ext::simulated_statistics statistics;
   for (std::uint64_t seed = 0; seed < 5; ++seed)
     ASSERT_TRUE(train<two>(simulated{.seed = seed, .statistics = &statistics}, 4, false, 1) ==
                 expected)
