@@ -160,7 +160,7 @@ TEST(ImagePlans, HaveNoRaceOnASimulatedDevice) {
   using two = job<hybrid<pipeline<2>, tensor_parallel<2>>>;
   auto const expected = train<two>(threads{}, 4, false, 1);
   ext::simulated_statistics statistics;
-  for (std::uint64_t seed = 0; seed < 5; ++seed)
+  for (std::uint64_t seed = 0; seed < 50; ++seed)
     ASSERT_TRUE(train<two>(simulated{.seed = seed, .statistics = &statistics}, 4, false, 1) ==
                 expected)
         << seed;

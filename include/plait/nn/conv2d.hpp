@@ -27,7 +27,7 @@ struct conv_options {
 namespace detail {
 
 /// The square root of 2 / inputs, in units of 1e-9.
-consteval std::int64_t he_deviation(std::size_t inputs) {
+constexpr std::int64_t he_deviation(std::size_t inputs) {
   double const square = 2.0 / static_cast<double>(inputs);
   double root = 1;
   for (int i = 0; i < 60; ++i) root = (root + square / root) / 2;
