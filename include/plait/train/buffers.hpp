@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "plait/core/namespaces.hpp"
+#include "plait/mesh/stream.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 
 namespace plait::execution {
