@@ -12,7 +12,10 @@
 #include <vector>
 
 #include "checkpoint/llama_weights.hpp"
+#include "plait/checkpoint/checkpoints.hpp"
+#include "plait/checkpoint/load_weights.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
+#include "plait/nn/conv2d.hpp"
 #include "plait/plait.hpp"
 
 namespace {
@@ -250,6 +253,74 @@ TEST(SaveWeights, OfATrainerAndOfItsAverages) {
   EXPECT_EQ(nowhere, "rank 0: safetensors file '" + (above / "gone/w.safetensors").string() +
                          "' cannot be written: folder '" + (above / "gone").string() +
                          "' is not there; make it first");
+  files::remove_all(above);
+}
+
+template <class Policy>
+struct image_job : parallel<objective<sequential<named<"conv", nn::conv2d<nn::image<2, 5, 5>, 4>>,
+                                                 named<"fc", nn::linear<4 * 3 * 3, 3>>>,
+                                      nn::cross_entropy<3>>,
+                            Policy> {};
+
+/// The values of conv.weight after a trainer of this job has loaded from `source`.
+template <class Policy>
+std::vector<float> loaded_from(auto const& open) {
+  std::vector<float> out;
+  launch<image_job<Policy>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<image_job<Policy>>(rank, sgd{}, {.seed = 5});
+    load_weights(trainer, open());
+    trainer.export_parameters([&](std::string const& name, auto const&, std::span<float const> of) {
+      if (name == "conv.weight") out.assign(of.begin(), of.end());
+    });
+  });
+  return out;
+}
+
+TEST(SaveWeights, AMatrixMayHaveFourLengthsInFiles) {
+  auto const above = scratch("images");
+  auto const file = above / "weights.safetensors", folder = above / "folder";
+  launch<image_job<tensor_parallel<2>>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<image_job<tensor_parallel<2>>>(rank, sgd{}, {.seed = 7});
+    save_weights(trainer, file);
+    save_weights(trainer, folder, {.most_bytes = 100});
+    auto const data = in_memory<float>::random_classes(8, 50, 3);
+    auto batches = plait::batches(data, global_batch<8>{}, rank, {.epochs = 1});
+    checkpoints saves(trainer, batches, {.folder = above / "run"});
+    saves.resume();
+    saves.save();
+    saves.finish();
+  });
+  safetensors_reader const reader(file);
+  EXPECT_EQ(reader.info("conv.weight").shape, (std::vector<std::size_t>{4, 2, 3, 3}));
+  std::vector<float> expected(72);
+  reader.read("conv.weight", std::span(expected));
+  std::vector<float> from_folder(72);
+  weights_folder(folder).read("conv.weight", std::span(from_folder));
+  EXPECT_EQ(from_folder, expected);
+  // Whole and cut by outputs; from one file, several, and a checkpoint, which has matrices.
+  EXPECT_EQ(loaded_from<serial>([&] { return safetensors_reader(file); }), expected);
+  EXPECT_EQ(loaded_from<tensor_parallel<2>>([&] { return safetensors_reader(file); }), expected);
+  EXPECT_EQ(loaded_from<tensor_parallel<2>>([&] { return weights_folder(folder); }), expected);
+  auto const step = *files::directory_iterator(above / "run");
+  EXPECT_EQ(loaded_from<serial>([&] { return weights_folder(step.path()); }), expected);
+  // Another order of the lengths is another tensor.
+  {
+    std::vector<float> const values(72);
+    std::vector<safetensors_entry> const entries{{"conv.weight", stored_type::f32, {4, 3, 3, 2}},
+                                                 {"conv.bias", stored_type::f32, {4}},
+                                                 {"fc.weight", stored_type::f32, {36, 3}},
+                                                 {"fc.bias", stored_type::f32, {3}}};
+    ext::weights_writer to(above / "turned.safetensors", entries, {});
+    to.write("conv.weight", std::span(values));
+    to.write("conv.bias", std::span(values).first(4));
+    to.write("fc.weight", std::span<float const>(std::vector<float>(108)));
+    to.write("fc.bias", std::span(values).first(3));
+    to.commit();
+  }
+  auto const turned = refusal([&] {
+    loaded_from<serial>([&] { return safetensors_reader(above / "turned.safetensors"); });
+  });
+  EXPECT_NE(turned.find("(4, 3, 3, 2), but (4, 2, 3, 3) is needed"), std::string::npos) << turned;
   files::remove_all(above);
 }
 

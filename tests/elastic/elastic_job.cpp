@@ -36,10 +36,13 @@ using namespace plait::ext;
 
 constexpr std::size_t fields = 6, width = 32;
 constexpr int slices = 12;
-using net = objective<sequential<named<"in", nn::linear<fields, width>>, nn::gelu<width>,
-                                 nn::dropout<width, 100>, named<"mid", nn::linear<width, width>>,
-                                 nn::gelu<width>, named<"out", nn::linear<width, 1>>>,
-                      nn::mse<1>>;
+// Its buffers follow what a step has found, once.
+using statistics = nn::batch_norm<nn::image<width, 1, 1>, {.group = 2}>;
+using net = objective<
+    sequential<named<"in", nn::linear<fields, width>>, named<"statistics", statistics>,
+               nn::gelu<width>, nn::dropout<width, 100>, named<"mid", nn::linear<width, width>>,
+               nn::gelu<width>, named<"out", nn::linear<width, 1>>>,
+    nn::mse<1>>;
 using any_ranks = data_parallel<at_launch>;
 template <class... Policies>
 struct job : parallel<net, hybrid<Policies..., reproducible<slices>>> {};

@@ -975,7 +975,7 @@ def newcomers_are_refused():
         job.reach(20)
         for settings, text in (({"seed": 7}, "trainer 1: seed is 7 here and 1 in the job"),
                                ({"rate": 2}, "trainer 1: the optimizer's learning_rate is 0.0"),
-                               ({"batch": 36}, "the samples of a global batch is 36 here and 24 in the job"),
+                               ({"batch": 48}, "the samples of a global batch is 48 here and 24 in the job"),
                                ({"data": 3}, "the fingerprint of the data set, of which each data rank takes its share"),
                                ({"every": 7}, "checkpoint_options: .every is 7 here and 100 in the job")):
             one = job.add(1, **settings)[0]

@@ -98,6 +98,20 @@ if [[ -n $python ]]; then
   "$python" "$here/gpt_reference.py" --self-check --size tiny "${common[@]}"
 fi
 
+# Layers on images and a ResNet, of tests/nn/image_oracle_test.cpp and resnet_oracle_test.cpp.
+for of in images resnet; do
+  [[ -n $python ]] || break
+  if [[ $of == resnet ]] && ! "$python" -c 'import torchvision' >/dev/null 2>&1; then
+    [[ $mode != renew ]] || fail 2 "--renew needs torchvision (pip install torchvision)"
+    echo "resnet: torchvision is not installed"
+  elif [[ $mode == renew ]]; then
+    "$python" "$here/${of}_reference.py" >"$out/${of}_numbers.txt" && mv "$out/${of}_numbers.txt" "$here/"
+    echo "wrote $here/${of}_numbers.txt"
+  else
+    "$python" "$here/${of}_reference.py" --check "$here/${of}_numbers.txt" || exit 1
+  fi
+done
+
 # The Llamas of tests/nn/llama_oracle_test.cpp, which needs no program.
 numbers="$here/llama_numbers.txt"
 if [[ -n $python ]] && "$python" -c 'import transformers' >/dev/null 2>&1; then

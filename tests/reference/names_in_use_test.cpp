@@ -37,6 +37,30 @@ using attention = plait::sequential<plait::fan_out<q, k_or_v, k_or_v>,
                                     plait::nn::attention<4, 1, 16, 128, {.window = 32}>>;
 // example-end
 
+// example-begin conv2d
+using first =
+    plait::nn::conv2d<plait::nn::image<3, 32, 32>, 16, {.kernel = 3, .padding = 1}>;
+using second = plait::nn::conv2d<first::output, 32, {.stride = 2, .bias = false}>;
+// example-end
+// example-begin max_pool
+using halved = plait::nn::max_pool<plait::nn::image<16, 32, 32>>;  // 16 maps of 16 x 16
+using of_resnet =
+    plait::nn::max_pool<halved::output, {.kernel = 3, .stride = 2, .padding = 1}>;
+// example-end
+// example-begin batch_norm
+using normalized = plait::nn::batch_norm<plait::nn::image<16, 32, 32>, {.group = 8}>;
+// example-end
+// example-begin buffer
+using running_mean =
+    plait::nn::buffer<"running_mean", plait::extents<16>, plait::constant(0),
+                      plait::nn::moving_average(0.1)>;
+// example-end
+// example-begin file_shape
+using kernels =
+    plait::parameter<"weight", plait::extents<16, 3 * 5 * 5>, plait::normal(0.1), 0,
+                     plait::nn::file_shape<16, 3, 5, 5>>;
+// example-end
+
 // example-begin sequential
 using net = plait::sequential<plait::nn::linear<10, 32>, plait::nn::gelu<32>,
                               plait::nn::linear<32, 2>>;

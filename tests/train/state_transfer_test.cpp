@@ -29,10 +29,13 @@ using namespace plait::ext;
 constexpr std::size_t fields = 3, width = 8;
 constexpr int slices = 12;
 
-using net = objective<sequential<named<"in", nn::linear<fields, width>>, nn::gelu<width>,
-                                 named<"mid", nn::linear<width, width>>, nn::dropout<width, 200>,
-                                 named<"out", nn::linear<width, 1>>>,
-                      nn::mse<1>>;
+// Buffers follow what a step has found, once.
+using statistics = nn::batch_norm<nn::image<width, 1, 1>, {.group = 2}>;
+using net =
+    objective<sequential<named<"in", nn::linear<fields, width>>, named<"statistics", statistics>,
+                         nn::gelu<width>, named<"mid", nn::linear<width, width>>,
+                         nn::dropout<width, 200>, named<"out", nn::linear<width, 1>>>,
+              nn::mse<1>>;
 using any_ranks = data_parallel<at_launch>;
 template <class Element, class... Policies>
 struct job : parallel<net, hybrid<Policies..., reproducible<slices>>, Element> {};
@@ -444,8 +447,8 @@ TEST(Newcomers, ThatDifferAreRefused) {
   EXPECT_EQ(with_newcomers({true, true, false}, 4, 24, said), "");
   EXPECT_EQ(with_newcomers({true, true, false}, 5, 24, said), "a newcomer is refused");
   EXPECT_EQ(said, "trainer 1: seed is 5 here and 4 in the job");
-  EXPECT_EQ(with_newcomers({true, false, false}, 4, 36, said), "a newcomer is refused");
-  EXPECT_EQ(said, "batches 1: the samples of a global batch is 36 here and 24 in the job");
+  EXPECT_EQ(with_newcomers({true, false, false}, 4, 48, said), "a newcomer is refused");
+  EXPECT_EQ(said, "batches 1: the samples of a global batch is 48 here and 24 in the job");
   said.clear();
   std::vector<std::vector<bool>> const all_alike{
       {false, false, false}, {true, true, true}, {true, false, true}};

@@ -14,10 +14,16 @@
 // What a state calls its elements, and what files do.
 namespace plait::detail {
 
-/// The sizes of a parameter or of a rectangle of it, as files have them: a vector has one.
+/// The sizes of a parameter or of a rectangle of it, as checkpoints have them: a vector has one.
 [[nodiscard]] inline std::vector<std::size_t> sizes_of(parameter_info const& info, std::size_t rows,
                                                        std::size_t columns) {
   return info.rank == 2 ? std::vector{rows, columns} : std::vector{columns};
+}
+
+/// The lengths of a whole parameter as files of weights have it.
+[[nodiscard]] inline std::vector<std::size_t> sizes_in_files(parameter_info const& info) {
+  if (info.rank_in_files == 0) return sizes_of(info, info.rows, info.columns);
+  return {info.lengths_in_files.begin(), info.lengths_in_files.begin() + info.rank_in_files};
 }
 
 /// The type in files of elements of so many bytes.

@@ -111,8 +111,9 @@ template <class Source>
   for (auto const& [name, info] : state.parameters()) {
     auto const theirs = in_file.of(name);
     if (source.contains(theirs)) {
-      std::array<std::size_t, 2> const sizes{info.rows, info.columns};
-      source.expect_shape(theirs, std::span(sizes).last(info.rank == 2 ? 2 : 1));
+      // A checkpoint has the parameter's own lengths.
+      if (!source.has_shape(theirs, detail::sizes_of(info, info.rows, info.columns)))
+        source.expect_shape(theirs, detail::sizes_in_files(info));
       taken.insert(theirs);
     } else if (!detail::matches_any(names.missing, name)) {
       lacking.push_back(theirs);

@@ -310,7 +310,7 @@ template <class Trainer>
   constexpr auto type = ext::stored_type_of<typename Trainer::parameter_element>;
   std::vector<safetensors_entry> tensors;
   for (auto const& [name, info] : trainer.parameters())
-    tensors.push_back({name, type, detail::sizes_of(info, info.rows, info.columns)});
+    tensors.push_back({name, type, detail::sizes_in_files(info)});
   bool const is_root = trainer.rank().is_root();
   std::optional<ext::weights_writer> to;
   if (is_root) to.emplace(path, tensors, options);

@@ -66,7 +66,7 @@ class state_writer {
     for (auto const& each : of_.rectangles) {
       same = each.name == last ? same + 1 : 0;
       last = each.name;
-      if (each.is_frozen && begin > 0) continue;
+      if (each.is_alone && begin > 0) continue;
       if (files.size() <= same) files.resize(same + 1);
       for (std::size_t kind = begin; kind < end; ++kind) files[same].push_back({kind, &each});
     }

@@ -55,22 +55,26 @@ class weights_folder {
     return out;
   }
 
+  /// Errors: input_error if the tensor is missing.
+  [[nodiscard]] bool has_shape(std::string_view name, std::span<std::size_t const> shape) const {
+    return std::ranges::equal(find(name).shape, shape);
+  }
   /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const {
     auto const& found = find(name).shape;
-    if (!std::ranges::equal(found, shape))
+    if (!has_shape(name, shape))
       name_.refuse_part("tensor " + detail::in_quotes(name),
                         "has the shape " + detail::shape_text(found) + ", but " +
                             detail::shape_text(shape) + " is needed");
   }
 
-  /// Reads a whole matrix or vector, row-major, and converts it as safetensors_reader does.
+  /// Reads a whole tensor, row-major, and converts it as safetensors_reader does.
   ///
-  /// Errors: input_error if the tensor is missing, has another number of elements or more than two
-  ///         dimensions.
+  /// Errors: input_error if the tensor is missing or has another number of elements; and if it has
+  ///         more than two dimensions and lies in pieces that cut those behind the second.
   template <std::floating_point T>
   void read(std::string_view name, std::span<T> out) {
-    auto const& shape = find(name).shape;
+    auto const shape = matrix_of(name).shape;
     ext::parameter_info const info{.rank = static_cast<int>(shape.size()),
                                    .rows = shape.size() == 2 ? shape[0] : 1,
                                    .columns = shape.empty() ? 0 : shape.back()};
@@ -82,7 +86,8 @@ class weights_folder {
                          out);
   }
 
-  /// Reads the rectangle of `extent` elements from `offset` on of a matrix or vector, row-major.
+  /// Reads the rectangle of `extent` elements from `offset` on of a matrix or vector, row-major. Of
+  /// a tensor with more dimensions all behind the first are taken as one.
   ///
   /// Cost:   as safetensors_reader::read_block; nothing else of the tensor is read.
   /// Errors: as read; input_error that names the tensor's shape and the rectangle if that is not
@@ -90,7 +95,7 @@ class weights_folder {
   template <std::floating_point T>
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) {
-    auto const& shape = find(name).shape;
+    auto const shape = matrix_of(name).shape;
     if (shape.empty() || shape.size() > 2 || !detail::is_block_of(shape, offset, extent) ||
         detail::elements_of(extent) != out.size())
       name_.refuse_part("tensor " + detail::in_quotes(name),
@@ -111,15 +116,48 @@ class weights_folder {
 
  private:
   [[nodiscard]] ext::checkpoint_tensor const& find(std::string_view name) const {
-    auto const found = std::ranges::find(manifest_.tensors, name, &ext::checkpoint_tensor::name);
-    if (found == manifest_.tensors.end()) name_.refuse("has no tensor " + detail::in_quotes(name));
+    return find_in(manifest_, name);
+  }
+  /// The tensor as it is read.
+  [[nodiscard]] ext::checkpoint_tensor const& matrix_of(std::string_view name) const {
+    return find_in(matrices_, name);
+  }
+  [[nodiscard]] ext::checkpoint_tensor const& find_in(ext::checkpoint_manifest const& manifest,
+                                                      std::string_view name) const {
+    auto const found = std::ranges::find(manifest.tensors, name, &ext::checkpoint_tensor::name);
+    if (found == manifest.tensors.end()) name_.refuse("has no tensor " + detail::in_quotes(name));
     return *found;
+  }
+
+  /// The same tensors as matrices: all dimensions behind the first as one. A tensor in pieces that
+  /// cut those behind the second stays as it is.
+  [[gnu::cold]] static ext::checkpoint_manifest as_matrices(ext::checkpoint_manifest all) {
+    for (auto& tensor : all.tensors) {
+      auto const shape = tensor.shape;
+      if (shape.size() <= 2) continue;
+      std::vector<ext::checkpoint_block*> pieces;
+      bool is_cut = false;
+      for (auto& block : all.blocks)
+        if (block.tensor == tensor.name) {
+          pieces.push_back(&block);
+          for (std::size_t i = 2; i < shape.size(); ++i) is_cut |= block.extent[i] != shape[i];
+        }
+      if (is_cut) continue;
+      tensor.shape = detail::matrix_shape(shape);
+      for (auto* const block : pieces) {
+        block->offset = {block->offset[0],
+                         block->offset[1] * (shape[1] == 0 ? 0 : tensor.shape[1] / shape[1])};
+        block->extent = detail::matrix_shape(block->extent);
+      }
+    }
+    return all;
   }
 
   [[gnu::cold]] weights_folder(std::filesystem::path const& folder, detail::open_weights files)
       : name_("folder of weights", folder),
         manifest_(manifest_of(folder, name_, files)),
-        reader_(folder, manifest_, sizeof(float), std::move(files)) {}
+        matrices_(as_matrices(manifest_)),
+        reader_(folder, matrices_, sizeof(float), std::move(files)) {}
 
   /// The files that are read. With an index, the names of their tensors have to be its own.
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
@@ -206,6 +244,7 @@ class weights_folder {
 
   detail::file_name name_;
   ext::checkpoint_manifest manifest_;
+  ext::checkpoint_manifest matrices_;
   detail::state_reader reader_;
 };
 

@@ -70,8 +70,16 @@ class batch_range {
                         " samples is larger than the data set of " + std::to_string(data_.size()) +
                         " samples, so that an epoch has no step; use a smaller batch, or "
                         ".last = plait::last_batch::keep");
+    batch_.together = rank.groups().samples_together();
     if (rank.groups().slices() > 0) cut_into_slices(rank.groups().slices(), options.microbatches);
     else cut_into_microbatches(options.microbatches);
+    if (batch_.samples % batch_.together != 0)
+      throw input_error("batches: a microbatch has " + std::to_string(batch_.samples) +
+                        " samples on each data rank, but a layer of the job takes statistics of "
+                        "groups of samples, and " +
+                        std::to_string(batch_.together) +
+                        " of them have to stay together; choose a batch and .microbatches that "
+                        "give each a multiple of that, or another .group");
     auto const pieces = static_cast<std::size_t>(batch_.microbatches);
     auto& loader = loaders_.front();
     batch_.sequence = data_.sequence_length();
@@ -257,7 +265,7 @@ class batch_range {
     auto const where = sampler_.position(size_, step);
     step_share of{.epoch = where.epoch, .begin = where.batch * size_.samples};
     of.samples = std::min<std::size_t>(size_.samples, data_.size() - of.begin);
-    of.share = share_of_samples(of.samples, data_rank_, data_ranks_);
+    of.share = share_of_samples(of.samples, data_rank_, data_ranks_, batch_.together);
     return of;
   }
   /// The samples of a rank lie one microbatch after the other; if these are slices, a partial batch
@@ -266,7 +274,8 @@ class batch_range {
     auto share = of.share;
     if (batch_.slices > 0) {
       auto const slice = static_cast<int>(place / batch_.samples);
-      share = share_of_samples(of.samples, batch_.first_slice + slice, batch_.slices);
+      share =
+          share_of_samples(of.samples, batch_.first_slice + slice, batch_.slices, batch_.together);
       place %= batch_.samples;
     }
     return place < share.count ? sampler_.at(of.epoch, of.begin + share.first + place)

@@ -23,9 +23,10 @@ template <class Plan>
     auto const& entry = Plan::entries[parameter.entry];
     of_parameters.add(parameter.name + " " + std::to_string(entry.info.rows) + " " +
                       std::to_string(entry.info.columns) + (entry.is_frozen ? " frozen" : "") +
-                      "\n");
+                      (entry.info.is_buffer() ? " buffer" : "") + "\n");
   }
-  return to_string(Plan::grid) + ", " + std::to_string(Plan::slices) + " slices, " +
+  return to_string(Plan::grid) + ", " + std::to_string(Plan::slices) + " slices, groups of " +
+         std::to_string(Plan::samples_together) + " samples, " +
          std::to_string(Plan::parameter_count()) + " parameters (" +
          std::to_string(of_parameters.value()) + "), bytes " + std::to_string(Plan::element_bytes) +
          " " + std::to_string(Plan::parameter_bytes) + " " + std::to_string(Plan::gradient_bytes);
@@ -66,7 +67,8 @@ void launch(elastic const& backend, Program&& program) {
                                     auto const grid = plan::grid.with_ranks_at_launch(data_ranks);
                                     axis_sets sets;
                                     add_axis_sets<plan>(sets, grid);
-                                    return mesh_groups(grid, sets, plan::slices);
+                                    return mesh_groups(grid, sets, plan::slices,
+                                                       plan::samples_together);
                                   }};
     detail::elastic_run(backend, job).run(program_reference<rank_type>(run));
   }

@@ -31,6 +31,17 @@ inline bool multiply(std::size_t& product, std::size_t factor) {
   return true;
 }
 
+/// The lengths of a tensor seen as a matrix: if there are more than two, those behind the first are
+/// one.
+inline std::vector<std::size_t> matrix_shape(std::span<std::size_t const> shape) {
+  std::vector<std::size_t> out(shape.begin(), shape.end());
+  while (out.size() > 2) {
+    out[out.size() - 2] *= out.back();
+    out.pop_back();
+  }
+  return out;
+}
+
 /// Whether a rectangle has the tensor's number of dimensions and ends within each of them.
 inline bool is_block_of(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
                         std::span<std::size_t const> extent) {

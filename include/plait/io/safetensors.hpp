@@ -93,10 +93,14 @@ class safetensors_reader {
     return header_.metadata;
   }
 
+  /// Errors: input_error if the tensor is missing.
+  [[nodiscard]] bool has_shape(std::string_view name, std::span<std::size_t const> shape) const {
+    return std::ranges::equal(info(name).shape, shape);
+  }
   /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const {
     auto const& found = info(name).shape;
-    if (!std::ranges::equal(found, shape))
+    if (!has_shape(name, shape))
       refuse(name, "has the shape " + detail::shape_text(found) + ", but " +
                        detail::shape_text(shape) + " is needed");
   }
@@ -117,7 +121,8 @@ class safetensors_reader {
 
   /// Reads the rectangle of `extent` elements from `offset` on, row-major; converted as by read.
   ///
-  /// Shapes: offset and extent (dimensions of the tensor); out (product of extent).
+  /// Shapes: offset and extent (dimensions of the tensor; or two, if it has more: then those behind
+  ///         the first are taken as one); out (product of extent).
   /// Cost:   one read of the file for each piece in which the rectangle lies there; nothing else of
   ///         the tensor is read.
   /// Errors: as read; input_error that names the tensor's shape and the rectangle if that is not
@@ -126,7 +131,8 @@ class safetensors_reader {
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) const {
     auto const& found = find(name);
-    auto const& shape = found.entry.shape;
+    auto const shape =
+        offset.size() == 2 ? detail::matrix_shape(found.entry.shape) : found.entry.shape;
     if (!detail::is_block_of(shape, offset, extent))
       refuse(name, "has the shape " + detail::shape_text(shape) + ", without a rectangle " +
                        detail::block_text(offset, extent));

@@ -23,6 +23,15 @@ consteval void check_widths() {
                 "one before it makes OutputWidth; make the two numbers equal");
 }
 
+template <std::size_t OutputChannels, std::size_t OutputHeight, std::size_t InputChannels,
+          std::size_t InputHeight, int Position>
+consteval void check_images() {
+  static_assert(OutputChannels == InputChannels && OutputHeight == InputHeight,
+                "sequential<...>: the layer at Position takes images of InputChannels channels and "
+                "InputHeight rows, but the one before it makes images of OutputChannels channels "
+                "and OutputHeight rows; write L::output of the layer L before it as its image");
+}
+
 template <class Value>
 inline constexpr bool is_tokens = std::is_base_of_v<tokens, Value>;
 
@@ -30,6 +39,14 @@ template <class Value>
 inline constexpr bool is_several = false;
 template <class... Values>
 inline constexpr bool is_several<inputs<Values...>> = true;
+
+/// Whether what a fan_out makes is what the layer behind it takes.
+template <class Made, class Taken>
+inline constexpr bool are_alike = std::is_same_v<Made, Taken>;
+template <class... Made, class... Taken>
+  requires(sizeof...(Made) == sizeof...(Taken))
+inline constexpr bool are_alike<inputs<Made...>, inputs<Taken...>> =
+    ((Made::info == Taken::info && !Made::info.is_another_image(Taken::info)) && ...);
 
 // The edges of a sequence are constants: then g++ with -ftemplate-backtrace-limit=1 leaves out all
 // on the way from the sequence to what is wrong.
@@ -39,7 +56,7 @@ inline constexpr bool is_edge = [] {
   using taken = typename After::input;
   if constexpr (is_several<made> || is_several<taken>) {
     static_assert(
-        std::is_same_v<made, taken>,
+        are_alike<made, taken>,
         "sequential<...>: a layer that takes inputs<A, B> must follow a fan_out<L1, L2> whose "
         "outputs are A and B, and nothing else may follow a fan_out");
   } else {
@@ -47,7 +64,12 @@ inline constexpr bool is_edge = [] {
         is_tokens<made> == is_tokens<taken>,
         "sequential<...>: one layer makes tokens and its neighbour takes features, or the "
         "other way round; put an embedding between them");
-    if constexpr (!is_tokens<made>) check_widths<made::info.width, taken::info.width, Position>();
+    if constexpr (!is_tokens<made>) {
+      constexpr value_info from = made::info, to = taken::info;
+      check_widths<from.width, to.width, Position>();
+      if constexpr (from.width == to.width && from.is_another_image(to))
+        check_images<from.channels, from.height, to.channels, to.height, Position>();
+    }
   }
   return true;
 }();
@@ -220,6 +242,10 @@ struct use_form {
 template <class L, class Parameter, ext::name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
+  static_assert(
+      !ext::info_of<Parameter>().is_buffer(),
+      "tied<L, Parameter, Owner>: Parameter is a buffer, of which each layer has its own, "
+      "as it follows what that layer finds; tie parameters only");
   using concept_tag = layer_tag;
   using combination = tied;
   using input = typename L::input;

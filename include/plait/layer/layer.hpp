@@ -37,6 +37,7 @@ struct aliasing {
 ///   using scratch              scratch<...>                 (optional: nothing)
 ///   static constexpr std::size_t sequence                   (optional: rows are independent)
 ///   static constexpr std::size_t units                      (optional: heads; blocks of features)
+///   static constexpr std::size_t mixes_samples              (optional: none)
 ///   static constexpr double flops_per_row                   (optional: 2 per matrix element)
 ///   static constexpr aliasing may_alias                     (optional: none)
 ///   using overwrites_gradient  one of the parameters         (optional: none)
@@ -47,18 +48,19 @@ struct aliasing {
 ///   static void forward(ops, l)              l.y from l.x
 ///   static void backward_input(ops, l)       l.dx from l.dy; unless the input is tokens
 ///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
-/// What `l` has is in run/body.hpp. With takes_epilogue, forward and backward_input write l.y and
-/// l.dx by one product at their end and do nothing else with them: a mapped_view may stand in their
-/// place. To the gradient of overwrites_gradient backward_parameters adds by one accumulate_matmul
-/// and by nothing else: the first of a step writes it, where others are cleared. With takes_weights
-/// a loss multiplies the term and the gradient of each row by its weight. With adds_to_loss a layer
-/// in mid-model has a term of its own in the loss: its forward calls ops.add_to_loss(terms), and
-/// its backward_input adds the terms' gradients by x, times ops.loss_seed().at(row), to those that
-/// come from l.dy. `prepare` gets what forward gets, before the first pass at a shape and before
-/// there are values: the device gets ready what it needs for the shape (ops.prepare_attention). An
-/// element-wise layer says what it is by `function`, `derivative` and
-/// `kept`, see nn::elementwise. Meaning: the output of a sample depends on no other sample; the
-/// bodies only call `ops`, never
+/// What `l` has is in run/body.hpp. With mixes_samples N the output of a sample depends on those of
+/// its group, N consecutive samples of the global batch, and on no other. With takes_epilogue,
+/// forward and backward_input write l.y and l.dx by one product at their end and do nothing else
+/// with them: a mapped_view may stand in their place. To the gradient of overwrites_gradient
+/// backward_parameters adds by one accumulate_matmul and by nothing else: the first of a step
+/// writes it, where others are cleared. With takes_weights a loss multiplies the term and the
+/// gradient of each row by its weight. With adds_to_loss a layer in mid-model has a term of its own
+/// in the loss: its forward calls ops.add_to_loss(terms), and its backward_input adds the terms'
+/// gradients by x, times ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what
+/// forward gets, before the first pass at a shape and before there are values: the device gets
+/// ready what it needs for the shape (ops.prepare_attention). An element-wise layer says what it is
+/// by `function`, `derivative` and `kept`, see nn::elementwise. Meaning: the output of a sample
+/// depends on no other sample; the bodies only call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a user's layer.
 /// docs/writing_a_layer.md has the protocol on one page.
 ///
@@ -127,6 +129,8 @@ struct leaf_info {
   slots_info scratch{};
   std::size_t sequence = 0;  ///< 0: any
   std::size_t units = 0;     ///< 0: every feature may go elsewhere
+  std::size_t mixes_samples =
+      0;  ///< groups of so many consecutive samples; 0: none depends on others
   double flops_per_row = 0;
   aliasing may_alias{};
   int overwrites_gradient = -1;  // which parameter's
@@ -272,6 +276,7 @@ constexpr leaf_info read_leaf() {
   info.scratch = read_slots(typename lists::scratch{}, slots_info::most_slots);
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
   if constexpr (requires { L::units; }) info.units = L::units;
+  if constexpr (requires { L::mixes_samples; }) info.mixes_samples = L::mixes_samples;
   read_divisibility(info);
   if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;

@@ -25,6 +25,29 @@ struct extents {
   static constexpr std::size_t count = (Lengths * ...);
 };
 
+}  // namespace plait
+
+namespace plait::nn {
+
+/// The lengths that a matrix has in files, slowest first, where they are not its own: its rows, and
+/// up to three that make its columns. The elements and their order are the same.
+///
+/// Example (tests/reference/names_in_use_test.cpp file_shape):
+///     using kernels =
+///         plait::parameter<"weight", plait::extents<16, 3 * 5 * 5>, plait::normal(0.1), 0,
+///                          plait::nn::file_shape<16, 3, 5, 5>>;
+template <std::size_t... Lengths>
+struct file_shape {
+  static_assert(sizeof...(Lengths) >= 1 && sizeof...(Lengths) <= 4,
+                "file_shape<...>: a parameter has one to four lengths in files");
+  static constexpr std::array<std::size_t, sizeof...(Lengths)> lengths{Lengths...};
+  static constexpr std::size_t count = (Lengths * ...);
+};
+
+}  // namespace plait::nn
+
+namespace plait {
+
 /// An initializer makes the first value of a parameter, from the seed and the global index of each
 /// element.
 struct initializer {
@@ -51,25 +74,84 @@ consteval initializer normal(double standard_deviation) {
   return {initializer::kind::normal, static_cast<std::int64_t>(standard_deviation * 1e9 + 0.5)};
 }
 
+}  // namespace plait
+
+namespace plait::detail {
+
+template <class Extents, class InFiles, std::size_t Padding>
+inline constexpr bool has_shape_of_files =
+    std::is_same_v<Extents, InFiles> ||
+    (Padding == 0 && Extents::rank == 2 && Extents::count == InFiles::count &&
+     Extents::lengths[0] == InFiles::lengths[0]);
+
+}  // namespace plait::detail
+
+namespace plait {
+
 /// A named parameter of a layer. Its type is also its key: `p[weight{}]` in a layer's body.
 ///
 /// The last `Padding` entries of the first dimension are there only to make it divide: they are 0
-/// before and after every step, and files do not have them.
+/// before and after every step, and files do not have them. Files have it with the lengths of
+/// `InFiles`, an nn::file_shape, or with its own.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter):
 ///     using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
 ///     using bias = plait::parameter<"bias", plait::extents<Out>, plait::constant(0.0)>;
 template <ext::name Label, class Extents, initializer Initial = constant(0.0),
-          std::size_t Padding = 0>
+          std::size_t Padding = 0, class InFiles = Extents>
 struct parameter {
   static_assert(Padding < Extents::lengths[0],
                 "parameter<Label, Extents, Initial, Padding>: nothing but padding; the first of "
                 "the extents is the length with its padding");
+  static_assert(detail::has_shape_of_files<Extents, InFiles, Padding>,
+                "parameter<Label, Extents, Initial, Padding, file_shape<...>>: files can have a "
+                "matrix without padding with other lengths, of which the first is its rows and the "
+                "others make its columns");
   static constexpr ext::name label = Label;
   using extents = Extents;
+  using in_files = InFiles;
   static constexpr initializer initial = Initial;
   static constexpr std::size_t padding = Padding;
 };
+
+}  // namespace plait
+
+namespace plait::nn {
+
+/// A rule by which a buffer follows what a step has found: it becomes (1 - share) times what it was
+/// plus `share` times that.
+struct buffer_rule {
+  std::int64_t nano = 0;  ///< the share, in units of 1e-9
+};
+/// Errors: does not compile for a share that is not above 0 and at most 1.
+consteval buffer_rule moving_average(double share) {
+  if (!(share > 0 && share <= 1)) throw "moving_average(share): the share must lie in (0, 1]";
+  return {static_cast<std::int64_t>(share * 1e9 + 0.5)};
+}
+
+/// State of a layer that is not trained, such as the mean of its inputs: in `parameter_list`, with
+/// a name, lengths and a start as a parameter has them.
+///
+/// What `backward_parameters` adds to `l.dp[...]` is summed over microbatches and ranks as
+/// gradients are, in the same messages; behind a step's last exchange the buffer follows that sum
+/// once, as `Rule` says. A step that is not done changes nothing. It is saved, loaded and exported
+/// as a parameter, and has no state of an optimizer and no part in norm, clipping, decay and
+/// averages; with averages in place it is what it is without. Units: a share of each sample,
+/// l.context.sample_share(), makes the sum over the global batch a
+///        mean.
+///
+/// Example (tests/reference/names_in_use_test.cpp buffer):
+///     using running_mean =
+///         plait::nn::buffer<"running_mean", plait::extents<16>, plait::constant(0),
+///                           plait::nn::moving_average(0.1)>;
+template <ext::name Label, class Extents, initializer Initial, buffer_rule Rule>
+struct buffer : parameter<Label, Extents, Initial> {
+  static constexpr std::int64_t momentum_nano = Rule.nano;
+};
+
+}  // namespace plait::nn
+
+namespace plait {
 
 /// The parameters of a layer, in the order in which files and `l.p` have them.
 ///
@@ -93,7 +175,13 @@ struct parameter_info {
   std::size_t columns = 1;  ///< the length of a vector
   initializer initial{};
   std::size_t padding = 0;  ///< entries of the first dimension that are not in files
+  /// The lengths in files where these are not its own; 0 of them otherwise.
+  std::array<std::size_t, 4> lengths_in_files{};
+  int rank_in_files = 0;
+  std::int64_t momentum_nano = 0;  ///< of a buffer, in units of 1e-9; 0: a parameter
 
+  /// True if it is not trained but follows what steps find; see nn::buffer.
+  [[nodiscard]] constexpr bool is_buffer() const { return momentum_nano != 0; }
   /// Elements, the padding included.
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
   /// The parameter as files have it: the first elements of this one.
@@ -113,12 +201,18 @@ struct parameter_info {
 template <class Parameter>
 constexpr parameter_info info_of() {
   using shape = typename Parameter::extents;
-  return {Parameter::label,
-          shape::rank,
-          shape::rank == 2 ? shape::lengths[0] : 1,
-          shape::lengths[shape::rank - 1],
-          Parameter::initial,
-          Parameter::padding};
+  parameter_info out{Parameter::label,
+                     shape::rank,
+                     shape::rank == 2 ? shape::lengths[0] : 1,
+                     shape::lengths[shape::rank - 1],
+                     Parameter::initial,
+                     Parameter::padding};
+  if constexpr (requires { Parameter::momentum_nano; })
+    out.momentum_nano = Parameter::momentum_nano;
+  if constexpr (!std::is_same_v<shape, typename Parameter::in_files>)
+    for (std::size_t const length : Parameter::in_files::lengths)
+      out.lengths_in_files[static_cast<std::size_t>(out.rank_in_files++)] = length;
+  return out;
 }
 
 }  // namespace plait::ext

@@ -390,6 +390,52 @@ consteval void check_heads() {
 template <placement Qkv, placement Out>
 inline constexpr bool sound_heads = (check_heads<Qkv, Out>(), true);
 
+/// Of a convolution, images by images' channels: the rules of a product with the transposed weight,
+/// and where all are cut by channels that are convolved in groups.
+template <placement X, placement Weight, placement Out>
+consteval void check_convolution() {
+  static_assert(
+      product(X, Weight) == Out || (is_columns(X) && is_columns(Weight) && is_columns(Out)) ||
+          (is_columns(X) && is_rows(Weight) && is_columns(Out)),
+      "ops.convolve(in, groups, x, w, y, ...): x, w and y are not placed as a convolution can be "
+      "cut; the rules are (replicate, rows of w) -> columns, (columns, columns of w) -> partial, "
+      "(rows, replicate) -> rows, and with groups (columns, rows of w) -> columns; correct the "
+      "form");
+}
+template <placement X, placement Weight, placement Out>
+inline constexpr bool sound_convolution = (check_convolution<X, Weight, Out>(), true);
+
+template <placement Gradient, placement X, placement Sums>
+consteval void check_convolution_weight() {
+  static_assert(
+      product(Gradient, X) == Sums || (is_rows(Gradient) && is_columns(X) && is_rows(Sums)),
+      "ops.convolve_backward_weight(in, groups, dy, x, dw, ...): the gradient of the "
+      "weight is not placed as the form promises; correct the split<...> of the weight");
+}
+template <placement Gradient, placement X, placement Sums>
+inline constexpr bool sound_convolution_weight =
+    (check_convolution_weight<Gradient, X, Sums>(), true);
+
+/// Of pooling, which treats each channel by itself.
+template <placement At, bool IsLinear>
+consteval void check_pool() {
+  static_assert(At != partial_max && (IsLinear || At != partial),
+                "ops.max_pool(in, x, y): x is partial (a sum still to be made), and the largest "
+                "summand is not the largest sum; give the form an input that is not partial");
+}
+template <placement At, bool IsLinear>
+inline constexpr bool sound_pool = (check_pool<At, IsLinear>(), true);
+
+/// Of a normalisation of images by sets of channels.
+template <placement Images, placement Shared>
+consteval void check_set_norm() {
+  static_assert(!ext::is_partial(Images) && adds_row(Images, Shared),
+                "ops.normalize_sets(...): the images must be whole or cut by channels, with gamma "
+                "and beta cut alike, or cut by rows with replicate ones; correct the form");
+}
+template <placement Images, placement Shared>
+inline constexpr bool sound_set_norm = (check_set_norm<Images, Shared>(), true);
+
 template <placement Query, placement Key, placement Value, placement Out>
 consteval void check_groups() {
   static_assert(

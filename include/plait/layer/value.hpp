@@ -16,10 +16,16 @@ struct value_info {
   value_kind kind = value_kind::features;
   std::size_t width = 1;
   std::size_t vocabulary = 0;  ///< tokens are below it; 0 for tokens of any value
+  std::size_t channels = 0;    ///< of an image; 0: just features
+  std::size_t height = 0;      ///< of an image
 
   /// Whether one fits where the other is wanted.
   friend constexpr bool operator==(value_info const& a, value_info const& b) {
     return a.kind == b.kind && a.width == b.width;
+  }
+  /// Whether they are images of other shapes.
+  [[nodiscard]] constexpr bool is_another_image(value_info const& b) const {
+    return channels != 0 && b.channels != 0 && (channels != b.channels || height != b.height);
   }
 };
 

@@ -37,9 +37,10 @@ class mesh_groups {
   mesh_groups(mesh const& grid) : mesh_groups(grid, along_each_axis(grid)) {}  // NOLINT: implicit
 
   /// Groups over these sets, each rank alone, and the world. Sets whose groups have one rank are
-  /// that. `slices`: see slices().
-  [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0)
-      : grid_(grid), slices_(slices) {
+  /// that. `slices`: see slices(); `samples_together`: see samples_together().
+  [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0,
+                            std::size_t samples_together = 1)
+      : grid_(grid), slices_(slices), samples_together_(samples_together) {
     sets_.push_back({});
     for (unsigned bits = 1; bits < axis_set_count; ++bits) {
       axis_set over;
@@ -59,6 +60,9 @@ class mesh_groups {
   [[nodiscard]] mesh const& grid() const { return grid_; }
   /// How many slices the jobs cut a global batch into, by `reproducible`; 0 if they do not.
   [[nodiscard]] int slices() const { return slices_; }
+  /// How many consecutive samples of a global batch stay together, since a layer makes statistics
+  /// of them.
+  [[nodiscard]] std::size_t samples_together() const { return samples_together_; }
   /// The sets that have groups of their own; the first is empty, each rank alone.
   [[nodiscard]] static_vector<axis_set, axis_set_count> const& sets() const { return sets_; }
   /// The number of a set among them: 0 for one whose groups have one rank, -1 for one that nobody
@@ -77,6 +81,7 @@ class mesh_groups {
 
   mesh grid_;
   int slices_ = 0;
+  std::size_t samples_together_ = 1;
   static_vector<axis_set, axis_set_count> sets_;
   std::array<std::int8_t, axis_set_count> index_{};
   int world_ = -1;

@@ -391,7 +391,7 @@ struct exchange_lister {
         auto const element =
             entry.is_frozen && plan.has_copies ? exchange_element::compute : trained;
         std::int64_t const times =
-            entry.owner >= 0 || (gradients && entry.is_frozen)
+            entry.owner >= 0 || (gradients && !entry.has_gradient())
                 ? 0
                 : count_copies(plan.items[entry.item], plan.chunks_of(owner));
         auto const whole = placements{}.on_stage(owner);

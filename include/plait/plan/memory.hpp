@@ -154,7 +154,7 @@ template <class Plan>
 constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   std::size_t local = 0, squared = 0;
   for (auto const& entry : Plan::entries)
-    if (entry.is_trained()) {
+    if (entry.is_owner() && !entry.is_frozen) {
       auto const copies =
           std::size_t(count_copies(Plan::code.items[entry.item], Plan::chunks_of(stage)));
       local += copies;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,9 @@ struct parameter_entry {
   /// True if this is a parameter, not a further use of one.
   [[nodiscard]] constexpr bool is_owner() const { return owner < 0; }
   /// True if this is a parameter that the optimizer updates.
-  [[nodiscard]] constexpr bool is_trained() const { return is_owner() && !is_frozen; }
+  [[nodiscard]] constexpr bool is_trained() const { return is_owner() && has_gradient(); }
+  /// True if what backward adds up for it is a gradient, with which an optimizer has states.
+  [[nodiscard]] constexpr bool has_gradient() const { return !is_frozen && !info.is_buffer(); }
   /// True if the gradient is summed over the tensor axis too: used as replicate, kept as invariant.
   [[nodiscard]] constexpr bool reduced_over_tensor() const {
     return adjoint(transition_between(stored, used)).moves == collective::all_reduce;
@@ -72,6 +75,20 @@ using entry_test = bool (parameter_entry::*)() const;
 using entry_count = int (*)(parameter_entry const&);
 constexpr int one_if_owner(parameter_entry const& entry) { return entry.is_owner() ? 1 : 0; }
 constexpr int one_if_trained(parameter_entry const& entry) { return entry.is_trained() ? 1 : 0; }
+constexpr int one_if_buffer(parameter_entry const& entry) {
+  return entry.is_owner() && entry.info.is_buffer() ? 1 : 0;
+}
+constexpr int one_if_frozen(parameter_entry const& entry) {
+  return entry.is_owner() && entry.is_frozen ? 1 : 0;
+}
+
+/// The consecutive samples that stay on one rank and in one microbatch, since layers mix them.
+constexpr std::size_t count_samples_together(auto const& tree) {
+  std::size_t out = 1;
+  for (auto const& leaf : tree.leaves)
+    if (leaf.mixes_samples != 0) out *= leaf.mixes_samples / std::gcd(out, leaf.mixes_samples);
+  return out;
+}
 
 /// How many things of the whole model `counts`: each copy of a repeat has its own.
 constexpr int count_tensors(auto const& code, auto const& entries, entry_count counts) {

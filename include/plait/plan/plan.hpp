@@ -445,7 +445,10 @@ struct plan {
     return out;
   }
 
-  static constexpr bool has_frozen = trained_tensor_count() != parameter_tensor_count();
+  /// Consecutive samples that stay on one rank and in one microbatch, since layers mix them.
+  static constexpr std::size_t samples_together = count_samples_together(tree);
+  static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
+  static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
 
   /// The parameters that a rank of a stage has, in the order of the layers: of those that forms cut
   /// block `block`. `complete` is the job's mesh with all its sizes.

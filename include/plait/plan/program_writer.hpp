@@ -119,7 +119,7 @@ class program_writer : row_writer {
         bring_for_export(unit, gradients);
         for (int e = 0; e < plan_.entries.size(); ++e) {
           auto const& entry = plan_.entries[e];
-          if (entry.item == item && entry.owner < 0 && !(gradients && entry.is_frozen))
+          if (entry.item == item && entry.owner < 0 && !(gradients && !entry.has_gradient()))
             add_tensor({.units = {unit, unit + 1}, .entry = e}, plan_.stage_of(unit), gradients);
         }
       }

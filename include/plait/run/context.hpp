@@ -66,10 +66,20 @@ struct layer_context {
   bool training = true;
   std::size_t batch = 1;         ///< samples of the microbatch on this data rank
   std::size_t first_sample = 0;  ///< global index of the first of them
-  std::size_t sequence = 1;      ///< positions, of all ranks of the tensor axis
+  std::size_t missing = 0;       ///< of its places, the last ones, that have no sample
+  std::size_t all_samples = 0;   ///< of the global batch; 0: those of the microbatch
+  bool reads_buffers = false;  ///< in evaluation, and in a frozen layer: forward reads its buffers
+  std::size_t sequence = 1;    ///< positions, of all ranks of the tensor axis
   int tensor_rank = 0;
   int tensor_ranks = 1;
   loss_sum loss{};  ///< of a layer that has a term in the loss
+
+  /// Samples of the microbatch on this data rank.
+  [[nodiscard]] std::size_t present() const { return batch - missing; }
+  /// The share of a sample in the global batch.
+  [[nodiscard]] double sample_share() const {
+    return 1.0 / static_cast<double>(all_samples != 0 ? all_samples : present());
+  }
 };
 
 }  // namespace plait::ext

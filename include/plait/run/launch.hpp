@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <numeric>
 #include <string>
 #include <type_traits>
 
@@ -17,6 +19,14 @@ namespace plait::execution {
   if (!of_job.fits(of_launch))
     throw input_error("launch<Job, Jobs...>: a job has the mesh '" + to_string(of_job) +
                       "', the ranks are launched in the mesh '" + to_string(of_launch) + "'");
+}
+
+/// The consecutive samples that stay together for all of these plans.
+template <class... Plans>
+constexpr std::size_t samples_together_of() {
+  std::size_t out = 1;
+  ((out = std::lcm(out, Plans::samples_together)), ...);
+  return out;
 }
 
 /// Errors: input_error if there are fewer slices than data ranks.
@@ -97,7 +107,8 @@ void launch(Backend const& backend, Program&& program) {
     (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
     require_slices(plan::slices, grid.size(batch_axes));
     if constexpr (takes_rank)
-      backend.run(mesh_groups(grid, sets, plan::slices),
+      backend.run(mesh_groups(grid, sets, plan::slices,
+                              samples_together_of<plan, typename Jobs::plan_type...>()),
                   program_reference<typename Backend::rank_type>(program));
   }
 }

@@ -245,7 +245,9 @@ struct slot_access {
     std::size_t const count =
         planning::slot_count(info, Formed::form, at.stage.rows, Setting::tensor_ranks);
     constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;
-    std::size_t const rows = info.fixed != 0 ? 1 : count / columns;
+    constexpr bool is_one_row = info.fixed != 0 || columns == 0;  // or there is nothing in it
+    std::size_t rows = 1;
+    if constexpr (!is_one_row) rows = count / columns;
     std::byte* const data =
         is_scratch ? at.stage.transients + (*at.scratch)[index]
                    : (info.is_always_kept ? at.activations : at.slots_base) + (*at.saved)[index];

@@ -15,8 +15,8 @@
 #include "plait/core/precision.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/plan/synchronization.hpp"
-#include "plait/run/attention_operations.hpp"
 #include "plait/run/context.hpp"
+#include "plait/run/image_operations.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operands.hpp"
 #include "plait/run/shapes.hpp"
@@ -33,8 +33,8 @@ namespace plait::execution {
 /// Errors: a wrong combination of placements does not compile; a wrong one of shapes is
 ///         size_mismatch, before anything is read or written.
 template <class Rank>
-class operations : public attention_operations<Rank> {
-  using base = attention_operations<Rank>;
+class operations : public image_operations<Rank> {
+  using base = image_operations<Rank>;
   using memory = typename Rank::device_type::memory;
   template <class T, placement At>
   using view_of = view<T, At, memory>;

@@ -199,10 +199,13 @@ class pass_runner {
     loss_sum loss = loss_;
     loss.weights = batch.weights_of(m);
     if (loss.data != nullptr) loss.data += loss_stride_ * (batch.first_slice + m);
+    auto const mine = block_of(plan::samples, rank_.grid(), rank_.place());
+    runner_.context().all_samples = batch.all_samples(mine.blocks);
+    runner_.context().missing = 0;
     if (batch.missing_samples > 0) {
-      auto const mine = block_of(plan::samples, rank_.grid(), rank_.place());
       loss.samples = batch.samples;
       loss.present = batch.samples_in(m, mine.number, mine.blocks);
+      runner_.context().missing = loss.samples - loss.present;
     }
     runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
   }

@@ -102,6 +102,32 @@ class shape_checks {
       fail(operation, x, {"a position", batch, x.columns}, "the rows must be whole positions");
   }
 
+  // Of images.
+
+  /// A view that is room for `needed` values, however many rows it has.
+  void room(char const* operation, named_shape of, std::size_t count, std::size_t needed) const {
+    if (count < needed)
+      fail(operation, of, {"what it is for", 1, needed},
+           "there must be room for " + std::to_string(needed) + " values");
+  }
+  [[noreturn]] void one_of_a_set(char const* operation, named_shape of, std::size_t together,
+                                 std::size_t present) const {
+    fail(operation, of, {"the microbatch", present, of.columns},
+         "the last group of " + std::to_string(together) +
+             " samples has one, of one value for each channel, which has no variance; drop the "
+             "last partial batch, or choose another batch or .group");
+  }
+  /// Images whose mean and variance are those of sets of so many samples and channels.
+  void whole_sets(char const* operation, named_shape x, std::size_t samples, named_shape row,
+                  std::size_t channels) const {
+    if (x.rows % samples != 0)
+      fail(operation, x, {"a group of samples", samples, x.columns},
+           "groups of " + std::to_string(samples) + " samples do not divide " +
+               std::to_string(x.rows) + " samples of a microbatch on this rank");
+    if (row.columns % channels != 0)
+      fail(operation, row, {"a group of channels", 1, channels}, "the groups must be whole");
+  }
+
   // Of ops.map_at.
 
   /// Returns how many rows of a view belong to a position: `samples`, or 1 where there is one row

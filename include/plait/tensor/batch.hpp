@@ -36,8 +36,16 @@ struct sample_slice {
 };
 
 /// The share of rank `rank` in `count` samples, which are dealt out in pieces that differ by at
-/// most one sample, longer ones first.
-constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks) {
+/// most one sample, longer ones first. `together`: so many consecutive samples stay together, and
+/// pieces differ by at most one group of them.
+constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks,
+                                        std::size_t together = 1) {
+  if (together > 1) {
+    auto const groups = share_of_samples((count + together - 1) / together, rank, ranks);
+    std::size_t const first = groups.first * together, last = first + groups.count * together;
+    std::size_t const begin = first < count ? first : count, end = last < count ? last : count;
+    return {begin, end - begin};
+  }
   auto const r = static_cast<std::size_t>(rank);
   std::size_t const each = count / static_cast<std::size_t>(ranks);
   std::size_t const longer = count % static_cast<std::size_t>(ranks);
@@ -63,7 +71,9 @@ struct device_batch {
   int microbatches = 1;
   /// Of the global batch, if each microbatch is one of its slices; else 0.
   int slices = 0;
-  int first_slice = 0;           ///< the number of the first microbatch among them
+  int first_slice = 0;  ///< the number of the first microbatch among them
+  /// Consecutive samples of the global batch that stay on one rank and in one microbatch.
+  std::size_t together = 1;
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
   /// Places of the global batch that have no sample: of the last batch of an epoch, if it is kept.
   std::size_t missing_samples = 0;
@@ -104,10 +114,17 @@ struct device_batch {
   /// Where microbatches are slices, they share out what there is; else the ranks do.
   [[nodiscard]] std::size_t samples_in(int microbatch, int rank, int ranks) const {
     if (slices > 0) return slice_of(microbatch).count;
-    auto const mine = ext::share_of_samples(
-                          places() * static_cast<std::size_t>(ranks) - missing_samples, rank, ranks)
-                          .count;
+    auto const mine =
+        ext::share_of_samples(places() * static_cast<std::size_t>(ranks) - missing_samples, rank,
+                              ranks, together)
+            .count;
     return std::min(mine - std::min(mine, samples * static_cast<std::size_t>(microbatch)), samples);
+  }
+  /// The samples of the global batch, which `ranks` data ranks share.
+  [[nodiscard]] std::size_t all_samples(int ranks) const {
+    std::size_t const all = slices > 0 ? samples * static_cast<std::size_t>(slices)
+                                       : places() * static_cast<std::size_t>(ranks);
+    return all - missing_samples;
   }
   /// The index within the global batch of a microbatch's first sample.
   [[nodiscard]] std::size_t first_sample_of(int microbatch) const {
@@ -117,7 +134,7 @@ struct device_batch {
   /// The samples of a microbatch that is a slice, within the global batch.
   [[nodiscard]] ext::sample_slice slice_of(int microbatch) const {
     return ext::share_of_samples(samples * static_cast<std::size_t>(slices) - missing_samples,
-                                 first_slice + microbatch, slices);
+                                 first_slice + microbatch, slices, together);
   }
   [[nodiscard]] std::byte* input_of(int microbatch) const {
     return inputs + input_stride_bytes * static_cast<std::size_t>(microbatch);

@@ -62,7 +62,8 @@ trial_setup make_setup(layer_options const& options) {
   out.seed = options.seed;
   out.step = options.step;
   out.sequence = sequence_for<L>;
-  out.samples = samples_for_check;
+  out.samples = samples_for<L>;
+  out.group = group_for<L>;
   std::uint32_t site = 1000;
   auto const key = [&] { return random_key{options.seed, ++site, 0}; };
   std::size_t const rows = out.rows(), changed = out.samples / 2;
@@ -321,10 +322,10 @@ class layer_checker {
 
 }  // namespace detail
 
-/// The rows that `check_layer` runs a layer with: 3 samples of the layer's sequence length, or of
-/// 12 positions; row = position * 3 + sample.
+/// The rows that `check_layer` runs a layer with: 3 samples, or two groups of those that it mixes,
+/// of the layer's sequence length, or of 12 positions; row = position * 3 + sample.
 template <class L>
-inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::samples_for_check;
+inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::samples_for<L>;
 
 /// Runs a layer, a loss layer or a combination of layers in each of its forms on 1, 2, 3 and 4
 /// tensor ranks (those that divide; 1 and 2 where all ranks do the same; on more where a form is of
@@ -338,7 +339,8 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   forms; one with `takes_weights`, which is run with
 ///   weights of rows, multiplies each row's gradient by its weight, and weights of 1 change
 ///   nothing;
-/// - no sample's output or input gradient depends on another sample of the batch;
+/// - no sample's output or input gradient depends on another sample of the batch, or on one of
+///   another group if the layer says `mixes_samples`;
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;
 /// - nothing is read that was not written: unused memory is filled with NaN;

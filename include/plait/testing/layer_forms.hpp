@@ -29,7 +29,11 @@ inline constexpr std::size_t sequence_for = [] {
   return std::size_t{12};  // 2, 3 and 4 ranks divide it
 }();
 
-inline constexpr std::size_t samples_for_check = 3;
+/// Two groups of a layer that mixes the samples of each.
+template <class L>
+inline constexpr std::size_t group_for = planning::count_samples_together(make_outline<L>());
+template <class L>
+inline constexpr std::size_t samples_for = group_for<L> == 1 ? 3 : 2 * group_for<L>;
 
 template <class L>
 inline constexpr leaf_info first_leaf = make_outline<L>().leaves[0];
@@ -63,7 +67,7 @@ inline constexpr auto form_choices = [] {
 template <class L, std::size_t Index>
 using input_probe =
     named<probe_names[Index],
-          probe<sequence_for<L>, samples_for_check, first_leaf<L>.inputs[Index].width>>;
+          probe<sequence_for<L>, samples_for<L>, first_leaf<L>.inputs[Index].width>>;
 template <class L, class Numbers>
 struct all_probes;
 template <class L>

@@ -88,7 +88,7 @@ inline void check_accumulation(check_report& report, std::string const& where, t
 inline void check_differences(check_report& report, std::string const& where,
                               trial_setup const& setup, trial const& got) {
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (got.entries[i].is_frozen) continue;  // has no gradient
+    if (!got.entries[i].has_gradient()) continue;
     bool ignored = false;
     auto const gradient = assemble(got, &rank_record::once, i, ignored);
     auto expected = gradient;
@@ -108,14 +108,18 @@ inline void check_differences(check_report& report, std::string const& where,
 inline void check_independence(check_report& report, std::string const& where,
                                trial_setup const& setup, trial const& got,
                                compared_tensor const& output, bool is_loss) {
-  // What belongs to the changed sample is taken to be as expected.
+  // What belongs to the changed sample's group is taken to be as expected.
   auto const others = [&](std::vector<double> const& now, std::vector<double> expected,
                           std::size_t columns) {
     for (std::size_t i = 0; i < expected.size(); ++i)
-      if (i / columns % setup.samples == setup.samples / 2) expected[i] = now[i];
+      if (i / columns % setup.samples / setup.group == setup.samples / 2 / setup.group)
+        expected[i] = now[i];
     return expected;
   };
-  std::string const law = "must not change when another sample of the batch changes (sample " +
+  std::string const law = (setup.group == 1 ? "must not change when another sample of the batch "
+                                              "changes (sample "
+                                            : "must not change when a sample of another group "
+                                              "changes (sample ") +
                           std::to_string(setup.samples / 2) + "; row = position * " +
                           std::to_string(setup.samples) + " + sample)";
   auto const& first = got.ranks[0];

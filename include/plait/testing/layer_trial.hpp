@@ -31,6 +31,7 @@ struct trial_setup {
   std::uint32_t step = 0;
   std::size_t sequence = 1;
   std::size_t samples = 1;
+  std::size_t group = 1;             ///< consecutive samples that the layer mixes
   tensors parameters;                ///< the probe's too
   std::vector<std::int32_t> tokens;  ///< the model's input, or the labels of a loss
   std::vector<double> targets;       ///< of a loss that takes features

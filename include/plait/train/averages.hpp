@@ -61,6 +61,15 @@ class averages {
                     block.elements.count, decay_, gradient_scale);
   }
 
+  /// What layers keep beside parameters is no average: `count` elements of a block from `at` on are
+  /// what the parameters' arena has.
+  void copy(store_type const& store, owned_block const& block, std::size_t at,
+            std::size_t count) const {
+    if (decay_ == 0) return;
+    queue().copy_bytes(store.parameters_of(block) + at, data_of(block) + at,
+                       count * sizeof(element));
+  }
+
   /// Parameters and averages are in each other's places while it lives, also when an exception ends
   /// that.
   class scope {

@@ -148,6 +148,7 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
   std::vector<squares_range> out;
   for (auto const& parameter : parameters) {
     auto const& entry = Plan::entries[parameter.entry];
+    if (!entry.has_gradient()) continue;
     if (!holds_the_one_copy(placements_of(entry, Plan::rules).owned, place)) continue;
     auto const first =
         static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
@@ -198,6 +199,9 @@ inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
   ranges.resize(kept);
 }
 
+/// The factors of what no optimizer updates: buffers. Ranges cover a block, so they have one.
+inline constexpr update_factors not_updated{0, 0};
+
 /// The parameters in one block of the arena in as few ranges as possible, which cover it: padding
 /// goes with the parameter before it. Offsets count from the block's first element;
 /// `decays(parameter_description)` says which parameters decay, `groups` what is treated in another
@@ -209,8 +213,10 @@ std::vector<update_range> update_ranges(std::vector<parameter_block> const& para
   std::vector<update_range> out;
   for (auto const& parameter : parameters)
     if (auto const common = overlap(block.elements, parameter); common.count > 0) {
+      auto const& entry = Plan::entries[parameter.entry];
       auto const [rate, decay] =
-          factors_of({parameter.name, Plan::entries[parameter.entry].info.rank}, decays, groups);
+          entry.info.is_buffer() ? not_updated
+                                 : factors_of({parameter.name, entry.info.rank}, decays, groups);
       out.push_back({common.offset - block.elements.offset, common.count, rate, decay});
     }
   join_ranges(out, block.elements.count);

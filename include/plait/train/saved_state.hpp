@@ -26,7 +26,7 @@ struct saved_rectangle {
   std::string name;  ///< of the parameter
   parameter_info info{};
   parameter_rectangle where{};
-  bool is_frozen = false;  ///< of what is frozen there is the parameter alone
+  bool is_alone = false;  ///< frozen, or a buffer: no state of an optimizer, no average
 };
 
 /// The origin of a resumed run: step `step` has taken batch `batch`, each step after it one more.

@@ -7,6 +7,7 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
+#include "plait/train/buffers.hpp"
 #include "plait/train/gradients.hpp"
 
 namespace plait::execution {
@@ -155,6 +156,7 @@ class step_work {
                        ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
                       &now->optimizer);
     of_.averaged.follow(of_.store, block, &now->gradient_scale);
+    follow_buffers(of_, block, &now->gradient_scale);
   }
 
   Parts const& of_;

@@ -13,6 +13,7 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/agreement.hpp"
+#include "plait/train/buffers.hpp"
 #include "plait/train/imported_values.hpp"
 #include "plait/train/newcomers.hpp"
 #include "plait/train/optimizer.hpp"
@@ -28,7 +29,7 @@ template <class Plan>
   std::vector<saved_tensor> out;
   for (auto const& parameter : Plan::blocks_of_model(grid)) {
     auto const& entry = Plan::entries[parameter.entry];
-    for (std::size_t kind = 0; kind < (entry.is_frozen ? 1 : kinds.size()); ++kind)
+    for (std::size_t kind = 0; kind < (entry.has_gradient() ? kinds.size() : 1); ++kind)
       out.push_back({parameter.name + kinds[kind], entry.info.unpadded()});
   }
   return out;
@@ -110,7 +111,7 @@ class trainer_state final : public saved_state {
           mine[i].place = mine[i].place - share.elements.offset + share.state_offset;
       }
       for (auto const& each : mine)
-        out.push_back({parameter.name, entry.info.unpadded(), each, entry.is_frozen});
+        out.push_back({parameter.name, entry.info.unpadded(), each, !entry.has_gradient()});
     }
     return out;
   }
@@ -215,7 +216,7 @@ class trainer_state final : public saved_state {
       values.assign(block.elements.count, element{0});
       for (auto const& parameter : of_.store.local()) {
         auto const& entry = plan::entries[parameter.entry];
-        if (entry.is_frozen) continue;
+        if (!entry.has_gradient()) continue;
         mine.clear();
         for (auto const& each : parameter.rectangles)
           planning::add_common(each, block.elements, mine);
@@ -226,6 +227,10 @@ class trainer_state final : public saved_state {
       of_.rank.device().upload(values.data(), data_of(kind, block),
                                values.size() * sizeof(element));
       of_.rank.device().synchronize();
+      if (kind > states)
+        for_each_buffer<plan>(of_.store, block, [&](std::size_t at, std::size_t count, double) {
+          of_.averaged.copy(of_.store, block, at, count);
+        });
     }
   }
 

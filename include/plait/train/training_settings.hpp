@@ -36,7 +36,7 @@ using training_settings = std::vector<std::pair<std::string, std::string>>;
   return digest().add(text).text();
 }
 
-/// Names and shapes of all parameters of the model, and what is frozen.
+/// Names and shapes of all parameters of the model, what is frozen, and what buffers follow.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string text_of_model(mesh const& grid) {
   std::string text;
@@ -44,6 +44,7 @@ template <class Plan>
     auto const info = Plan::entries[parameter.entry].info.unpadded();
     text += parameter.name + " " + std::to_string(info.rank) + " " + std::to_string(info.rows) +
             " " + std::to_string(info.columns) +
+            (info.is_buffer() ? " buffer " + std::to_string(info.momentum_nano) : "") +
             (Plan::entries[parameter.entry].is_frozen ? " frozen\n" : "\n");
   }
   return text;

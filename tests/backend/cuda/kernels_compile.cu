@@ -18,6 +18,8 @@
 #include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
+#include "plait/backend/cuda/kernels/set_norm.hpp"
+#include "plait/backend/cuda/kernels/windows.hpp"
 #include "plait/nn/rotary.hpp"
 #include "plait/tensor/functions.hpp"
 #include "run/own_rotary.hpp"
@@ -73,6 +75,24 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::rms_norm(stream, in, in, x, a, n, n, 1e-5);
   kernels::rms_norm_backward_input(stream, in, in, a, in, x, n, n);
   kernels::rms_norm_backward_parameters(stream, in, in, a, a, a, n, n);
+  plait::ext::window_shape const windows;
+  kernels::gather_patches(stream, windows, n, n, n, in, x);
+  kernels::add_patches(stream, windows, n, n, n, in, x);
+  kernels::exchange_blocks(stream, in, x, n, n, n);
+  kernels::add_to_maps(stream, in, x, n, n, n);
+  kernels::accumulate_map_sums(stream, in, a, n, n, n);
+  kernels::max_pool(stream, windows, n, in, x);
+  kernels::max_pool_backward(stream, windows, n, in, in, x);
+  kernels::average_pool(stream, windows, n, in, x);
+  kernels::average_pool_backward(stream, windows, n, in, x);
+  plait::ext::norm_shape const sets;
+  kernels::set_statistics(stream, sets, in, a, 1e-5);
+  kernels::given_statistics(stream, in, in, a, n, 1e-5);
+  kernels::accumulate_statistics(stream, sets, a, a, a, 0.5, 1e-5);
+  kernels::normalize_sets(stream, sets, in, a, in, in, x);
+  kernels::normalize_sets_backward(stream, sets, in, in, a, in, x);
+  kernels::scale_sets(stream, sets, in, a, in, x);
+  kernels::normalize_sets_parameters(stream, sets, in, in, a, a, a);
   kernels::attention(stream, in, x, a, n, n, n, n);
   kernels::attention_backward(stream, in, in, a, in, x, a, n, n, n, n);
   plait::ext::attention_operands<T const> const apart{in, in, in, n, n};

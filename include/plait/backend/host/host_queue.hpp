@@ -21,6 +21,9 @@
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
 #include "plait/backend/host/maths/rowwise.hpp"
+#include "plait/backend/host/maths/set_norm.hpp"
+#include "plait/backend/host/maths/windows.hpp"
+#include "plait/backend/window_shape.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
@@ -176,6 +179,88 @@ class host_queue {
   }
 
   /// Gets ready what attention of a shape needs once: its scratch memory.
+  /// \see host_maths::gather_patches
+  template <class T>
+  void gather_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
+                      std::size_t rows, T const* x, T* patches) const {
+    host_maths::gather_patches(of, samples, first_row, rows, x, patches);
+  }
+  template <class T>
+  void add_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
+                   std::size_t rows, T const* patches, T* x) const {
+    host_maths::add_patches(of, samples, first_row, rows, patches, x);
+  }
+  /// to[b][a] = from[a][b], of `outer` times `inner` blocks.
+  template <class T>
+  void exchange_blocks(T const* from, T* to, std::size_t outer, std::size_t inner,
+                       std::size_t block) const {
+    host_maths::exchange_blocks(from, to, outer, inner, block);
+  }
+  template <class T>
+  void add_to_maps(T const* bias, T* y, std::size_t samples, std::size_t channels,
+                   std::size_t map) const {
+    host_maths::add_to_maps(bias, y, samples, channels, map);
+  }
+  template <class T, class Sum>
+  void accumulate_map_sums(T const* dy, Sum* sums, std::size_t samples, std::size_t channels,
+                           std::size_t map) const {
+    host_maths::accumulate_map_sums(dy, sums, samples, channels, map);
+  }
+  /// \see host_maths::max_pool
+  template <class T>
+  void max_pool(window_shape const& of, std::size_t samples, T const* x, T* y) const {
+    host_maths::max_pool(of, samples, x, y);
+  }
+  template <class T>
+  void max_pool_backward(window_shape const& of, std::size_t samples, T const* dy, T const* x,
+                         T* dx) const {
+    host_maths::max_pool_backward(of, samples, dy, x, dx);
+  }
+  template <class T>
+  void average_pool(window_shape const& of, std::size_t samples, T const* x, T* y) const {
+    host_maths::average_pool(of, samples, x, y);
+  }
+  template <class T>
+  void average_pool_backward(window_shape const& of, std::size_t samples, T const* dy,
+                             T* dx) const {
+    host_maths::average_pool_backward(of, samples, dy, dx);
+  }
+  /// \see host_maths::set_statistics
+  template <class T, class Kept>
+  void set_statistics(norm_shape const& of, T const* x, Kept* statistics, double epsilon) const {
+    host_maths::set_statistics(of, x, statistics, static_cast<Kept>(epsilon));
+  }
+  template <class Kept, class Sum>
+  void accumulate_statistics(norm_shape const& of, Kept const* statistics, Sum* means,
+                             Sum* variances, double share, double epsilon) const {
+    host_maths::accumulate_statistics(of, statistics, means, variances, share, epsilon);
+  }
+  template <class T, class Kept>
+  void given_statistics(T const* mean, T const* variance, Kept* statistics, std::size_t channels,
+                        double epsilon) const {
+    host_maths::given_statistics(mean, variance, statistics, channels, epsilon);
+  }
+  template <class T, class Kept>
+  void normalize_sets(norm_shape const& of, T const* x, Kept const* statistics, T const* gamma,
+                      T const* beta, T* y) const {
+    host_maths::normalize_sets(of, x, statistics, gamma, beta, y);
+  }
+  template <class T, class Kept>
+  void normalize_sets_backward(norm_shape const& of, T const* dy, T const* x,
+                               Kept const* statistics, T const* gamma, T* dx) const {
+    host_maths::normalize_sets_backward(of, dy, x, statistics, gamma, dx);
+  }
+  template <class T, class Kept>
+  void scale_sets(norm_shape const& of, T const* dy, Kept const* statistics, T const* gamma,
+                  T* dx) const {
+    host_maths::scale_sets(of, dy, statistics, gamma, dx);
+  }
+  template <class T, class Kept, class Sum>
+  void normalize_sets_parameters(norm_shape const& of, T const* dy, T const* x,
+                                 Kept const* statistics, Sum* dgamma, Sum* dbeta) const {
+    host_maths::normalize_sets_parameters(of, dy, x, statistics, dgamma, dbeta);
+  }
+
   template <class T>
   void prepare_attention(attention_shape const& shape) const {
     if (workspace_ != nullptr)

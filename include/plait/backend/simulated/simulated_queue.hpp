@@ -13,6 +13,7 @@
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/host_queue.hpp"
 #include "plait/backend/simulated/execution.hpp"
+#include "plait/backend/simulated/simulated_image_queue.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
@@ -24,11 +25,11 @@ namespace plait::ext {
 ///
 /// Errors:  race_error, thrown where the rank synchronises.
 /// Threads: used by the one thread that runs the rank.
-class simulated_queue {
+class simulated_queue : public simulated_image_queue {
   using execution = detail::execution;
 
  public:
-  simulated_queue(detail::simulated_rank& rank, stream on) : rank_(&rank), on_(on) {}
+  simulated_queue(detail::simulated_rank& rank, stream on) : simulated_image_queue(rank, on) {}
 
   void copy_bytes(void const* from, void* to, std::size_t bytes) const {
     if (bytes == 0 || from == to) return;
@@ -525,11 +526,6 @@ class simulated_queue {
   }
 
  private:
-  template <class Work>
-  void put(std::string_view name, Work work) const {
-    rank_->enqueue(on_, name, std::move(work));
-  }
-
   template <bool IsRead, class T>
   static void touch(execution& now, T* data, std::size_t count) {
     if constexpr (IsRead && std::is_const_v<T>) now.reads(data, count);
@@ -574,9 +570,6 @@ class simulated_queue {
       if (of.copies != nullptr) now.writes(of.copies + offset, count);
     }
   }
-
-  detail::simulated_rank* rank_;
-  stream on_;
 };
 
 }  // namespace plait::ext

@@ -29,6 +29,8 @@
 #include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
+#include "plait/backend/cuda/kernels/set_norm.hpp"
+#include "plait/backend/cuda/kernels/windows.hpp"
 #include "plait/backend/cuda/products/library_epilogue.hpp"
 #include "plait/backend/cuda/products/matrix_products.hpp"
 #include "plait/backend/element_place.hpp"
@@ -286,6 +288,86 @@ class cuda_queue {
     cuda_kernels::rms_norm_backward_parameters(launcher(), dy, x, inverse, dgamma,
                                                column_sums_scratch<S>(rows, columns, 1), rows,
                                                columns);
+  }
+
+  template <class T>
+  void gather_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
+                      std::size_t rows, T const* x, T* patches) const {
+    cuda_kernels::gather_patches(launcher(), of, samples, first_row, rows, x, patches);
+  }
+  template <class T>
+  void add_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
+                   std::size_t rows, T const* patches, T* x) const {
+    cuda_kernels::add_patches(launcher(), of, samples, first_row, rows, patches, x);
+  }
+  template <class T>
+  void exchange_blocks(T const* from, T* to, std::size_t outer, std::size_t inner,
+                       std::size_t block) const {
+    cuda_kernels::exchange_blocks(launcher(), from, to, outer, inner, block);
+  }
+  template <class T>
+  void add_to_maps(T const* bias, T* y, std::size_t samples, std::size_t channels,
+                   std::size_t map) const {
+    cuda_kernels::add_to_maps(launcher(), bias, y, samples, channels, map);
+  }
+  template <class T, class S>
+  void accumulate_map_sums(T const* dy, S* sums, std::size_t samples, std::size_t channels,
+                           std::size_t map) const {
+    cuda_kernels::accumulate_map_sums(launcher(), dy, sums, samples, channels, map);
+  }
+  template <class T>
+  void max_pool(window_shape const& of, std::size_t samples, T const* x, T* y) const {
+    cuda_kernels::max_pool(launcher(), of, samples, x, y);
+  }
+  template <class T>
+  void max_pool_backward(window_shape const& of, std::size_t samples, T const* dy, T const* x,
+                         T* dx) const {
+    cuda_kernels::max_pool_backward(launcher(), of, samples, dy, x, dx);
+  }
+  template <class T>
+  void average_pool(window_shape const& of, std::size_t samples, T const* x, T* y) const {
+    cuda_kernels::average_pool(launcher(), of, samples, x, y);
+  }
+  template <class T>
+  void average_pool_backward(window_shape const& of, std::size_t samples, T const* dy,
+                             T* dx) const {
+    cuda_kernels::average_pool_backward(launcher(), of, samples, dy, dx);
+  }
+  template <class T>
+  void set_statistics(norm_shape const& of, T const* x, of_rows<T>* statistics,
+                      double epsilon) const {
+    cuda_kernels::set_statistics(launcher(), of, x, statistics, epsilon);
+  }
+  template <class Kept, class S>
+  void accumulate_statistics(norm_shape const& of, Kept const* statistics, S* means, S* variances,
+                             double share, double epsilon) const {
+    cuda_kernels::accumulate_statistics(launcher(), of, statistics, means, variances, share,
+                                        epsilon);
+  }
+  template <class T>
+  void given_statistics(T const* mean, T const* variance, of_rows<T>* statistics,
+                        std::size_t channels, double epsilon) const {
+    cuda_kernels::given_statistics(launcher(), mean, variance, statistics, channels, epsilon);
+  }
+  template <class T>
+  void normalize_sets(norm_shape const& of, T const* x, of_rows<T> const* statistics,
+                      T const* gamma, T const* beta, T* y) const {
+    cuda_kernels::normalize_sets(launcher(), of, x, statistics, gamma, beta, y);
+  }
+  template <class T>
+  void normalize_sets_backward(norm_shape const& of, T const* dy, T const* x,
+                               of_rows<T> const* statistics, T const* gamma, T* dx) const {
+    cuda_kernels::normalize_sets_backward(launcher(), of, dy, x, statistics, gamma, dx);
+  }
+  template <class T>
+  void scale_sets(norm_shape const& of, T const* dy, of_rows<T> const* statistics, T const* gamma,
+                  T* dx) const {
+    cuda_kernels::scale_sets(launcher(), of, dy, statistics, gamma, dx);
+  }
+  template <class T, class S>
+  void normalize_sets_parameters(norm_shape const& of, T const* dy, T const* x,
+                                 of_rows<T> const* statistics, S* dgamma, S* dbeta) const {
+    cuda_kernels::normalize_sets_parameters(launcher(), of, dy, x, statistics, dgamma, dbeta);
   }
 
   /// Gets ready what attention of a shape needs once, its scratch memory with it.

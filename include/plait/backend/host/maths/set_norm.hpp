@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/backend/host/maths/lanes.hpp"
+#include "plait/backend/window_shape.hpp"
+
+// Normalisation by the mean and the variance of sets of an image's channels and samples: of groups
+// of channels, or of batches.
+namespace plait::host_maths {
+
+using plait::ext::norm_shape;
+
+namespace detail {
+
+// The sum over the elements of a set that count of term(sample, channel, element of the map): map
+// by map.
+template <class A, class Term>
+A sum_of_set(norm_shape const& of, std::size_t set, Term term) {
+  std::size_t const first_sample = set / of.sets_across() * of.samples_together;
+  std::size_t const first_channel = set % of.sets_across() * of.channels_together;
+  A sum = 0;
+  for (std::size_t s = 0; s < of.samples_of(set); ++s)
+    for (std::size_t c = 0; c < of.channels_together; ++c)
+      sum += term(first_sample + s, first_channel + c);
+  return sum;
+}
+
+}  // namespace detail
+
+/// The mean of each set and 1 / sqrt(variance + epsilon), the squares being summed around the mean.
+/// A set without a sample has 0 and 0.
+///
+/// Shapes: x (samples, channels, map); statistics (sets, 2)
+template <class T, class A>
+[[gnu::noinline]] void set_statistics(norm_shape const& of, T const* x, A* statistics,
+                                      std::type_identity_t<A> epsilon) {
+  for (std::size_t set = 0; set < of.sets(); ++set, statistics += 2) {
+    statistics[0] = statistics[1] = 0;
+    if (of.count_of(set) == 0) continue;
+    auto const count = static_cast<A>(of.count_of(set));
+    auto const map_of = [=, &of](std::size_t s, std::size_t c) {
+      return x + s * of.image() + c * of.map;
+    };
+    A const mean =
+        detail::sum_of_set<A>(
+            of, set,
+            [&](std::size_t s, std::size_t c) {
+              T const* const map = map_of(s, c);
+              return lane_sum<A>(of.map, [=](std::size_t i) PLAIT_INLINED -> A { return map[i]; });
+            }) /
+        count;
+    A const squares = detail::sum_of_set<A>(of, set, [&](std::size_t s, std::size_t c) {
+      T const* const map = map_of(s, c);
+      auto const centred = [=](std::size_t i) PLAIT_INLINED -> A { return map[i] - mean; };
+      return lane_sum_of_products<A>(of.map, centred, centred);
+    });
+    statistics[0] = mean;
+    statistics[1] = 1 / std::sqrt(squares / count + epsilon);
+  }
+}
+
+/// y = gamma * (x - mean) * inverse_deviation + beta, with the statistics of the set of each
+/// element. y may be x.
+///
+/// Shapes: x, y (samples, channels, map); gamma, beta (channels); statistics (sets, 2)
+template <class T, class A>
+[[gnu::noinline]] void normalize_sets(norm_shape const& of, T const* x, A const* statistics,
+                                      T const* gamma, T const* beta, T* y) {
+  for (std::size_t s = 0; s < of.samples; ++s)
+    for (std::size_t c = 0; c < of.channels; ++c, x += of.map, y += of.map) {
+      A const* const set = statistics + 2 * of.set_of(s, c);
+      A const mean = set[0], factor = set[1] * A(gamma[c]), shift = A(beta[c]);
+      generate<A>(of.map, y, [=](std::size_t i) PLAIT_INLINED {
+        return multiply_add(A(x[i]) - mean, factor, shift);
+      });
+    }
+}
+
+/// Gradient of normalize_sets by x, through the statistics, too; dx may be dy. It is 0 for what
+/// does not count.
+///
+/// Shapes: dy, x, dx (samples, channels, map); gamma (channels); statistics (sets, 2)
+template <class T, class A>
+[[gnu::noinline]] void normalize_sets_backward(norm_shape const& of, T const* dy, T const* x,
+                                               A const* statistics, T const* gamma, T* dx) {
+  for (std::size_t set = 0; set < of.sets(); ++set) {
+    A const mean = statistics[2 * set], inverse = statistics[2 * set + 1];
+    auto const count = static_cast<A>(of.count_of(set) == 0 ? 1 : of.count_of(set));
+    // With g = dy * gamma and h = (x - mean) * inverse:
+    // dx = inverse * (g - average(g) - h * average(g * h))
+    auto const at = [&of](std::size_t s, std::size_t c) { return s * of.image() + c * of.map; };
+    A const average_g =
+        detail::sum_of_set<A>(
+            of, set,
+            [&](std::size_t s, std::size_t c) {
+              T const* const map = dy + at(s, c);
+              return A(gamma[c]) *
+                     lane_sum<A>(of.map, [=](std::size_t i) PLAIT_INLINED -> A { return map[i]; });
+            }) /
+        count;
+    A const average_gh =
+        detail::sum_of_set<A>(
+            of, set,
+            [&](std::size_t s, std::size_t c) {
+              T const *const map = dy + at(s, c), *const values = x + at(s, c);
+              return A(gamma[c]) *
+                     lane_sum_of_products<A>(
+                         of.map, [=](std::size_t i) PLAIT_INLINED -> A { return map[i]; },
+                         [=](std::size_t i)
+                             PLAIT_INLINED -> A { return (values[i] - mean) * inverse; });
+            }) /
+        count;
+    std::size_t const first_sample = set / of.sets_across() * of.samples_together;
+    std::size_t const first_channel = set % of.sets_across() * of.channels_together;
+    for (std::size_t s = 0; s < of.samples_together; ++s)
+      for (std::size_t c = 0; c < of.channels_together; ++c) {
+        std::size_t const begin = at(first_sample + s, first_channel + c);
+        T const *const map = dy + begin, *const values = x + begin;
+        A const weight = gamma[first_channel + c];
+        if (s >= of.samples_of(set)) {
+          for (std::size_t i = 0; i < of.map; ++i) dx[begin + i] = T(0);
+          continue;
+        }
+        generate<A>(of.map, dx + begin, [=](std::size_t i) PLAIT_INLINED {
+          A const h = (values[i] - mean) * inverse;
+          return inverse * multiply_add(-h, average_gh, A(map[i]) * weight - average_g);
+        });
+      }
+  }
+}
+
+/// dx = dy * gamma * inverse_deviation: the gradient of normalize_sets by x where the statistics
+/// are no functions of it. dx may be dy.
+template <class T, class A>
+[[gnu::noinline]] void scale_sets(norm_shape const& of, T const* dy, A const* statistics,
+                                  T const* gamma, T* dx) {
+  for (std::size_t s = 0; s < of.samples; ++s)
+    for (std::size_t c = 0; c < of.channels; ++c, dy += of.map, dx += of.map) {
+      A const factor = statistics[2 * of.set_of(s, c) + 1] * A(gamma[c]);
+      generate<A>(of.map, dx, [=](std::size_t i) PLAIT_INLINED { return A(dy[i]) * factor; });
+    }
+}
+
+/// Adds the gradients of normalize_sets by gamma and beta, sample by sample, to dgamma and dbeta.
+///
+/// Shapes: dy, x (samples, channels, map); statistics (sets, 2); dgamma, dbeta (channels)
+template <class T, class A, class Sum>
+[[gnu::noinline]] void normalize_sets_parameters(norm_shape const& of, T const* dy, T const* x,
+                                                 A const* statistics, Sum* dgamma, Sum* dbeta) {
+  for (std::size_t s = 0; s < of.present; ++s)
+    for (std::size_t c = 0; c < of.channels; ++c) {
+      std::size_t const begin = s * of.image() + c * of.map;
+      T const *const map = dy + begin, *const values = x + begin;
+      A const mean = statistics[2 * of.set_of(s, c)], inverse = statistics[2 * of.set_of(s, c) + 1];
+      auto const gradient = [=](std::size_t i) PLAIT_INLINED -> A { return map[i]; };
+      dgamma[c] += static_cast<Sum>(lane_sum_of_products<A>(
+          of.map, gradient,
+          [=](std::size_t i) PLAIT_INLINED -> A { return (values[i] - mean) * inverse; }));
+      dbeta[c] += static_cast<Sum>(lane_sum<A>(of.map, gradient));
+    }
+}
+
+/// Adds up, over the sets of each channel, `share` for each sample of a set times its mean, and
+/// times its variance, of which that of the elements beyond is estimated (divided by one less).
+///
+/// Shapes: statistics (sets, 2); means, variances (channels); sets of one channel
+template <class A, class Sum>
+[[gnu::noinline]] void accumulate_statistics(norm_shape const& of, A const* statistics, Sum* means,
+                                             Sum* variances, double share, double epsilon) {
+  for (std::size_t set = 0; set < of.sets(); ++set, statistics += 2) {
+    auto const count = static_cast<double>(of.count_of(set));
+    if (count == 0) continue;
+    double const weight = share * static_cast<double>(of.samples_of(set));
+    auto const inverse = static_cast<double>(statistics[1]);
+    double const variance = 1 / (inverse * inverse) - epsilon;
+    std::size_t const c = set % of.sets_across();
+    means[c] += static_cast<Sum>(weight * static_cast<double>(statistics[0]));
+    variances[c] +=
+        static_cast<Sum>(weight * (variance < 0 ? 0 : variance) * (count / (count - 1)));
+  }
+}
+
+/// The statistics of one set for each channel from a mean and a variance.
+///
+/// Shapes: mean, variance (channels); statistics (channels, 2)
+template <class T, class A>
+void given_statistics(T const* mean, T const* variance, A* statistics, std::size_t channels,
+                      double epsilon) {
+  for (std::size_t c = 0; c < channels; ++c) {
+    statistics[2 * c] = static_cast<A>(mean[c]);
+    statistics[2 * c + 1] = 1 / std::sqrt(static_cast<A>(variance[c]) + static_cast<A>(epsilon));
+  }
+}
+
+/// Adds the sums over the maps and samples of dy, sample by sample, to `sums`: the gradient of
+/// add_to_maps by the bias.
+///
+/// Shapes: dy (samples, channels, map); sums (channels)
+template <class T, class Sum>
+[[gnu::noinline]] void accumulate_map_sums(T const* dy, Sum* sums, std::size_t samples,
+                                           std::size_t channels, std::size_t map) {
+  for (std::size_t s = 0; s < samples; ++s)
+    for (std::size_t c = 0; c < channels; ++c, dy += map)
+      sums[c] += lane_sum<Sum>(map, [=](std::size_t i) PLAIT_INLINED -> Sum { return dy[i]; });
+}
+
+}  // namespace plait::host_maths

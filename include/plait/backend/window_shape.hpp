@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "plait/core/macros.hpp"
+#include "plait/core/namespaces.hpp"
+
+// What convolutions and pooling take besides pointers; plain data for all devices.
+namespace plait::ext {
+
+/// The windows that slide over the maps of an image, as one rank has it: a sample is `channels`
+/// maps of height x width, one after the other.
+struct window_shape {
+  std::size_t channels = 1, height = 1, width = 1;
+  std::size_t kernel_height = 1, kernel_width = 1;
+  std::size_t stride = 1;
+  std::size_t padding = 0;  ///< places on each side of a map that have no element
+
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t out_height() const {
+    return (height + 2 * padding - kernel_height) / stride + 1;
+  }
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t out_width() const {
+    return (width + 2 * padding - kernel_width) / stride + 1;
+  }
+  /// Elements of a map, of a window, and windows of a map.
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t map() const { return height * width; }
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t window() const {
+    return kernel_height * kernel_width;
+  }
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t out_map() const {
+    return out_height() * out_width();
+  }
+  /// Elements of an image, and of all windows at one place of it.
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t image() const { return channels * map(); }
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t patch() const {
+    return channels * window();
+  }
+  /// Whether the windows are the elements themselves.
+  [[nodiscard]] constexpr bool is_pointwise() const {
+    return window() == 1 && stride == 1 && padding == 0;
+  }
+  /// The same of another number of channels.
+  [[nodiscard]] constexpr window_shape of_channels(std::size_t count) const {
+    window_shape out = *this;
+    out.channels = count;
+    return out;
+  }
+};
+
+/// Places [begin, end) along one side of a map.
+struct window_range {
+  std::size_t begin, end;
+};
+
+/// The places of a side of `length` at which window number `window` has elements, the padding left
+/// out.
+PLAIT_HOST_DEVICE constexpr window_range places_of_window(std::size_t window, std::size_t length,
+                                                          std::size_t kernel, std::size_t stride,
+                                                          std::size_t padding) {
+  std::size_t const first = window * stride, last = first + kernel;
+  std::size_t const begin = first < padding ? 0 : first - padding;
+  std::size_t const end = last < padding ? 0 : last - padding;
+  return {begin, end < length ? end : length};
+}
+
+/// The windows, of `windows` along a side, that have place `at`.
+PLAIT_HOST_DEVICE constexpr window_range windows_of_place(std::size_t at, std::size_t windows,
+                                                          std::size_t kernel, std::size_t stride,
+                                                          std::size_t padding) {
+  std::size_t const place = at + padding;
+  std::size_t const begin = place < kernel ? 0 : (place - kernel) / stride + 1;
+  std::size_t const end = place / stride + 1;
+  return {begin, end < windows ? end : windows};
+}
+
+/// The part of a convolution that is one matrix product: several samples where maps are small, so
+/// that the product is worth it, or `rows` rows of the maps of one sample where they are large, so
+/// that the patches stay near the processor.
+struct patch_block {
+  static constexpr std::size_t least = 256, most = 1024;  ///< columns of a product
+
+  std::size_t samples = 1;
+  std::size_t rows = 1;     ///< of the output's maps
+  std::size_t patches = 0;  ///< elements of all windows; 0: none are made
+  std::size_t results = 0;  ///< elements of the products of several samples
+
+  /// Elements of scratch.
+  [[nodiscard]] constexpr std::size_t room() const { return patches + results; }
+};
+
+constexpr patch_block patch_block_of(window_shape const& in, std::size_t out_channels) {
+  std::size_t const map = in.out_map(), height = in.out_height();
+  patch_block out{.samples = map < patch_block::least ? (patch_block::least - 1) / map + 1 : 1,
+                  .rows = height};
+  if (out.samples > 1) {
+    std::size_t const columns = out.samples * map;
+    out.patches = in.patch() * columns;
+    out.results = out_channels * columns;
+  } else if (!in.is_pointwise()) {
+    std::size_t const pieces = (map - 1) / patch_block::most + 1;
+    out.rows = std::max<std::size_t>((height - 1) / std::min(pieces, height) + 1, 1);
+    out.patches = in.patch() * out.rows * in.out_width();
+  }
+  return out;
+}
+
+/// The sets of elements whose mean and variance a normalisation of images makes: sets
+/// of `channels_together` neighbouring channels of `samples_together` consecutive samples.
+struct norm_shape {
+  std::size_t samples = 0;   ///< rows
+  std::size_t present = 0;   ///< of which the first so many are samples; others do not count
+  std::size_t channels = 1;  ///< of this rank
+  std::size_t map = 1;       ///< elements of a channel
+  std::size_t samples_together = 1;
+  std::size_t channels_together = 1;
+
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t image() const { return channels * map; }
+  /// Sets of one row of sets, and of all.
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t sets_across() const {
+    return channels / channels_together;
+  }
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t sets() const {
+    return samples / samples_together * sets_across();
+  }
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t set_of(std::size_t sample,
+                                                               std::size_t channel) const {
+    return sample / samples_together * sets_across() + channel / channels_together;
+  }
+  /// Samples of the set that count.
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t samples_of(std::size_t set) const {
+    std::size_t const first = set / sets_across() * samples_together;
+    if (first >= present) return 0;
+    return present - first < samples_together ? present - first : samples_together;
+  }
+  /// Elements of the set that count.
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t count_of(std::size_t set) const {
+    return samples_of(set) * channels_together * map;
+  }
+};
+
+}  // namespace plait::ext

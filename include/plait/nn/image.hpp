@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/backend/window_shape.hpp"
+#include "plait/layer/layer.hpp"
+
+namespace plait::nn {
+
+/// Rows that are images, one for each sample: `Channels` maps of Height x Width features, one after
+/// the other (NCHW, as PyTorch has them).
+///
+/// A cut of the features is one of channels. Layers on images take one and give one, `L::output`,
+/// so that the compiler works all sizes out; `size` is the number of features, for layers that know
+/// only rows.
+template <std::size_t Channels, std::size_t Height, std::size_t Width>
+struct image {
+  static_assert(Channels > 0 && Height > 0 && Width > 0,
+                "image<Channels, Height, Width>: one of the three is 0; write the number of maps, "
+                "and the rows and columns of each");
+  static constexpr std::size_t channels = Channels, height = Height, width = Width;
+  static constexpr std::size_t map = Height * Width, size = Channels * map;
+  static constexpr ext::value_info info{ext::value_kind::features, size, 0, Channels, Height};
+};
+
+namespace detail {
+
+template <class Image>
+inline constexpr bool is_image = false;
+template <std::size_t Channels, std::size_t Height, std::size_t Width>
+inline constexpr bool is_image<image<Channels, Height, Width>> = true;
+
+template <class Image>
+consteval void check_image() {
+  static_assert(is_image<Image>,
+                "this layer works on images, and its first argument is none; write "
+                "plait::nn::image<Channels, Height, Width>, or L::output of the layer L before it");
+}
+
+// The numbers are template arguments so that every compiler prints them next to the text.
+template <std::size_t Kernel, std::size_t Length, std::size_t Padding>
+consteval void check_kernel_fits() {
+  static_assert(Kernel > 0 && Kernel <= Length + 2 * Padding,
+                "conv2d or pooling: a kernel of Kernel does not fit into an image of Length with "
+                "Padding on each side; write a kernel from 1 to Length + 2 Padding");
+}
+template <std::size_t Stride>
+consteval void check_stride() {
+  static_assert(Stride > 0,
+                "conv2d or pooling: the stride is 0, so that all windows would be the same; write "
+                "at least 1");
+}
+
+/// The windows of a layer on an image, once its numbers have been checked.
+template <class Image, std::size_t KernelHeight, std::size_t KernelWidth, std::size_t Stride,
+          std::size_t Padding>
+consteval plait::ext::window_shape windows_of() {
+  check_kernel_fits<KernelHeight, Image::height, Padding>();
+  check_kernel_fits<KernelWidth, Image::width, Padding>();
+  check_stride<Stride>();
+  if constexpr (Stride == 0 || KernelHeight == 0 || KernelHeight > Image::height + 2 * Padding ||
+                KernelWidth == 0 || KernelWidth > Image::width + 2 * Padding)
+    return {};
+  else
+    return {Image::channels, Image::height, Image::width, KernelHeight,
+            KernelWidth,     Stride,        Padding};
+}
+
+}  // namespace detail
+
+}  // namespace plait::nn

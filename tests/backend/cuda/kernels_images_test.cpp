@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+
+#include <cmath>
+#include <limits>
+
+#include "plait/backend/cuda/kernels/set_norm.hpp"
+#include "plait/backend/cuda/kernels/windows.hpp"
+#include "plait/backend/host/maths/set_norm.hpp"
+#include "plait/backend/host/maths/windows.hpp"
+
+using namespace kernel_testing;
+namespace kernels = plait::cuda_kernels;
+namespace maths = plait::host_maths;
+
+namespace {
+
+using plait::ext::norm_shape;
+using plait::ext::window_shape;
+
+constexpr std::size_t samples = 3;
+
+// Odd sizes, strides, padding and kernels that are not square.
+constexpr window_shape windows[] = {{1, 1, 1, 1, 1, 1, 0}, {2, 5, 7, 3, 3, 1, 1},
+                                    {3, 7, 6, 3, 3, 2, 1}, {4, 6, 5, 2, 2, 2, 0},
+                                    {2, 9, 4, 9, 4, 1, 0}, {1, 17, 19, 5, 3, 3, 1}};
+
+template <class T>
+struct Windows : testing::Test {};
+TYPED_TEST_SUITE(Windows, elements);
+template <class T>
+struct SetNorm : testing::Test {};
+TYPED_TEST_SUITE(SetNorm, elements);
+
+}  // namespace
+
+TYPED_TEST(Windows, Patches) {
+  using T = TypeParam;
+  for (auto const& of : windows)
+    for (auto const& [first, rows] :
+         {std::pair<std::size_t, std::size_t>{0, of.out_height()}, {of.out_height() / 2, 1}}) {
+      std::size_t const count = of.patch() * samples * rows * of.out_width();
+      auto const x = values<T>(samples * of.image(), 1), gradient = values<T>(count, 2);
+      auto const start = values<T>(samples * of.image(), 3);
+      std::vector<double> expected(count);
+      auto back = wide(start);
+      maths::gather_patches(of, samples, first, rows, wide(x).data(), expected.data());
+      maths::add_patches(of, samples, first, rows, wide(gradient).data(), back.data());
+      memory<T> in(x), patches(count, 1), with(gradient), sums(start);
+      kernels::gather_patches(launcher{}, of, samples, first, rows, in.data(), patches.data());
+      expect_near(patches.wide(), expected, 0);
+      kernels::add_patches(launcher{}, of, samples, first, rows, with.data(), sums.data());
+      expect_near(sums.wide(), back, rounding<T> * double(of.window() + 1) * 2);
+    }
+}
+
+TYPED_TEST(Windows, BlocksAndMaps) {
+  using T = TypeParam;
+  using S = accumulate_t<T>;
+  for (std::size_t const map : {1u, 7u, 300u})
+    for (std::size_t const channels : {1u, 5u}) {
+      std::size_t const count = samples * channels * map;
+      auto const x = values<T>(count, 1), bias = values<T>(channels, 2);
+      auto const start = values<S>(channels, 3);
+      std::vector<double> exchanged(count);
+      auto added = wide(x), sums = wide(start);
+      maths::exchange_blocks(wide(x).data(), exchanged.data(), samples, channels, map);
+      maths::add_to_maps(wide(bias).data(), added.data(), samples, channels, map);
+      maths::accumulate_map_sums(wide(x).data(), sums.data(), samples, channels, map);
+      memory<T> in(x), out(count), row(bias);
+      memory<S> got(start);
+      kernels::exchange_blocks(launcher{}, in.data(), out.data(), samples, channels, map);
+      expect_near(out.wide(), exchanged, 0);
+      kernels::accumulate_map_sums(launcher{}, in.data(), got.data(), samples, channels, map);
+      expect_near(got.wide(), sums, rounding<S> * double(samples * map + 1) * 4);
+      kernels::add_to_maps(launcher{}, row.data(), in.data(), samples, channels, map);
+      expect_near(in.wide(), added, 2 * rounding<T>);
+    }
+}
+
+TYPED_TEST(Windows, Pools) {
+  using T = TypeParam;
+  for (auto of : windows) {
+    if (2 * of.padding > of.kernel_height || 2 * of.padding > of.kernel_width) continue;
+    std::size_t const count = samples * of.channels * of.out_map();
+    auto x = values<T>(samples * of.image(), 1);
+    // Equal elements, and one that is no number.
+    for (auto& value : x) value = static_cast<T>(std::round(4 * double(float(value))));
+    if (x.size() > 9) x[9] = std::numeric_limits<float>::quiet_NaN();
+    auto const dy = values<T>(count, 2);
+    std::vector<double> most(count), mean(count), dmost(x.size()), dmean(x.size());
+    maths::max_pool(of, samples, wide(x).data(), most.data());
+    maths::max_pool_backward(of, samples, wide(dy).data(), wide(x).data(), dmost.data());
+    maths::average_pool_backward(of, samples, wide(dy).data(), dmean.data());
+    memory<T> in(x), out(count), gradient(dy), back(x.size());
+    kernels::max_pool(launcher{}, of, samples, in.data(), out.data());
+    auto const got = out.wide();
+    for (std::size_t i = 0; i < count; ++i)
+      EXPECT_TRUE(got[i] == most[i] || (std::isnan(got[i]) && std::isnan(most[i]))) << i;
+    kernels::max_pool_backward(launcher{}, of, samples, gradient.data(), in.data(), back.data());
+    expect_near(back.wide(), dmost, rounding<T> * double(of.window()));
+    kernels::average_pool_backward(launcher{}, of, samples, gradient.data(), back.data());
+    expect_near(back.wide(), dmean, 4 * rounding<T>);
+    auto const plain = values<T>(x.size(), 3);
+    maths::average_pool(of, samples, wide(plain).data(), mean.data());
+    memory<T> numbers(plain);
+    kernels::average_pool(launcher{}, of, samples, numbers.data(), out.data());
+    expect_near(out.wide(), mean, 4 * rounding<T>);
+  }
+}
+
+TYPED_TEST(SetNorm, OfGroupsOfChannelsAndOfSamples) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  // Groups of channels, of samples with some that do not count, and of all.
+  for (norm_shape const of : {norm_shape{3, 3, 6, 5, 1, 2}, norm_shape{6, 4, 3, 7, 2, 1},
+                              norm_shape{8, 5, 2, 300, 4, 1}, norm_shape{4, 4, 1, 1, 4, 1}}) {
+    std::size_t const count = of.samples * of.image();
+    auto const x = values<T>(count, 1), dy = values<T>(count, 2);
+    auto const gamma = values<T>(of.channels, 3), beta = values<T>(of.channels, 4);
+    constexpr double epsilon = 0.1;  // keeps the inverse deviation at 3
+    std::vector<double> statistics(2 * of.sets()), y(count), dx(count), scaled(count);
+    maths::set_statistics(of, wide(x).data(), statistics.data(), epsilon);
+    std::vector<A> kept;
+    for (double const value : statistics) kept.push_back(static_cast<A>(value));
+    maths::normalize_sets(of, wide(x).data(), wide(kept).data(), wide(gamma).data(),
+                          wide(beta).data(), y.data());
+    maths::normalize_sets_backward(of, wide(dy).data(), wide(x).data(), wide(kept).data(),
+                                   wide(gamma).data(), dx.data());
+    maths::scale_sets(of, wide(dy).data(), wide(kept).data(), wide(gamma).data(), scaled.data());
+    auto const start = values<A>(of.channels, 5);
+    auto dgamma = wide(start), dbeta = dgamma, means = dgamma, variances = dgamma;
+    maths::normalize_sets_parameters(of, wide(dy).data(), wide(x).data(), wide(kept).data(),
+                                     dgamma.data(), dbeta.data());
+
+    memory<T> in(x), out(count), factor(gamma), summand(beta), gradient(dy);
+    memory<A> found(2 * of.sets()), with(kept), sums0(start), sums1(start), sums2(start),
+        sums3(start);
+    kernels::set_statistics(launcher{}, of, in.data(), found.data(), epsilon);
+    expect_near(found.wide(), statistics, 100 * rounding<A>);
+    kernels::normalize_sets(launcher{}, of, in.data(), with.data(), factor.data(), summand.data(),
+                            out.data());
+    expect_near(out.wide(), y, 10 * rounding<T>);
+    kernels::normalize_sets_backward(launcher{}, of, gradient.data(), in.data(), with.data(),
+                                     factor.data(), out.data());
+    expect_near(out.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
+    kernels::scale_sets(launcher{}, of, gradient.data(), with.data(), factor.data(), out.data());
+    expect_near(out.wide(), scaled, 10 * rounding<T>);
+    kernels::normalize_sets_parameters(launcher{}, of, gradient.data(), in.data(), with.data(),
+                                       sums0.data(), sums1.data());
+    double const bound = rounding<A> * double(of.samples * of.map + 8) * 20;
+    expect_near(sums0.wide(), dgamma, bound);
+    expect_near(sums1.wide(), dbeta, bound);
+    if (of.channels_together == 1) {
+      maths::accumulate_statistics(of, kept.data(), means.data(), variances.data(), 0.125, epsilon);
+      kernels::accumulate_statistics(launcher{}, of, with.data(), sums2.data(), sums3.data(), 0.125,
+                                     epsilon);
+      expect_near(sums2.wide(), means, 20 * rounding<A>);
+      expect_near(sums3.wide(), variances, 20 * rounding<A>);
+    }
+    kernels::normalize_sets_backward(launcher{}, of, gradient.data(), in.data(), with.data(),
+                                     factor.data(), gradient.data());
+    expect_near(gradient.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
+  }
+}
+
+TYPED_TEST(SetNorm, OfGivenStatistics) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  std::vector<T> const mean{T(0.5F), T(-2), T(0)}, variance{T(1), T(0.25F), T(0)};
+  std::vector<double> expected(6);
+  maths::given_statistics(wide(mean).data(), wide(variance).data(), expected.data(), 3, 0.01);
+  memory<T> first(mean), second(variance);
+  memory<A> out(6);
+  kernels::given_statistics(launcher{}, first.data(), second.data(), out.data(), 3, 0.01);
+  expect_near(out.wide(), expected, 40 * rounding<A>);
+}

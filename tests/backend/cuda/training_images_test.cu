@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=600 seconds=10
+//
+// A small residual net of images with batch_norm: losses and running statistics of the processor.
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda_testing.hpp"
+#include "plait/plait.hpp"
+
+namespace {
+
+namespace nn = plait::nn;
+using plait::named;
+using plait::residual;
+using plait::sequential;
+
+constexpr std::size_t classes = 3, batch_size = 8, samples = 20;
+constexpr double tolerance = 1e-9;
+using picture = nn::image<2, 6, 5>;
+// Several samples at a time, several groups of channels, and 1 x 1 with a stride.
+using first = nn::conv2d<picture, 4, nn::conv_options{.padding = 1}>;
+using second = nn::conv2d<first::output, 4, nn::conv_options{.padding = 1, .groups = 2, .bias = false}>;
+using third = nn::conv2d<first::output, 6, nn::conv_options{.kernel = 1, .stride = 2}>;
+template <class Image>
+using norm = nn::batch_norm<Image, nn::batch_norm_options{.group = 4}>;
+using pooled = nn::max_pool<third::output, nn::pool_options{.kernel = 3, .stride = 2, .padding = 1}>;
+using net = sequential<first, named<"bn", norm<first::output>>, nn::relu<first::output::size>,
+                       residual<sequential<second, nn::group_norm<second::output, 2>>>,
+                       named<"bn2", norm<second::output>>, third, pooled,
+                       nn::global_average_pool<pooled::output>, nn::linear<6, classes>>;
+
+template <class Policy>
+struct job : plait::parallel<plait::objective<net, nn::cross_entropy<classes>>, Policy, double> {};
+
+struct outcome {
+  std::vector<double> losses;
+  std::map<std::string, std::vector<double>> buffers;
+};
+
+template <class Job, class Backend>
+outcome train(Backend const& backend, bool replay = false) {
+  outcome out;
+  auto const data = plait::in_memory<double>::random_classes(samples, picture::size, classes, 3);
+  plait::launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, plait::sgd{.learning_rate = 0.05, .momentum = 0.9},
+                                       {.seed = 5, .replay = replay});
+    auto batches =
+        plait::batches(data, plait::global_batch<batch_size>{}, rank,
+                                {.last = plait::last_batch::keep, .epochs = 0});
+    for (std::uint64_t step = 0; step < 4; ++step) {  // the third has 4 samples
+      auto const report = trainer.step(batches.at(step));
+      if (rank.is_root()) out.losses.push_back(report.loss);
+    }
+    double const evaluated = trainer.evaluate(batches.at(0));
+    if (rank.is_root()) out.losses.push_back(evaluated);
+    trainer.export_parameters([&](std::string const& name, auto const& info, auto values) {
+      if (info.is_buffer()) out.buffers[name].assign(values.begin(), values.end());
+    });
+  });
+  return out;
+}
+
+template <class Policy>
+void expect_as_host(bool replay = false, plait::cuda const& backend = {}) {
+  auto const expected = train<job<plait::serial>>(plait::threads{});
+  auto const got = train<job<Policy>>(backend, replay);
+  ASSERT_EQ(got.losses.size(), expected.losses.size());
+  for (std::size_t i = 0; i < got.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance) << i;
+  ASSERT_EQ(got.buffers.size(), 4u);
+  for (auto const& [name, values] : expected.buffers)
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(got.buffers.at(name)[i], values[i],
+                  tolerance)
+          << name << " " << i;
+}
+
+TEST(CudaTrainingOfImages, InDouble) { expect_as_host<plait::serial>(); }
+TEST(CudaTrainingOfImages, Replayed) { expect_as_host<plait::serial>(true); }
+TEST(CudaTrainingOfImages, OnTwoTensorRanks) {
+  expect_as_host<plait::tensor_parallel<2>>(false, {.share_one_gpu = true});
+}
+}  // namespace
