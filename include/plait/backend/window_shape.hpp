@@ -90,6 +90,8 @@ struct patch_block {
   [[nodiscard]] constexpr std::size_t room() const { return patches + results; }
 };
 
+/// Returns the piece of a map, or the samples of small maps, whose patches a convolution writes out
+/// at one time.
 constexpr patch_block patch_block_of(window_shape const& in, std::size_t out_channels) {
   std::size_t const map = in.out_map(), height = in.out_height();
   patch_block out{.samples = map < patch_block::least ? (patch_block::least - 1) / map + 1 : 1,

@@ -100,7 +100,8 @@ struct exchange {
 };
 
 /// The stream on which a rank of a stage carries out an exchange: messages between neighbours of a
-/// pipeline have channels, other calls the streams of their groups.
+/// pipeline have channels, other calls the streams of their groups. `stages`: of the pipeline, for
+/// messages.
 [[nodiscard]] constexpr stream stream_of_row(exchange const& made, int stage, int stages) {
   if (made.unit < 0) return stream_of(made.row().over);
   bool const sends = made.is_sent_by(stage);

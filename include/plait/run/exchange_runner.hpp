@@ -105,7 +105,7 @@ class exchange_runner {
     out.is_sent_here = what.is_sent_by(stage);
     auto const& end = out.is_sent_here && row.moves == collective::send ? what.to : what.from;
     out.other = end.at(scatter_order(row.over).back()).index;
-    out.on = stream_of_row(what, stage, rank.grid().size(axis::stage));
+    out.on = stream_of_row(what, stage, out.group->size());
     return out;
   }
 
