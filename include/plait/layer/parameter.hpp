@@ -123,6 +123,8 @@ namespace plait::nn {
 struct buffer_rule {
   std::int64_t nano = 0;  ///< the share, in units of 1e-9
 };
+/// Returns the rule of a share, which PyTorch calls the momentum of a norm.
+///
 /// Errors: does not compile for a share that is not above 0 and at most 1.
 consteval buffer_rule moving_average(double share) {
   if (!(share > 0 && share <= 1)) throw "moving_average(share): the share must lie in (0, 1]";
