@@ -459,9 +459,9 @@ TEST(Draw, TimetablesHaveEachComputationOnce) {
 }
 
 // One computation after the other on a stage, and none before what it takes.
-TEST(Draw, AnOrderThatIsNotTimedKeepsItsDependences) {
+TEST(Draw, TimesOfChunksKeepTheirDependences) {
   auto const& table = plan_called("chunks").plan.table;
-  auto const order = order_of(table);
+  auto const order = times_of(table);
   std::map<std::string, std::int64_t> ends;
   std::size_t computations = 0;
   for (std::size_t s = 0; s < order.stages.size(); ++s) {

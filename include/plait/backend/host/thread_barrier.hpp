@@ -140,7 +140,7 @@ class thread_barrier {
   void finish(int rank) {
     std::scoped_lock const lock{mutex_};
     ranks_[static_cast<std::size_t>(rank)].finished = true;
-    if (someone_is_stuck()) break_world(cause::deadlock, deadlock_text());
+    if (someone_is_stuck()) break_world(cause::mismatch, deadlock_text());
   }
 
   void abort(std::string message) {
@@ -148,8 +148,14 @@ class thread_barrier {
     break_world(cause::aborted, std::move(message));
   }
 
+  // Two ends of a message do not fit: every wait throws collective_mismatch with this text.
+  void refuse(std::string text) {
+    std::scoped_lock const lock{mutex_};
+    break_world(cause::mismatch, std::move(text));
+  }
+
  private:
-  enum class cause { none, aborted, deadlock, timed_out };
+  enum class cause { none, aborted, mismatch, timed_out };
 
   // How a rank waits before it sleeps. To yield is faster than to sleep where all threads of the
   // machine are ranks. Beside a thread that never sleeps each yield costs a slice of time, some
@@ -195,7 +201,7 @@ class thread_barrier {
     me.waits = &what;
     me.asleep.store(true);
     if (awaits_a_waiting_rank(what) && someone_is_stuck())
-      break_world(cause::deadlock, deadlock_text());
+      break_world(cause::mismatch, deadlock_text());
     auto deadline = std::chrono::steady_clock::now() + timeout_;
     while (!what.over()) {
       if (me.bell.wait_until(lock, deadline) == std::cv_status::no_timeout || what.over()) continue;
@@ -282,7 +288,7 @@ class thread_barrier {
 
   [[noreturn]] void throw_verdict() {
     std::scoped_lock const lock{mutex_};
-    if (cause_ == cause::deadlock) throw collective_mismatch(verdict_);
+    if (cause_ == cause::mismatch) throw collective_mismatch(verdict_);
     if (cause_ == cause::timed_out) throw communication_timeout(verdict_);
     throw job_aborted(verdict_);
   }

@@ -58,6 +58,7 @@ struct threads {
     });
     run_ranks(world, [&](int rank) {
       auto const messages = world.messages_of(rank);
+      leaves_at_end const guard_of_messages{*messages};
       std::vector<ext::thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
@@ -67,6 +68,15 @@ struct threads {
       program(handle);
     });
   }
+
+ private:
+  struct leaves_at_end {
+    detail::thread_messages& messages;
+    explicit leaves_at_end(detail::thread_messages& of) : messages(of) {}
+    leaves_at_end(leaves_at_end const&) = delete;
+    leaves_at_end& operator=(leaves_at_end const&) = delete;
+    ~leaves_at_end() { messages.leave(); }
+  };
 };
 
 }  // namespace plait
