@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "plait/plait.hpp"
 #include "run/slept_steps.hpp"
@@ -86,6 +90,60 @@ TEST(PostedMessages, EndOnAllRanksWhereOneFails) {
   }
   EXPECT_EQ(mistaken, left_out);
   EXPECT_GT(mistaken, places / 3);
+}
+
+/// What a launch of two stages throws.
+template <class Program>
+std::string failure_of(Program program) {
+  try {
+    launch<job_of<gpipe, 2>>(threads{.options = {.timeout = std::chrono::seconds{20}}}, program);
+    return "";
+  } catch (error const& problem) {
+    return problem.what();
+  }
+}
+
+TEST(PostedMessages, ThatNobodyReceivesAreErrors) {
+  std::array<double, 4> values{};
+  EXPECT_NE(failure_of([&](auto& rank) {
+              if (rank.is_root())
+                rank.group(axis::stage).template post_send<double>(values, 1, 7, stream::to_next);
+            }).find("send of 32 bytes"),
+            std::string::npos);
+}
+
+// A program that goes on behind an exception which has ended memory of a message: the other end is
+// told at once.
+TEST(PostedMessages, ThatWereGivenUpAreNotWaitedFor) {
+  auto const begin = std::chrono::steady_clock::now();
+  auto const text = failure_of([](auto& rank) {
+    auto& group = rank.group(axis::stage);
+    if (!rank.is_root()) {
+      std::array<double, 4> values{};
+      std::this_thread::sleep_for(std::chrono::milliseconds{200});
+      group.template post_receive<double>(values, 0, 7, stream::from_next);
+      return rank.device().synchronize();
+    }
+    try {
+      auto const memory = rank.device().allocate(32);
+      group.template post_send<double>(std::span(reinterpret_cast<double*>(memory.data()), 4), 1, 7,
+                                       stream::to_next);
+      throw std::out_of_range("of the program");
+    } catch (std::out_of_range const&) {
+      auto const memory = rank.device().allocate(32);
+    }
+  });
+  EXPECT_NE(text.find("rank 0"), std::string::npos) << text;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{10}) << text;
+}
+
+TEST(PostedMessages, OfAnotherNeighboursChannelAreRefused) {
+  std::array<double, 4> values{};
+  auto const text = failure_of([&](auto& rank) {
+    rank.group(axis::stage)
+        .template post_send<double>(values, 1 - rank.world_rank(), 7, stream::from_next);
+  });
+  EXPECT_NE(text.find("on channel from_next"), std::string::npos) << text;
 }
 
 }  // namespace

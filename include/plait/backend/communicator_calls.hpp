@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
+#include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/stream.hpp"
@@ -127,6 +129,8 @@ class communicator_calls {
   /// Lends `values` to channel `on` until they have gone to `to`, the neighbour of the pipeline
   /// there, and returns: an event of the channel says when. Messages of one channel go in their
   /// order. A backend without channels may send them at once.
+  ///
+  /// Errors: input_error if `on` is a channel, but not `channel_of` this rank and `to`.
   template <class T>
   void post_send(std::span<T> values, int to, int tag, stream on) {
     using element = std::remove_const_t<T>;
@@ -181,7 +185,18 @@ class communicator_calls {
     call.other = other;
     call.tag = tag;
     call.channel = on;
+    if (is_channel(on) &&
+        channel_of(self().rank(), other, self().size(), Kind == collective::send) != on)
+      refuse_channel(other, on);
     ask<Kind, T>(call, call.bytes);
+  }
+
+  [[noreturn]] [[gnu::cold]] void refuse_channel(int other, stream on) {
+    throw input_error("rank " + std::to_string(self().rank()) + " of a group of " +
+                      std::to_string(self().size()) + " posts a message with rank " +
+                      std::to_string(other) + " on channel " + std::string(to_string(on)) +
+                      ", which is another neighbour's or the other direction's; write "
+                      "channel_of(rank, other, size, sends)");
   }
 
   traffic counted_;

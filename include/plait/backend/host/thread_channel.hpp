@@ -30,7 +30,6 @@ struct alignas(64) thread_channel {
   std::size_t room = 4, first = 0, count = 0;
   bool are_sent = false;   // whether the sender waits, else the receiver
   bool is_closed = false;  // a rank has given up what it had posted here
-  std::string fault{};     // two ends that did not fit
 
   // Grows with the most that are ever on their way; a step allocates nothing behind its first runs.
   void push(collective_call const& call) {
@@ -76,24 +75,17 @@ class thread_messages final : public posted_messages {
         ++mine.posted;
         return;
       }
+      other = channel.ring[channel.first];
+      if (sends) require_fit(world_rank_, call, peer, other, members);
+      else require_fit(peer, other, world_rank_, call, members);
       room_->advance(channel.state);  // from here on the other end's memory stays
-      other = channel.pop();
+      channel.pop();
       ++mine.posted;
     }
     auto const& sent = sends ? call : other;
-    auto const& received = sends ? other : call;
-    bool const fits = sent.fits(received);
-    if (fits) {
-      copy_bytes(received.target, sent.source, sent.bytes);
-    } else {
-      std::scoped_lock const lock{channel.mutex};
-      channel.fault = mismatch_text(sends ? world_rank_ : peer, sent, sends ? peer : world_rank_,
-                                    received, members);
-      room_->refuse(channel.fault);  // the other end may wait for something else first
-    }
+    copy_bytes(sends ? other.target : call.target, sent.source, sent.bytes);
     channel.state.fetch_add(1);
     room_->wake({&peer, 1});
-    if (!fits) throw collective_mismatch(channel.fault);
   }
 
   [[nodiscard]] std::uint64_t posted(ext::stream channel) const override {
@@ -103,17 +95,18 @@ class thread_messages final : public posted_messages {
     auto& mine = end_of(on);
     if (count == 0) return;
     auto& channel = *mine.channel;
-    if (thread_barrier::count_of(channel.state.load()) < 2 * count) {
-      auto const call = first_of(channel);
-      room_->wait_until_over(world_rank_, {.word = &channel.state,
-                                           .target = 2 * count,
-                                           .certain_from = 0,
-                                           .awaited = {&mine.peer, 1},
-                                           .call = &call,
-                                           .members = mine.members,
-                                           .is_certain_if_odd = true});
-    }
-    if (has_fault(channel)) throw collective_mismatch(channel.fault);
+    if (thread_barrier::count_of(channel.state.load()) >= 2 * count) return;
+    if (mine.is_given_up)
+      throw job_aborted("rank " + std::to_string(world_rank_) + " has given up its messages of " +
+                        std::string(to_string(on)) + ", as an exception had ended its program");
+    auto const call = first_of(channel);
+    room_->wait_until_over(world_rank_, {.word = &channel.state,
+                                         .target = 2 * count,
+                                         .certain_from = 0,
+                                         .awaited = {&mine.peer, 1},
+                                         .call = &call,
+                                         .members = mine.members,
+                                         .is_certain_if_odd = true});
   }
 
   // The rank's program has ended: memory that outlives the world asks for nothing any more.
@@ -123,7 +116,7 @@ class thread_messages final : public posted_messages {
   }
   [[nodiscard]] bool rest() noexcept override {
     for (auto& mine : ends_) {
-      if (mine.channel == nullptr || is_over(mine)) continue;
+      if (mine.channel == nullptr || is_over(mine) || mine.is_given_up) continue;
       if (std::uncaught_exceptions() == 0) try {
           auto const number = static_cast<int>(&mine - ends_.data());
           wait_for(static_cast<ext::stream>(static_cast<int>(ext::stream::to_next) + number),
@@ -131,6 +124,7 @@ class thread_messages final : public posted_messages {
         } catch (error const&) {  // the world is broken, and all ranks throw what has happened
         }
       if (is_over(mine)) continue;
+      mine.is_given_up = true;
       {
         std::scoped_lock const lock{mine.channel->mutex};
         mine.channel->is_closed = true;
@@ -148,6 +142,7 @@ class thread_messages final : public posted_messages {
     std::vector<int> const* members = nullptr;
     int peer = -1;
     std::uint64_t posted = 0;
+    bool is_given_up = false;
   };
 
   channel_end& end_of(ext::stream channel) {
@@ -156,9 +151,13 @@ class thread_messages final : public posted_messages {
   static bool is_over(channel_end const& mine) {
     return thread_barrier::count_of(mine.channel->state.load()) >= 2 * mine.posted;
   }
-  static bool has_fault(thread_channel& channel) {
-    std::scoped_lock const lock{channel.mutex};
-    return !channel.fault.empty();
+  // All ranks are told: the other end may wait for something else first.
+  void require_fit(int from, collective_call const& sent, int to, collective_call const& received,
+                   std::vector<int> const& members) const {
+    if (sent.fits(received)) return;
+    auto const text = mismatch_text(from, sent, to, received, members);
+    room_->refuse(text);
+    throw collective_mismatch(text);
   }
   // What messages of errors say that this rank waits in.
   static collective_call first_of(thread_channel& channel) {

@@ -66,6 +66,7 @@ struct threads {
                              messages.get());
       rank_type handle(groups, rank, ext::host_device(rank, messages), std::move(members));
       program(handle);
+      messages->wait_for_all();
     });
   }
 

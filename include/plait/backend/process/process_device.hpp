@@ -67,12 +67,15 @@ class process_device : public host_device {
   }
 
   void synchronize() const {
-    host_device::synchronize();
+    with_first_error([&] { host_device::synchronize(); });
     if (second_ != nullptr) second_->drain();
   }
   [[nodiscard]] queue on(stream which) const {
     if (which == stream::data && second_ != nullptr) second_->drain();
     return host_device::on(which);
+  }
+  void go_on() const {
+    with_first_error([&] { host_device::go_on(); });
   }
   [[nodiscard]] event make_event() const { return {}; }
   void record(event& now, stream on) const {
@@ -84,13 +87,27 @@ class process_device : public host_device {
   }
   /// What stream data is given later comes behind what this thread has done so far in any case.
   void wait(stream on, event const& awaited, wait_site site) const {
-    host_device::wait(on, awaited, site);
+    with_first_error([&] { host_device::wait(on, awaited, site); });
     if (second_ == nullptr) return;
     if (on != stream::data && awaited.calls > 0) second_->wait_for(awaited.calls);
     else second_->require_sound();
   }
 
  private:
+  /// What a message throws because the second thread has failed is what that has thrown.
+  template <class Work>
+  void with_first_error(Work work) const {
+    try {
+      work();
+    } catch (other_thread_failed const&) {
+      if (second_ != nullptr) second_->rethrow_earlier(true);
+      throw;
+    } catch (...) {
+      if (second_ != nullptr) second_->rethrow_earlier(false);
+      throw;
+    }
+  }
+
   std::shared_ptr<detail::second_thread> second_{};
 };
 

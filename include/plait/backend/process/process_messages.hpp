@@ -67,10 +67,15 @@ class process_messages final : public posted_messages {
         } catch (...) {  // the engine is of no more use, and every other call says so
         }
       has_failed_ = true;
-      is_left_ = !mine.group->give_up_posted() || is_left_;
+      if (!mine.group->give_up_posted()) leave(mine);
       mine.over = mine.posted;
     }
     return !is_left_;
+  }
+  // The rank's program has ended: memory that outlives its groups asks for nothing any more.
+  void leave() noexcept {
+    static_cast<void>(rest());
+    for (auto& mine : ends_) mine.group = nullptr;
   }
 
  private:
@@ -106,6 +111,12 @@ class process_messages final : public posted_messages {
 
   channel_end& end_of(ext::stream channel) {
     return ends_[std::size_t(ext::channel_number(channel))];
+  }
+  /// A library may write what it was lent at any time.
+  void leave(channel_end& mine) noexcept {
+    is_left_ = true;
+    for (auto& one : mine.ring) static_cast<void>(one.release());
+    mine.ring.clear();
   }
 
   /// Waits for the first that has not ended.

@@ -42,6 +42,29 @@ constexpr ncclDataType_t nccl_type() {
   }
 }
 
+/// The links of a rank's channels. They go in the order in which they were made, as both ends take
+/// part in the end of one: in each round of channels_of_stages a rank is in one of them.
+class nccl_channels {
+ public:
+  nccl_channels() = default;
+  nccl_channels(nccl_channels const&) = delete;
+  nccl_channels& operator=(nccl_channels const&) = delete;
+  ~nccl_channels() {
+    for (int i = 0; i < count_; ++i) links_[std::size_t(order_[std::size_t(i)])].reset();
+  }
+
+  void add(int channel, std::shared_ptr<nccl_link> link) {
+    order_[std::size_t(count_++)] = channel;
+    links_[std::size_t(channel)] = std::move(link);
+  }
+  [[nodiscard]] nccl_link* link(int channel) const { return links_[std::size_t(channel)].get(); }
+
+ private:
+  std::array<std::shared_ptr<nccl_link>, std::size_t(ext::channel_count)> links_{};
+  std::array<int, std::size_t(ext::channel_count)> order_{};
+  int count_ = 0;
+};
+
 }  // namespace plait::detail
 
 namespace plait::ext {
@@ -95,7 +118,8 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   /// What carries the messages of a channel: a communicator of the sender and the receiver, in this
   /// order. Messages that are posted there go through it.
   void use_for(plait::ext::stream channel, std::shared_ptr<detail::nccl_link> link) {
-    channels_[static_cast<std::size_t>(channel_number(channel))] = std::move(link);
+    if (channels_ == nullptr) channels_ = std::make_shared<detail::nccl_channels>();
+    channels_->add(channel_number(channel), std::move(link));
   }
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -157,7 +181,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
 
   [[nodiscard]] detail::nccl_link* link_of(plait::ext::stream channel) const {
-    return channels_[static_cast<std::size_t>(channel_number(channel))].get();
+    return channels_ == nullptr ? nullptr : channels_->link(channel_number(channel));
   }
   // A message on its channel: a stream and a communicator of its own, so that no other message has
   // to end before it.
@@ -265,7 +289,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   detail::cuda_state* state_;
   plait::ext::stream on_;
   std::shared_ptr<detail::nccl_link> link_;
-  std::array<std::shared_ptr<detail::nccl_link>, std::size_t(channel_count)> channels_{};
+  std::shared_ptr<detail::nccl_channels> channels_{};
   std::vector<int> members_;
   int rank_ = 0;
 };
