@@ -335,6 +335,7 @@ template <class Plan>
   out += "layers\n" + explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
     auto const table = training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches);
+    require_proven(table);
     out += "pipeline: " + std::string(Plan::schedule_type::name) +
            ", free of deadlock under blocking sends, idle " + idle_text(times_of(table)) +
            " of the step\n\n";

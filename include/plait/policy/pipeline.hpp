@@ -10,7 +10,8 @@ namespace plait {
 /// Stages are cut so that the most expensive one costs as little as possible.
 struct balanced {};
 
-/// A new stage begins at each of these units (a unit is a layer, or one copy within a repeat).
+/// A new chunk begins at each of these units (a unit is a layer, the loss, a residual, or one copy
+/// within a repeat); a stage has one chunk unless the schedule says otherwise.
 template <int... Units>
 struct cut_at {};
 
@@ -23,7 +24,7 @@ template <int... Units>
 inline constexpr bool is_cuts<cut_at<Units...>> = true;
 }  // namespace detail
 
-/// Gives each of `Ranks` stages a range of the layers, and sends microbatches through them in the
+/// Gives each of `Ranks` stages a range of the layers for each of its chunks, and sends microbatches through them in the
 /// order of `Schedule`.
 ///
 /// Moves: each activation at a cut forward, its gradient backward, for every microbatch.
@@ -35,8 +36,9 @@ template <int Ranks, class Schedule = one_forward_one_backward, class Cuts = bal
 struct pipeline {
   static_assert(Ranks >= 1, "pipeline<Ranks>: Ranks must be at least 1");
   static_assert(ext::schedule<Schedule>,
-                "pipeline<Ranks, Schedule>: Schedule is not a schedule; write plait::gpipe or "
-                "plait::one_forward_one_backward");
+                "pipeline<Ranks, Schedule>: Schedule is not a schedule; write plait::gpipe, "
+                "plait::one_forward_one_backward or another of docs/policies.md, or give the type "
+                "concept_tag, name, order and peak_activations, see plait/schedule/schedule.hpp");
   static_assert(detail::is_cuts<Cuts>,
                 "pipeline<Ranks, Schedule, Cuts>: Cuts is neither balanced nor cut_at<Units...>");
   using concept_tag = ext::policy_tag;

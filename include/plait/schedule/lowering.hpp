@@ -133,7 +133,7 @@ class timetable_writer {
         auto& clock = clock_of(s);
         if (clock.busy_until <= now && clock.next < order_of(s).size()) {
           scheduled_work const op = order_of(s)[clock.next];
-          if (can_begin(s, op)) {
+          if (op.chunk >= 0 && op.chunk < table_.chunks && can_begin(s, op)) {
             begin(s, op);
             clock.busy_until = now + duration(op.kind);
             ++clock.next;

@@ -17,6 +17,7 @@ namespace plait::planning {
 /// What `check` found wrong with a timetable.
 enum class schedule_fault : std::uint8_t {
   none,
+  no_chunk,
   out_of_order,
   incomplete,
   backward_before_forward,
@@ -33,6 +34,9 @@ enum class schedule_fault : std::uint8_t {
 [[nodiscard]] constexpr std::string_view to_string(schedule_fault fault) {
   switch (fault) {
     case schedule_fault::none: return "nothing is wrong";
+    case schedule_fault::no_chunk:
+      return "the entry is of a chunk that the stage does not have; `static constexpr int chunks` "
+             "of the schedule says how many it has, from chunk 0 on";
     case schedule_fault::out_of_order:
       return "the stage does not do this kind of work on microbatches 0, 1, 2, ... once each";
     case schedule_fault::incomplete: return "the list ends before all microbatches are done";
@@ -156,8 +160,11 @@ class timetable_check {
     for (std::size_t i = 0; i < operations.size(); ++i) {
       scheduled_work const op = operations[i];
       if (!computes(op.kind)) continue;
-      if (op.microbatch >= expected(op.kind, {stage, op.chunk}))
-        return verdict(schedule_fault::out_of_order, stage, i);
+      if (static_cast<unsigned>(op.microbatch) >=
+          static_cast<unsigned>(expected(op.kind, {stage, op.chunk})))
+        return verdict(op.chunk < 0 || op.chunk >= table_.chunks ? schedule_fault::no_chunk
+                                                                 : schedule_fault::out_of_order,
+                       stage, i);
       auto& done = of_chunks[static_cast<std::size_t>(op.chunk)];
       if (op.microbatch != done[op.kind]) return verdict(schedule_fault::out_of_order, stage, i);
       work const needs =
@@ -288,11 +295,13 @@ class timetable_check {
 }
 
 // The numbers are template arguments so that every compiler prints them next to the text.
-template <schedule_fault Fault, int Stages, int Microbatches, int Stage, int Operation>
+template <schedule_fault Fault, int Stages, int Microbatches, int Stage, int Operation,
+          scheduled_work Entry>
 consteval void require_no_fault() {
   static_assert(Fault == schedule_fault::none,
                 "schedule: the timetable has the named Fault in the list of Stage at the place "
-                "Operation; correct order or peak_activations of the schedule");
+                "Operation, messages counted, which is Entry (of microbatch -1: behind the last); "
+                "correct order, peak_activations or chunks of the schedule");
 }
 
 // One constant for each size: a compiler limits the work of one, and keeps the value.
@@ -332,11 +341,23 @@ inline constexpr schedule_verdict verdict_up_to =
 template <class Schedule, int Stages, int Microbatches>
 inline constexpr bool proven_up_to = verdict_up_to<Schedule, Stages, Microbatches>.proven();
 
+// The entry of a list at which a fault is; of microbatch -1 behind the last one.
+template <class Schedule>
+consteval scheduled_work entry_at(schedule_verdict const& found) {
+  scheduled_work out{work::forward, -1, -1};
+  if (found.proven()) return out;
+  auto const table = training_timetable<Schedule>(found.stages, found.microbatches);
+  auto const& list = table.stages[static_cast<std::size_t>(found.stage)].operations;
+  auto const index = static_cast<std::size_t>(found.operation);
+  return index < list.size() ? list[index] : out;
+}
+
 /// Fails to compile, naming the fault and its place, unless `proven_up_to` with the same arguments.
 template <class Schedule, int Stages, int Microbatches>
 consteval void require_proven_up_to() {
   constexpr schedule_verdict found = verdict_up_to<Schedule, Stages, Microbatches>;
-  require_no_fault<found.fault, found.stages, found.microbatches, found.stage, found.operation>();
+  require_no_fault<found.fault, found.stages, found.microbatches, found.stage, found.operation,
+                   entry_at<Schedule>(found)>();
 }
 
 }  // namespace plait::planning
