@@ -22,7 +22,7 @@ constexpr char const* help =
   --learning-rate X     of SGD (0.01), and --momentum X (0.9)
   --seed N              of weights and order (1)
   --data FILE           safetensors with x (samples, 3, edge, edge) and classes y; left out: made up
-  --init FILE           weights to begin from, such as torchvision's
+  --init FILE           weights to begin from, named as torchvision's, of as many classes
   --save FILE           where the weights go, as torchvision names them
   --explain             prints the plan, and where it is cut, instead of training
 )";
@@ -30,14 +30,18 @@ constexpr char const* help =
 /// Errors: input_error, with what is built, if it is not.
 train_resnet::entry const& find(train_resnet::options const& wanted, bool explains) {
   std::string built;
+  bool is_other_model = false;
   for (auto const& job : train_resnet::entries()) {
     if (!explains && job.train == nullptr) continue;
     if (job.model == wanted.model && job.plan == wanted.plan) return job;
+    is_other_model |= job.plan == wanted.plan;
     built += (built.empty() ? "" : ", ") + job.model + " under " + job.plan;
   }
-  throw plait::input_error("model '" + wanted.model + "' under plan '" + wanted.plan +
-                           "' is not built; built are " + built +
-                           "; configure with -D PLAIT_RESNET_MODELS=resnet18;resnet50 for all");
+  throw plait::input_error(
+      "model '" + wanted.model + "' under plan '" + wanted.plan + "' is not built; built are " +
+      built +
+      (is_other_model ? "; configure with '-D PLAIT_RESNET_MODELS=resnet18;resnet50' for all"
+                      : ""));
 }
 
 void run(int count, char** words) {

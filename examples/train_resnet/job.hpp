@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -55,20 +56,28 @@ struct resnet50 {
 };
 }  // namespace sizes
 
-template <class Job>
+template <class Size, class Job>
 std::string explain(options const& wanted) {
   using plan = typename Job::plan_type;
   int const microbatches =
       wanted.microbatches > 0 ? static_cast<int>(wanted.microbatches) : plan::stages;
   auto const pieces =
       static_cast<std::size_t>(plan::grid.size(plait::ext::batch_axes) * microbatches);
+  if (static_cast<std::size_t>(wanted.batch) % (pieces * Size::of.group) != 0)
+    throw plait::input_error("--batch " + std::to_string(wanted.batch) + " is cut into " +
+                             std::to_string(pieces) + " microbatches of whole groups of " +
+                             std::to_string(Size::of.group) + "; write a multiple of " +
+                             std::to_string(pieces * Size::of.group));
   return plait::explain(Job::plan(), {.rows = static_cast<std::size_t>(wanted.batch) / pieces,
                                       .microbatches = microbatches});
 }
 
-template <class Job, class Data>
+template <class Size, class Job, class Data>
 void train_on(options const& wanted, Data const& data) {
   auto const seed = static_cast<std::uint64_t>(wanted.seed);
+  // A last group of one sample has no variance where maps have one place.
+  auto const last =
+      data.size() % Size::of.group == 1 ? plait::last_batch::drop : plait::last_batch::keep;
   plait::launch<Job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(
         rank, plait::sgd{.learning_rate = wanted.learning_rate, .momentum = wanted.momentum},
@@ -80,7 +89,7 @@ void train_on(options const& wanted, Data const& data) {
     auto batches =
         plait::batches(data, plait::global_batch<>(static_cast<std::size_t>(wanted.batch)), rank,
                        {.seed = seed,
-                        .last = plait::last_batch::keep,
+                        .last = last,
                         .epochs = 0,
                         .microbatches = static_cast<int>(wanted.microbatches)});
     for (std::int64_t step = 0; step < wanted.steps; ++step) {
@@ -93,20 +102,27 @@ void train_on(options const& wanted, Data const& data) {
   });
 }
 
-/// On the tensors x (samples, 3, edge, edge) and y of a safetensors file, or on pictures made up.
+/// On the tensors x (samples, 3, edge, edge), or (samples, 3 edge edge), and y of a safetensors
+/// file, or on pictures made up.
 template <class Size, class Job>
 void train(options const& wanted) {
   constexpr std::size_t width = 3 * Size::of.edge * Size::of.edge;
-  if (!wanted.data.empty())
-    return train_on<Job>(wanted, plait::tensor_table<float>(wanted.data, "x", "y"));
-  train_on<Job>(wanted, plait::in_memory<float>::random_classes(96, width, Size::of.classes,
-                                                                std::uint64_t(wanted.seed)));
+  if (!wanted.data.empty()) {
+    plait::safetensors_reader const file(wanted.data);
+    auto const& shape = file.info("x").shape;
+    std::size_t const samples = shape.empty() ? 0 : shape.front();
+    if (!file.has_shape("x", std::array{samples, width}))
+      file.expect_shape("x", std::array{samples, std::size_t{3}, Size::of.edge, Size::of.edge});
+    return train_on<Size, Job>(wanted, plait::tensor_table<float>(wanted.data, "x", "y"));
+  }
+  train_on<Size, Job>(wanted, plait::in_memory<float>::random_classes(96, width, Size::of.classes,
+                                                                      std::uint64_t(wanted.seed)));
 }
 
 /// Enters a job into the list.
 template <class Size, class Job, bool Trains>
 bool enter(char const* model, char const* plan) {
-  entry made{model, plan, explain<Job>, nullptr};
+  entry made{model, plan, explain<Size, Job>, nullptr};
   if constexpr (Trains) made.train = train<Size, Job>;
   entries().push_back(made);
   return true;

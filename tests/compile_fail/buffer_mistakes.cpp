@@ -2,7 +2,8 @@
 // expect: nn::buffer: the job keeps its parameters in bfloat16
 // expect: tied<L, Parameter, Owner>: Parameter is a buffer, of which each layer has its own
 // expect: batch_norm<Image, {.group}>: write the number of consecutive samples
-// expect: moving_average(share): the share must lie in (0, 1]
+// expect: moving_average(share): the share must lie in [1e-9, 1]
+// expect: nn::buffer<Label, Extents, Initial, Rule>: Rule has no share
 #include "plait/plait.hpp"
 
 using namespace plait;
@@ -14,16 +15,19 @@ using kinds = precision<bfloat16, bfloat16, float>;
 using tie = norm::running_mean;
 constexpr nn::batch_norm_options grouped{};
 constexpr double share = 1.5;
+constexpr nn::buffer_rule rule{};
 #else
 using kinds = precision<bfloat16, float>;
 using tie = norm::weight;
 constexpr nn::batch_norm_options grouped{.group = 2};
 constexpr double share = 0.5;
+constexpr nn::buffer_rule rule = nn::moving_average(1e-9);
 #endif
 
 struct job : parallel<objective<norm, nn::cross_entropy<2>>, serial, kinds> {};
 using two = sequential<named<"a", norm>, tied<norm, tie, "a.weight">>;
 using other = nn::buffer<"b", extents<2>, constant(0), nn::moving_average(share)>;
+using slow = nn::buffer<"c", extents<2>, constant(0), rule>;
 
 int main() {
   auto const data = in_memory<float>::random_classes(8, 2, 2);
@@ -33,5 +37,6 @@ int main() {
       trainer.step(batch);
   });
   return int(two::output::info.width + ext::info_of<other>().count() +
-             ext::leaf_of<nn::batch_norm<picture, grouped>>.units) == 0;
+             ext::info_of<slow>().count() + ext::leaf_of<nn::batch_norm<picture, grouped>>.units) ==
+         0;
 }

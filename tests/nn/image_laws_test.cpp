@@ -43,6 +43,11 @@ TEST(ImageLaws, Conv2dInOtherTypes) {
   expect_laws<conv2d<image<2, 16, 16>, 4, {.kernel = 1}>, plait::precision<plait::bfloat16, float>>(
       5);
 }
+// A weight starts as it is told, and as He et al. say only where nothing is told.
+static_assert(conv2d<image<3, 4, 4>, 4, {.weight = plait::constant(0)}>::weight::initial.how ==
+              plait::initializer::kind::constant);
+static_assert(conv2d<image<3, 4, 4>, 4>::weight::initial.nano > 0);
+
 TEST(ImageLaws, MaxPool) {
   expect_laws<max_pool<image<12, 3, 5>, {.kernel = 3, .stride = 2, .padding = 1}>>(11);
 }

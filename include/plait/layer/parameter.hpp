@@ -125,9 +125,10 @@ struct buffer_rule {
 };
 /// Returns the rule of a share, which PyTorch calls the momentum of a norm.
 ///
-/// Errors: does not compile for a share that is not above 0 and at most 1.
+/// Errors: does not compile for a share that is not at least 1e-9 and at most 1.
 consteval buffer_rule moving_average(double share) {
-  if (!(share > 0 && share <= 1)) throw "moving_average(share): the share must lie in (0, 1]";
+  if (!(share >= 1e-9 && share <= 1))
+    throw "moving_average(share): the share must lie in [1e-9, 1]";
   return {static_cast<std::int64_t>(share * 1e9 + 0.5)};
 }
 
@@ -148,6 +149,9 @@ consteval buffer_rule moving_average(double share) {
 ///                           plait::nn::moving_average(0.1)>;
 template <ext::name Label, class Extents, initializer Initial, buffer_rule Rule>
 struct buffer : parameter<Label, Extents, Initial> {
+  static_assert(Rule.nano > 0 && Rule.nano <= 1'000'000'000,
+                "nn::buffer<Label, Extents, Initial, Rule>: Rule has no share; write "
+                "plait::nn::moving_average(0.1)");
   static constexpr std::int64_t momentum_nano = Rule.nano;
 };
 

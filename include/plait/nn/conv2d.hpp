@@ -50,8 +50,9 @@ struct conv_parameters {
       windows_of<Image, kernel, kernel, Options.stride, Options.padding>();
   static constexpr std::size_t inputs = Image::channels / groups * kernel * kernel;
   static constexpr initializer start =
-      Options.weight.nano != 0 ? Options.weight
-                               : initializer{initializer::kind::normal, he_deviation(inputs)};
+      Options.weight.how != initializer::kind::normal || Options.weight.nano != 0
+          ? Options.weight
+          : initializer{initializer::kind::normal, he_deviation(inputs)};
   using weight = parameter<"weight", extents<Outputs, inputs>, start, 0,
                            file_shape<Outputs, Image::channels / groups, kernel, kernel>>;
   using bias = parameter<"bias", extents<Outputs>>;
@@ -85,8 +86,8 @@ struct conv_parameters {
 /// Moves:  "column": the whole input, a block of output channels; "row": a block of input channels,
 ///         a partial output to which b is added once; "groups": blocks of channels, nothing.
 /// Cost:   windows are written out as patches of at most patch_block_of(windows, Outputs).room()
-///         numbers of scratch for a batch of any size; a 1 x 1 convolution of large maps needs
-///         none.
+///         numbers of scratch for a batch of any size; a 1 x 1 convolution of large maps, with
+///         stride 1 and without padding, needs none.
 ///
 /// Example (tests/reference/names_in_use_test.cpp conv2d):
 ///     using first =

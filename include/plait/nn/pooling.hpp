@@ -19,9 +19,10 @@ namespace detail {
 
 template <std::size_t Kernel, std::size_t Padding>
 consteval void check_pool_padding() {
-  static_assert(2 * Padding <= Kernel,
-                "max_pool or average_pool: a padding of Padding is more than half the Kernel, so "
-                "that a window would have no element; write at most half of it");
+  static_assert(
+      2 * Padding <= Kernel,
+      "max_pool or average_pool: a padding of Padding is more than half the Kernel; write "
+      "at most half of it, as a window needs an element");
 }
 
 template <class Image, std::size_t KernelHeight, std::size_t KernelWidth, std::size_t Stride,

@@ -24,8 +24,8 @@ template <int... Units>
 inline constexpr bool is_cuts<cut_at<Units...>> = true;
 }  // namespace detail
 
-/// Gives each of `Ranks` stages a range of the layers for each of its chunks, and sends microbatches through them in the
-/// order of `Schedule`.
+/// Gives each of `Ranks` stages a range of the layers for each of its chunks, and sends
+/// microbatches through them in the order of `Schedule`.
 ///
 /// Moves: each activation at a cut forward, its gradient backward, for every microbatch.
 ///

@@ -76,7 +76,8 @@ class image_operations : public attention_operations<Rank> {
   }
 
   /// y = the largest of each window of `in`, of which x may have a block of the channels; the
-  /// padding does not count, and a window with one that is not a number is none either.
+  /// padding does not count, and a window with one that is not a number is none either. It is at
+  /// most half a window.
   ///
   /// Shapes: x (rows, channels in.map()); y (rows, channels in.out_map()).
   template <class X, class T, placement At>
@@ -232,6 +233,12 @@ class image_operations : public attention_operations<Rank> {
 
   [[nodiscard]] window_shape windows(char const* name, window_shape const& in, named_shape x,
                                      named_shape y) const {
+    auto const fits = [&](std::size_t length, std::size_t kernel) {
+      return kernel > 0 && kernel <= length + 2 * in.padding && 2 * in.padding <= kernel;
+    };
+    shapes_.pooled(
+        name, x, in.kernel_height, in.kernel_width,
+        in.stride > 0 && fits(in.height, in.kernel_height) && fits(in.width, in.kernel_width));
     auto const local = in.of_channels(x.columns / in.map());
     shapes_.expect(name, x, x.rows, local.image(), {"whole channels", 1, in.map()});
     shapes_.expect(name, y, x.rows, local.channels * in.out_map(), x);

@@ -110,6 +110,14 @@ class shape_checks {
       fail(operation, of, {"what it is for", 1, needed},
            "there must be room for " + std::to_string(needed) + " values");
   }
+  /// Windows of `rows` x `columns` places for pooling: each has an element.
+  void pooled(char const* operation, named_shape x, std::size_t rows, std::size_t columns,
+              bool have_elements) const {
+    if (!have_elements)
+      fail(operation, x, {"a window", rows, columns},
+           "a window must have an element: stride and kernel are at least 1, the kernel is not "
+           "larger than a map with its padding, and the padding at most half the kernel");
+  }
   [[noreturn]] void one_of_a_set(char const* operation, named_shape of, std::size_t together,
                                  std::size_t present) const {
     fail(operation, of, {"the microbatch", present, of.columns},

@@ -178,7 +178,6 @@ class host_queue {
     host_maths::rms_norm_backward_parameters(dy, x, inverse, dgamma, rows, columns);
   }
 
-  /// Gets ready what attention of a shape needs once: its scratch memory.
   /// \see host_maths::gather_patches
   template <class T>
   void gather_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
@@ -261,6 +260,7 @@ class host_queue {
     host_maths::normalize_sets_parameters(of, dy, x, statistics, dgamma, dbeta);
   }
 
+  /// Gets ready what attention of a shape needs once: its scratch memory.
   template <class T>
   void prepare_attention(attention_shape const& shape) const {
     if (workspace_ != nullptr)
