@@ -40,16 +40,19 @@ void follow_buffers(Parts const& of, owned_block const& block, double const* gra
   using job = typename Parts::job_type;
   using plan = typename job::plan_type;
   using element = typename job::parameter_element;
-  for_each_buffer<plan>(of.store, block, [&](std::size_t at, std::size_t count, double share) {
+  if constexpr (plan::has_buffers) {
     check_buffer_type<element, typename job::gradient_element>();
-    auto const queue = of.rank.device().on(stream::compute);
-    element* const value = of.store.parameters_of(block) + at;
-    queue.average(reinterpret_cast<element const*>(of.store.gradients() + block.gradients_at + at),
-                  value, count, 1 - share, gradient_scale);
-    if constexpr (plan::has_copies)
-      queue.convert(static_cast<element const*>(value), of.store.copies_of(block) + at, count);
-    of.averaged.copy(of.store, block, at, count);
-  });
+    for_each_buffer<plan>(of.store, block, [&](std::size_t at, std::size_t count, double share) {
+      auto const queue = of.rank.device().on(stream::compute);
+      element* const value = of.store.parameters_of(block) + at;
+      queue.average(
+          reinterpret_cast<element const*>(of.store.gradients() + block.gradients_at + at), value,
+          count, 1 - share, gradient_scale);
+      if constexpr (plan::has_copies)
+        queue.convert(static_cast<element const*>(value), of.store.copies_of(block) + at, count);
+      of.averaged.copy(of.store, block, at, count);
+    });
+  }
 }
 
 }  // namespace plait::execution
