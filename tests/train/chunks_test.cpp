@@ -44,7 +44,8 @@ static_assert(plan_type::chunks_of(1)[1].end == plan_type::code.unit_count());
 
 TEST(Chunks, AreExplainedWithTheirIdleTime) {
   auto const text = explain(chunked::plan(), {.rows = 8, .microbatches = 2});
-  EXPECT_NE(text.find("halves_of_two_chunks, free of deadlock under blocking sends, idle "),
+  EXPECT_NE(text.find("halves_of_two_chunks, 2 chunks on each stage, free of deadlock under "
+                      "blocking sends, idle "),
             std::string::npos)
       << text;
 }

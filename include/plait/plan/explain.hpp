@@ -115,7 +115,7 @@ template <class Plan>
   for (int stage = 0; stage < Plan::stages; ++stage) {
     std::string layers;
     for (auto const& units : Plan::chunks_of(stage))
-      layers += (layers.empty() ? "" : ", ") + layers_of<Plan>(units);
+      layers += (layers.empty() ? "" : " | ") + layers_of<Plan>(units);
     auto const need = Plan::memory(stage, load);
     table.add({std::to_string(stage), layers, with_unit(need.parameters), with_unit(need.gradients),
                with_unit(need.optimizer + need.averages), with_unit(need.activations),
@@ -337,6 +337,7 @@ template <class Plan>
     auto const table = training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches);
     require_proven(table);
     out += "pipeline: " + std::string(Plan::schedule_type::name) +
+           (table.chunks > 1 ? ", " + std::to_string(table.chunks) + " chunks on each stage" : "") +
            ", free of deadlock under blocking sends, idle " + idle_text(times_of(table)) +
            " of the step\n\n";
   }
