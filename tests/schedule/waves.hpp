@@ -14,6 +14,7 @@ namespace plait_test {
 
 using namespace plait::ext;
 
+// example-begin wave
 /// All microbatches through the chunks of a stage, forth and back.
 struct wave_breadth_first {
   using concept_tag = schedule_tag;
@@ -33,6 +34,7 @@ struct wave_breadth_first {
     return chunks * microbatches;
   }
 };
+// example-end
 
 /// Backward passes in halves, of which the second fills the times in which a stage would be idle.
 ///
