@@ -191,7 +191,7 @@ class touching_work {
   }
   void compute(program_operation const&) { touch(stream::compute); }
   void run(execution::exchange_runner<Rank> const& exchanges, program_operation const& now) {
-    touch(stream_of(exchanges.row(now.row).what.row().over));
+    touch(exchanges.row(now.row).on);
   }
 
  private:
