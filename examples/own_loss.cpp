@@ -186,7 +186,7 @@ int main() {
     auto const [loss, inside] =
         trainer.evaluate(data, plait::global_batch<64>{}, plait::measures::mean_loss{}, coverage{});
     if (rank.is_root())
-      std::printf("loss %.4f, %.1f %% between the levels 0.1 and 0.9\n", loss, 100 * inside);
+      std::printf("loss %.4f, %.0f %% between the levels 0.1 and 0.9\n", loss, 100 * inside);
   });
   // example-end
 }
