@@ -73,6 +73,7 @@ class pass_runner {
              int loss_stride, int end_item = all_items) {
     batch_ = &batch;
     runner_.context() = context;
+    runner_.context().all_samples = batch.all_samples(samples_.blocks);
     loss_ = loss;
     loss_stride_ = loss_stride;
     end_item_ = end_item;
@@ -114,7 +115,8 @@ class pass_runner {
     int const m = now.microbatch;
     prepare(m);
     pass_place const at{now.chunk, range(passed_value::stash, now).offset,
-                        range(passed_value::gradient_stash, now).offset, now.units};
+                        plan::splits_backward ? range(passed_value::gradient_stash, now).offset : 0,
+                        now.units};
     std::byte* const input = input_of(now);
     if (now.what == operation_kind::forward) {
       output_of(now.chunk, m) = runner_.forward(input, at, end_item_);
@@ -199,18 +201,16 @@ class pass_runner {
     loss_sum loss = loss_;
     loss.weights = batch.weights_of(m);
     if (loss.data != nullptr) loss.data += loss_stride_ * (batch.first_slice + m);
-    auto const mine = block_of(plan::samples, rank_.grid(), rank_.place());
-    runner_.context().all_samples = batch.all_samples(mine.blocks);
-    runner_.context().missing = 0;
     if (batch.missing_samples > 0) {
       loss.samples = batch.samples;
-      loss.present = batch.samples_in(m, mine.number, mine.blocks);
+      loss.present = batch.samples_in(m, samples_.number, samples_.blocks);
       runner_.context().missing = loss.samples - loss.present;
     }
     runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
   }
 
   Rank& rank_;
+  block_place samples_ = block_of(plan::samples, rank_.grid(), rank_.place());
   workload load_;
   std::byte* arena_;
   runner_type runner_;

@@ -17,6 +17,7 @@ namespace plait::execution {
 ///   work.compute(operation)         computes, on stream compute
 ///   work.run(exchanges, operation)  carries out row `operation.row` by
 ///                                 exchanges.run(operation, data)
+///   Work::posts_nothing            may be there, and true: it has no messages between stages
 ///
 /// Cost:    prepared once; a run allocates nothing.
 /// Errors:  those of the work and of communicators; a program that an exception has ended is begun
@@ -39,7 +40,9 @@ class step_runner {
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       auto const& now = operations_[i];
       [[maybe_unused]] auto const mark = rank_.device().mark(name_of(now));
-      if constexpr (requires { rank_.device().go_on(); }) rank_.device().go_on();
+      if constexpr (
+          requires { rank_.device().go_on(); } && !requires { requires Work::posts_nothing; })
+        rank_.device().go_on();
       waits_.begin(i);
       if (now.row < 0) work.compute(now);
       else work.run(exchanges_, now);

@@ -26,6 +26,9 @@ class step_work {
   using passes_type = typename Parts::passes_type;
 
  public:
+  /// Where no message is ever posted, none has to go on.
+  static constexpr bool posts_nothing = plan::stages == 1;
+
   /// `passes`: null where there are none; `updates`: whether it is a step that updates.
   step_work(Parts const& of, passes_type* passes, bool updates)
       : of_(of), passes_(passes), updates_(updates) {}

@@ -57,8 +57,8 @@ struct threads {
       return world.add_group(std::move(members));
     });
     run_ranks(world, [&](int rank) {
-      auto const messages = world.messages_of(rank);
-      leaves_at_end const guard_of_messages{*messages};
+      auto const messages = grid.size(axis::stage) > 1 ? world.messages_of(rank) : nullptr;
+      leaves_at_end const guard_of_messages{messages.get()};
       std::vector<ext::thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
@@ -66,17 +66,19 @@ struct threads {
                              messages.get());
       rank_type handle(groups, rank, ext::host_device(rank, messages), std::move(members));
       program(handle);
-      messages->wait_for_all();
+      if (messages != nullptr) messages->wait_for_all();
     });
   }
 
  private:
   struct leaves_at_end {
-    detail::thread_messages& messages;
-    explicit leaves_at_end(detail::thread_messages& of) : messages(of) {}
+    detail::thread_messages* messages;
+    explicit leaves_at_end(detail::thread_messages* of) : messages(of) {}
     leaves_at_end(leaves_at_end const&) = delete;
     leaves_at_end& operator=(leaves_at_end const&) = delete;
-    ~leaves_at_end() { messages.leave(); }
+    ~leaves_at_end() {
+      if (messages != nullptr) messages->leave();
+    }
   };
 };
 
