@@ -68,6 +68,8 @@ class mesh_groups {
   /// The number of a set among them: 0 for one whose groups have one rank, -1 for one that nobody
   /// asked for.
   [[nodiscard]] int index_of(axis_set over) const { return index_[over.bits]; }
+  /// Whether messages go between stages, on channels.
+  [[nodiscard]] bool has_channels() const { return index_of(axis::stage) > 0; }
   /// The number of the first one that has all ranks.
   [[nodiscard]] int world() const { return world_; }
 

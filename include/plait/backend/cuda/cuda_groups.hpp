@@ -109,9 +109,8 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
   std::set<std::vector<int>> links{groups.grid().group_of(0, world_axes)};
   for (axis_set const over : groups.sets()) links.insert(groups.grid().group_of(0, over));
   std::erase_if(links, [](auto const& members) { return members.size() == 1; });
-  bool const has_channels = groups.index_of(axis::stage) > 0;
   cuda_requirements::check_nccl(version, NCCL_VERSION_CODE,
-                                static_cast<int>(links.size()) + (has_channels ? 2 : 0));
+                                static_cast<int>(links.size()) + (groups.has_channels() ? 2 : 0));
 }
 
 }  // namespace plait::detail

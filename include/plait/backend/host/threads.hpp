@@ -57,7 +57,7 @@ struct threads {
       return world.add_group(std::move(members));
     });
     run_ranks(world, [&](int rank) {
-      auto const messages = grid.size(axis::stage) > 1 ? world.messages_of(rank) : nullptr;
+      auto const messages = groups.has_channels() ? world.messages_of(rank) : nullptr;
       leaves_at_end const guard_of_messages{messages.get()};
       std::vector<ext::thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
