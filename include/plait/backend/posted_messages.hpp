@@ -30,6 +30,8 @@ class posted_messages {
   /// Returns when none of them can use memory any more that is about to go. Where an exception ends
   /// the rank's program they are given up. False if a library may still use the memory.
   [[nodiscard]] virtual bool rest() noexcept = 0;
+  /// The rank's program has ended: memory that outlives the groups asks for nothing any more.
+  virtual void leave() noexcept = 0;
 
   /// The same for all channels.
   void wait_for_all() {
@@ -38,6 +40,20 @@ class posted_messages {
       wait_for(channel, posted(channel));
     }
   }
+};
+
+/// Leaves the messages of a rank, if it has some, where its program ends.
+class leaves_messages {
+ public:
+  explicit leaves_messages(posted_messages* of) : of_(of) {}
+  leaves_messages(leaves_messages const&) = delete;
+  leaves_messages& operator=(leaves_messages const&) = delete;
+  ~leaves_messages() {
+    if (of_ != nullptr) of_->leave();
+  }
+
+ private:
+  posted_messages* of_;
 };
 
 }  // namespace plait::detail

@@ -109,8 +109,7 @@ class thread_messages final : public posted_messages {
                                          .is_certain_if_odd = true});
   }
 
-  // The rank's program has ended: memory that outlives the world asks for nothing any more.
-  void leave() noexcept {
+  void leave() noexcept override {
     static_cast<void>(rest());
     ends_ = {};
   }

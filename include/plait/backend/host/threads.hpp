@@ -58,7 +58,7 @@ struct threads {
     });
     run_ranks(world, [&](int rank) {
       auto const messages = groups.has_channels() ? world.messages_of(rank) : nullptr;
-      leaves_at_end const guard_of_messages{messages.get()};
+      detail::leaves_messages const guard_of_messages{messages.get()};
       std::vector<ext::thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
@@ -69,17 +69,6 @@ struct threads {
       if (messages != nullptr) messages->wait_for_all();
     });
   }
-
- private:
-  struct leaves_at_end {
-    detail::thread_messages* messages;
-    explicit leaves_at_end(detail::thread_messages* of) : messages(of) {}
-    leaves_at_end(leaves_at_end const&) = delete;
-    leaves_at_end& operator=(leaves_at_end const&) = delete;
-    ~leaves_at_end() {
-      if (messages != nullptr) messages->leave();
-    }
-  };
 };
 
 }  // namespace plait

@@ -72,8 +72,7 @@ class process_messages final : public posted_messages {
     }
     return !is_left_;
   }
-  // The rank's program has ended: memory that outlives its groups asks for nothing any more.
-  void leave() noexcept {
+  void leave() noexcept override {
     static_cast<void>(rest());
     for (auto& mine : ends_) mine.group = nullptr;
   }

@@ -154,7 +154,7 @@ struct processes {
       rank_type handle(groups, places.rank(), ext::process_device(second, messages),
                        std::move(members), places.hosts());
       ends_first const guard_of_members{second.get()};
-      leaves_at_end const guard_of_messages{*messages};
+      detail::leaves_messages const guard_of_messages{messages.get()};
       // Here, so that the engine knows of an error before its groups go.
       try {
         program(handle);
@@ -182,13 +182,6 @@ struct processes {
     ~ends_first() {
       if (second != nullptr) second->end();
     }
-  };
-  struct leaves_at_end {
-    detail::process_messages& messages;
-    explicit leaves_at_end(detail::process_messages& of) : messages(of) {}
-    leaves_at_end(leaves_at_end const&) = delete;
-    leaves_at_end& operator=(leaves_at_end const&) = delete;
-    ~leaves_at_end() { messages.leave(); }
   };
 
   /// Deadlines are made by adding to the time of day.
