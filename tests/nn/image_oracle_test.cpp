@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "nn/image_layers.hpp"
+#include "oracle/stored_numbers.hpp"
 #include "plait/nn/batch_norm.hpp"
 #include "plait/nn/conv2d.hpp"
 #include "plait/nn/group_norm.hpp"
@@ -27,19 +25,7 @@ using namespace plait::nn;
 constexpr std::size_t samples = 3;
 
 numbers stored(std::string const& name) {
-  char const* const tests = std::getenv("PLAIT_TESTS");
-  std::ifstream file(std::string(tests == nullptr ? "tests" : tests) +
-                     "/oracle/images_numbers.txt");
-  std::string line, word;
-  while (std::getline(file, line)) {
-    std::istringstream words(line);
-    if (!(words >> word) || word != name) continue;
-    numbers out;
-    for (double value = 0; words >> value;) out.push_back(value);
-    return out;
-  }
-  ADD_FAILURE() << "no numbers of " << name;
-  return {};
+  return plait_test::stored_numbers("images_numbers.txt", name);
 }
 
 void expect_numbers(std::string const& name, numbers const& got) {

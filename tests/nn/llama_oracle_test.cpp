@@ -8,15 +8,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <fstream>
 #include <map>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "../../examples/train_llama/model.hpp"
+#include "oracle/stored_numbers.hpp"
 #include "plait/plait.hpp"
 
 namespace {
@@ -38,18 +36,7 @@ constexpr shape small{.layers = 2,
 
 /// The line of transformers' numbers with this name.
 numbers stored(std::string const& name) {
-  char const* const tests = std::getenv("PLAIT_TESTS");
-  std::ifstream file(std::string(tests == nullptr ? "tests" : tests) + "/oracle/llama_numbers.txt");
-  std::string line, word;
-  while (std::getline(file, line)) {
-    std::istringstream words(line);
-    if (!(words >> word) || word != name) continue;
-    numbers out;
-    for (double value = 0; words >> value;) out.push_back(value);
-    return out;
-  }
-  ADD_FAILURE() << "no numbers of " << name;
-  return {};
+  return plait_test::stored_numbers("llama_numbers.txt", name);
 }
 
 /// The formula of all values.

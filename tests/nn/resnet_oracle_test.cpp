@@ -8,16 +8,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <fstream>
 #include <map>
 #include <span>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "../../examples/train_resnet/model.hpp"
+#include "oracle/stored_numbers.hpp"
 
 namespace {
 
@@ -35,19 +33,7 @@ struct job
 
 /// The line of torchvision's numbers with this name.
 numbers stored(std::string const& name) {
-  char const* const tests = std::getenv("PLAIT_TESTS");
-  std::ifstream file(std::string(tests == nullptr ? "tests" : tests) +
-                     "/oracle/resnet_numbers.txt");
-  std::string line, word;
-  while (std::getline(file, line)) {
-    std::istringstream words(line);
-    if (!(words >> word) || word != name) continue;
-    numbers out;
-    for (double value = 0; words >> value;) out.push_back(value);
-    return out;
-  }
-  ADD_FAILURE() << "no numbers of " << name;
-  return {};
+  return plait_test::stored_numbers("resnet_numbers.txt", name);
 }
 
 /// The formula of all values: numbers without a pattern, of the deviation `scale`.
