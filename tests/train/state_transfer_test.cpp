@@ -122,11 +122,11 @@ class elastic_run {
     int const replica = Job::plan_type::grid.with_ranks_at_launch(1).world_size();
     samples const data;
     ended.clear();
-    for (int const one : who) members_[one];
+    for (int const one : who) members_[one], fates[one];
     try {
       launch<Job>(threads{.data_ranks = static_cast<int>(who.size()) / replica}, [&](auto& rank) {
         int const me = who[std::size_t(rank.world_rank())];
-        scripted here(members_.at(me), fates[me], signal);
+        scripted here(members_.at(me), fates.at(me), signal);
         rank.belong_to(&here);
         auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.05}, options);
         auto all = batches<typename Job::element>(data, global_batch<24>{}, rank,

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
@@ -96,7 +97,9 @@ class thread_messages final : public posted_messages {
     if (count == 0) return;
     auto& channel = *mine.channel;
     if (thread_barrier::count_of(channel.state.load()) >= 2 * count) return;
-    if (mine.is_given_up)
+    if (unseen_ != nullptr) std::rethrow_exception(std::exchange(unseen_, nullptr));
+    if (count <= mine.given_up) return;
+    if (mine.given_up > 0)
       throw job_aborted("rank " + std::to_string(world_rank_) + " has given up its messages of " +
                         std::string(to_string(on)) + ", as an exception had ended its program");
     auto const call = first_of(channel);
@@ -115,15 +118,16 @@ class thread_messages final : public posted_messages {
   }
   [[nodiscard]] bool rest() noexcept override {
     for (auto& mine : ends_) {
-      if (mine.channel == nullptr || is_over(mine) || mine.is_given_up) continue;
-      if (std::uncaught_exceptions() == 0) try {
+      if (mine.channel == nullptr || is_over(mine) || mine.given_up == mine.posted) continue;
+      if (std::uncaught_exceptions() == 0 && !is_broken(mine)) try {
           auto const number = static_cast<int>(&mine - ends_.data());
           wait_for(static_cast<ext::stream>(static_cast<int>(ext::stream::to_next) + number),
                    mine.posted);
-        } catch (error const&) {  // the world is broken, and all ranks throw what has happened
+        } catch (error const&) {
+          unseen_ = std::current_exception();
         }
       if (is_over(mine)) continue;
-      mine.is_given_up = true;
+      mine.given_up = mine.posted;
       {
         std::scoped_lock const lock{mine.channel->mutex};
         mine.channel->is_closed = true;
@@ -140,8 +144,7 @@ class thread_messages final : public posted_messages {
     thread_channel* channel = nullptr;
     std::vector<int> const* members = nullptr;
     int peer = -1;
-    std::uint64_t posted = 0;
-    bool is_given_up = false;
+    std::uint64_t posted = 0, given_up = 0;
   };
 
   channel_end& end_of(ext::stream channel) {
@@ -149,6 +152,9 @@ class thread_messages final : public posted_messages {
   }
   static bool is_over(channel_end const& mine) {
     return thread_barrier::count_of(mine.channel->state.load()) >= 2 * mine.posted;
+  }
+  static bool is_broken(channel_end const& mine) {
+    return (mine.channel->state.load() & thread_barrier::broken_bit) != 0;
   }
   // All ranks are told: the other end may wait for something else first.
   void require_fit(int from, collective_call const& sent, int to, collective_call const& received,
@@ -167,6 +173,7 @@ class thread_messages final : public posted_messages {
   thread_barrier* room_;
   int world_rank_;
   std::array<channel_end, std::size_t(ext::channel_count)> ends_{};
+  std::exception_ptr unseen_{};  // what memory's end was thrown; the next wait throws it
 };
 
 }  // namespace plait::detail
