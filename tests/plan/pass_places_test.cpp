@@ -22,19 +22,22 @@ using namespace plait::ext;
 using namespace plait::planning;
 
 /// The chunks of a stage; of each the bytes of its stash, and of its input and its output.
-std::vector<placed_chunk> chunks_of(timetable const& table, int stage,
-                                    std::vector<std::size_t> const& stash, std::size_t edge) {
-  std::vector<placed_chunk> out;
+std::vector<chunk_arena> chunks_of(timetable const& table, int stage,
+                                   std::vector<std::size_t> const& stash, std::size_t edge) {
+  std::vector<chunk_arena> out;
   for (int c = 0; c < table.chunks; ++c) {
     chunk_place const at{stage, c};
     auto const before = table.partner(work::receive_activation, at);
     auto const behind = table.partner(work::send_activation, at);
-    placed_chunk one;
+    chunk_arena one;
     one.handed_from = before.stage == stage ? before.chunk : -1;
     one.handed_to = behind.stage == stage && behind.chunk < table.chunks ? behind.chunk : -1;
     bool const is_last = table.number_of(at) + 1 == table.chunk_count();
-    one.bytes = {stash[std::size_t(c)], table.splits_backward ? stash[std::size_t(c)] / 2 : 0,
-                 table.has_message(work::receive_activation, at) ? edge : 0, is_last ? 0 : edge};
+    one.begins_model = table.number_of(at) == 0;
+    one.receives_gradient = !is_last;
+    one.activation_stash_bytes = stash[std::size_t(c)];
+    one.gradient_stash_bytes = table.splits_backward ? stash[std::size_t(c)] / 2 : 0;
+    one.input_bytes = one.output_bytes = edge;
     out.push_back(one);
   }
   return out;

@@ -83,6 +83,7 @@ expect("axes are named 22 times outside policy/ and testing/, more than 20"
 expect("" policy/good.hpp "${top}${names}")
 expect("uses std::ranges" plan/bad.hpp "${top}bool has(auto const& all) { return std::ranges::find(all, 1) != all.end(); }\n")
 expect("" io/good.hpp "${top}bool has(auto const& all) { return std::ranges::find(all, 1) != all.end(); }\n")
+expect("has a std::vector<bool>" plan/bad.hpp "${top}inline std::vector<bool> none;\n")
 expect("has `using enum axis`"
   train/bad.hpp "${top}void f() { using enum axis; }\n")
 string(REPEAT "\n" 600 long)

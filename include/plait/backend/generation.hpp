@@ -74,8 +74,8 @@ class generation {
 
   /// Whether each rank has been accepted in a generation before. Those that have not are compared
   /// with those that have. Empty until they have told each other.
-  [[nodiscard]] std::vector<bool> const& accepted() const { return accepted_; }
-  void know_accepted(std::vector<bool> of_ranks) { accepted_ = std::move(of_ranks); }
+  [[nodiscard]] std::vector<char> const& accepted() const { return accepted_; }
+  void know_accepted(std::vector<char> of_ranks) { accepted_ = std::move(of_ranks); }
   /// Ends it since some ranks have no place in the job: `why[r]` says it of rank r and is empty for
   /// the others. All ranks call it with the same.
   ///
@@ -105,7 +105,7 @@ class generation {
  private:
   std::string why_{};
   bool has_trainer_ = false;
-  std::vector<bool> accepted_{};
+  std::vector<char> accepted_{};
 };
 
 }  // namespace plait::ext

@@ -158,7 +158,7 @@ class elastic_run {
     auto const groups = terms_.groups(static_cast<int>(members.size()) / terms_.replica);
     replica_ranks const ranks(groups.grid());
     int const rank = ranks.rank_of(now.rank);
-    std::vector<bool> accepted;
+    std::vector<char> accepted;
     try {
       process_ranks const here{
           .rank = rank,

@@ -30,7 +30,7 @@ struct replica_candidate {
 [[nodiscard]] [[gnu::cold]] inline std::vector<std::string> make_replicas(
     std::vector<replica_candidate> const& of, int blocks, int count) {
   std::vector<replica_candidate const*> places(std::size_t(blocks) * std::size_t(count));
-  std::vector<bool> is_taken(of.size());
+  std::vector<char> is_taken(of.size());
   auto const take = [&](int replica, int block, auto fits) {
     auto& place = places[std::size_t(replica * blocks + block)];
     for (bool const here : {true, false})  // a host that the replica is on already, then any

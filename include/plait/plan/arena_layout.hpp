@@ -398,12 +398,14 @@ struct parameter_layout {
   return out;
 }
 
-/// The ranges of a layout that have the gradients of one of the chunks of a stage: of each region,
-/// and of its tied uses.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<element_range> gradients_of_chunk(
-    parameter_layout const& layout, static_view<item> items, static_view<parameter_entry> entries,
-    static_view<unit_range> chunks, int chunk) {
-  std::vector<element_range> out;
+/// Calls action(element_range) for the ranges of a layout that have the gradients of one of the
+/// chunks of a stage: of each region, and of its tied uses.
+template <class Action>
+[[gnu::cold]] constexpr void for_each_gradient_range(parameter_layout const& layout,
+                                                     static_view<item> items,
+                                                     static_view<parameter_entry> entries,
+                                                     static_view<unit_range> chunks, int chunk,
+                                                     Action const& action) {
   for (int region = 0; region < 2; ++region) {
     auto const begin_of = [&](int number) {
       return number == chunks.size()
@@ -411,13 +413,12 @@ struct parameter_layout {
                  : layout.parameter_base[layout.base_of(region, chunks[number].begin)];
     };
     std::size_t const begin = begin_of(chunk), end = begin_of(chunk + 1);
-    if (end > begin) out.push_back({begin, end - begin});
+    if (end > begin) action(element_range{begin, end - begin});
   }
   for (int e = 0; e < entries.size(); ++e)
     if (auto const& place = layout.entries[std::size_t(e)];
         place.is_tied && chunks[chunk].contains(items[entries[e].item].first_unit))
-      out.push_back({place.accumulator, entries[e].local_count()});
-  return out;
+      action(element_range{place.accumulator, entries[e].local_count()});
 }
 
 /// Elements of the longest parameter of a stage of which only one tensor rank sees the value: the

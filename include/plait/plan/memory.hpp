@@ -21,28 +21,6 @@
 
 namespace plait::planning {
 
-/// What a chunk needs in the activation arena of its stage, in bytes, for one microbatch.
-struct chunk_arena {
-  unit_range units{};
-  bool begins_model = false, ends_model = false;  ///< of the model's chunks
-  bool receives_gradient = false;                 ///< of its output, from another stage or chunk
-  /// The chunks of the stage that hand over its input and get its output; -1: other stages do.
-  int handed_from = -1, handed_to = -1;
-  std::size_t activation_stash_bytes = 0;  ///< the stashes of all copies in the chunk
-  std::size_t gradient_stash_bytes = 0;    ///< where backward passes are in halves
-  std::size_t input_bytes = 0;             ///< of the activation from the chunk before
-  std::size_t output_bytes = 0;            ///< of the activation for the chunk behind
-
-  /// Whether its input comes from another stage.
-  [[nodiscard]] constexpr bool receives_input() const { return !begins_model && handed_from < 0; }
-  [[nodiscard]] constexpr placed_chunk placed() const {
-    return {{activation_stash_bytes, gradient_stash_bytes, receives_input() ? input_bytes : 0,
-             receives_gradient ? output_bytes : 0},
-            handed_from,
-            handed_to};
-  }
-};
-
 /// Where the buffers of one stage lie in its activation arena, in bytes: first what passes leave to
 /// each other, in a step and in an evaluation.
 struct stage_arena {
@@ -54,15 +32,10 @@ struct stage_arena {
   std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, zeros_offset = 0;
   std::size_t total_bytes = 0;
 
-  [[nodiscard]] [[gnu::cold]] constexpr std::vector<placed_chunk> placed_chunks() const {
-    std::vector<placed_chunk> out;
-    for (auto const& chunk : chunks) out.push_back(chunk.placed());
-    return out;
-  }
   /// Where passes of the stage on some microbatches have what they leave to each other.
   [[nodiscard]] [[gnu::cold]] constexpr placed_passes place(stage_program const& passes,
                                                             int microbatches) const {
-    return place_passes(placed_chunks(), passes, microbatches);
+    return place_passes(chunks, passes, microbatches);
   }
 };
 
@@ -103,14 +76,13 @@ template <int Leaves>
       if (out.chunks[other].units.begin == chunk.units.end) chunk.handed_to = int(other);
     }
   }
-  auto const placed = out.placed_chunks();
-  out.training = bytes_of_passes(placed, passes, microbatches);
+  out.training = bytes_of_passes(out.chunks, passes, microbatches);
   out.passes_bytes = std::max(out.training.all, least_bytes);
   if (plan.chunks > 1) {  // with one an evaluation has no more than one of each
     auto const table = evaluation_timetable(plan.stages(), microbatches, plan.shape());
     out.passes_bytes =
         std::max(out.passes_bytes,
-                 bytes_of_passes(placed, table.stages[std::size_t(stage)], microbatches).all);
+                 bytes_of_passes(out.chunks, table.stages[std::size_t(stage)], microbatches).all);
   }
   std::size_t next = out.passes_bytes;
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };

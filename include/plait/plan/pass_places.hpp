@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/insertion_sort.hpp"
+#include "plait/plan/program_operation.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
@@ -29,12 +31,30 @@ enum class passed_value : int {
 /// The number of enumerators of `passed_value`.
 inline constexpr int passed_values = 4;
 
-/// A chunk of a stage, as far as places depend on it: bytes for one microbatch, 0 of what it has
-/// not; and the chunk of the stage that hands over its input, or gets its output, -1 if there is
-/// none.
-struct placed_chunk {
-  std::array<std::size_t, std::size_t(passed_values)> bytes{};
+/// What a chunk needs in the activation arena of its stage, in bytes, for one microbatch.
+struct chunk_arena {
+  unit_range units{};
+  bool begins_model = false, ends_model = false;  ///< of the model's chunks
+  bool receives_gradient = false;                 ///< of its output, from another stage or chunk
+  /// The chunks of the stage that hand over its input and get its output; -1: other stages do.
   int handed_from = -1, handed_to = -1;
+  std::size_t activation_stash_bytes = 0;  ///< the stashes of all copies in the chunk
+  std::size_t gradient_stash_bytes = 0;    ///< where backward passes are in halves
+  std::size_t input_bytes = 0;             ///< of the activation from the chunk before
+  std::size_t output_bytes = 0;            ///< of the activation for the chunk behind
+
+  /// Whether its input comes from another stage.
+  [[nodiscard]] constexpr bool receives_input() const { return !begins_model && handed_from < 0; }
+  /// 0 of what it has not.
+  [[nodiscard]] constexpr std::size_t bytes_of(passed_value what) const {
+    switch (what) {
+      case passed_value::stash: return activation_stash_bytes;
+      case passed_value::gradient_stash: return gradient_stash_bytes;
+      case passed_value::input: return receives_input() ? input_bytes : 0;
+      case passed_value::gradient: break;
+    }
+    return receives_gradient ? output_bytes : 0;
+  }
 };
 
 /// Something that lies in the arena from one operation of a stage's list to another.
@@ -43,6 +63,7 @@ struct passed_life {
   int chunk = 0, microbatch = 0;
   int from = 0, to = 0;  ///< both included
   std::size_t bytes = 0, offset = 0;
+  placed_range place{};  ///< of `offset`, once all have one
 
   [[nodiscard]] constexpr bool meets(passed_life const& other) const {
     return from <= other.to && other.from <= to;
@@ -56,7 +77,7 @@ struct passed_life {
 /// stash of the chunk that has made it, and lives as long as who reads it; its gradient is a life
 /// of its own.
 [[nodiscard]] [[gnu::cold]] constexpr std::vector<passed_life> lives_of_passes(
-    std::vector<placed_chunk> const& chunks, std::vector<scheduled_work> const& operations,
+    std::vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   std::size_t const passes = chunks.size() * at(microbatches);
@@ -69,7 +90,7 @@ struct passed_life {
       for (int what = 0; what < passed_values; ++what) {
         auto& one = life(passed_value(what), c, m);
         one.what = passed_value(what), one.chunk = c, one.microbatch = m;
-        one.bytes = chunks[at(c)].bytes[at(what)];
+        one.bytes = chunks[at(c)].bytes_of(one.what);
       }
   for (int i = 0; i < int(operations.size()); ++i) {
     auto const& now = operations[at(i)];
@@ -149,20 +170,12 @@ struct place_lengths {
   }
 };
 
-/// The greatest places first, of equal ones those that begin first. By hand: an algorithm of the
-/// library is compiled for each program.
+/// The greatest places first, of equal ones those that begin first.
 constexpr void sort_lives(std::vector<passed_life>& lives, place_lengths const& lengths) {
-  auto const comes_before = [&](passed_life const& a, passed_life const& b) {
+  detail::insertion_sort(lives, [&](passed_life const& a, passed_life const& b) {
     auto const here = lengths.of(a), there = lengths.of(b);
     return here != there ? here > there : a.from < b.from;
-  };
-  for (std::size_t i = 1; i < lives.size(); ++i) {
-    if (!comes_before(lives[i], lives[i - 1])) continue;
-    passed_life const one = lives[i];
-    std::size_t at = i;
-    for (; at > 0 && comes_before(one, lives[at - 1]); --at) lives[at] = lives[at - 1];
-    lives[at] = one;
-  }
+  });
 }
 
 /// Lives of one length have places of their own, as many as there are at one time; or, if
@@ -213,15 +226,15 @@ constexpr void place_largest_first(std::vector<passed_life>& lives) {
 ///
 /// Cost:    the square of their number.
 [[nodiscard]] [[gnu::cold]] constexpr std::vector<passed_life> placed_lives(
-    std::vector<placed_chunk> const& chunks, std::vector<scheduled_work> const& operations,
+    std::vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
-  auto lives = lives_of_passes(chunks, operations, microbatches);
-  place_in_pools(lives, false);
-  auto best = lives;
-  place_largest_first(lives);
-  if (end_of(lives) < end_of(best)) best = lives;
-  place_in_pools(lives, true);
-  if (end_of(lives) < end_of(best)) best = lives;
+  auto const lives = lives_of_passes(chunks, operations, microbatches);
+  auto best = lives, by_size = lives, as_longest = lives;
+  place_in_pools(best, false);
+  place_largest_first(by_size);
+  if (end_of(by_size) < end_of(best)) best.swap(by_size);
+  place_in_pools(as_longest, true);
+  if (end_of(as_longest) < end_of(best)) best.swap(as_longest);
   return best;
 }
 
@@ -236,13 +249,17 @@ struct placed_passes {
   int pieces = 0;
   std::size_t bytes = 0;  ///< of all places
   std::array<turn, std::size_t(passed_values)> turns{};
-  int microbatches = 0;  ///< 0: they take turns
-  std::vector<std::array<placed_range, std::size_t(passed_values)>> all{};
+  int microbatches = 0;            ///< 0: they take turns
+  std::vector<passed_life> all{};  ///< by chunk, microbatch and value
 
+  /// Where `all` has a value.
+  [[nodiscard]] constexpr std::size_t number_of(passed_value what, int chunk,
+                                                int microbatch) const {
+    auto const pass = std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch);
+    return pass * std::size_t(passed_values) + std::size_t(what);
+  }
   [[nodiscard]] constexpr placed_range of(passed_value what, int chunk, int microbatch) const {
-    if (microbatches > 0)
-      return all[std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch)]
-                [std::size_t(what)];
+    if (microbatches > 0) return all[number_of(what, chunk, microbatch)].place;
     auto const& in_turn = turns[std::size_t(what)];
     if (in_turn.count == 0) return {};
     int const place = microbatch % in_turn.count;
@@ -252,11 +269,11 @@ struct placed_passes {
 };
 
 /// One chunk: microbatch i has place `i % n` of the n slots of a kind.
-[[nodiscard]] [[gnu::cold]] constexpr placed_passes place_in_turn(placed_chunk const& chunk,
+[[nodiscard]] [[gnu::cold]] constexpr placed_passes place_in_turn(chunk_arena const& chunk,
                                                                   stage_slots const& slots) {
   placed_passes out;
   auto const add = [&](passed_value what, int count) {
-    std::size_t const bytes = chunk.bytes[std::size_t(what)];
+    std::size_t const bytes = chunk.bytes_of(what);
     if (bytes == 0) return;
     out.turns[std::size_t(what)] = {{out.bytes, out.pieces, out.pieces + 1}, bytes, count};
     out.bytes += bytes * std::size_t(count);
@@ -271,7 +288,7 @@ struct placed_passes {
 
 /// Several chunks: by their lives.
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_by_lives(
-    std::vector<placed_chunk> const& chunks, std::vector<scheduled_work> const& operations,
+    std::vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto const lives = placed_lives(chunks, operations, microbatches);
   std::vector<std::size_t> borders;  // each once, ascending
@@ -293,10 +310,9 @@ struct placed_passes {
   out.microbatches = microbatches;
   out.pieces = std::max(0, int(borders.size()) - 1);
   out.bytes = end_of(lives);
-  out.all.resize(chunks.size() * std::size_t(microbatches));
+  out.all.resize(chunks.size() * std::size_t(microbatches) * std::size_t(passed_values));
   auto const place = [&](passed_value what, int chunk, int microbatch) -> placed_range& {
-    return out.all[std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch)]
-                  [std::size_t(what)];
+    return out.all[out.number_of(what, chunk, microbatch)].place;
   };
   for (auto const& one : lives)
     place(one.what, one.chunk, one.microbatch) = {one.offset, piece_at(one.offset),
@@ -313,7 +329,7 @@ struct passed_bytes {
   std::size_t all = 0, live = 0;
 };
 [[nodiscard]] [[gnu::cold]] constexpr passed_bytes bytes_of_passes(
-    std::vector<placed_chunk> const& chunks, stage_program const& passes, int microbatches) {
+    std::vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
   if (chunks.size() == 1) {
     auto const bytes = place_in_turn(chunks[0], passes.slots).bytes;
     return {bytes, bytes};
@@ -323,7 +339,7 @@ struct passed_bytes {
 }
 
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_passes(
-    std::vector<placed_chunk> const& chunks, stage_program const& passes, int microbatches) {
+    std::vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
   if (chunks.size() == 1) return place_in_turn(chunks[0], passes.slots);
   return place_by_lives(chunks, passes.operations, microbatches);
 }

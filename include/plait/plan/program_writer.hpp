@@ -35,15 +35,22 @@ class program_writer : row_writer {
       : row_writer(plan, list, stage, parameters),
         passes_(passes),
         places_(places),
+        is_done_(std::size_t(plan.unit_count()), false),
+        is_reduced_(std::size_t(buckets()), false),
         uses_(plan.bucket_uses_of(parameters)),
         record_(plan.items, plan.recomputes),
         scatter_room_(parameters, parameters.gradients_at.room) {
     span_ = std::max({plan.unit_count(), buckets() + int(parameters.frozen_buckets.size()), 4}) + 1;
-    is_reduced_.resize(std::size_t(buckets()), false);
-    is_done_.resize(std::size_t(plan.unit_count()), false);
     has_run_.resize(std::size_t(plan.chunks), 0);
     if (passes == nullptr) return;
-    if (places_.pieces == 0) places_ = place_in_turn({{1, 1, 1, 1}}, passes->slots);
+    if (places_.pieces == 0) {
+      constexpr chunk_arena has_all{.receives_gradient = true,
+                                    .activation_stash_bytes = 1,
+                                    .gradient_stash_bytes = 1,
+                                    .input_bytes = 1,
+                                    .output_bytes = 1};
+      places_ = place_in_turn(has_all, passes->slots);
+    }
     span_ = std::max(span_, places_.pieces + 1);
     for (auto const& now : passes->operations) span_ = std::max(span_, now.microbatch + 1);
     if (gathers())
@@ -147,7 +154,7 @@ class program_writer : row_writer {
   /// The timetable of the stage.
   [[gnu::cold]] void add_passes(outputs_are what) {
     auto const& all = passes_->operations;
-    std::vector<bool> has_begun(std::size_t(plan_.chunks), false);
+    std::vector<char> has_begun(std::size_t(plan_.chunks), false);
     for (auto now = all.begin(); now != all.end(); ++now)
       add_work(*now, what, has_begun,
                sums_gradients(now->kind) && is_last_of_chunk(now, all.end()));
@@ -159,7 +166,7 @@ class program_writer : row_writer {
     return true;
   }
   [[gnu::cold]] void add_work(scheduled_work const& now, outputs_are what,
-                              std::vector<bool>& has_begun, bool is_last) {
+                              std::vector<char>& has_begun, bool is_last) {
     auto const& chunk = plan_.chunks_of(stage_)[now.chunk];
     bool const ends_model = chunk.end == plan_.unit_count();
     int const m = now.microbatch, units_here = chunk.end - chunk.begin;
@@ -503,8 +510,8 @@ class program_writer : row_writer {
 
   stage_program const* passes_;     // of the stage, where the part has some
   placed_passes places_;            // of what they leave
-  std::vector<bool> is_done_{};     // units whose gradients are whole but for tied uses
-  std::vector<bool> is_reduced_{};  // buckets
+  std::vector<char> is_done_{};     // units whose gradients are whole but for tied uses
+  std::vector<char> is_reduced_{};  // buckets
   std::vector<int> has_run_{};      // chunks, forward
   bucket_uses uses_;
   working_record record_;

@@ -38,11 +38,14 @@ class slice_sums {
     int const stage = rank.stage();
     auto const chunks = plan::chunks_of(stage);
     auto const parameters = plan::parameter_layout_for(stage, rank.grid());
-    for (int chunk = 0; chunk < chunks.size(); ++chunk)
-      ranges_.push_back(chunks.size() == 1
-                            ? std::vector{element_range{0, layout_.stride}}
-                            : gradients_of_chunk(parameters, plan::code.items.view(),
-                                                 plan::entries.view(), chunks, chunk));
+    for (int chunk = 0; chunk < chunks.size(); ++chunk) {
+      auto& ranges = ranges_.emplace_back();
+      if (chunks.size() == 1) ranges.push_back({0, layout_.stride});
+      else
+        for_each_gradient_range(
+            parameters, plan::code.items.view(), plan::entries.view(), chunks, chunk,
+            [&](element_range const& one) { ranges.push_back({one.offset, one.count}); });
+    }
   }
 
   /// The slices of this rank.
@@ -63,9 +66,9 @@ class slice_sums {
     auto const& now = steps_[std::size_t(microbatch)];
     auto const queue = rank.device().on(stream::compute);
     for (int last = now.accumulator; last > now.accumulator - now.sums; --last)
-      for (auto const& range : ranges_[std::size_t(chunk)])
-        queue.add_and_clear(accumulator(last - 1) + range.offset, accumulator(last) + range.offset,
-                            range.count);
+      for (auto const& one : ranges_[std::size_t(chunk)])
+        queue.add_and_clear(accumulator(last - 1) + one.offset, accumulator(last) + one.offset,
+                            one.count);
   }
 
   /// Carries out a row that brings the roots of each block of a range of the arena to the rank of
@@ -95,6 +98,11 @@ class slice_sums {
   }
 
  private:
+  // Of the arena. Of this class, so that programs without slices compile no vector of it.
+  struct range {
+    std::size_t offset = 0, count = 0;
+  };
+
   [[nodiscard]] sum* accumulator(int number) const {
     return gradients_ + std::size_t(number) * layout_.stride;
   }
@@ -105,7 +113,7 @@ class slice_sums {
   std::vector<slice_tree::step> steps_;
   int roots_ = 0;
   std::vector<slice_tree::sum> sums_;
-  std::vector<std::vector<element_range>> ranges_;  // of each chunk
+  std::vector<std::vector<range>> ranges_;  // of each chunk
 };
 
 /// A plan without slices adds up all in one accumulator.

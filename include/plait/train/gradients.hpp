@@ -8,6 +8,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/core/insertion_sort.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -186,8 +187,7 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 /// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
 /// what lies between two goes with the first.
 inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](update_range const& a, update_range const& b) { return a.offset < b.offset; });
+  detail::insertion_sort(ranges, [](auto const& a, auto const& b) { return a.offset < b.offset; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (kept == 0 || ranges[kept - 1].rate != ranges[i].rate ||

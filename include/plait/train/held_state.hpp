@@ -250,7 +250,7 @@ class trainer_generation {
         std::vector<std::uint64_t> mine(agreed_fields);
         mine[0] = now->carried().is_accepted ? 1 : 0;
         auto const all = numbers_of_all(rank_, room, mine);
-        std::vector<bool> accepted;
+        std::vector<char> accepted;
         for (std::size_t at = 0; at < all.size(); at += agreed_fields)
           accepted.push_back(all[at] != 0);
         now->know_accepted(std::move(accepted));

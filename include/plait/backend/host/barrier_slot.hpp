@@ -36,30 +36,28 @@ struct alignas(64) thread_member {
   alignas(64) std::array<std::array<std::byte, few_bytes>, 2> given;
   std::uint64_t barriers = 0;  // this and the next are the member's own
   std::uint64_t arrivals = 0;  // what the group's counter must reach for this member to go on
+  std::array<thread_channel, 2> channels;  // of what it posts to the one behind it, or before it
 };
 
 struct thread_group {
   explicit thread_group(std::vector<int> ranks)
       : members(std::move(ranks)),
         member(members.size()),
-        mailboxes(members.size() * members.size()),
-        channels(new thread_channel[2 * members.size()]) {}
+        mailboxes(members.size() * members.size()) {}
 
   thread_mailbox& mailbox(int from, int to) {
     return mailboxes[static_cast<std::size_t>(from) * members.size() +
                      static_cast<std::size_t>(to)];
   }
 
-  // Of the messages that a member posts to the one behind it, or before it.
   thread_channel& channel(int from, int to) {
     bool const is_next = to == (from + 1) % static_cast<int>(members.size());
-    return channels[2 * static_cast<std::size_t>(from) + (is_next ? 0 : 1)];
+    return member[static_cast<std::size_t>(from)].channels[is_next ? 0 : 1];
   }
 
   std::vector<int> members;  // world ranks in group order
   std::vector<thread_member> member;
   std::vector<thread_mailbox> mailboxes;
-  std::unique_ptr<thread_channel[]> channels;       // two for each member
   alignas(64) thread_barrier::counter arrivals{0};  // alone on its cache line
 };
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -27,25 +26,24 @@ struct alignas(64) thread_channel {
   // Two for each message: an odd count while one is copied.
   thread_barrier::counter state{0};
   std::mutex mutex;  // of the rest
-  std::unique_ptr<collective_call[]> ring{new collective_call[4]};
-  std::size_t room = 4, first = 0, count = 0;
+  std::vector<collective_call> ring{4};
+  std::size_t first = 0, count = 0;
   bool are_sent = false;   // whether the sender waits, else the receiver
   bool is_closed = false;  // a rank has given up what it had posted here
 
   // Grows with the most that are ever on their way; a step allocates nothing behind its first runs.
   void push(collective_call const& call) {
-    if (count == room) {
-      std::unique_ptr<collective_call[]> larger{new collective_call[2 * room]};
-      for (std::size_t i = 0; i < count; ++i) larger[i] = ring[(first + i) % room];
+    if (count == ring.size()) {
+      std::vector<collective_call> larger(2 * count);
+      for (std::size_t i = 0; i < count; ++i) larger[i] = ring[(first + i) % count];
       ring.swap(larger);
-      room *= 2;
       first = 0;
     }
-    ring[(first + count++) % room] = call;
+    ring[(first + count++) % ring.size()] = call;
   }
   collective_call pop() {
     auto const call = ring[first];
-    first = (first + 1) % room;
+    first = (first + 1) % ring.size();
     --count;
     return call;
   }

@@ -48,13 +48,14 @@ class thread_world {
     auto& group = *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
     room_.watch(group.arrivals);
     for (auto& box : group.mailboxes) room_.watch(box.state);
-    for (std::size_t i = 0; i < 2 * group.members.size(); ++i) room_.watch(group.channels[i].state);
+    for (auto& one : group.member)
+      for (auto& channel : one.channels) room_.watch(channel.state);
     return static_cast<int>(groups_.size()) - 1;
   }
 
   /// The ends of channels of `rank`: for its communicators and its device.
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<detail::thread_messages> messages_of(int rank) {
-    return std::make_shared<detail::thread_messages>(room_, rank);
+    return std::shared_ptr<detail::thread_messages>(new detail::thread_messages(room_, rank));
   }
 
   /// Every present and future wait of a rank throws job_aborted with this message, except where an
