@@ -108,6 +108,9 @@ constexpr patch_block patch_block_of(window_shape const& in, std::size_t out_cha
   return out;
 }
 
+/// Of a norm_shape: a set has all samples of a microbatch, on all ranks.
+inline constexpr std::size_t all_samples = 0;
+
 /// The sets of elements whose mean and variance a normalisation of images makes: sets
 /// of `channels_together` neighbouring channels of `samples_together` consecutive samples.
 struct norm_shape {
@@ -117,6 +120,8 @@ struct norm_shape {
   std::size_t map = 1;       ///< elements of a channel
   std::size_t samples_together = 1;
   std::size_t channels_together = 1;
+  /// Elements of a set on all ranks, where one set has all samples of all of them; 0: those here.
+  std::size_t everywhere = 0;
 
   [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t image() const { return channels * map; }
   /// Sets of one row of sets, and of all.
@@ -139,6 +144,10 @@ struct norm_shape {
   /// Elements of the set that count.
   [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t count_of(std::size_t set) const {
     return samples_of(set) * channels_together * map;
+  }
+  /// The same on all ranks that share it.
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t whole_count_of(std::size_t set) const {
+    return everywhere != 0 ? everywhere : count_of(set);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "plait/core/name.hpp"
 #include "plait/core/namespaces.hpp"
@@ -126,6 +127,24 @@ struct forms {};
 
 namespace plait::ext {
 
+/// The body of a layer in which something is done.
+enum class layer_body : int { forward, backward_input };
+
+/// In a form: an `ops.sum_over_samples` of `Width` values, placed `At`, by the layer's forward or
+/// backward_input: over the ranks that have other samples. A form lists all of them, in their
+/// order.
+///
+/// A layer with such a clause mixes the samples of a microbatch. It makes its sums in training
+/// alone; neither in evaluation or where it is frozen, in which `l.context.reads_buffers` is true,
+/// nor where its forward runs again, in which `l.context.runs_again` is.
+///
+/// Example (tests/reference/names_in_use_test.cpp batch_sum):
+///     using forms = plait::forms<plait::form<
+///         "whole", plait::invariant, plait::invariant, plait::ext::batch_sum<plait::invariant, 1>,
+///         plait::ext::batch_sum<plait::invariant, 1, plait::ext::layer_body::backward_input>>>;
+template <placement At, std::size_t Width, layer_body Body = layer_body::forward>
+struct batch_sum {};
+
 /// A form as a value, for the planner.
 struct form_info {
   static constexpr int most_parameters = 4;
@@ -136,6 +155,13 @@ struct form_info {
     placement from{}, to{};
     std::size_t width = 0;
     slot_element element = slot_element::accumulate;
+    bool over_samples = false;  ///< a batch_sum, which stays `from`; else per row
+    layer_body body = layer_body::forward;
+
+    /// Values on each of `ranks` ranks of the tensor axis, of a batch_sum.
+    [[nodiscard]] constexpr std::size_t local_width(int ranks) const {
+      return is_shard(from) ? width / static_cast<std::size_t>(ranks) : width;
+    }
   };
   struct slot_use {
     int slot = 0;
@@ -146,9 +172,10 @@ struct form_info {
   input_placements inputs{};
   placement output{};
   std::array<placement, most_parameters> uses{};
-  std::array<inner_move, most_inner> inner{};
-  int inner_count = 0;
   // Each by itself: g++ 12 changes a constant array that repeats one value.
+  std::array<inner_move, most_inner> inner{inner_move{}, inner_move{}, inner_move{}, inner_move{}};
+  int inner_count = 0;
+  int sum_count = 0;  ///< of them over samples, which are the last
   std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{}};
   int slot_count = 0;
   /// What the number of ranks must divide, 0 if it may be any: the common divisor of all that the
@@ -157,6 +184,19 @@ struct form_info {
   bool cuts_in_parts = true;  ///< whether its parts are equal, without which it is impossible
   std::size_t units = 0;      ///< of the form alone; 0: those of the layer
   std::size_t multiple = 1;   ///< what the number of ranks must be a multiple of
+
+  /// Whether a body sums over samples.
+  [[nodiscard]] constexpr bool sums_over_samples(layer_body body) const {
+    for (int i = inner_count - sum_count; i < inner_count; ++i)
+      if (inner[static_cast<std::size_t>(i)].body == body) return true;
+    return false;
+  }
+  /// The same form, of a layer that makes no sums over samples.
+  [[nodiscard]] constexpr form_info without_sums_over_samples() const {
+    form_info out = *this;
+    out.inner_count -= std::exchange(out.sum_count, 0);
+    return out;
+  }
 
   /// The placement of the first input.
   [[nodiscard]] constexpr placement input() const { return inputs[0]; }
@@ -245,6 +285,20 @@ struct read_clause<Keys, inner<From, To, Width, Element>> {
   }
 };
 
+template <class Keys, placement At, std::size_t Width, layer_body Body>
+struct read_clause<Keys, batch_sum<At, Width, Body>> {
+  static_assert(
+      At == invariant || (is_shard(At) && At.index == dim::features && At.parts == 1),
+      "batch_sum<At, Width>: what is summed over samples must be the same on all ranks of "
+      "the tensor axis, or cut by features; write invariant or shard<dim::features>");
+  static constexpr form_problem problem = form_problem::none;
+  static constexpr void apply(form_info& info) {
+    info.inner[static_cast<std::size_t>(info.inner_count++)] = {
+        At, At, Width, slot_element::accumulate, true, Body};
+    ++info.sum_count;
+  }
+};
+
 template <class Keys, std::size_t Count, std::size_t MultipleOf>
 struct read_clause<Keys, units_of<Count, MultipleOf>> {
   static_assert(MultipleOf > 0 && Count % MultipleOf == 0,
@@ -261,6 +315,10 @@ template <class Clause>
 inline constexpr bool is_inner = false;
 template <placement From, placement To, std::size_t Width, slot_element Element>
 inline constexpr bool is_inner<inner<From, To, Width, Element>> = true;
+template <class Clause>
+inline constexpr bool is_batch_sum = false;
+template <placement At, std::size_t Width, layer_body Body>
+inline constexpr bool is_batch_sum<batch_sum<At, Width, Body>> = true;
 
 template <class Keys, class Form>
 struct read_form {
@@ -270,7 +328,8 @@ struct read_form {
 
 template <class Keys, name Label, input_placements Input, placement Output, class... Clauses>
 struct read_form<Keys, form<Label, Input, Output, Clauses...>> {
-  static constexpr bool has_room = (is_inner<Clauses> + ... + 0) <= form_info::most_inner;
+  static constexpr bool has_room =
+      ((is_inner<Clauses> + is_batch_sum<Clauses>)+... + 0) <= form_info::most_inner;
   static constexpr form_problem problem = [] {
     if (!has_room) return form_problem::inner_count;
     auto const cannot_be_whole = [](placement at) {
@@ -286,7 +345,10 @@ struct read_form<Keys, form<Label, Input, Output, Clauses...>> {
     form_info info{Label, Input, Output};
     bool const is_invariant = !Input.any([](placement at) { return at != invariant; });
     info.uses.fill(is_invariant ? invariant : replicate);
-    if constexpr (has_room) (read_clause<Keys, Clauses>::apply(info), ...);
+    if constexpr (has_room) {
+      ((is_batch_sum<Clauses> ? void() : read_clause<Keys, Clauses>::apply(info)), ...);
+      ((is_batch_sum<Clauses> ? read_clause<Keys, Clauses>::apply(info) : void()), ...);
+    }
     return info;
   }
 };

@@ -243,6 +243,10 @@ constexpr void read_divisibility(leaf_info& info) {
           input.kind == value_kind::features)
         edge(form.inputs[static_cast<std::size_t>(k)], input.width);
     edge(form.output, info.output.width);
+    for (int k = 0; k < form.inner_count; ++k)
+      if (auto const& sum = form.inner[static_cast<std::size_t>(k)];
+          sum.over_samples && is_shard(sum.from))
+        cut(sum.width, 1);
   }
 }
 
@@ -372,9 +376,10 @@ inline constexpr leaf_info leaf_of = [] {
     using enum detail::form_problem;
     static_assert(what != not_a_form || detail::is_sound<form>,
                   "forms<...>: an entry is not a form<Label, Input, Output, Clauses...>");
-    static_assert(what != not_a_clause || detail::is_sound<form>,
-                  "form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, "
-                  "placement> (or split, once) nor inner<From, To, Width>");
+    static_assert(
+        what != not_a_clause || detail::is_sound<form>,
+        "form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, "
+        "placement> (or split, once) nor inner<From, To, Width> nor batch_sum<At, Width>");
     static_assert(what != unlisted || detail::is_sound<form>,
                   "form<...>: a clause names a parameter that is not in the layer's "
                   "parameter_list, or a slot that is in neither saved<...> nor scratch<...>; list "
@@ -387,7 +392,8 @@ inline constexpr leaf_info leaf_of = [] {
                   "inner<From, To, Width>: ops.move does no such transition, as it works in place; "
                   "write one of the rows partial or partial_max -> invariant or replicate");
     static_assert(what != inner_count || detail::is_sound<form>,
-                  "form<...>: a form may have four inner<...> moves at most; put what moves at the "
+                  "form<...>: a form may have four inner<...> and batch_sum<...> at most; put what "
+                  "moves at the "
                   "same time side by side in one slot");
     static_assert(what != no_whole_value || detail::is_sound<form>,
                   "form<Label, Input, Output, Clauses...>: the table lacks the row from Input or "

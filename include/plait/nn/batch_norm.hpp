@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "plait/core/fraction.hpp"
 #include "plait/layer/layer.hpp"
@@ -11,22 +12,27 @@ namespace plait::nn {
 
 /// Options of batch_norm.
 struct batch_norm_options {
-  std::size_t group = 0;                       ///< samples whose statistics are made together
+  /// Consecutive samples whose statistics are made together; 0: all of the microbatch.
+  std::size_t group = 0;
   buffer_rule momentum = moving_average(0.1);  ///< of the running statistics
   nano_fraction epsilon = fraction(1e-5);
 };
 
 /// Channels of groups of samples with mean 0 and variance 1, times a weight plus a bias for each.
 ///
-/// A group of samples is `.group` consecutive ones of the global batch. They stay on one rank and
-/// in one microbatch, so that nothing is sent and every plan gives the same numbers; a microbatch
-/// has whole groups, of which the last may have fewer samples in the last partial batch. The
-/// buffers running_mean and running_var follow a step's mean over its groups, of which each counts
-/// as it has samples, the variance unbiased. In evaluation, and in a frozen layer, they are what x
-/// is normalised by.
+/// With `.group = 0` the statistics are those of all samples of the microbatch, on all ranks that
+/// have some, as in PyTorch's SyncBatchNorm: numbers then depend on how a global batch is cut into
+/// microbatches and ranks. With `.group = N` they are those of N consecutive samples of the global
+/// batch, which stay on one rank and in one microbatch, so that every plan gives the same numbers;
+/// a microbatch has whole groups, of which the last may have fewer samples in the last partial
+/// batch. The buffers running_mean and running_var follow a step's mean over its groups or
+/// microbatches, of which each counts as it has samples, the variance unbiased. In evaluation, and
+/// in a frozen layer, they are what x is normalised by.
 ///
 /// Shapes: x, y (samples, Image::size); weight, bias, running_mean, running_var (Image::channels).
-/// Moves:  nothing; ranks that divide the channels cut them.
+/// Moves:  with groups nothing; else, over the ranks that have other samples, a sum and a sum of
+///         squares for each channel in a forward, and two sums in a backward. Ranks that divide the
+///         channels cut them.
 /// Errors: input_error of `batches` if groups do not divide a microbatch; size_mismatch if a group
 ///         has one value for each channel.
 /// Source: Ioffe, Szegedy, "Batch normalization", arXiv 1502.03167; names as in PyTorch's
@@ -34,12 +40,9 @@ struct batch_norm_options {
 ///
 /// Example (tests/reference/names_in_use_test.cpp batch_norm):
 ///     using normalized = plait::nn::batch_norm<plait::nn::image<16, 32, 32>, {.group = 8}>;
-template <class Image, batch_norm_options Options>
+template <class Image, batch_norm_options Options = batch_norm_options{}>
 struct batch_norm {
   static_assert((detail::check_image<Image>(), true));
-  static_assert(Options.group > 0,
-                "batch_norm<Image, {.group}>: write the number of consecutive samples of the "
-                "global batch whose mean and variance are made together, such as .group = 8");
   static_assert(Options.epsilon.nano > 0,
                 "batch_norm<Image, {.epsilon}>: epsilon must be positive, as equal values would be "
                 "divided by zero; write .epsilon = plait::fraction(1e-5)");
@@ -53,15 +56,34 @@ struct batch_norm {
   using parameters = parameter_list<weight, bias, running_mean, running_var>;
   using input = Image;
   using output = Image;
-  using forms = plait::forms<whole, form<"channels", shard<dim::features>, shard<dim::features>,
-                                         split<weight, 0>, split<bias, 0>, split<running_mean, 0>,
-                                         split<running_var, 0>, units_of<Image::channels>>>;
+  using by_groups =
+      plait::forms<whole, form<"channels", shard<dim::features>, shard<dim::features>,
+                               split<weight, 0>, split<bias, 0>, split<running_mean, 0>,
+                               split<running_var, 0>, units_of<Image::channels>>>;
+  static constexpr std::size_t channels = Image::channels;
+  static constexpr auto backward_sums = ext::layer_body::backward_input;
+  using by_microbatch =
+      plait::forms<form<"whole", invariant, invariant, ext::batch_sum<invariant, channels>,
+                        ext::batch_sum<invariant, channels>,
+                        ext::batch_sum<invariant, 2 * channels, backward_sums>>,
+                   form<"channels", shard<dim::features>, shard<dim::features>, split<weight, 0>,
+                        split<bias, 0>, split<running_mean, 0>, split<running_var, 0>,
+                        units_of<channels>, ext::batch_sum<shard<dim::features>, channels>,
+                        ext::batch_sum<shard<dim::features>, channels>,
+                        ext::batch_sum<shard<dim::features>, 2 * channels, backward_sums>>>;
+  using forms = std::conditional_t<Options.group == 0, by_microbatch, by_groups>;
   // Two numbers of each group and channel, in the first rows; made of all samples of the group, and
   // so not found anew.
   using statistics =
-      slot<"statistics", (Options.group == 1 ? 2 : 1) * Image::channels, 2 * Image::channels,
-           follows::features, slot_element::accumulate, slot_kept::always>;
+      slot<"statistics",
+           Options.group == 0   ? 0
+           : Options.group == 1 ? 2 * Image::channels
+                                : Image::channels,
+           2 * Image::channels, follows::features, slot_element::accumulate, slot_kept::always>;
+  // Sums of two kinds, side by side, as they go to other ranks.
+  using sums = slot<"sums", 0, 2 * Image::channels, follows::features, slot_element::accumulate>;
   using saved = plait::saved<input_slot, statistics>;
+  using scratch = std::conditional_t<Options.group == 0, plait::scratch<sums>, plait::scratch<>>;
   static constexpr std::size_t sequence = 1;
   static constexpr std::size_t mixes_samples = Options.group;
   static constexpr double flops_per_row = 8.0 * double(Image::size);
@@ -71,16 +93,28 @@ struct batch_norm {
     if (l.context.reads_buffers)
       ops.normalize_by(Image::map, l.x, l.p[running_mean{}], l.p[running_var{}], l.p[weight{}],
                        l.p[bias{}], l.y, l.saved[statistics{}], epsilon);
-    else
+    else if constexpr (Options.group > 0)
       ops.normalize_sets(sets, l.x, l.p[weight{}], l.p[bias{}], l.y, l.saved[statistics{}],
                          epsilon);
+    else {
+      if (!l.context.runs_again) find_statistics(ops, l);
+      ops.normalize_channels(Image::map, l.x, l.saved[statistics{}], l.p[weight{}], l.p[bias{}],
+                             l.y);
+    }
   }
   static void backward_input(auto& ops, auto const& l) {
     if (l.context.reads_buffers)
       ops.normalize_by_backward_input(Image::map, l.dy, l.saved[statistics{}], l.p[weight{}], l.dx);
-    else
+    else if constexpr (Options.group > 0)
       ops.normalize_sets_backward_input(sets, l.dy, l.saved[input_slot{}], l.saved[statistics{}],
                                         l.p[weight{}], l.dx);
+    else {
+      auto const of_all = ops.gradients_of_samples(Image::map, l.dy, l.saved[input_slot{}],
+                                                   l.saved[statistics{}], l.scratch[sums{}]);
+      ops.sum_over_samples(of_all);
+      ops.normalize_samples_backward_input(Image::map, l.dy, l.saved[input_slot{}],
+                                           l.saved[statistics{}], of_all, l.p[weight{}], l.dx);
+    }
   }
   static void backward_parameters(auto& ops, auto const& l) {
     ops.normalize_sets_backward_parameters(sets, l.dy, l.saved[input_slot{}], l.saved[statistics{}],
@@ -90,6 +124,22 @@ struct batch_norm {
   }
 
  private:
+  static void find_statistics(auto& ops, auto const& l) {
+    auto const statistics = l.saved[batch_norm::statistics{}];
+    auto const of_all = ops.sums_of_samples(Image::map, l.x, statistics, l.scratch[sums{}]);
+    ops.sum_over_samples(of_all);
+    auto const squares =
+        ops.squares_of_samples(Image::map, statistics, of_all, behind(l.scratch[sums{}], of_all));
+    ops.sum_over_samples(squares);
+    ops.statistics_of_samples(Image::map, of_all, squares, statistics, epsilon);
+  }
+  // The part of a room behind what has been taken of it.
+  static auto behind(auto room, auto const& taken) {
+    room.data += taken.count();
+    room.columns -= taken.count();
+    return room;
+  }
+
   static constexpr double epsilon = Options.epsilon.number();
   static constexpr plait::ext::norm_shape sets{.map = Image::map,
                                                .samples_together = Options.group};

@@ -40,6 +40,7 @@ struct exchange_lister {
   std::vector<scheduled_work> const& passes;
   bool has_still = false;  ///< also values that lie where they are wanted
   std::vector<exchange> out{};
+  bool trains = false;  ///< what passes are added is of a step
 
   /// Whether the model's output is made here.
   [[nodiscard]] constexpr bool is_last() const {
@@ -165,10 +166,18 @@ struct exchange_lister {
             row_of_move(plan.values, now, forward ? direction::forward : direction::backward);
         send(row.from, row.to, exchange_element::compute, plan.values[now.in].info.width);
       }
-      if (now.kind == step_kind::leaf && forward) {
+      if (now.kind == step_kind::leaf) {
         auto const& form = plan.forms[now.leaf];
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
+          if (move.over_samples) {
+            if (trains && plan.makes_sum(move, now, place))
+              add({place, over_samples().on_stage(stage),
+                   over_samples().on_stage(stage).replaced(partial, invariant),
+                   exchange_element::slot, move.local_width(plan.tensor_ranks), 0, times, item});
+            continue;
+          }
+          if (!forward) continue;
           bool const is_compute = move.element == slot_element::compute;
           send(move.from, move.to, is_compute ? exchange_element::compute : exchange_element::slot,
                move.width);
@@ -226,6 +235,7 @@ struct exchange_lister {
   }
 
   [[gnu::cold]] constexpr void add_passes(bool backward, int end_item) {
+    trains = backward;
     add_gathers();
     add_edges(exchange_place::activation_edge, false);
     for (int item = 0; item < end_item; ++item) add_item(exchange_place::forward, item);

@@ -65,8 +65,12 @@ template <class Plan>
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
           auto const row = transition_between(move.from, move.to);
-          pending += (pending.empty() ? "inside: " : ", ") + std::string(to_string(row.moves)) +
-                     " of " + std::to_string(move.width) + " per row";
+          pending += (pending.empty() ? "inside: " : ", ") +
+                     std::string(move.over_samples ? "sum over samples" : to_string(row.moves)) +
+                     " of " + std::to_string(move.width) +
+                     (!move.over_samples                 ? " per row"
+                      : move.body == layer_body::forward ? " forward"
+                                                         : " backward");
         }
       } else if (now.kind == step_kind::move) {
         auto const& what = code.values[now.in];

@@ -228,6 +228,7 @@ class layer_lister {
       else put(out.layers.front().right, made, stage, true);
     }
     std::size_t taken = 0, leaf = 0;
+    bool const has_sums = !plan_.samples.axes_with(shard<dim::batch>).empty();
     auto const layer = [&]() -> drawn_layer& { return out.layers[leaf == 0 ? 0 : leaf - 1]; };
     auto const take = [&](std::vector<exchange const*> const& from, bool ahead) {
       if (taken < from.size())
@@ -243,7 +244,9 @@ class layer_lister {
       auto const& form = plan_.forms[step.leaf];
       for (int k = 0; k < form.inner_count; ++k) {
         auto const& inside = form.inner[std::size_t(k)];
-        if (communicates(transition_between(inside.from, inside.to).moves)) take(forward, true);
+        if (communicates(transition_between(inside.from, inside.to).moves) ||
+            (has_sums && inside.over_samples && inside.body == layer_body::forward))
+          take(forward, true);
       }
     }
     while (taken < forward.size()) take(forward, true);
@@ -254,7 +257,14 @@ class layer_lister {
       if (step.kind == step_kind::move && plan_.needs_gradient[step.in] &&
           communicates(row_of_move(plan_.values, step, direction::backward).moves))
         take(backward, false);
-      if (step.kind == step_kind::leaf) --leaf;
+      if (step.kind != step_kind::leaf) continue;
+      auto const& form = plan_.forms[step.leaf];
+      for (int k = 0; k < form.inner_count; ++k)
+        if (auto const& inside = form.inner[std::size_t(k)];
+            has_sums && inside.over_samples &&
+            plan_.makes_sum(inside, step, exchange_place::backward))
+          take(backward, false);
+      --leaf;
     }
     while (taken < backward.size()) take(backward, false);
   }

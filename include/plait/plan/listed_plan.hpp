@@ -73,6 +73,12 @@ struct listed_plan {
   [[nodiscard]] constexpr bool runs_again(step const& now) const {
     return recomputes.any() && recomputes.steps[int(&now - steps.begin())] != 0;
   }
+  /// Whether a step makes a sum over samples at a place of a training step; see batch_sum.
+  [[nodiscard]] constexpr bool makes_sum(form_info::inner_move const& sum, step const& of,
+                                         exchange_place place) const {
+    if (sum.body == layer_body::forward) return place == exchange_place::forward;
+    return place == exchange_place::backward && needs_gradient[of.in];
+  }
   /// The stage that has a unit.
   [[nodiscard]] constexpr int stage_of(int unit) const {
     int chunk = 0;

@@ -90,6 +90,14 @@ constexpr std::size_t count_samples_together(auto const& tree) {
   return out;
 }
 
+/// Whether a layer sums over the samples of a microbatch, of all ranks.
+constexpr bool sums_over_samples(auto const& tree) {
+  for (auto const& leaf : tree.leaves)
+    for (int i = 0; i < leaf.form_count; ++i)
+      if (leaf.forms[static_cast<std::size_t>(i)].sum_count > 0) return true;
+  return false;
+}
+
 /// How many things of the whole model `counts`: each copy of a repeat has its own.
 constexpr int count_tensors(auto const& code, auto const& entries, entry_count counts) {
   int count = 0;

@@ -215,6 +215,11 @@ struct plan {
                 "reproducible<Slices> beside zero<2> or zero<3>: gradients are summed slice by "
                 "slice over the whole step, and these levels sum them microbatch by microbatch; "
                 "write zero<1>, or leave reproducible out");
+  static_assert(
+      slices == 0 || !planning::sums_over_samples(tree),
+      "reproducible<Slices>: a layer sums over all samples of a microbatch, but ranks have "
+      "different numbers of slices, so that their sums would not meet; let it mix groups "
+      "of samples, as batch_norm<Image, {.group = N}> does, or leave reproducible out");
   static_assert(bucket_bytes > 0 || slices > 0 || !(rules.keeps_blocks() || rules.sums_blocks()) ||
                     batch_ranks(grid) == 1,
                 "this policy holds blocks of parameters or gradients, which are gathered and "
@@ -447,6 +452,8 @@ struct plan {
 
   /// Consecutive samples that stay on one rank and in one microbatch, since layers mix them.
   static constexpr std::size_t samples_together = count_samples_together(tree);
+  /// Whether layers sum over the samples of a microbatch, those of other ranks, too.
+  static constexpr bool sums_over_samples = planning::sums_over_samples(tree);
   static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
 

@@ -229,9 +229,13 @@ struct program_builder {
   }
 
   constexpr void run() {
-    for (int i = 0; i < tree.leaves.size(); ++i)
-      out.forms.push_back(
-          tree.leaves[i].forms[static_cast<std::size_t>(chosen.form[static_cast<std::size_t>(i)])]);
+    for (int i = 0; i < tree.leaves.size(); ++i) {
+      auto const& leaf = tree.leaves[i];
+      auto const& form =
+          leaf.forms[static_cast<std::size_t>(chosen.form[static_cast<std::size_t>(i)])];
+      bool const reads_buffers = leaf.is_frozen && form.sum_count > 0;
+      out.forms.push_back(reads_buffers ? form.without_sums_over_samples() : form);
+    }
     static_vector<int, leaves> nodes;
     collect(0, nodes);
     out.has_loss = tree.leaves[tree.leaves.size() - 1].is_loss;

@@ -6,6 +6,7 @@
 
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/mesh/axis.hpp"
 
 namespace plait {
 
@@ -69,7 +70,12 @@ struct layer_context {
   std::size_t missing = 0;       ///< of its places, the last ones, that have no sample
   std::size_t all_samples = 0;   ///< of the global batch; 0: those of the microbatch
   bool reads_buffers = false;  ///< in evaluation, and in a frozen layer: forward reads its buffers
-  std::size_t sequence = 1;    ///< positions, of all ranks of the tensor axis
+  bool runs_again = false;     ///< the forward makes again what has not been kept
+  /// Of layers that sum over samples: those of the microbatch on all ranks, and the axes along
+  /// which these stand.
+  std::size_t samples_on_all_ranks = 0;
+  axis_set sample_axes{};
+  std::size_t sequence = 1;  ///< positions, of all ranks of the tensor axis
   int tensor_rank = 0;
   int tensor_ranks = 1;
   loss_sum loss{};  ///< of a layer that has a term in the loss

@@ -13,6 +13,7 @@
 #include "plait/layer/layer.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/plan/checks.hpp"
+#include "plait/run/summing_operations.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::execution {
@@ -56,26 +57,35 @@ struct made_move {
     text += "move " + number + " of the body is " + row(made.from, made.to) + " of " +
             std::to_string(made.count) + " values in " + std::to_string(made.rows) + " rows, but ";
   else text += "the body ends without move " + number + ", and ";
-  if (made.number < form.inner_count) {
+  if (made.number < form.inner_count - form.sum_count) {
     auto const& listed = form.inner[std::size_t(made.number)];
     text += "the form lists there " + row(listed.from, listed.to) + " of " +
             std::to_string(listed.width) + " values per row";
   } else {
-    text += "the form lists only " + std::to_string(form.inner_count) + " of them";
+    text += "the form lists only " + std::to_string(form.inner_count - form.sum_count) + " of them";
   }
   throw error(text + "; write one inner<From, To, Width> for each move, in their order");
 }
+
+/// `Operations` of a forward, with sums over samples if its form lists some.
+template <class Operations, class Element, class Formed>
+using with_sums =
+    std::conditional_t<Formed::form.sums_over_samples(layer_body::forward),
+                       summing_operations<Operations, Element, Formed, layer_body::forward>,
+                       Operations>;
 
 /// What the forward of a layer may do: `Operations`, and the moves that the form lists which the
 /// plan has chosen, each of them once and in their order.
 ///
 /// Cost: a move compares three integers; a layer whose form lists none compares nothing.
 template <class Operations, class Element, class Formed>
-class forward_operations final : public Operations {
+class forward_operations final : public with_sums<Operations, Element, Formed> {
   static constexpr auto& form = Formed::form;
+  static constexpr int moves = form.inner_count - form.sum_count;
+  using base = with_sums<Operations, Element, Formed>;
 
  public:
-  explicit forward_operations(Operations const& ops) : Operations(ops) {}
+  explicit forward_operations(Operations const& ops) : base(ops) {}
 
   /// The same values in another placement, in place: a sum or maximum over the tensor axis, or
   /// nothing if the view has that placement already.
@@ -103,10 +113,13 @@ class forward_operations final : public Operations {
     Operations::map_at(f, y, views...);
   }
 
-  /// Errors: plait::error on every rank if the body has made fewer moves than the form lists.
+  /// Errors: plait::error on every rank if the body has made fewer moves, or sums over samples,
+  /// than
+  ///         the form lists.
   void require_all_moves() const {
-    if constexpr (form.inner_count > 0)
-      if (made_ < form.inner_count) fail_move(this->shapes_.layer_text(), form, {made_});
+    if constexpr (moves > 0)
+      if (made_ < moves) fail_move(this->shapes_.layer_text(), form, {made_});
+    if constexpr (form.sums_over_samples(layer_body::forward)) this->require_all_sums();
   }
 
  private:
@@ -114,7 +127,7 @@ class forward_operations final : public Operations {
   template <class T>
   static consteval unsigned find_clauses(placement from, placement to) {
     unsigned found = 0;
-    for (int i = 0; i < form.inner_count; ++i) {
+    for (int i = 0; i < moves; ++i) {
       auto const& clause = form.inner[std::size_t(i)];
       bool const same_type = clause.element == slot_element::compute
                                  ? std::is_same_v<T, Element>

@@ -172,13 +172,99 @@ class image_operations : public attention_operations<Rank> {
     of.channels = means.columns;
     of.samples = context.batch;
     of.present = context.present();
+    if (of.samples_together == all_samples) of = whole_sets(of);
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.sets());
     std::size_t const last = of.present % of.samples_together;  // of the last group, if it is short
-    if (of.map == 1 && (last == 1 || of.samples_together == 1))
+    if (of.everywhere == 0 && of.map == 1 && (last == 1 || of.samples_together == 1))
       shapes_.one_of_a_set(name, named("means", means), of.samples_together, of.present);
+    if (of.everywhere == 1)
+      shapes_.one_of_a_set(name, named("means", means), 1, context.samples_on_all_ranks);
     queue_.accumulate_statistics(of, statistics.data, means.data, variances.data,
                                  context.sample_share(), epsilon);
   }
+
+  /// The statistics of each channel over all samples of the microbatch, those of other ranks, too:
+  /// what this rank knows of its own, in `statistics`, and the sums of its elements, in the view of
+  /// `room` that it returns, which ops.sum_over_samples is to add up.
+  ///
+  /// Shapes: x (rows, channels map); statistics: at least 2 elements for each channel; room: at
+  ///         least one
+  template <class X, class Kept, placement At, placement Sets>
+  auto sums_of_samples(std::size_t map, view_of<X, At> x, view_of<Kept, Sets> statistics,
+                       view_of<Kept, Sets> room) {
+    static_assert(At == Sets && !is_partial(At));
+    constexpr auto name = "sums_of_samples";
+    auto const of = whole_sets(name, map, named("x", x), statistics);
+    shapes_.room(name, named("room", room), room.count(), of.channels);
+    queue_.set_statistics(of, x.data, statistics.data, 0.0);
+    queue_.sums_of_sets(of, statistics.data, room.data);
+    return view_of<Kept, Sets>{room.data, 1, of.channels};
+  }
+  /// Behind that: the squares of this rank's elements around the mean of all samples, of which
+  /// `sums` are the sums; to be added up, too.
+  template <class Kept, placement Sets>
+  auto squares_of_samples(std::size_t map, view_of<Kept, Sets> statistics, view_of<Kept, Sets> sums,
+                          view_of<Kept, Sets> room) {
+    constexpr auto name = "squares_of_samples";
+    auto const of = whole_sets(map, sums.columns);
+    shapes_.room(name, named("room", room), room.count(), of.channels);
+    queue_.squares_of_sets(of, statistics.data, sums.data, room.data);
+    return view_of<Kept, Sets>{room.data, 1, of.channels};
+  }
+  /// Behind both: the mean and the inverse deviation of each channel, in `statistics`.
+  template <class Kept, placement Sets>
+  void statistics_of_samples(std::size_t map, view_of<Kept, Sets> sums, view_of<Kept, Sets> squares,
+                             view_of<Kept, Sets> statistics, double epsilon) {
+    shapes_.equal("statistics_of_samples", named("squares", squares), named("sums", sums));
+    queue_.whole_statistics(whole_sets(map, sums.columns), sums.data, squares.data, statistics.data,
+                            epsilon);
+  }
+  /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each channel.
+  template <class X, class G, class T, class Kept, placement At, placement Shared, placement Sets>
+  void normalize_channels(std::size_t map, view_of<X, At> x, view_of<Kept, Sets> statistics,
+                          view_of<G, Shared> gamma, view_of<G, Shared> beta, view_of<T, At> y) {
+    static_assert(typing::sound_set_norm<At, Shared>);
+    constexpr auto name = "normalize_channels";
+    auto const sets = one_set(name, map, named("x", x), named("gamma", gamma), statistics);
+    shapes_.equal(name, named("beta", beta), named("gamma", gamma));
+    shapes_.equal(name, named("y", y), named("x", x));
+    queue_.normalize_sets(sets, x.data, statistics.data, gamma.data, beta.data, y.data);
+  }
+  /// This rank's summands of the gradients by gamma and beta, side by side in the view of `room`
+  /// that it returns: what the gradient by x needs of all samples.
+  ///
+  /// Shapes: as sums_of_samples; room: at least 2 elements for each channel
+  template <class Dy, class X, class Kept, class S, placement Gradient, placement At,
+            placement Sets>
+  auto gradients_of_samples(std::size_t map, view_of<Dy, Gradient> dy, view_of<X, At> x,
+                            view_of<Kept, Sets> statistics, view_of<S, Sets> room) {
+    static_assert(At == Sets && typing::sound_gradient<At, Gradient>);
+    constexpr auto name = "gradients_of_samples";
+    auto const of = whole_sets(name, map, named("x", x), statistics);
+    shapes_.equal(name, named("dy", dy), named("x", x));
+    shapes_.room(name, named("room", room), room.count(), 2 * of.channels);
+    queue_.fill(S{0}, room.data, 2 * of.channels);
+    queue_.normalize_sets_parameters(of, dy.data, x.data, statistics.data, room.data,
+                                     room.data + of.channels);
+    return view_of<S, Sets>{room.data, 1, 2 * of.channels};
+  }
+  /// Behind that, once they are added up: dx, which may be dy.
+  template <class Dy, class X, class Kept, class S, class G, class T, placement Gradient,
+            placement At, placement Sets, placement Shared>
+  void normalize_samples_backward_input(std::size_t map, view_of<Dy, Gradient> dy, view_of<X, At> x,
+                                        view_of<Kept, Sets> statistics, view_of<S, Sets> sums,
+                                        view_of<G, Shared> gamma, view_of<T, Gradient> dx) {
+    static_assert(typing::sound_set_norm<At, Shared>);
+    static_assert(typing::sound_gradient<At, Gradient>);
+    constexpr auto name = "normalize_samples_backward_input";
+    auto const of = whole_sets(name, map, named("x", x), statistics);
+    check_channels(name, named("gamma", gamma), named("x", x), map);
+    shapes_.equal(name, named("dy", dy), named("x", x));
+    shapes_.equal(name, named("dx", dx), named("x", x));
+    queue_.normalize_whole_backward(of, dy.data, x.data, statistics.data, sums.data,
+                                    sums.data + of.channels, gamma.data, dx.data);
+  }
+
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with a mean and a variance for each
   /// channel that are no functions of x; `statistics` keeps what the gradient needs.
   template <class X, class M, class G, class T, class Kept, placement At, placement Shared,
@@ -251,6 +337,23 @@ class image_operations : public attention_operations<Rank> {
     shapes_.expect(name, row, 1, row.columns, images);
   }
 
+  /// A channel of all samples of the microbatch, on all ranks.
+  [[nodiscard]] norm_shape whole_sets(norm_shape of) const {
+    of.samples_together = std::max<std::size_t>(of.samples, 1);
+    of.everywhere = std::max<std::size_t>(context.samples_on_all_ranks * of.map, 1);
+    return of;
+  }
+  [[nodiscard]] norm_shape whole_sets(std::size_t map, std::size_t channels) const {
+    return whole_sets({context.batch, context.present(), channels, map});
+  }
+  template <class Statistics>
+  norm_shape whole_sets(char const* name, std::size_t map, named_shape x,
+                        Statistics const& statistics) const {
+    std::size_t const channels = x.columns / map;
+    shapes_.expect(name, x, context.batch, channels * map, {"whole channels", 1, map});
+    shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * channels);
+    return whole_sets(map, channels);
+  }
   /// All samples as one set for each channel.
   template <class Statistics>
   norm_shape one_set(char const* name, std::size_t map, named_shape x, named_shape row,
@@ -265,10 +368,11 @@ class image_operations : public attention_operations<Rank> {
     check_channels(name, row, x, of.map);
     of.channels = row.columns;
     of.samples = of.present = x.rows;
-    if (of.samples_together > 1) {
+    if (of.samples_together != 1) {
       shapes_.expect(name, x, context.batch, x.columns, {"the batch", context.batch, x.columns});
       of.present = context.present();
     }
+    if (of.samples_together == all_samples) of = whole_sets(of);
     shapes_.whole_sets(name, x, of.samples_together, row, of.channels_together);
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.sets());
     return of;

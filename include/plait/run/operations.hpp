@@ -390,6 +390,16 @@ class operations : public image_operations<Rank> {
     return view_of<T, at>{result.data, result.rows, result.columns};
   }
 
+  /// \see summing_operations::sum_over_samples
+  template <class X>
+  void sum_over_samples(X) {
+    static_assert(sizeof(X) == 0,
+                  "ops.sum_over_samples(x): the form of this layer lists no sum for this body, so "
+                  "the plan knows nothing of what it sends; write ext::batch_sum<At, Width> into "
+                  "the form for each sum of the forward, and ext::batch_sum<At, Width, "
+                  "ext::layer_body::backward_input> for each of the backward");
+  }
+
   /// The same values in another placement, in place, where nothing has to be sent for it; what the
   /// forward of a layer may send is in forward_operations.
   template <placement To, class T, placement From>
@@ -408,6 +418,16 @@ class operations : public image_operations<Rank> {
     rank_.wait_across(within_layers, {wait_site::part::layer, leaf_, 2 * number}, [&] {
       move_in_place<From, To>(rank_.tensor_group(), std::span<T>(x.data, x.count()));
     });
+  }
+
+  /// Adds up what the ranks that have other samples give to sum `number` of a body.
+  template <class T>
+  void sum_in_place(std::span<T> x, int number) {
+    if (this->context.sample_axes.empty()) return;
+    auto& group = rank_.group(this->context.sample_axes);
+    rank_.wait_across(stream_of(this->context.sample_axes),
+                      {wait_site::part::layer, leaf_, 2 * number},
+                      [&] { move_in_place<partial, invariant>(group, x); });
   }
 
   using base::named, base::queue_, base::rank, base::shapes_;

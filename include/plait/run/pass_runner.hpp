@@ -206,6 +206,13 @@ class pass_runner {
       loss.present = batch.samples_in(m, samples_.number, samples_.blocks);
       runner_.context().missing = loss.samples - loss.present;
     }
+    if constexpr (plan::sums_over_samples) {
+      auto& context = runner_.context();
+      context.sample_axes = plan::samples.axes_with(shard<dim::batch>);
+      context.samples_on_all_ranks = 0;
+      for (int rank = 0; rank < samples_.blocks; ++rank)
+        context.samples_on_all_ranks += batch.samples_in(m, rank, samples_.blocks);
+    }
     runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
   }
 

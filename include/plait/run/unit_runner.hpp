@@ -464,8 +464,9 @@ class unit_runner {
   template <class Operations>
   Operations operations_of(step const& now, pass_frame const& at, auto const& names) {
     context_.site = static_cast<std::uint32_t>(at.unit * leaves + now.leaf);
-    if constexpr (plan::has_buffers)
+    if constexpr (plan::has_buffers || plan::sums_over_samples)
       context_.reads_buffers = !context_.training || plan::tree.leaves[now.leaf].is_frozen;
+    if constexpr (plan::has_reruns) context_.runs_again = at.steps_again != 0;
     if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
       context_.loss = loss_;
       if constexpr (plan::has_reruns)

@@ -37,7 +37,7 @@ class launched_graph {
 }  // namespace pretended
 
 namespace plait::detail {
-// Declared where it is called (cuda_queue.hpp).
+// Declared where it is called (cuda_launcher.hpp).
 cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
                              std::function<void()> thread);
 cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,

@@ -234,6 +234,27 @@ class host_queue {
                              Sum* variances, double share, double epsilon) const {
     host_maths::accumulate_statistics(of, statistics, means, variances, share, epsilon);
   }
+  /// \see host_maths::sums_of_sets
+  template <class Kept>
+  void sums_of_sets(norm_shape const& of, Kept const* statistics, Kept* sums) const {
+    host_maths::sums_of_sets(of, statistics, sums);
+  }
+  template <class Kept>
+  void squares_of_sets(norm_shape const& of, Kept const* statistics, Kept const* sums,
+                       Kept* squares) const {
+    host_maths::squares_of_sets(of, statistics, sums, squares);
+  }
+  template <class Kept>
+  void whole_statistics(norm_shape const& of, Kept const* sums, Kept const* squares,
+                        Kept* statistics, double epsilon) const {
+    host_maths::whole_statistics(of, sums, squares, statistics, static_cast<Kept>(epsilon));
+  }
+  template <class T, class Kept>
+  void normalize_whole_backward(norm_shape const& of, T const* dy, T const* x,
+                                Kept const* statistics, Kept const* dgamma, Kept const* dbeta,
+                                T const* gamma, T* dx) const {
+    host_maths::normalize_whole_backward(of, dy, x, statistics, dgamma, dbeta, gamma, dx);
+  }
   template <class T, class Kept>
   void given_statistics(T const* mean, T const* variance, Kept* statistics, std::size_t channels,
                         double epsilon) const {

@@ -121,6 +121,51 @@ class simulated_image_queue {
       });
     });
   }
+  template <class Kept>
+  void sums_of_sets(norm_shape const& of, Kept const* statistics, Kept* sums) const {
+    put("sums_of_sets", [=](execution& now) {
+      now.reads(statistics, 2 * of.channels);
+      now.writes(sums, of.channels);
+      now.run([&] { host_queue{}.sums_of_sets(of, statistics, sums); });
+    });
+  }
+  template <class Kept>
+  void squares_of_sets(norm_shape const& of, Kept const* statistics, Kept const* sums,
+                       Kept* squares) const {
+    put("squares_of_sets", [=](execution& now) {
+      now.reads(statistics, 2 * of.channels);
+      now.reads(sums, of.channels);
+      now.writes(squares, of.channels);
+      now.run([&] { host_queue{}.squares_of_sets(of, statistics, sums, squares); });
+    });
+  }
+  template <class Kept>
+  void whole_statistics(norm_shape const& of, Kept const* sums, Kept const* squares,
+                        Kept* statistics, double epsilon) const {
+    put("whole_statistics", [=](execution& now) {
+      now.reads(sums, of.channels);
+      now.reads(squares, of.channels);
+      now.writes(statistics, 2 * of.channels);
+      now.run([&] { host_queue{}.whole_statistics(of, sums, squares, statistics, epsilon); });
+    });
+  }
+  template <class T, class Kept>
+  void normalize_whole_backward(norm_shape const& of, T const* dy, T const* x,
+                                Kept const* statistics, Kept const* dgamma, Kept const* dbeta,
+                                T const* gamma, T* dx) const {
+    put("normalize_whole_backward", [=](execution& now) {
+      now.reads(dy, of.samples * of.image());
+      now.reads(x, of.samples * of.image());
+      now.reads(statistics, 2 * of.channels);
+      now.reads(dgamma, of.channels);
+      now.reads(dbeta, of.channels);
+      now.reads(gamma, of.channels);
+      now.writes(dx, of.samples * of.image());
+      now.run([&] {
+        host_queue{}.normalize_whole_backward(of, dy, x, statistics, dgamma, dbeta, gamma, dx);
+      });
+    });
+  }
   template <class T, class Kept>
   void given_statistics(T const* mean, T const* variance, Kept* statistics, std::size_t channels,
                         double epsilon) const {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +11,8 @@
 #include "plait/backend/attention_shape.hpp"
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_image_queue.hpp"
+#include "plait/backend/cuda/device/cuda_launcher.hpp"
 #include "plait/backend/cuda/device/cuda_state.hpp"
 #include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/backend/cuda/kernels/attention.hpp"
@@ -29,8 +28,6 @@
 #include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
-#include "plait/backend/cuda/kernels/set_norm.hpp"
-#include "plait/backend/cuda/kernels/windows.hpp"
 #include "plait/backend/cuda/products/library_epilogue.hpp"
 #include "plait/backend/cuda/products/matrix_products.hpp"
 #include "plait/backend/element_place.hpp"
@@ -41,66 +38,7 @@
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
 
-#if !defined(__CUDACC__)
-namespace plait::detail {
-
-// Without a CUDA compiler kernels are ordinary functions; a test that pretends to have a device
-// says how they are run.
-cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
-                             std::function<void()> thread);
-
-}  // namespace plait::detail
-#endif
-
 namespace plait::ext {
-
-/// Puts kernels and calls of libraries at the end of a stream of a device; a model of
-/// `cuda_kernels::launcher`.
-class cuda_launcher {
- public:
-  cuda_launcher(cuda_place at, cudaStream_t stream) : at_(at), stream_(stream) {}
-
-  template <class... Parameters, class... Arguments>
-  void operator()(void (*kernel)(Parameters...), cuda_kernels::launch_shape shape,
-                  Arguments... arguments) const {
-    static_assert(sizeof...(Parameters) == sizeof...(Arguments),
-                  "cuda_launcher: the kernel takes another number of arguments");
-    device_scope const scope(at_);
-    auto const* const function = reinterpret_cast<void const*>(kernel);
-    if (shape.shared_bytes > std::size_t{48} * 1024)
-      detail::check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(shape.shared_bytes)),
-                    "cudaFuncSetAttribute (shared memory of a kernel)", at_);
-#if defined(__CUDACC__)
-    std::tuple<std::remove_cv_t<Parameters>...> values(
-        static_cast<std::remove_cv_t<Parameters>>(arguments)...);
-    std::apply(
-        [&](auto&... each) {
-          std::array<void*, sizeof...(Parameters)> addresses{
-              const_cast<void*>(static_cast<void const*>(&each))...};
-          detail::check(
-              cudaLaunchKernel(function, dim3(shape.blocks, shape.blocks_y), dim3(shape.threads),
-                               addresses.data(), shape.shared_bytes, stream_),
-              "cudaLaunchKernel", at_);
-        },
-        values);
-#else
-    detail::check(detail::launch_pretended(shape, stream_, [=] { kernel(arguments...); }),
-                  "cudaLaunchKernel", at_);
-#endif
-  }
-
-  template <class Function>
-  void call(char const* name, Function function) const {
-    device_scope const scope(at_);
-    (void)cudaGetLastError();  // some libraries take an older error for theirs
-    detail::check(function(stream_), name, at_);
-  }
-
- private:
-  cuda_place at_;
-  cudaStream_t stream_;
-};
 
 /// One stream of a CUDA device. Every operation is put at its end and the call returns at once;
 /// pointers are to the device's memory.
@@ -112,16 +50,9 @@ class cuda_launcher {
 /// Errors: cuda_error, for what can be seen when the operation is put into the stream; the rest
 ///         comes from the device's synchronize().
 /// Threads: that of the rank.
-class cuda_queue {
-  template <class T>
-  using of_rows = accumulate_t<T>;  // what belongs to a row: statistics, maxima, terms
-
+class cuda_queue : public cuda_image_queue {
  public:
-  cuda_queue(detail::cuda_state& state, plait::ext::stream on) : state_(&state), on_(on) {}
-
-  /// For kernels of the program's own, see run().
-  [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
-  [[nodiscard]] cuda_launcher launcher() const { return {state_->place, stream()}; }
+  cuda_queue(detail::cuda_state& state, plait::ext::stream on) : cuda_image_queue(state, on) {}
 
   void copy_bytes(void const* from, void* to, std::size_t bytes) const {
     if (bytes == 0 || from == to) return;
@@ -288,86 +219,6 @@ class cuda_queue {
     cuda_kernels::rms_norm_backward_parameters(launcher(), dy, x, inverse, dgamma,
                                                column_sums_scratch<S>(rows, columns, 1), rows,
                                                columns);
-  }
-
-  template <class T>
-  void gather_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
-                      std::size_t rows, T const* x, T* patches) const {
-    cuda_kernels::gather_patches(launcher(), of, samples, first_row, rows, x, patches);
-  }
-  template <class T>
-  void add_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
-                   std::size_t rows, T const* patches, T* x) const {
-    cuda_kernels::add_patches(launcher(), of, samples, first_row, rows, patches, x);
-  }
-  template <class T>
-  void exchange_blocks(T const* from, T* to, std::size_t outer, std::size_t inner,
-                       std::size_t block) const {
-    cuda_kernels::exchange_blocks(launcher(), from, to, outer, inner, block);
-  }
-  template <class T>
-  void add_to_maps(T const* bias, T* y, std::size_t samples, std::size_t channels,
-                   std::size_t map) const {
-    cuda_kernels::add_to_maps(launcher(), bias, y, samples, channels, map);
-  }
-  template <class T, class S>
-  void accumulate_map_sums(T const* dy, S* sums, std::size_t samples, std::size_t channels,
-                           std::size_t map) const {
-    cuda_kernels::accumulate_map_sums(launcher(), dy, sums, samples, channels, map);
-  }
-  template <class T>
-  void max_pool(window_shape const& of, std::size_t samples, T const* x, T* y) const {
-    cuda_kernels::max_pool(launcher(), of, samples, x, y);
-  }
-  template <class T>
-  void max_pool_backward(window_shape const& of, std::size_t samples, T const* dy, T const* x,
-                         T* dx) const {
-    cuda_kernels::max_pool_backward(launcher(), of, samples, dy, x, dx);
-  }
-  template <class T>
-  void average_pool(window_shape const& of, std::size_t samples, T const* x, T* y) const {
-    cuda_kernels::average_pool(launcher(), of, samples, x, y);
-  }
-  template <class T>
-  void average_pool_backward(window_shape const& of, std::size_t samples, T const* dy,
-                             T* dx) const {
-    cuda_kernels::average_pool_backward(launcher(), of, samples, dy, dx);
-  }
-  template <class T>
-  void set_statistics(norm_shape const& of, T const* x, of_rows<T>* statistics,
-                      double epsilon) const {
-    cuda_kernels::set_statistics(launcher(), of, x, statistics, epsilon);
-  }
-  template <class Kept, class S>
-  void accumulate_statistics(norm_shape const& of, Kept const* statistics, S* means, S* variances,
-                             double share, double epsilon) const {
-    cuda_kernels::accumulate_statistics(launcher(), of, statistics, means, variances, share,
-                                        epsilon);
-  }
-  template <class T>
-  void given_statistics(T const* mean, T const* variance, of_rows<T>* statistics,
-                        std::size_t channels, double epsilon) const {
-    cuda_kernels::given_statistics(launcher(), mean, variance, statistics, channels, epsilon);
-  }
-  template <class T>
-  void normalize_sets(norm_shape const& of, T const* x, of_rows<T> const* statistics,
-                      T const* gamma, T const* beta, T* y) const {
-    cuda_kernels::normalize_sets(launcher(), of, x, statistics, gamma, beta, y);
-  }
-  template <class T>
-  void normalize_sets_backward(norm_shape const& of, T const* dy, T const* x,
-                               of_rows<T> const* statistics, T const* gamma, T* dx) const {
-    cuda_kernels::normalize_sets_backward(launcher(), of, dy, x, statistics, gamma, dx);
-  }
-  template <class T>
-  void scale_sets(norm_shape const& of, T const* dy, of_rows<T> const* statistics, T const* gamma,
-                  T* dx) const {
-    cuda_kernels::scale_sets(launcher(), of, dy, statistics, gamma, dx);
-  }
-  template <class T, class S>
-  void normalize_sets_parameters(norm_shape const& of, T const* dy, T const* x,
-                                 of_rows<T> const* statistics, S* dgamma, S* dbeta) const {
-    cuda_kernels::normalize_sets_parameters(launcher(), of, dy, x, statistics, dgamma, dbeta);
   }
 
   /// Gets ready what attention of a shape needs once, its scratch memory with it.
@@ -577,11 +428,6 @@ class cuda_queue {
     std::size_t const count = cuda_kernels::column_sums_workspace(rows, columns, sums);
     return count == 0 ? nullptr : scratch<S>(count);
   }
-
-  detail::cuda_state* state_;
-  plait::ext::stream on_;
 };
-
-static_assert(cuda_kernels::launcher<cuda_launcher>);
 
 }  // namespace plait::ext

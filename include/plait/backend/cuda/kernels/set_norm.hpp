@@ -217,13 +217,13 @@ __global__ void statistics_sums_kernel(norm_shape of, A const* statistics, S* me
   for_each_pack<1>({0, n}, [&](std::size_t c) {
     S mean = means[c], spread = variances[c];
     for (std::size_t set = c; set < of.sets(); set += of.sets_across()) {
-      double const count = static_cast<double>(of.count_of(set));
-      if (count == 0) continue;
+      if (of.count_of(set) == 0) continue;
       double const weight = share * static_cast<double>(of.samples_of(set));
       double const inverse = static_cast<double>(statistics[2 * set + 1]);
       double const variance = 1 / (inverse * inverse) - epsilon;
+      double const whole = static_cast<double>(of.whole_count_of(set));
       mean += static_cast<S>(weight * static_cast<double>(statistics[2 * set]));
-      spread += static_cast<S>(weight * (variance < 0 ? 0 : variance) * (count / (count - 1)));
+      spread += static_cast<S>(weight * (variance < 0 ? 0 : variance) * (whole / (whole - 1)));
     }
     means[c] = mean;
     variances[c] = spread;
@@ -239,6 +239,92 @@ void accumulate_statistics(Launch launch, norm_shape const& of, A const* statist
                            S* variances, double share, double epsilon) {
   detail::launch_elements(launch, statistics_sums_kernel<A, S>, of.channels, of, statistics, means,
                           variances, share, epsilon);
+}
+
+template <class A>
+__global__ void sums_of_sets_kernel(norm_shape of, A const* statistics, A* sums, std::size_t n) {
+  for_each_pack<1>(
+      {0, n}, [&](std::size_t c) { sums[c] = static_cast<A>(of.count_of(c)) * statistics[2 * c]; });
+}
+
+/// The sum of the elements of each set, a channel, on this rank.
+///
+/// Shapes: as host_maths::sums_of_sets
+template <launcher Launch, class A>
+void sums_of_sets(Launch launch, norm_shape const& of, A const* statistics, A* sums) {
+  detail::launch_elements(launch, sums_of_sets_kernel<A>, of.channels, of, statistics, sums);
+}
+
+template <class A>
+__global__ void squares_of_sets_kernel(norm_shape of, A const* statistics, A const* sums,
+                                       A* squares, std::size_t n) {
+  for_each_pack<1>({0, n}, [&](std::size_t c) {
+    A const distance = statistics[2 * c] - sums[c] / static_cast<A>(of.whole_count_of(c));
+    A const inverse = statistics[2 * c + 1];
+    squares[c] = of.count_of(c) == 0 ? A(0)
+                                     : static_cast<A>(of.count_of(c)) *
+                                           (1 / (inverse * inverse) + distance * distance);
+  });
+}
+
+/// The sum of the squares of this rank's elements of each set around its mean on all ranks.
+///
+/// Shapes: as host_maths::squares_of_sets
+template <launcher Launch, class A>
+void squares_of_sets(Launch launch, norm_shape const& of, A const* statistics, A const* sums,
+                     A* squares) {
+  detail::launch_elements(launch, squares_of_sets_kernel<A>, of.channels, of, statistics, sums,
+                          squares);
+}
+
+template <class A>
+__global__ void whole_statistics_kernel(norm_shape of, A const* sums, A const* squares,
+                                        A* statistics, A epsilon, std::size_t n) {
+  for_each_pack<1>({0, n}, [&](std::size_t c) {
+    A const count = static_cast<A>(of.whole_count_of(c));
+    statistics[2 * c] = sums[c] / count;
+    statistics[2 * c + 1] = 1 / std::sqrt(squares[c] / count + epsilon);
+  });
+}
+
+/// The statistics of each set on all ranks.
+///
+/// Shapes: as host_maths::whole_statistics
+template <launcher Launch, class A>
+void whole_statistics(Launch launch, norm_shape const& of, A const* sums, A const* squares,
+                      A* statistics, double epsilon) {
+  detail::launch_elements(launch, whole_statistics_kernel<A>, of.channels, of, sums, squares,
+                          statistics, static_cast<A>(epsilon));
+}
+
+template <class T>
+__global__ void normalize_whole_backward_kernel(norm_shape of, T const* dy, T const* x,
+                                                accumulate_t<T> const* statistics,
+                                                accumulate_t<T> const* dgamma,
+                                                accumulate_t<T> const* dbeta, T const* gamma, T* dx,
+                                                std::size_t n) {
+  using A = accumulate_t<T>;
+  A const count = static_cast<A>(of.everywhere == 0 ? 1 : of.everywhere);
+  for_each_pack<1>({0, n}, [&](std::size_t i) {
+    std::size_t const c = i / of.map % of.channels;
+    bool const is_present = i / of.image() < of.present;
+    A const inverse = statistics[2 * c + 1];
+    A const h = (static_cast<A>(x[i]) - statistics[2 * c]) * inverse;
+    A const factor = is_present ? inverse * static_cast<A>(gamma[c]) : A(0);
+    dx[i] = static_cast<T>(factor *
+                           (static_cast<A>(dy[i]) - dbeta[c] / count - h * (dgamma[c] / count)));
+  });
+}
+
+/// Gradient of normalize_sets by x where a set has elements on other ranks, too; dx may be dy.
+///
+/// Shapes: as host_maths::normalize_whole_backward
+template <launcher Launch, class T>
+void normalize_whole_backward(Launch launch, norm_shape const& of, T const* dy, T const* x,
+                              accumulate_t<T> const* statistics, accumulate_t<T> const* dgamma,
+                              accumulate_t<T> const* dbeta, T const* gamma, T* dx) {
+  detail::launch_elements(launch, normalize_whole_backward_kernel<T>, of.samples * of.image(), of,
+                          dy, x, statistics, dgamma, dbeta, gamma, dx);
 }
 
 template <class T>

@@ -172,16 +172,81 @@ template <class A, class Sum>
 [[gnu::noinline]] void accumulate_statistics(norm_shape const& of, A const* statistics, Sum* means,
                                              Sum* variances, double share, double epsilon) {
   for (std::size_t set = 0; set < of.sets(); ++set, statistics += 2) {
-    auto const count = static_cast<double>(of.count_of(set));
-    if (count == 0) continue;
+    if (of.count_of(set) == 0) continue;
     double const weight = share * static_cast<double>(of.samples_of(set));
     auto const inverse = static_cast<double>(statistics[1]);
     double const variance = 1 / (inverse * inverse) - epsilon;
     std::size_t const c = set % of.sets_across();
     means[c] += static_cast<Sum>(weight * static_cast<double>(statistics[0]));
+    auto const whole = static_cast<double>(of.whole_count_of(set));
     variances[c] +=
-        static_cast<Sum>(weight * (variance < 0 ? 0 : variance) * (count / (count - 1)));
+        static_cast<Sum>(weight * (variance < 0 ? 0 : variance) * (whole / (whole - 1)));
   }
+}
+
+/// From here on a set is a channel of all samples, those of other ranks, too; its statistics are
+/// those of the samples here until all have been put together.
+
+/// The sum of each set's elements here.
+///
+/// Shapes: statistics (channels, 2), made with epsilon 0; sums (channels)
+template <class A>
+void sums_of_sets(norm_shape const& of, A const* statistics, A* sums) {
+  for (std::size_t c = 0; c < of.channels; ++c)
+    sums[c] = static_cast<A>(of.count_of(c)) * statistics[2 * c];
+}
+
+/// The sum of the squares of each set's elements here around its mean on all ranks, of which `sums`
+/// are the sums.
+///
+/// Source: Chan, Golub, LeVeque, "Algorithms for computing the sample variance", Amer. Statist. 37
+///         (1983): squares around two means differ by the count times the squared distance.
+/// Shapes: as sums_of_sets; squares (channels)
+template <class A>
+void squares_of_sets(norm_shape const& of, A const* statistics, A const* sums, A* squares) {
+  for (std::size_t c = 0; c < of.channels; ++c) {
+    A const distance = statistics[2 * c] - sums[c] / static_cast<A>(of.whole_count_of(c));
+    A const inverse = statistics[2 * c + 1];
+    squares[c] = of.count_of(c) == 0 ? A(0)
+                                     : static_cast<A>(of.count_of(c)) *
+                                           (1 / (inverse * inverse) + distance * distance);
+  }
+}
+
+/// The statistics of all ranks, from the sums and squares of all.
+///
+/// Shapes: as squares_of_sets
+template <class A>
+void whole_statistics(norm_shape const& of, A const* sums, A const* squares, A* statistics,
+                      std::type_identity_t<A> epsilon) {
+  for (std::size_t c = 0; c < of.channels; ++c) {
+    auto const count = static_cast<A>(of.whole_count_of(c));
+    statistics[2 * c] = sums[c] / count;
+    statistics[2 * c + 1] = 1 / std::sqrt(squares[c] / count + epsilon);
+  }
+}
+
+/// Gradient of normalize_sets by x where a set has elements on other ranks, too; `dgamma` and
+/// `dbeta` are the sums of all ranks for the gradients of gamma and beta. dx may be dy. It is 0 for
+/// what does not count.
+///
+/// Shapes: dy, x, dx (samples, channels, map); gamma, dgamma, dbeta (channels); statistics
+///         (channels, 2)
+template <class T, class A>
+[[gnu::noinline]] void normalize_whole_backward(norm_shape const& of, T const* dy, T const* x,
+                                                A const* statistics, A const* dgamma,
+                                                A const* dbeta, T const* gamma, T* dx) {
+  auto const count = static_cast<A>(of.everywhere == 0 ? 1 : of.everywhere);
+  for (std::size_t s = 0; s < of.samples; ++s)
+    for (std::size_t c = 0; c < of.channels; ++c, dy += of.map, x += of.map, dx += of.map) {
+      A const mean = statistics[2 * c], inverse = statistics[2 * c + 1];
+      A const factor = s < of.present ? inverse * A(gamma[c]) : A(0);
+      A const average = dbeta[c] / count, slope = dgamma[c] / count;
+      generate<A>(of.map, dx, [=](std::size_t i) PLAIT_INLINED {
+        A const h = (x[i] - mean) * inverse;
+        return factor * multiply_add(-h, slope, A(dy[i]) - average);
+      });
+    }
 }
 
 /// The statistics of one set for each channel from a mean and a variance.

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/backend/cuda/device/device_scope.hpp"
+#include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/core/namespaces.hpp"
+
+#if !defined(__CUDACC__)
+namespace plait::detail {
+
+// Without a CUDA compiler kernels are ordinary functions; a test that pretends to have a device
+// says how they are run.
+cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+                             std::function<void()> thread);
+
+}  // namespace plait::detail
+#endif
+
+namespace plait::ext {
+
+/// Puts kernels and calls of libraries at the end of a stream of a device; a model of
+/// `cuda_kernels::launcher`.
+class cuda_launcher {
+ public:
+  cuda_launcher(cuda_place at, cudaStream_t stream) : at_(at), stream_(stream) {}
+
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), cuda_kernels::launch_shape shape,
+                  Arguments... arguments) const {
+    static_assert(sizeof...(Parameters) == sizeof...(Arguments),
+                  "cuda_launcher: the kernel takes another number of arguments");
+    device_scope const scope(at_);
+    auto const* const function = reinterpret_cast<void const*>(kernel);
+    if (shape.shared_bytes > std::size_t{48} * 1024)
+      detail::check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(shape.shared_bytes)),
+                    "cudaFuncSetAttribute (shared memory of a kernel)", at_);
+#if defined(__CUDACC__)
+    std::tuple<std::remove_cv_t<Parameters>...> values(
+        static_cast<std::remove_cv_t<Parameters>>(arguments)...);
+    std::apply(
+        [&](auto&... each) {
+          std::array<void*, sizeof...(Parameters)> addresses{
+              const_cast<void*>(static_cast<void const*>(&each))...};
+          detail::check(
+              cudaLaunchKernel(function, dim3(shape.blocks, shape.blocks_y), dim3(shape.threads),
+                               addresses.data(), shape.shared_bytes, stream_),
+              "cudaLaunchKernel", at_);
+        },
+        values);
+#else
+    detail::check(detail::launch_pretended(shape, stream_, [=] { kernel(arguments...); }),
+                  "cudaLaunchKernel", at_);
+#endif
+  }
+
+  template <class Function>
+  void call(char const* name, Function function) const {
+    device_scope const scope(at_);
+    (void)cudaGetLastError();  // some libraries take an older error for theirs
+    detail::check(function(stream_), name, at_);
+  }
+
+ private:
+  cuda_place at_;
+  cudaStream_t stream_;
+};
+
+static_assert(cuda_kernels::launcher<cuda_launcher>);
+
+}  // namespace plait::ext

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/core/precision.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/plan/checks.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::execution {
+
+// What compilers print of a sum that no clause lists.
+template <class T, placement At, layer_body Body>
+struct unlisted_sum {};
+template <class Layer, printed_text Label, class Sum>
+inline constexpr bool is_sum_of_form = false;
+
+template <class Layer, printed_text Label, class Sum>
+consteval void report_unlisted_sum() {
+  static_assert(
+      is_sum_of_form<Layer, Label, Sum>,
+      "ops.sum_over_samples(x): the form of this layer lists no sum of such elements with "
+      "such a placement in this body, so the plan knows nothing of what it sends; write "
+      "ext::batch_sum<At, Width> into the form for each sum of the forward, and "
+      "ext::batch_sum<At, Width, ext::layer_body::backward_input> for each of the backward");
+}
+
+/// The sums that a body makes, and those that its form lists.
+[[noreturn]] [[gnu::cold]] [[gnu::noinline]] inline void fail_sum(std::string const& layer,
+                                                                  form_info const& form, int made,
+                                                                  std::size_t count, int listed,
+                                                                  std::size_t width) {
+  auto const number = std::to_string(made + 1);
+  throw error(
+      "ops.sum_over_samples in layer " + layer + ", form \"" + form.label.text() + "\": " +
+      (count == 0 ? "the body ends without sum " + number
+                  : "sum " + number + " of the body is of " + std::to_string(count) + " values") +
+      ", but the form lists " +
+      (made < listed ? std::to_string(width) + " there" : std::to_string(listed) + " sums") +
+      "; write one batch_sum<At, Width> for each, in their order");
+}
+
+/// What a body may do whose form lists sums over samples: `Operations`, and these sums, each of
+/// them once and in their order.
+template <class Operations, class Element, class Formed, layer_body Body>
+class summing_operations : public Operations {
+  static constexpr auto& form = Formed::form;
+
+ public:
+  explicit summing_operations(Operations const& ops) : Operations(ops) {}
+
+  /// Adds up x over the ranks that have other samples of the microbatch, in place, so that each has
+  /// the sum over all samples. What ranks of the tensor axis have of x must be the same, or their
+  /// blocks of the features.
+  ///
+  /// Shapes: x of the `Width` values of the next batch_sum, or this rank's block of them.
+  /// Moves:  an all_reduce of x over the axes of the samples.
+  /// Errors: plait::error on every rank if it is not the next sum that the form lists.
+  template <class T, placement At, class Memory>
+  void sum_over_samples(view<T, At, Memory> x) {
+    check_listed<T, At>();
+    int const number = next_clause();
+    std::size_t const width = width_of(number);
+    if (x.count() != width)
+      fail_sum(this->shapes_.layer_text(), form, made_, x.count(), listed(), width);
+    ++made_;
+    this->sum_in_place(std::span<T>(x.data, x.count()), number);
+  }
+
+  /// Errors: plait::error on every rank if the body has made fewer sums than the form lists. None
+  ///         are due where it reads buffers, or runs again.
+  void require_all_sums() const {
+    if (this->context.reads_buffers || this->context.runs_again || made_ == listed()) return;
+    fail_sum(this->shapes_.layer_text(), form, made_, 0, listed(), width_of(next_clause()));
+  }
+
+ private:
+  static constexpr int listed() {
+    int count = 0;
+    for (int i = form.inner_count - form.sum_count; i < form.inner_count; ++i)
+      count += form.inner[std::size_t(i)].body == Body;
+    return count;
+  }
+  /// The clause of the next sum; none: their number.
+  [[nodiscard]] int next_clause() const {
+    int number = form.inner_count - form.sum_count;
+    for (int left = made_; number < form.inner_count; ++number)
+      if (form.inner[std::size_t(number)].body == Body && left-- == 0) break;
+    return number;
+  }
+  [[nodiscard]] std::size_t width_of(int clause) const {
+    if (clause == form.inner_count) return 0;
+    return form.inner[std::size_t(clause)].local_width(this->context.tensor_ranks);
+  }
+  template <class T, placement At>
+  static consteval void check_listed() {
+    constexpr bool is_listed = [] {
+      for (int i = form.inner_count - form.sum_count; i < form.inner_count; ++i)
+        if (auto const& clause = form.inner[std::size_t(i)];
+            clause.body == Body && view_placement_of_value(clause.from) == At)
+          return std::is_same_v<T, accumulate_t<Element>>;
+      return false;
+    }();
+    if constexpr (!is_listed) {
+      using layer = typename Formed::layer;
+      report_unlisted_sum<layer, printed<planning::label_of_form<layer, Formed::number>{}>,
+                          unlisted_sum<T, At, Body>>();
+    }
+  }
+
+  int made_ = 0;
+};
+
+}  // namespace plait::execution
