@@ -59,6 +59,10 @@ TEST(ImageLaws, BatchNormMixesItsGroupsAlone) {
   static_assert(plait::ext::leaf_of<batch_norm<image<12, 3, 1>, {.group = 3}>>.mixes_samples == 3);
   expect_laws<batch_norm<image<12, 3, 1>, {.group = 3}>>(9);
 }
+TEST(ImageLaws, BatchNormOfAllSamples) {
+  expect_laws<batch_norm<image<12, 3, 1>>>(9);
+  expect_laws<batch_norm<image<12, 1, 2>>, plait::precision<plait::bfloat16, float>>(3);
+}
 TEST(ImageLaws, FlattenMovesNothing) {
   expect_laws<plait::sequential<flatten<image<2, 3, 1>>, plait::nn::linear<6, 2>>>(7);
 }

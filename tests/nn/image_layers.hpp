@@ -8,7 +8,9 @@
 
 #include "plait/backend/host/threads.hpp"
 #include "plait/layer/layer.hpp"
+#include "plait/run/leaf_views.hpp"
 #include "plait/run/operations.hpp"
+#include "plait/run/summing_operations.hpp"
 #include "plait/tensor/view.hpp"
 
 /// Runs the bodies of one layer on images, on numbers of the test's own.
@@ -65,7 +67,15 @@ outcome run_layer(std::size_t samples, numbers const& x, std::vector<numbers> pa
   numbers room(samples * leaf.scratch.own[0].per_row + leaf.scratch.own[0].fixed);
   context.batch = samples;
   plait::threads{}.run(plait::ext::mesh{}, [&](auto& rank) {
-    plait::ext::operations<plait::threads::rank_type> ops(rank, context, 0);
+    using operations = plait::ext::operations<plait::threads::rank_type>;
+    using formed = plait::execution::formed_layer<L, 0>;
+    using plait::ext::layer_body;
+    operations ops(rank, context, 0);
+    // A rank alone: there is nobody to sum with.
+    plait::execution::summing_operations<operations, double, formed, layer_body::forward> forward(
+        ops);
+    plait::execution::summing_operations<operations, double, formed, layer_body::backward_input>
+        backward(ops);
     keyed_views<double const> p;
     keyed_views<double> dp;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -92,8 +102,8 @@ outcome run_layer(std::size_t samples, numbers const& x, std::vector<numbers> pa
         {{x.data(), samples, in}, {made.y.data(), samples, out}, {kept.data(), 1, kept.size()}},
         {{}, {}, {room.data(), 1, room.size()}},
         context};
-    L::forward(ops, l);
-    L::backward_input(ops, l);
+    L::forward(forward, l);
+    L::backward_input(backward, l);
     if constexpr (list::size > 0) L::backward_parameters(ops, l);
   });
   return made;

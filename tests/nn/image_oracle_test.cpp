@@ -82,8 +82,9 @@ TEST(ImageLayers, GroupNormIsThatOfPyTorch) {
   expect_as_pytorch<group_norm<image<6, 3, 4>, 2>>("group_norm", {"weight", "bias"});
 }
 
-TEST(ImageLayers, BatchNormIsThatOfPyTorch) {  // and its buffers
-  using layer = batch_norm<image<4, 3, 2>, {.group = samples}>;
+template <std::size_t Group>
+void expect_batch_norm() {
+  using layer = batch_norm<image<4, 3, 2>, {.group = Group}>;
   std::vector<std::string> const names{"weight", "bias", "running_mean", "running_var"};
   std::vector<numbers> values{by_formula(4, 2), by_formula(4, 3), numbers(4, 0), numbers(4, 1)};
   auto const x = by_formula(samples * 24, 1), dy = by_formula(samples * 24, 9);
@@ -101,6 +102,10 @@ TEST(ImageLayers, BatchNormIsThatOfPyTorch) {  // and its buffers
                                                         {.training = false, .reads_buffers = true});
   expect_numbers("batch_norm.evaluated", evaluated.y);
   expect_numbers("batch_norm.evaluated_dx", evaluated.dx);
+}
+TEST(ImageLayers, BatchNormIsThatOfPyTorch) {  // and its buffers
+  expect_batch_norm<samples>();
+  expect_batch_norm<0>();
 }
 
 }  // namespace image_oracle

@@ -71,8 +71,8 @@ struct layer_context {
   std::size_t all_samples = 0;   ///< of the global batch; 0: those of the microbatch
   bool reads_buffers = false;  ///< in evaluation, and in a frozen layer: forward reads its buffers
   bool runs_again = false;     ///< the forward makes again what has not been kept
-  /// Of layers that sum over samples: those of the microbatch on all ranks, and the axes along
-  /// which these stand.
+  /// Of layers that sum over samples: those of the microbatch on all ranks, 0 if there are none
+  /// elsewhere, and the axes along which these ranks stand.
   std::size_t samples_on_all_ranks = 0;
   axis_set sample_axes{};
   std::size_t sequence = 1;  ///< positions, of all ranks of the tensor axis
@@ -82,6 +82,10 @@ struct layer_context {
 
   /// Samples of the microbatch on this data rank.
   [[nodiscard]] std::size_t present() const { return batch - missing; }
+  /// Those on all of them.
+  [[nodiscard]] std::size_t present_on_all_ranks() const {
+    return samples_on_all_ranks != 0 ? samples_on_all_ranks : present();
+  }
   /// The share of a sample in the global batch.
   [[nodiscard]] double sample_share() const {
     return 1.0 / static_cast<double>(all_samples != 0 ? all_samples : present());

@@ -172,13 +172,17 @@ class image_operations : public attention_operations<Rank> {
     of.channels = means.columns;
     of.samples = context.batch;
     of.present = context.present();
-    if (of.samples_together == all_samples) of = whole_sets(of);
+    bool const is_whole = of.samples_together == all_samples;
+    if (is_whole) of = whole_sets(of);
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.sets());
-    std::size_t const last = of.present % of.samples_together;  // of the last group, if it is short
-    if (of.everywhere == 0 && of.map == 1 && (last == 1 || of.samples_together == 1))
-      shapes_.one_of_a_set(name, named("means", means), of.samples_together, of.present);
-    if (of.everywhere == 1)
-      shapes_.one_of_a_set(name, named("means", means), 1, context.samples_on_all_ranks);
+    if (is_whole) {
+      std::size_t const all = context.present_on_all_ranks();
+      if (all * of.map == 1) shapes_.one_of_a_set(name, named("means", means), all, all);
+    } else {
+      std::size_t const last = of.present % of.samples_together;  // of the last group, if short
+      if (of.map == 1 && (last == 1 || of.samples_together == 1))
+        shapes_.one_of_a_set(name, named("means", means), of.samples_together, of.present);
+    }
     queue_.accumulate_statistics(of, statistics.data, means.data, variances.data,
                                  context.sample_share(), epsilon);
   }
@@ -340,7 +344,7 @@ class image_operations : public attention_operations<Rank> {
   /// A channel of all samples of the microbatch, on all ranks.
   [[nodiscard]] norm_shape whole_sets(norm_shape of) const {
     of.samples_together = std::max<std::size_t>(of.samples, 1);
-    of.everywhere = std::max<std::size_t>(context.samples_on_all_ranks * of.map, 1);
+    of.everywhere = std::max<std::size_t>(context.present_on_all_ranks() * of.map, 1);
     return of;
   }
   [[nodiscard]] norm_shape whole_sets(std::size_t map, std::size_t channels) const {

@@ -340,11 +340,11 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   weights of rows, multiplies each row's gradient by its weight, and weights of 1 change
 ///   nothing;
 /// - no sample's output or input gradient depends on another sample of the batch, or on one of
-///   another group if the layer says `mixes_samples`;
+///   another group if the layer says `mixes_samples`, unless it sums over samples;
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;
 /// - nothing is read that was not written: unused memory is filled with NaN;
-/// - the forward moves what its form lists, and the communicators count the bytes that the plan
+/// - the bodies move what their form lists, and the communicators count the bytes that the plan
 ///   says.
 ///
 /// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` run each form on the

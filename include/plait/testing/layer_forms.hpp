@@ -29,11 +29,16 @@ inline constexpr std::size_t sequence_for = [] {
   return std::size_t{12};  // 2, 3 and 4 ranks divide it
 }();
 
+/// Whether a layer mixes all samples of a microbatch.
+template <class L>
+inline constexpr bool sums_samples = planning::sums_over_samples(make_outline<L>());
 /// Two groups of a layer that mixes the samples of each.
 template <class L>
-inline constexpr std::size_t group_for = planning::count_samples_together(make_outline<L>());
+inline constexpr std::size_t group_for =
+    sums_samples<L> ? 3 : planning::count_samples_together(make_outline<L>());
 template <class L>
-inline constexpr std::size_t samples_for = group_for<L> == 1 ? 3 : 2 * group_for<L>;
+inline constexpr std::size_t samples_for =
+    group_for<L> == 1 || sums_samples<L> ? 3 : 2 * group_for<L>;
 
 template <class L>
 inline constexpr leaf_info first_leaf = make_outline<L>().leaves[0];
