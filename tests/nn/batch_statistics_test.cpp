@@ -12,11 +12,14 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "nn/image_plans.hpp"
 #include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
+#include "plan/expected_calls.hpp"
+#include "testing/broken_layers.hpp"
 
 namespace image_plans {
 
@@ -92,6 +95,107 @@ TEST(BatchStatistics, OfFrozenLayersAreTheBuffers) {
   for (double const value : got.weights.at("bn1.running_var")) EXPECT_EQ(value, 1);
 }
 
+/// What the ranks of a job call in a step and in an evaluation is what the list says, in its order.
+template <class Job>
+void expect_calls_of_the_list(int microbatches) {
+  launch<Job>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, sgd{});
+    auto batches = plait::batches(data<double>(), global_batch<batch_size>{}, rank,
+                                  {.microbatches = microbatches});
+    auto const& batch = batches.at(0);
+    trainer.evaluate(batch);  // compares the batches
+    std::vector<detail::logged_call> log;
+    for (auto const over : rank.groups().sets())
+      rank.group(over).log_calls(&log, static_cast<int>(over.bits));
+    workload const load{.rows = batches.rows(),
+                        .microbatches = batches.microbatches(),
+                        .data_ranks = rank.grid().size(axis::data)};
+    auto const compare = [&](planning::job_part part) {
+      EXPECT_EQ((expected_calls::expansion<Job>(rank.grid(), rank.place(), load, part).lines()),
+                expected_calls::lines_of(log))
+          << rank.world_rank();
+      log.clear();
+    };
+    trainer.step(batch);
+    compare(planning::job_part::training);
+    trainer.evaluate(batch);
+    compare(planning::job_part::evaluation);
+    for (auto const over : rank.groups().sets()) rank.group(over).log_calls(nullptr, 0);
+  });
+}
+TEST(BatchStatistics, SendWhatTheListSays) {
+  expect_calls_of_the_list<whole<hybrid<data_parallel<2, buckets<512>>, pipeline<2>>>>(2);
+  expect_calls_of_the_list<
+      whole<hybrid<data_parallel<2>, tensor_parallel<2>, recompute<again::all>>>>(2);
+  // Of sums for every channel, 8 of them, twice forward and once, of two kinds, backward; none in
+  // an evaluation.
+  using plan = whole<data_parallel<2>>::plan_type;
+  workload const load{.rows = 4, .microbatches = 3};
+  std::int64_t sums = 0, bytes = 0;
+  for (auto const& row : planning::exchanges_of<plan>(0, load, planning::job_part::training))
+    if (row.item >= 0) sums += row.times, bytes += row.times * std::int64_t(row.count * 8);
+  EXPECT_EQ(sums, 2 * 3 * 3);
+  EXPECT_EQ(bytes, 2 * 3 * (8 + 8 + 16) * 8);
+  for (auto const& row : planning::exchanges_of<plan>(0, load, planning::job_part::evaluation))
+    EXPECT_LT(row.item, 0);
+}
+
+// Those of a body are what its form lists, in training, on every rank.
+struct summing_job : parallel<objective<named<"row", broken::summing_row>, nn::cross_entropy<12>>,
+                              data_parallel<2>, double> {};
+std::string said_of_sums(broken::summing_row::sums fault, auto const& backend) {
+  broken::summing_row::fault = fault;
+  auto const all = in_memory<double>::random_classes(8, 12, 12);
+  try {
+    launch<summing_job>(backend, [&](auto& rank) {
+      auto trainer = plait::trainer<summing_job>(rank, sgd{});
+      auto batches = plait::batches(all, global_batch<8>{}, rank, {.microbatches = 2});
+      trainer.evaluate(batches.at(0));
+      trainer.step(batches.at(0));
+    });
+  } catch (error const& problem) {
+    return problem.what();
+  }
+  return "";
+}
+TEST(BatchStatistics, OfABodyAreThoseThatItsFormLists) {
+  using sums = broken::summing_row::sums;
+  auto const expect_said = [](sums fault, std::string const& text) {
+    EXPECT_NE(said_of_sums(fault, threads{}).find(text), std::string::npos)
+        << said_of_sums(fault, threads{});
+    EXPECT_NE(said_of_sums(fault, simulated{}).find(text), std::string::npos);
+  };
+  EXPECT_EQ(said_of_sums(sums::as_listed, threads{}), "");
+  EXPECT_EQ(said_of_sums(sums::as_listed, simulated{}), "");
+  std::string const begin = "ops.sum_over_samples in layer row forward, form \"row\": ";
+  expect_said(sums::once_more,
+              begin + "sum 2 of the body is of 12 values, but the form lists 1 sums");
+  expect_said(sums::once_less, begin + "the body ends without sum 1, but the form lists 12 there");
+  expect_said(sums::shorter,
+              begin + "sum 1 of the body is of 11 values, but the form lists 12 there");
+}
+
+TEST(BatchStatistics, OfOneValueAreAnError) {
+  using one = nn::image<3, 1, 1>;
+  struct tiny
+      : parallel<objective<sequential<nn::batch_norm<one>, nn::linear<3, 2>>, nn::cross_entropy<2>>,
+                 data_parallel<2>, double> {};
+  auto const all = in_memory<double>::random_classes(3, 3, 2);
+  try {
+    launch<tiny>(threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<tiny>(rank, sgd{});
+      auto batches = plait::batches(all, global_batch<2>{}, rank, {.last = last_batch::keep});
+      trainer.step(batches.at(0));
+      trainer.step(batches.at(1));
+    });
+    FAIL() << "no error";
+  } catch (size_mismatch const& e) {
+    EXPECT_NE(std::string(e.what()).find("one value for each channel, which has no variance"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(BatchStatistics, HaveNoRaceOnASimulatedDevice) {
   using two = whole<hybrid<data_parallel<2, buckets<512>>, pipeline<2>>>;
   auto const expected = train<two>(threads{}, 2, false, 1);
@@ -101,8 +205,13 @@ TEST(BatchStatistics, HaveNoRaceOnASimulatedDevice) {
                 expected)
         << seed;
   int within = 0;
-  for (auto const& site : statistics.sites) within += site.where == ext::wait_site::part::layer;
-  EXPECT_GT(within, 0);
+  for (auto const& site : statistics.sites)
+    if (site.where == ext::wait_site::part::layer) {
+      ++within;
+      EXPECT_THROW(train<two>(simulated{.without = site}, 2, false, 1), ext::race_error)
+          << to_string(site);
+    }
+  EXPECT_EQ(within, 2 * 3 * 2);  // of two layers three sums each, which two streams wait for
 }
 
 }  // namespace image_plans

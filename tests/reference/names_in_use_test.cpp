@@ -50,6 +50,49 @@ using of_resnet =
 // example-begin batch_norm
 using normalized = plait::nn::batch_norm<plait::nn::image<16, 32, 32>, {.group = 8}>;
 // example-end
+// example-begin batch_sum
+using summed = plait::form<
+    "whole", plait::invariant, plait::invariant,
+    plait::ext::batch_sum<plait::invariant, 8>,
+    plait::ext::batch_sum<plait::invariant, 8, plait::ext::layer_body::backward_input>>;
+// example-end
+// example-begin centred
+struct times_minus {
+  double share;  // of a sample
+  PLAIT_HOST_DEVICE auto operator()(auto sum) const {
+    return decltype(sum)(-share) * sum;
+  }
+};
+template <std::size_t Width>
+struct centred {  // y = x - the mean of x over all samples, in training
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<Width>;
+  using output = plait::features<Width>;
+  using forms = plait::forms<
+      plait::form<"whole", plait::invariant, plait::invariant,
+                  plait::ext::batch_sum<plait::invariant, Width>,
+                  plait::ext::batch_sum<plait::invariant, Width,
+                                        plait::ext::layer_body::backward_input>>>;
+  using sums = plait::slot<"sums", 0, Width, plait::slot_element::accumulate>;
+  using scratch = plait::scratch<sums>;
+  static constexpr std::size_t sequence = 1;
+
+  static void centre(auto& ops, auto const& l, auto from, auto to) {
+    if (l.context.reads_buffers) return ops.copy(from, to);
+    auto const of_all = l.scratch[sums{}];
+    ops.clear(of_all);
+    auto present = from;  // in a last partial batch the places behind it have no sample
+    present.rows = l.context.present();
+    ops.accumulate_column_sums(present, of_all);
+    ops.sum_over_samples(of_all);
+    ops.copy(from, to);
+    ops.map(times_minus{1.0 / double(l.context.present_on_all_ranks())}, of_all, of_all);
+    ops.add_row(of_all, to);
+  }
+  static void forward(auto& ops, auto const& l) { centre(ops, l, l.x, l.y); }
+  static void backward_input(auto& ops, auto const& l) { centre(ops, l, l.dy, l.dx); }
+};
+// example-end
 // example-begin buffer
 using running_mean =
     plait::nn::buffer<"running_mean", plait::extents<16>, plait::constant(0),
@@ -485,6 +528,7 @@ TEST_F(NamesInUse, LayersKeepTheLaws) {
   EXPECT_TRUE((plait::testing::check_layer<of_layers::dense<8, 12>>().passed()));
   EXPECT_TRUE(plait::testing::check_layer<of_layers::exponential<8>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_layers::half_square>().passed());
+  EXPECT_TRUE(plait::testing::check_layer<of_models::centred<8>>().passed());
 }
 
 TEST_F(NamesInUse, ProgramsRun) {

@@ -192,6 +192,39 @@ struct batch_sum {
   static void backward_input(auto& ops, auto l) { add_sum(ops, l.dy, l.dx, l.scratch[sum{}]); }
 };
 
+/// The same of all samples of the microbatch, on all ranks, as its form lists it. `fault` says what
+/// of it the form does not list.
+struct summing_row {
+  enum class sums { as_listed, once_more, once_less, shorter };
+  static inline sums fault = sums::as_listed;
+
+  using concept_tag = layer_tag;
+  using input = features<12>;
+  using output = features<12>;
+  using forms = plait::forms<form<"row", invariant, invariant, ext::batch_sum<invariant, 12>,
+                                  ext::batch_sum<invariant, 12, ext::layer_body::backward_input>>>;
+  using sum = slot<"sum", 0, 12, slot_element::accumulate>;
+  using scratch = plait::scratch<sum>;
+
+  static void add_sum(auto& ops, auto x, auto y, auto here, bool is_due) {
+    ops.copy(x, y);
+    if (!is_due) return;
+    ops.clear(here);
+    ops.accumulate_column_sums(x, here);
+    auto of_all = here;
+    if (fault == sums::shorter) --of_all.columns;
+    if (fault != sums::once_less) ops.sum_over_samples(of_all);
+    if (fault == sums::once_more) ops.sum_over_samples(of_all);
+    ops.add_row(read_only(here), y);
+  }
+  static void forward(auto& ops, auto l) {
+    add_sum(ops, l.x, l.y, l.scratch[sum{}], !l.context.reads_buffers);
+  }
+  static void backward_input(auto& ops, auto l) {
+    add_sum(ops, l.dy, l.dx, l.scratch[sum{}], true);
+  }
+};
+
 /// y = 3 x in two steps, the second of which reads x again: y must not be x.
 template <bool Forward, bool Backward>
 struct three_times {

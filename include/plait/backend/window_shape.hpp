@@ -108,7 +108,8 @@ constexpr patch_block patch_block_of(window_shape const& in, std::size_t out_cha
   return out;
 }
 
-/// Of a norm_shape: a set has all samples of a microbatch, on all ranks.
+/// The value of norm_shape::samples_together where a set has all samples of a microbatch, on all
+/// ranks.
 inline constexpr std::size_t all_samples = 0;
 
 /// The sets of elements whose mean and variance a normalisation of images makes: sets

@@ -139,9 +139,10 @@ enum class layer_body : int { forward, backward_input };
 /// nor where its forward runs again, in which `l.context.runs_again` is.
 ///
 /// Example (tests/reference/names_in_use_test.cpp batch_sum):
-///     using forms = plait::forms<plait::form<
-///         "whole", plait::invariant, plait::invariant, plait::ext::batch_sum<plait::invariant, 1>,
-///         plait::ext::batch_sum<plait::invariant, 1, plait::ext::layer_body::backward_input>>>;
+///     using summed = plait::form<
+///         "whole", plait::invariant, plait::invariant,
+///         plait::ext::batch_sum<plait::invariant, 8>,
+///         plait::ext::batch_sum<plait::invariant, 8, plait::ext::layer_body::backward_input>>;
 template <placement At, std::size_t Width, layer_body Body = layer_body::forward>
 struct batch_sum {};
 

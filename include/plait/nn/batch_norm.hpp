@@ -22,12 +22,12 @@ struct batch_norm_options {
 ///
 /// With `.group = 0` the statistics are those of all samples of the microbatch, on all ranks that
 /// have some, as in PyTorch's SyncBatchNorm: numbers then depend on how a global batch is cut into
-/// microbatches and ranks. With `.group = N` they are those of N consecutive samples of the global
-/// batch, which stay on one rank and in one microbatch, so that every plan gives the same numbers;
-/// a microbatch has whole groups, of which the last may have fewer samples in the last partial
-/// batch. The buffers running_mean and running_var follow a step's mean over its groups or
-/// microbatches, of which each counts as it has samples, the variance unbiased. In evaluation, and
-/// in a frozen layer, they are what x is normalised by.
+/// microbatches and ranks. With `.group = N` they are those of a group of samples, N consecutive
+/// ones of the global batch, which stay on one rank and in one microbatch, so that every plan gives
+/// the same numbers; a microbatch has whole groups, of which the last may have fewer samples in the
+/// last partial batch. The buffers running_mean and running_var follow a step's mean over its
+/// groups or microbatches, of which each counts as it has samples, the variance unbiased. In
+/// evaluation, and in a frozen layer, they are what x is normalised by.
 ///
 /// Shapes: x, y (samples, Image::size); weight, bias, running_mean, running_var (Image::channels).
 /// Moves:  with groups nothing; else, over the ranks that have other samples, a sum and a sum of

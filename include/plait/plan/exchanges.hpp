@@ -172,9 +172,7 @@ struct exchange_lister {
           auto const& move = form.inner[std::size_t(k)];
           if (move.over_samples) {
             if (trains && plan.makes_sum(move, now, place))
-              add({place, over_samples().on_stage(stage),
-                   over_samples().on_stage(stage).replaced(partial, invariant),
-                   exchange_element::slot, move.local_width(plan.tensor_ranks), 0, times, item});
+              add_sum_over_samples(place, move, times, item);
             continue;
           }
           if (!forward) continue;
@@ -184,6 +182,13 @@ struct exchange_lister {
         }
       }
     }
+  }
+  [[gnu::cold]] constexpr void add_sum_over_samples(exchange_place place,
+                                                    form_info::inner_move const& sum,
+                                                    std::int64_t times, int item) {
+    auto const summands = over_samples().on_stage(stage);
+    add({place, summands, summands.replaced(partial, invariant), exchange_element::slot,
+         sum.local_width(plan.tensor_ranks), 0, times, item});
   }
   [[gnu::cold]] constexpr void add_item(exchange_place place, int item) {
     add_item(place, item, copies(item) * load.microbatches);

@@ -60,6 +60,13 @@ class element_operations {
     shapes_.equal("copy", named("y", y), named("x", x));
     queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
+  /// y = 0, in any placement: what sums are then added to.
+  template <class T, placement At>
+  void clear(view_of<T, At> y) {
+    static_assert(typing::sound_written<T>);
+    static_assert(At != partial_max, "ops.clear(y): 0 need not be the least of a partial_max");
+    queue_.fill(T{0}, y.data, y.count());
+  }
   /// out = a + b. out may be a or b.
   template <class X, class Y, class T, placement A, placement B, placement Out>
   void add(view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> out) {

@@ -89,6 +89,10 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::set_statistics(stream, sets, in, a, 1e-5);
   kernels::given_statistics(stream, in, in, a, n, 1e-5);
   kernels::accumulate_statistics(stream, sets, a, a, a, 0.5, 1e-5);
+  kernels::sums_of_sets(stream, sets, a, a);
+  kernels::squares_of_sets(stream, sets, a, a, a);
+  kernels::whole_statistics(stream, sets, a, a, a, 1e-5);
+  kernels::normalize_whole_backward(stream, sets, in, in, a, a, a, in, x);
   kernels::normalize_sets(stream, sets, in, a, in, in, x);
   kernels::normalize_sets_backward(stream, sets, in, in, a, in, x);
   kernels::scale_sets(stream, sets, in, a, in, x);

@@ -164,6 +164,72 @@ TYPED_TEST(SetNorm, OfGroupsOfChannelsAndOfSamples) {
   }
 }
 
+// Two ranks that share their sets, of which the second has fewer samples, or none.
+TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  constexpr std::size_t channels = 3, map = 7, samples = 4, image = channels * map;
+  constexpr double epsilon = 0.1;
+  for (std::size_t const there : {std::size_t{3}, std::size_t{0}}) {
+    auto const of = [&](std::size_t present) {
+      return norm_shape{samples, present, channels, map, samples, 1, (samples + there) * map};
+    };
+    norm_shape const all{2 * samples, samples + there, channels, map, 2 * samples, 1};
+    auto const x = values<T>(2 * samples * image, 1), dy = values<T>(2 * samples * image, 2);
+    auto const gamma = values<T>(channels, 3);
+    std::vector<double> statistics(2 * channels), dx(x.size());
+    maths::set_statistics(all, wide(x).data(), statistics.data(), epsilon);
+    maths::normalize_sets_backward(all, wide(dy).data(), wide(x).data(), statistics.data(),
+                                   wide(gamma).data(), dx.data());
+
+    std::array<norm_shape, 2> const ranks{of(samples), of(there)};
+    std::array<memory<T>, 2> in{memory<T>({x.begin(), x.begin() + samples * image}),
+                                memory<T>({x.begin() + samples * image, x.end()})},
+        gradient{memory<T>({dy.begin(), dy.begin() + samples * image}),
+                 memory<T>({dy.begin() + samples * image, dy.end()})};
+    std::array<memory<A>, 2> found{memory<A>(2 * channels), memory<A>(2 * channels)},
+        sums{memory<A>(channels), memory<A>(channels)},
+        squares{memory<A>(channels), memory<A>(channels)};
+    auto const add_up = [](std::array<memory<A>, 2>& of_ranks) {
+      for (std::size_t c = 0; c < channels; ++c)
+        of_ranks[0].data()[c] = of_ranks[1].data()[c] =
+            of_ranks[0].data()[c] + of_ranks[1].data()[c];
+    };
+    for (std::size_t r : {0, 1}) {
+      kernels::set_statistics(launcher{}, ranks[r], in[r].data(), found[r].data(), 0.0);
+      kernels::sums_of_sets(launcher{}, ranks[r], found[r].data(), sums[r].data());
+    }
+    add_up(sums);
+    for (std::size_t r : {0, 1})
+      kernels::squares_of_sets(launcher{}, ranks[r], found[r].data(), sums[r].data(),
+                               squares[r].data());
+    add_up(squares);
+    memory<T> factor(gamma);
+    std::array<memory<A>, 2> dgamma{memory<A>(channels), memory<A>(channels)},
+        dbeta{memory<A>(channels), memory<A>(channels)};
+    for (std::size_t r : {0, 1}) {
+      kernels::whole_statistics(launcher{}, ranks[r], sums[r].data(), squares[r].data(),
+                                found[r].data(), epsilon);
+      expect_near(found[r].wide(), statistics, 200 * rounding<A>);
+      for (auto* const of_rank : {&dgamma[r], &dbeta[r]})
+        for (std::size_t c = 0; c < channels; ++c) of_rank->data()[c] = A(0);
+      kernels::normalize_sets_parameters(launcher{}, ranks[r], gradient[r].data(), in[r].data(),
+                                         found[r].data(), dgamma[r].data(), dbeta[r].data());
+    }
+    add_up(dgamma);
+    add_up(dbeta);
+    for (std::size_t r : {0, 1}) {
+      std::vector<double> const right(dx.begin() + std::ptrdiff_t(r * samples * image),
+                                      dx.begin() + std::ptrdiff_t((r + 1) * samples * image));
+      memory<T> out(samples * image);
+      kernels::normalize_whole_backward(launcher{}, ranks[r], gradient[r].data(), in[r].data(),
+                                        found[r].data(), dgamma[r].data(), dbeta[r].data(),
+                                        factor.data(), out.data());
+      expect_near(out.wide(), right, 10 * rounding<T> + 1000 * rounding<A>);
+    }
+  }
+}
+
 TYPED_TEST(SetNorm, OfGivenStatistics) {
   using T = TypeParam;
   using A = accumulate_t<T>;

@@ -25,12 +25,13 @@ using picture = nn::image<2, 6, 5>;
 using first = nn::conv2d<picture, 4, nn::conv_options{.padding = 1}>;
 using second = nn::conv2d<first::output, 4, nn::conv_options{.padding = 1, .groups = 2, .bias = false}>;
 using third = nn::conv2d<first::output, 6, nn::conv_options{.kernel = 1, .stride = 2}>;
-template <class Image>
-using norm = nn::batch_norm<Image, nn::batch_norm_options{.group = 4}>;
+// Statistics of groups, and of all samples.
+template <class Image, std::size_t Group>
+using norm = nn::batch_norm<Image, nn::batch_norm_options{.group = Group}>;
 using pooled = nn::max_pool<third::output, nn::pool_options{.kernel = 3, .stride = 2, .padding = 1}>;
-using net = sequential<first, named<"bn", norm<first::output>>, nn::relu<first::output::size>,
+using net = sequential<first, named<"bn", norm<first::output, 4>>, nn::relu<first::output::size>,
                        residual<sequential<second, nn::group_norm<second::output, 2>>>,
-                       named<"bn2", norm<second::output>>, third, pooled,
+                       named<"bn2", norm<second::output, 0>>, third, pooled,
                        nn::global_average_pool<pooled::output>, nn::linear<6, classes>>;
 
 template <class Policy>
@@ -83,5 +84,8 @@ TEST(CudaTrainingOfImages, InDouble) { expect_as_host<plait::serial>(); }
 TEST(CudaTrainingOfImages, Replayed) { expect_as_host<plait::serial>(true); }
 TEST(CudaTrainingOfImages, OnTwoTensorRanks) {
   expect_as_host<plait::tensor_parallel<2>>(false, {.share_one_gpu = true});
+}
+TEST(CudaTrainingOfImages, OnTwoDataRanks) {
+  expect_as_host<plait::data_parallel<2>>(false, {.share_one_gpu = true});
 }
 }  // namespace
