@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -168,25 +169,25 @@ TYPED_TEST(SetNorm, OfGroupsOfChannelsAndOfSamples) {
 TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
   using T = TypeParam;
   using A = accumulate_t<T>;
-  constexpr std::size_t channels = 3, map = 7, samples = 4, image = channels * map;
+  constexpr std::size_t channels = 3, map = 7, rows = 4, image = channels * map;
   constexpr double epsilon = 0.1;
   for (std::size_t const there : {std::size_t{3}, std::size_t{0}}) {
     auto const of = [&](std::size_t present) {
-      return norm_shape{samples, present, channels, map, samples, 1, (samples + there) * map};
+      return norm_shape{rows, present, channels, map, rows, 1, (rows + there) * map};
     };
-    norm_shape const all{2 * samples, samples + there, channels, map, 2 * samples, 1};
-    auto const x = values<T>(2 * samples * image, 1), dy = values<T>(2 * samples * image, 2);
+    norm_shape const all{2 * rows, rows + there, channels, map, 2 * rows, 1};
+    auto const x = values<T>(2 * rows * image, 1), dy = values<T>(2 * rows * image, 2);
     auto const gamma = values<T>(channels, 3);
     std::vector<double> statistics(2 * channels), dx(x.size());
     maths::set_statistics(all, wide(x).data(), statistics.data(), epsilon);
     maths::normalize_sets_backward(all, wide(dy).data(), wide(x).data(), statistics.data(),
                                    wide(gamma).data(), dx.data());
 
-    std::array<norm_shape, 2> const ranks{of(samples), of(there)};
-    std::array<memory<T>, 2> in{memory<T>({x.begin(), x.begin() + samples * image}),
-                                memory<T>({x.begin() + samples * image, x.end()})},
-        gradient{memory<T>({dy.begin(), dy.begin() + samples * image}),
-                 memory<T>({dy.begin() + samples * image, dy.end()})};
+    std::array<norm_shape, 2> const ranks{of(rows), of(there)};
+    std::array<memory<T>, 2> in{memory<T>({x.begin(), x.begin() + rows * image}),
+                                memory<T>({x.begin() + rows * image, x.end()})},
+        gradient{memory<T>({dy.begin(), dy.begin() + rows * image}),
+                 memory<T>({dy.begin() + rows * image, dy.end()})};
     std::array<memory<A>, 2> found{memory<A>(2 * channels), memory<A>(2 * channels)},
         sums{memory<A>(channels), memory<A>(channels)},
         squares{memory<A>(channels), memory<A>(channels)};
@@ -219,9 +220,9 @@ TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
     add_up(dgamma);
     add_up(dbeta);
     for (std::size_t r : {0, 1}) {
-      std::vector<double> const right(dx.begin() + std::ptrdiff_t(r * samples * image),
-                                      dx.begin() + std::ptrdiff_t((r + 1) * samples * image));
-      memory<T> out(samples * image);
+      std::vector<double> const right(dx.begin() + std::ptrdiff_t(r * rows * image),
+                                      dx.begin() + std::ptrdiff_t((r + 1) * rows * image));
+      memory<T> out(rows * image);
       kernels::normalize_whole_backward(launcher{}, ranks[r], gradient[r].data(), in[r].data(),
                                         found[r].data(), dgamma[r].data(), dbeta[r].data(),
                                         factor.data(), out.data());
