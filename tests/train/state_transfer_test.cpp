@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=300 seconds=10
+// test: timeout=300 seconds=17
 //
 // Ranks come and go between the generations of a job: whoever is there at the end has the weights,
 // the optimizer's state, the averages and the losses of the run that nothing has disturbed. Members
@@ -12,12 +12,15 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plait/core/caught_signal.hpp"
+#include "plait/core/random.hpp"
 #include "plait/plait.hpp"
 #include "plan/expected_calls.hpp"
 
@@ -212,6 +215,45 @@ TEST(HandOver, WhoIsOneStepBehindCatchesUp) {
                         {3, 1, 0});
   fail_and_go_on<mixed>({0, 1, 2}, {{0, {.fails_behind = 5}}, {2, {.fails_behind = 5}}},
                         {1, 0, 2, 3});
+}
+
+// Several generations, each ended by what befalls one of its members in some step; who goes on are
+// some of those that are left, in any order, with newcomers.
+TEST(HandOver, AnyFatesLeaveWeightsAndStatisticsAsTheyWouldHaveBeen) {
+  auto const& expected = undisturbed<plain>({0});
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    std::uint64_t drawn = 0;
+    auto const pick = [&](int below) {
+      return int(random_word({seed, 7, 0}, drawn++) % std::uint64_t(below));
+    };
+    elastic_run<plain> run;
+    std::vector<int> who(std::size_t(1 + pick(4)));
+    std::iota(who.begin(), who.end(), 0);
+    int next = int(who.size());
+    std::string told = "seed " + std::to_string(seed);
+    for (std::int64_t step = 1 + pick(4); step < 19; step += 1 + pick(6)) {
+      int const hit = who[std::size_t(pick(int(who.size())))], how = pick(3);
+      fate const what = how == 0   ? fate{.leaves_after = step}
+                        : how == 1 ? fate{.fails_behind = step}
+                                   : fate{.fails_within = step};
+      told += ", " + std::to_string(who.size()) + " ranks until " + std::to_string(hit) +
+              " meets " + std::to_string(how) + " in step " + std::to_string(step);
+      ASSERT_FALSE(run.generation_of(who, {{hit, what}})) << told;
+      // Who fails within a step, or is one step behind, need not come back.
+      std::vector<int> left;
+      for (int const one : who)
+        if (one != hit || how == 0) left.push_back(one);
+      if (left.empty()) left.push_back(hit);
+      for (std::size_t i = left.size(); i > 1; --i)
+        std::swap(left[i - 1], left[std::size_t(pick(int(i)))]);
+      left.resize(std::size_t(1 + pick(int(left.size()))));
+      for (int more = pick(3); more > 0 && left.size() < 5; --more)
+        left.insert(left.begin() + pick(int(left.size()) + 1), next++);
+      who = left;
+    }
+    ASSERT_TRUE(run.generation_of(who)) << told << ": " << run.ended;
+    ASSERT_TRUE(run.out == expected) << told;
+  }
 }
 
 TEST(HandOver, ReplicasOfSeveralRanksComeAndGoAsAWhole) {
