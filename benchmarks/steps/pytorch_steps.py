@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of PyTorch for scripts/benchmark: pytorch_steps.py MODEL VARIANT
 
-MODEL    gpt (4 layers of width 256, 8 x 128 tokens, AdamW) or mlp (784-1024-1024-10, 256 samples, SGD), in
-         float32 on two threads
+MODEL    gpt (4 layers of width 256, 8 x 128 tokens, AdamW), mlp (784-1024-1024-10, 256 samples, SGD) or resnet
+         (torchvision's ResNet-50, 8 pictures of 224 x 224, SGD), in float32 on two threads
 VARIANT  eager       as one writes it
          tuned       scaled_dot_product_attention and the fused optimizer
          compiled    the same, by torch.compile
          ddp         two processes of one thread, DistributedDataParallel over Gloo
          ddp-tuned   the same, tuned, gradients as views of buckets of 4 MB
+         pipelined   of resnet: two processes of one thread, a stage each, 1F1B with four microbatches over Gloo
 Reads how many steps the next turn has, and answers with their milliseconds and the last loss, as turns.hpp does.
 """
 import os
@@ -17,9 +18,11 @@ import sys
 import time
 
 MODEL, VARIANT = (sys.argv[1:] + ["", ""])[:2]
-if MODEL not in ("gpt", "mlp") or VARIANT not in ("eager", "tuned", "compiled", "ddp", "ddp-tuned"):
-    sys.exit("pytorch_steps.py: gpt|mlp eager|tuned|compiled|ddp|ddp-tuned")
-RANKS = 2 if VARIANT.startswith("ddp") else 1
+ALLOWED = {"gpt": ("eager", "tuned", "compiled", "ddp", "ddp-tuned"), "resnet": ("eager", "pipelined")}
+ALLOWED["mlp"] = ALLOWED["gpt"]
+if VARIANT not in ALLOWED.get(MODEL, ()):
+    sys.exit("pytorch_steps.py: gpt|mlp eager|tuned|compiled|ddp|ddp-tuned, or resnet eager|pipelined")
+RANKS = 2 if VARIANT.startswith(("ddp", "pipelined")) else 1
 THREADS = 2 // RANKS
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(THREADS)
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -28,7 +31,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-TUNED = VARIANT not in ("eager", "ddp")
+TUNED = VARIANT not in ("eager", "ddp", "pipelined")
 LAYERS, WIDTH, HEADS, SEQUENCE, VOCABULARY = 4, 256, 8, 128, 256
 
 
@@ -80,6 +83,13 @@ def work(rank, port, turns):
         mine = drawn[rank * 8 // RANKS:(rank + 1) * 8 // RANKS]
         inputs, targets = mine[:, :-1].contiguous(), mine[:, 1:].reshape(-1)
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=TUNED or None)
+    elif MODEL == "resnet":
+        import torchvision
+        model = torchvision.models.resnet50()
+        inputs, targets = torch.randn(8, 3, 224, 224), torch.randint(0, 1000, (8,))
+        if VARIANT == "pipelined":
+            return turns(pipelined_step(model, inputs, targets, rank))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     else:
         model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
                               nn.Linear(1024, 10))
@@ -105,6 +115,28 @@ def work(rank, port, turns):
     for _ in range(3):
         step()
     turns(step)
+
+
+def pipelined_step(model, inputs, targets, rank):
+    from torch.distributed import pipelining
+    split = {"layer3": pipelining.SplitPoint.BEGINNING}  # stages of about equal work
+    pieces = pipelining.pipeline(model, mb_args=(inputs[:2],), split_spec=split)
+    stage = pieces.build_stage(rank, torch.device("cpu"))
+    schedule = pipelining.Schedule1F1B(stage, n_microbatches=4, loss_fn=functional.cross_entropy)
+    optimizer = torch.optim.SGD(stage.submod.parameters(), lr=0.01, momentum=0.9)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        losses = []
+        if rank == 0:
+            schedule.step(inputs)
+        else:
+            schedule.step(target=targets, losses=losses)
+        optimizer.step()
+        torch.distributed.barrier()
+        return float(sum(loss.detach() for loss in losses)) / 4
+    step()
+    return step
 
 
 def lead(step, tell=None):
