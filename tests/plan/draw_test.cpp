@@ -51,6 +51,11 @@ struct deep<std::index_sequence<I...>> {
 };
 using sixty_layers = deep<std::make_index_sequence<60>>::type;
 
+// Statistics of all samples: sums of a forward, and of a backward where its input has a gradient.
+using maps = nn::image<8, 6, 6>;
+using normed = sequential<nn::batch_norm<maps>, named<"conv", nn::conv2d<maps, 8, {.padding = 1}>>,
+                          named<"bn", nn::batch_norm<maps>>, nn::flatten<maps>>;
+
 using gpt3 = models::gpt_with_loss<96, 12288, 96, 2048, 50304>;
 using big = hybrid<pipeline<16>, data_parallel<1024>, tensor_parallel<8, sequence::sharded>>;
 
@@ -89,6 +94,8 @@ std::vector<pictured> const& all_plans() {
       make<small_gpt, data_parallel<4, within<2>, zero<3>, buckets<1024>>>("zero<3>"),
       make<small_gpt, hybrid<pipeline<2>, tensor_parallel<2>, recompute<again::all>>>("recompute"),
       make<small_gpt, pipeline<2, plait_test::halves_of_two_chunks>>("chunks"),
+      make<normed, hybrid<data_parallel<2>, tensor_parallel<2>>>("sums over samples",
+                                                                 {.rows = 8, .microbatches = 2}),
       make<sixty_layers, mixed>("sixty layers", {.rows = 16, .microbatches = 8}),
       make<odd_names, tensor_parallel<2>>("odd names", {.rows = 16}),
       make<gpt3, big>("gpt3", {.rows = 2048, .microbatches = 32, .gradient_norm = true}, true)};

@@ -64,6 +64,7 @@ template <class Plan>
         line = {name, form.label.text(), inputs, to_string(form.output)};
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
+          if (move.over_samples && Plan::samples.axes_with(shard<dim::batch>).empty()) continue;
           auto const row = transition_between(move.from, move.to);
           pending += (pending.empty() ? "inside: " : ", ") +
                      std::string(move.over_samples ? "sum over samples" : to_string(row.moves)) +
