@@ -28,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -55,8 +56,9 @@ struct capture_state {
 };
 
 struct event_state {
-  std::uint64_t recorded = 0, done = 0;
-  float ms = 0;  // when it was recorded
+  std::uint64_t recorded = 0;
+  std::set<std::uint64_t> under_way{};  // a later record may end before an earlier one elsewhere
+  float ms = 0;                         // when it was recorded
   std::shared_ptr<capture_state> capture;
   CUstream_st* captured_from = nullptr;
   std::size_t captured_work = 0;
