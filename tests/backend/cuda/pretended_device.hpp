@@ -190,6 +190,14 @@ inline std::atomic<int> refuses = 0;
 inline std::atomic<int> last_algorithm = -1, fastest = 0;
 inline std::atomic<float> ms_of_products = 0;
 
+/// A communicator of NCCL that a device has made or destroyed; all its members have one number.
+struct communicator_entry {
+  int device = 0, number = 0;
+  bool is_made = false;
+};
+/// All of them so far; whoever looks holds the machine's mutex.
+inline std::vector<communicator_entry> communicators;
+
 /// Whether NCCL's aborts do not end.
 inline std::atomic<bool> aborts_hang = false;
 
