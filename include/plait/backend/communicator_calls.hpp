@@ -128,9 +128,11 @@ class communicator_calls {
 
   /// Lends `values` to channel `on` until they have gone to `to`, the neighbour of the pipeline
   /// there, and returns: an event of the channel says when. Messages of one channel go in their
-  /// order. A backend without channels may send them at once.
+  /// order; what goes between two neighbours, either way, both post in one order. A backend without
+  /// channels may send them at once.
   ///
-  /// Errors: input_error if `on` is a channel, but not `channel_of` this rank and `to`.
+  /// Errors: input_error if `on` is a channel, but not `channel_of` this rank and `to`, or they are
+  ///         no neighbours.
   template <class T>
   void post_send(std::span<T> values, int to, int tag, stream on) {
     using element = std::remove_const_t<T>;
@@ -185,10 +187,14 @@ class communicator_calls {
     call.other = other;
     call.tag = tag;
     call.channel = on;
-    if (is_channel(on) &&
-        channel_of(self().rank(), other, self().size(), Kind == collective::send) != on)
-      refuse_channel(other, on);
+    if (is_channel(on) && !goes_on(on, other, Kind == collective::send)) refuse_channel(other, on);
     ask<Kind, T>(call, call.bytes);
+  }
+
+  bool goes_on(stream channel, int other, bool sends) {
+    int const mine = self().rank(), size = self().size();
+    bool const is_neighbour = other == (mine + 1) % size || mine == (other + 1) % size;
+    return is_neighbour && channel_of(mine, other, size, sends) == channel;
   }
 
   [[noreturn]] [[gnu::cold]] void refuse_channel(int other, stream on) {
@@ -196,7 +202,7 @@ class communicator_calls {
                       std::to_string(self().size()) + " posts a message with rank " +
                       std::to_string(other) + " on channel " + std::string(to_string(on)) +
                       ", which is another neighbour's or the other direction's; write "
-                      "channel_of(rank, other, size, sends)");
+                      "channel_of(rank, neighbour, size, sends)");
   }
 
   traffic counted_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/testing/communicator_channel_laws.hpp"
 #include "plait/testing/communicator_errors.hpp"
 #include "plait/testing/communicator_group_laws.hpp"
 #include "plait/testing/communicator_laws.hpp"
@@ -50,6 +53,9 @@ struct communicator_suite_options {
   bool compares_calls = true;
   /// That also holds for calls of two groups with equal members, over other axes.
   bool compares_equal_groups = true;
+  /// Messages between stages are posted on channels, and a post waits for nobody. Else a backend
+  /// sends them at once, and they are posted in an order in which each may wait for its other end.
+  bool has_channels = true;
   /// Launches that fail are part of it. False for processes that do not live on after an error:
   /// start one job for each `check_communicator_error`.
   bool errors = true;
@@ -63,6 +69,14 @@ concept keeps_records =
       { comm.reset_counted() } -> std::same_as<void>;
       { comm.log_calls(log, 0) } -> std::same_as<void>;
       { comm.call_for(std::uint64_t{1}) } -> std::same_as<void>;
+    };
+
+/// A communicator that takes messages for channels. Others pass the suite without.
+template <class Comm, class T>
+concept posts_messages =
+    communicator<Comm> && requires(Comm& comm, std::span<T> values, int other, int tag, stream on) {
+      { comm.post_send(values, other, tag, on) } -> std::same_as<void>;
+      { comm.post_receive(values, other, tag, on) } -> std::same_as<void>;
     };
 
 namespace detail {
@@ -96,6 +110,18 @@ inline std::vector<mesh> meshes_of(int ranks) {
   return {line, grid};
 }
 
+// Pipelines of all ranks and, where that makes some, of every second rank.
+inline std::vector<mesh> stage_meshes_of(int ranks) {
+  std::vector<mesh> out;
+  for (int const pipelines : {1, 2}) {
+    if (ranks % pipelines != 0 || ranks / pipelines < 2) continue;
+    mesh& grid = out.emplace_back();
+    grid.add(axis::stage, ranks / pipelines);
+    if (pipelines > 1) grid.add(axis::data, pipelines);
+  }
+  return out;
+}
+
 template <class Rank, class... T>
 void check_group(communicator_probe<Rank> p, element_list<T...>,
                  communicator_suite_options const& options, std::size_t most) {
@@ -108,26 +134,71 @@ void check_group(communicator_probe<Rank> p, element_list<T...>,
     if (n <= most) (check_calls<T>(p, n), ...);
 }
 
+template <class Rank, class... T>
+void check_channels(communicator_probe<Rank> p, element_list<T...>,
+                    communicator_suite_options const& options, std::size_t most) {
+  check_refused_channels(p);
+  for (int const late : {0, 1}) check_posted_messages<double>(p, 64, late);
+  if (options.has_channels) check_channels_apart(p);
+  for (std::size_t const n : options.sizes)
+    if (n <= most) (check_posted_messages<T>(p, n, -1), ...);
+}
+
 // False if the run did not end well.
-template <class Elements, class Backend>
-bool check_on_mesh(Backend const& backend, mesh const& grid, std::size_t most,
-                   communicator_suite_options const& options, check_report& report) {
+template <class Backend, class Program>
+bool check_on_mesh(Backend const& backend, mesh const& grid, std::string const& what,
+                   check_report& report, Program program) {
   communicator_findings findings;
   std::string failure;
   try {
-    backend.run(mesh_groups(grid), [&](auto& rank) {
-      for (axis_set const over : rank.groups().sets())
-        check_group(communicator_probe{rank, over, findings, options.sums_in_rank_order},
-                    Elements{}, options, most);
-      check_groups_in_turn(rank, findings, options.rounds);
-    });
+    backend.run(mesh_groups(grid), [&](auto& rank) { program(rank, findings); });
   } catch (std::exception const& e) {
     failure = to_string(grid) + ": the run threw: " + e.what();
   }
   findings.move_to(report);
   if (!failure.empty()) report.failures.push_back(failure);
-  report.checked.push_back("all calls on " + to_string(grid));
+  report.checked.push_back(what + " on " + to_string(grid));
   return failure.empty();
+}
+
+// The same.
+template <class Elements, class Backend>
+bool check_all_calls(Backend const& backend, communicator_suite_options const& options,
+                     check_report& report) {
+  std::size_t most = static_cast<std::size_t>(-1);
+  for (mesh const& grid : meshes_of(options.ranks)) {
+    bool const is_good =
+        check_on_mesh(backend, grid, "all calls", report, [&](auto& rank, auto& findings) {
+          for (axis_set const over : rank.groups().sets())
+            check_group(communicator_probe{rank, over, findings, options.sums_in_rank_order},
+                        Elements{}, options, most);
+          check_groups_in_turn(rank, findings, options.rounds);
+        });
+    if (!is_good) return false;
+    most = most_for_all_roots;
+  }
+  return true;
+}
+template <class Elements, class Backend>
+bool check_all_channels(Backend const& backend, communicator_suite_options const& options,
+                        check_report& report) {
+  if constexpr (!posts_messages<typename Backend::rank_type::communicator_type, double>) {
+    report.checked.push_back("no posted messages, as the communicator has no post_send");
+  } else {
+    std::size_t most = static_cast<std::size_t>(-1);
+    auto const what =
+        options.has_channels ? "posted messages" : "posted messages, each sent at once,";
+    for (mesh const& grid : stage_meshes_of(options.ranks)) {
+      bool const is_good =
+          check_on_mesh(backend, grid, what, report, [&](auto& rank, auto& findings) {
+            check_channels(communicator_probe{rank, axis::stage, findings}, Elements{}, options,
+                           most);
+          });
+      if (!is_good) return false;
+      most = most_for_all_roots;
+    }
+  }
+  return true;
 }
 
 }  // namespace detail
@@ -137,8 +208,8 @@ bool check_on_mesh(Backend const& backend, mesh const& grid, std::size_t most,
 /// besides `Elements`.
 ///
 /// A process reports what its own ranks saw. After a run that threw nothing more is run.
-/// Cost:    the default options take seconds; what a backend needs for a launch, twice, and once
-///          more for each of the mistakes.
+/// Cost:    the default options take seconds; what a backend needs for a launch, up to four times,
+///          and once more for each of the mistakes.
 template <class Elements = communicator_elements, class Backend>
 [[nodiscard]] check_report check_communicators(Backend const& backend,
                                                communicator_suite_options const& options = {}) {
@@ -157,11 +228,9 @@ template <class Elements = communicator_elements, class Backend>
   plait::detail::require_range("communicator_suite_options::rounds", options.rounds,
                                number_ranges::at_least_0);
   check_report report;
-  std::size_t most = static_cast<std::size_t>(-1);
-  for (mesh const& grid : detail::meshes_of(options.ranks)) {
-    if (!detail::check_on_mesh<Elements>(backend, grid, most, options, report)) return report;
-    most = detail::most_for_all_roots;
-  }
+  if (!detail::check_all_calls<Elements>(backend, options, report) ||
+      !detail::check_all_channels<Elements>(backend, options, report))
+    return report;
   for (int which = 0; options.errors && options.ranks > 1 && which < communicator_error_count;
        ++which) {
     if (!options.compares_calls && communicator_error_is_compared(which)) continue;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <type_traits>
 
@@ -404,6 +405,45 @@ TEST(Nccl, ARankKeepsItsMemoryUntilAllHaveEnded) {
     EXPECT_EQ(all.pinned_memory.size(), before + 2);
   });
   EXPECT_EQ(all.pinned_memory.size(), before);
+}
+
+// Both ends of a channel take part in its making and its end, so ranks that differ in the order would
+// wait for each other.
+TEST(Nccl, ChannelsAreMadeAndEndInOneOrder) {
+  for (int const stages : {2, 3, 4, 5}) {
+    plait::ext::mesh grid;
+    grid.add(plait::axis::stage, stages);
+    std::vector<pretended::communicator_entry> entries;
+    {
+      pretended::lock const hold(pretended::machine::get().mutex);
+      pretended::communicators.clear();
+    }
+    plait::cuda{}.run(grid, [](rank_type& rank) { rank.world().barrier(); });
+    {
+      pretended::lock const hold(pretended::machine::get().mutex);
+      entries = pretended::communicators;
+    }
+    std::map<int, std::vector<int>> members;
+    for (int rank = 0; rank < stages; ++rank) {
+      std::vector<int> made, destroyed;
+      for (auto const& one : entries)
+        if (one.device == rank) (one.is_made ? made : destroyed).push_back(one.number);
+      EXPECT_TRUE(std::ranges::is_sorted(made));  // they are numbered as they are made
+      ASSERT_EQ(made.size(), stages == 2 ? 3u : 5u);  // the world is the first
+      std::ranges::rotate(made, made.begin() + 1);
+      EXPECT_EQ(destroyed, made) << "rank " << rank << " of " << stages;
+      made.pop_back();
+      for (int const number : made) members[number].push_back(rank);
+    }
+    std::map<std::vector<int>, int> channels;
+    for (auto const& [number, ends] : members) ++channels[ends];
+    EXPECT_EQ(channels.size(), stages == 2 ? 1u : std::size_t(stages));
+    for (auto const& [ends, count] : channels) {
+      EXPECT_EQ(count, 2);  // there and back
+      ASSERT_EQ(ends.size(), 2u);
+      EXPECT_TRUE(ends[1] - ends[0] == 1 || ends[1] - ends[0] == stages - 1);
+    }
+  }
 }
 
 // Three communicators in each rank: their aborts are waited for together, and what the GPU may

@@ -28,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -55,8 +56,9 @@ struct capture_state {
 };
 
 struct event_state {
-  std::uint64_t recorded = 0, done = 0;
-  float ms = 0;  // when it was recorded
+  std::uint64_t recorded = 0;
+  std::set<std::uint64_t> under_way{};  // a later record may end before an earlier one elsewhere
+  float ms = 0;                         // when it was recorded
   std::shared_ptr<capture_state> capture;
   CUstream_st* captured_from = nullptr;
   std::size_t captured_work = 0;
@@ -187,6 +189,14 @@ inline std::atomic<int> refuses = 0;
 /// The algorithm of the last product, which of them takes the least time, and what all have taken.
 inline std::atomic<int> last_algorithm = -1, fastest = 0;
 inline std::atomic<float> ms_of_products = 0;
+
+/// A communicator of NCCL that a device has made or destroyed; all its members have one number.
+struct communicator_entry {
+  int device = 0, number = 0;
+  bool is_made = false;
+};
+/// All of them so far; whoever looks holds the machine's mutex.
+inline std::vector<communicator_entry> communicators;
 
 /// Whether NCCL's aborts do not end.
 inline std::atomic<bool> aborts_hang = false;

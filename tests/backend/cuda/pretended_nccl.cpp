@@ -31,7 +31,7 @@ struct message {
   bool done = false;
 };
 struct clique {
-  int size = 0, joined = 0;
+  int number = 0, size = 0, joined = 0;
   std::map<std::uint64_t, call_of_all> calls{};
   std::map<std::array<std::uint64_t, 3>, message> messages{};  // from, to, number
   struct split {
@@ -61,6 +61,7 @@ struct posted {
 
 inline std::map<std::uint64_t, std::shared_ptr<clique>> worlds;
 inline std::uint64_t next_world = 1;
+inline int cliques = 0;
 inline thread_local int group_depth = 0;
 inline thread_local std::vector<posted> group_messages;
 
@@ -103,6 +104,12 @@ struct ncclComm {
 };
 
 namespace pretended {
+
+inline ncclComm_t join(std::shared_ptr<clique> const& all, int rank) {
+  ++all->joined;
+  communicators.push_back({current_device, all->number, true});
+  return new ncclComm{std::make_shared<member>(member{all, rank})};
+}
 
 inline std::shared_ptr<char> held_by_graph(member const& who, cudaStream_t stream) {
   return stream->capture != nullptr ? who.in_graphs : nullptr;
@@ -185,9 +192,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   std::uint64_t key = 0;
   std::memcpy(&key, id.internal, sizeof key);
   auto& world = pretended::worlds[key];
-  if (!world) world = std::make_shared<pretended::clique>(pretended::clique{.size = size});
-  ++world->joined;
-  *comm = new ncclComm{std::make_shared<pretended::member>(pretended::member{world, rank})};
+  if (!world)
+    world = std::make_shared<pretended::clique>(
+        pretended::clique{.number = pretended::cliques++, .size = size});
+  *comm = pretended::join(world, rank);
   return ncclInProgress;
 }
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out,
@@ -201,10 +209,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out,
   *out = nullptr;
   if (color == NCCL_SPLIT_NOCOLOR) return ncclInProgress;
   auto& part = split.parts[color];
-  if (!part) part = std::make_shared<pretended::clique>();
+  if (!part)
+    part = std::make_shared<pretended::clique>(pretended::clique{.number = pretended::cliques++});
   ++part->size;
-  ++part->joined;
-  *out = new ncclComm{std::make_shared<pretended::member>(pretended::member{part, key})};
+  *out = pretended::join(part, key);
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* now) {
@@ -216,7 +224,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* now) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
-ncclResult_t ncclCommDestroy(ncclComm_t comm) { return delete comm, ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  pretended::communicators.push_back({pretended::current_device, comm->state->all->number, false});
+  return delete comm, ncclSuccess;
+}
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   {
     pretended::lock const hold(pretended::machine::get().mutex);

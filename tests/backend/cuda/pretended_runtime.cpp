@@ -218,8 +218,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     state->last = stream->last;
     return cudaSuccess;
   }
-  return pretended::enqueue(
-      stream, [state, number = ++state->recorded] { state->done = std::max(state->done, number); });
+  state->under_way.insert(++state->recorded);
+  return pretended::enqueue(stream,
+                            [state, number = state->recorded] { state->under_way.erase(number); });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   auto& all = pretended::machine::get();
@@ -227,7 +228,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->state->capture != nullptr) return cudaErrorCapturedEvent;
   all.steps(16);
   if (all.failed) return cudaErrorLaunchFailure;
-  return event->state->done >= event->state->recorded ? cudaSuccess : cudaErrorNotReady;
+  bool const is_under_way = event->state->under_way.contains(event->state->recorded);
+  return is_under_way ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   while (true)
@@ -255,7 +257,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (state->recorded == 0) return cudaSuccess;
   if (stream->capture != nullptr) return cudaErrorStreamCaptureIsolation;
   return pretended::enqueue_made(stream, [state] {
-    return pretended::item{[state, number = state->recorded] { return state->done >= number; }, {}};
+    auto const is_over = [state, number = state->recorded] {
+      return !state->under_way.contains(number);
+    };
+    return pretended::item{is_over, {}};
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -64,6 +65,10 @@ struct memory_rank {
   std::atomic<std::chrono::milliseconds> timeout{std::chrono::milliseconds{60'000}};
   /// Called before each call of the second thread, and of the rank's own.
   std::function<void()> before_second{}, before_own{};
+  /// Called where the rank begins to wait for a message that it has posted.
+  std::function<void()> before_posted_wait{};
+  /// Whether a call of the rank's own thread has failed, and one of the second.
+  std::array<std::atomic<bool>, 2> has_failed{};
 };
 
 class memory_group final : public plait::ext::process_group {
@@ -112,6 +117,7 @@ class memory_group final : public plait::ext::process_group {
   }
   /// Those before it from the same member come first.
   void wait_for_posted(std::size_t place, int) override {
+    ask(of_->before_posted_wait);
     if (place == sent_already) return;
     for (std::size_t i = 0; i <= place; ++i) {
       auto& one = posted_[i];
@@ -132,9 +138,12 @@ class memory_group final : public plait::ext::process_group {
   static int place_of(int rank, std::vector<int> const& members) {
     return static_cast<int>(std::ranges::find(members, rank) - members.begin());
   }
-  void begin() const {
-    auto const& before = is_second_ ? of_->before_second : of_->before_own;
+  void begin() const { ask(is_second_ ? of_->before_second : of_->before_own); }
+  void ask(std::function<void()> const& before) const try {
     if (before) before();
+  } catch (...) {
+    of_->has_failed[is_second_] = true;
+    throw;
   }
   void exchange(void const* send, std::size_t stride, void* receive, std::size_t bytes) {
     begin();
@@ -159,7 +168,7 @@ class memory_group final : public plait::ext::process_group {
     }
     way.arrives.notify_one();
   }
-  void take(std::size_t from, void* data, std::size_t bytes) {
+  void take(std::size_t from, void* data, std::size_t bytes) try {
     using namespace plait;
     auto const end = std::chrono::steady_clock::now() + of_->timeout.load();
     auto& way = channel(from, me_);
@@ -170,6 +179,9 @@ class memory_group final : public plait::ext::process_group {
       if (of_->job->gone[std::size_t(of_->rank)])
         throw ext::engine_error(call_text("a call") + " was ended");
       if (has_come) break;
+      if (of_->has_failed[!is_second_])
+        throw ext::other_thread_failed(call_text("a call") +
+                                       " was ended, as the other thread of the rank has failed");
       if (of_->job->gone[std::size_t(members_[from])])
         throw ext::engine_error(call_text("a call") + ": " + member_text(int(from)) + " is gone");
       if (std::chrono::steady_clock::now() > end)
@@ -178,6 +190,9 @@ class memory_group final : public plait::ext::process_group {
     if (way.messages.front().size() != bytes) throw ext::engine_error("another size");
     if (bytes != 0) std::memcpy(data, way.messages.front().data(), bytes);
     way.messages.pop_front();
+  } catch (...) {
+    of_->has_failed[is_second_] = true;
+    throw;
   }
 
   static constexpr std::size_t sent_already = ~std::size_t{0};

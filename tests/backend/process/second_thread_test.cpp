@@ -197,6 +197,87 @@ TEST(SecondThread, MemoryThatALibraryMayStillWriteIsNotFreed) {
   ::operator delete(data, std::align_val_t{64});  // as nobody else will
 }
 
+/// Messages of which one is on its way, and what a wait for it does.
+struct awaited_message final : plait::detail::posted_messages {
+  std::function<void()> work{};
+
+  [[nodiscard]] std::uint64_t posted(stream channel) const override {
+    return channel == stream::to_next ? 1 : 0;
+  }
+  void wait_for(stream, std::uint64_t count) override {
+    if (count > 0) work();
+  }
+  void go_on() override { work(); }
+  [[nodiscard]] bool rest() noexcept override { return true; }
+  void leave() noexcept override {}
+};
+
+/// What each call of a device throws that asks for messages. The wait for one does `waits`, and
+/// meanwhile the second thread, if it has a call, does `calls`.
+std::vector<std::string> texts_of_waits(std::function<void(second_thread&)> const& waits,
+                                        std::function<void(gate&)> const& calls) {
+  std::function<void(process_device&)> const all[]{[](auto& device) {
+                                                     process_device::event event;
+                                                     device.record(event, stream::to_next);
+                                                     device.wait(stream::compute, event, {});
+                                                   },
+                                                   [](auto& device) { device.synchronize(); },
+                                                   [](auto& device) { device.go_on(); }};
+  std::vector<std::string> out;
+  for (auto const& ask : all) {
+    gate waiting;
+    second_thread second([] {});
+    auto const messages = std::make_shared<awaited_message>();
+    process_device device(std::shared_ptr<second_thread>(&second, [](auto*) {}), messages);
+    messages->work = [&] {
+      waiting.open();
+      waits(second);
+    };
+    function_calls of_second{second};
+    if (calls) of_second.hand_over([&] { calls(waiting); });
+    try {
+      ask(device);
+      out.emplace_back();
+    } catch (error const& problem) {
+      out.emplace_back(problem.what());
+    }
+    EXPECT_TRUE(second.rest());
+  }
+  return out;
+}
+
+TEST(SecondThread, AMessageThatFailsForItsErrorThrowsThat) {
+  auto const fails = [](gate& waiting) {
+    EXPECT_TRUE(waiting.wait());
+    std::this_thread::sleep_for(20ms);  // the other thread is told before the error is kept
+    throw size_mismatch("the first");
+  };
+  auto const is_told = [](second_thread&) { throw other_thread_failed("the other has failed"); };
+  EXPECT_EQ(texts_of_waits(is_told, fails), std::vector<std::string>(3, "the first"));
+}
+
+TEST(SecondThread, AMessageThatFailsBehindItsErrorThrowsThat) {
+  auto const fails = [](gate& waiting) {
+    EXPECT_TRUE(waiting.wait());
+    throw size_mismatch("the first");
+  };
+  auto const is_lost = [](second_thread& second) {
+    try {
+      while (true) second.require_sound();
+    } catch (size_mismatch const&) {
+      throw engine_error("the connection is lost");
+    }
+  };
+  EXPECT_EQ(texts_of_waits(is_lost, fails), std::vector<std::string>(3, "the first"));
+}
+
+TEST(SecondThread, AMessageThatFailsByItselfThrowsItsOwnError) {
+  auto const is_lost = [](second_thread&) { throw engine_error("the connection is lost"); };
+  for (auto const& calls : {std::function<void(gate&)>(), std::function([](gate&) {})})
+    EXPECT_EQ(texts_of_waits(is_lost, calls),
+              std::vector<std::string>(3, "the connection is lost"));
+}
+
 double processor_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -428,6 +509,39 @@ TEST(ConcurrentStreams, ARankThatFailsInsideOfItsOwnCallEndsAll) {
       });
   EXPECT_EQ(errors[0], "this rank has had enough");
   EXPECT_NE(errors[1].find("rank 0 on host "), std::string::npos) << errors[1];
+}
+
+// Rank 0 waits for a message that nobody sends when its second thread fails.
+TEST(ConcurrentStreams, AnErrorOfTheSecondThreadEndsTheWaitForAMessageAndItsTextIsThrown) {
+  mesh grid;
+  grid.add(axis::stage, 2);
+  grid.add(axis::data, 2);
+  for (bool const synchronizes : {false, true}) {
+    auto const errors = in_memory_processes(4, [&](int rank, auto const& engine) {
+      gate waiting;
+      with(engine).run(grid, [&](auto& mine) {
+        auto const room = mine.device().allocate(8 * sizeof(float));
+        std::span<float> const numbers(reinterpret_cast<float*>(room.data()), 8);
+        auto const trainer = mine.calls_for(1);
+        if (rank == 0) {
+          engine->rank().before_posted_wait = [&] { waiting.open(); };
+          engine->rank().before_second = [&] {
+            EXPECT_TRUE(waiting.wait());
+            throw input_error("the second thread has had enough");
+          };
+          mine.group(axis::stage)
+              .template post_receive<float>(numbers.first(4), 1, 7, stream::from_next);
+        }
+        mine.group(axis::data).all_reduce(numbers.last(4));
+        auto event = mine.device().make_event();
+        mine.device().record(event, stream::from_next);
+        if (synchronizes) mine.device().synchronize();
+        else mine.device().wait(stream::compute, event, {});
+      });
+    });
+    EXPECT_EQ(errors[0], "the second thread has had enough");
+    for (auto const& text : errors) EXPECT_NE(text, "");
+  }
 }
 
 TEST(ConcurrentStreams, CallsOutsideOfTrainersAndBarriersReturnWhenTheyHaveEnded) {

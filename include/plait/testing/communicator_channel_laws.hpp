@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/core/error.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/testing/communicator_probe.hpp"
+
+// Messages that are posted on channels between neighbours. Each function makes the same calls on
+// all ranks of a group over the stages.
+namespace plait::testing::detail {
+
+// A channel to or from a neighbour, of which this rank has an end.
+struct channel_end {
+  int other = 0;
+  bool sends = false;
+  stream on = stream::compute;  // as this rank calls it
+  stream of_sender = stream::compute;
+  bool is_forth = false;  // from the first of the two to the second
+};
+
+// Two for each pair of neighbours of which this rank is one. All ranks have the pairs in one order,
+// so that messages that are posted pair by pair also end where each is sent at once.
+inline std::vector<channel_end> channel_ends(int me, int size) {
+  std::vector<channel_end> out;
+  for (int first = 0; first < (size == 2 ? 1 : size); ++first) {
+    int const second = (first + 1) % size;
+    if (me != first && me != second) continue;
+    for (bool const is_forth : {true, false}) {
+      int const from = is_forth ? first : second, to = is_forth ? second : first;
+      bool const sends = me == from;
+      out.push_back({sends ? to : from, sends, channel_of(me, sends ? to : from, size, sends),
+                     channel_of(from, to, size, true), is_forth});
+    }
+  }
+  return out;
+}
+
+// What a rank sends over a channel, or what comes.
+template <class T, class Probe>
+std::vector<T> channel_values(Probe const& p, channel_end const& end, std::size_t count) {
+  return probe_values<T>(end.sends ? p.me() : end.other, count,
+                         p.salt + static_cast<unsigned>(channel_number(end.of_sender)));
+}
+
+template <class T, class Probe>
+struct lent_values {
+  channel_end end;
+  typename Probe::template buffer<T> lent, seen;
+
+  [[nodiscard]] static std::vector<lent_values> of_all(Probe const& p, std::size_t count) {
+    std::vector<lent_values> out;
+    for (auto const& end : channel_ends(p.me(), p.size()))
+      out.push_back(
+          {end,
+           end.sends ? p.put(channel_values<T>(p, end, count)) : p.template put_zeros<T>(count),
+           p.template put_zeros<T>(count)});
+    return out;
+  }
+  void post(Probe const& p, std::size_t begin, std::size_t count, int tag) const {
+    auto const values = lent.span().subspan(begin, count);
+    if (end.sends) p.comm().template post_send<T>(values, end.other, tag, end.on);
+    else p.comm().template post_receive<T>(values, end.other, tag, end.on);
+  }
+  // Stream `on` goes on when all that was posted has gone or come.
+  void wait(Probe const& p, stream on) const {
+    auto event = p.rank.device().make_event();
+    p.rank.device().record(event, end.on);
+    p.rank.device().wait(on, event, {});
+  }
+  // Uses the memory again: overwrites what was sent, copies what has come.
+  void use_again(Probe const& p) const {
+    auto const queue = p.rank.device().on(stream::compute);
+    auto const bytes = lent.span().size_bytes();
+    if (end.sends) queue.copy_bytes(seen.span().data(), lent.span().data(), bytes);
+    else queue.copy_bytes(lent.span().data(), seen.span().data(), bytes);
+  }
+  void expect(Probe& p, std::size_t n) {
+    if (end.sends) return;
+    auto const expected = channel_values<T>(p, end, lent.span().size());
+    p.expect(lent, expected,
+             {"post_send and post_receive", n, -1, "messages come whole, in the order posted"});
+    p.expect(seen, expected,
+             {"post_send and post_receive", n, -1, "messages are there behind the wait"});
+  }
+};
+
+// Several messages on each channel, with one of no elements among them, are on their way at a time,
+// and other calls are made meanwhile. `late`: ranks whose number is odd (1) or even (0) post when
+// the others have done so and may have come to the end of a wait that does not wait; then there are
+// no calls in between, as they would make all ranks late. -1: none.
+template <class T, class Probe>
+void check_posted_messages(Probe& p, std::size_t n, int late) {
+  std::array<std::size_t, 4> const counts{n, n, 0, n / 2 + 1};
+  std::size_t const all = 2 * n + n / 2 + 1;
+  auto channels = lent_values<T, Probe>::of_all(p, all);
+  auto sums = p.template put_own<T>(n), sent = p.template put_own<T>(n),
+       received = p.template put_zeros<T>(n);
+  p.settle();
+  if (p.me() % 2 == late) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  for (std::size_t pair = 0; pair < channels.size(); pair += 2) {
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < counts.size(); begin += counts[i++])
+      for (std::size_t way : {pair, pair + 1})
+        channels[way].post(p, begin, counts[i], static_cast<int>(i));
+  }
+  int const next = (p.me() + 1) % p.size(), previous = (p.me() + p.size() - 1) % p.size();
+  if (late < 0) {
+    p.comm().all_reduce(sums.span(), reduction::max);
+    if (p.me() == 0) p.comm().send(sent.read_only(), next, 3);
+    p.comm().receive(received.span(), previous, 3);
+    if (p.me() != 0) p.comm().send(sent.read_only(), next, 3);
+  }
+  for (auto const& channel : channels) {
+    channel.wait(p, stream::compute);
+    channel.use_again(p);
+  }
+  for (auto& channel : channels) channel.expect(p, n);
+  if (late < 0) {
+    p.expect(sums, largest_values<T>(p.size(), n, p.salt),
+             {"all_reduce", n, -1, "while messages are posted"});
+    p.expect(received, probe_values<T>(previous, n, p.salt),
+             {"send and receive", n, -1, "while messages are posted"});
+  }
+  p.salt += channel_count;
+}
+
+// Each rank waits for what goes forth, and then takes part in a call, before anybody sends what
+// goes back and is posted already where it is to come: who waits for one channel must not wait for
+// another.
+template <class Probe>
+void check_channels_apart(Probe& p) {
+  std::size_t const n = 5;
+  auto channels = lent_values<double, Probe>::of_all(p, n);
+  auto sum = p.template put_own<double>(n);
+  p.settle();
+  for (auto const& channel : channels)
+    if (channel.end.is_forth || !channel.end.sends) channel.post(p, 0, n, 2);
+  auto const calls = stream_of(p.over);
+  for (auto const& channel : channels)
+    if (channel.end.is_forth) channel.wait(p, calls);
+  p.comm().all_reduce(sum.span());
+  auto event = p.rank.device().make_event();
+  p.rank.device().record(event, calls);
+  for (auto const& channel : channels)
+    if (!channel.end.is_forth && channel.end.sends) {
+      p.rank.device().wait(channel.end.on, event, {});
+      channel.post(p, 0, n, 2);
+    }
+  for (auto const& channel : channels) {
+    channel.wait(p, stream::compute);
+    channel.use_again(p);
+  }
+  for (auto& channel : channels) channel.expect(p, n);
+  p.salt += channel_count;
+}
+
+// No message goes on a channel that is not between the two, nor to a rank that is no neighbour.
+template <class Probe>
+void check_refused_channels(Probe& p) {
+  auto values = p.template put_own<double>(1);
+  p.settle();
+  auto const refuses = [&](int other, bool sends, stream on) {
+    try {
+      if (sends) p.comm().template post_send<double>(values.span(), other, 7, on);
+      else p.comm().template post_receive<double>(values.span(), other, 7, on);
+    } catch (input_error const&) {
+      return true;
+    }
+    return false;
+  };
+  auto const is_right = [ends = channel_ends(p.me(), p.size())](int other, bool sends, stream on) {
+    for (auto const& end : ends)
+      if (end.other == other && end.sends == sends && end.on == on) return true;
+    return false;
+  };
+  for (int other = 0; other < p.size(); ++other)
+    for (bool const sends : {true, false})
+      for (stream const on :
+           {stream::to_next, stream::from_next, stream::to_previous, stream::from_previous}) {
+        if (other == p.me() || is_right(other, sends, on) || refuses(other, sends, on)) continue;
+        return p.fail({sends ? "post_send" : "post_receive", 1, -1, "other channels are refused"},
+                      "float64",
+                      "a message with member " + std::to_string(other) + " on channel " +
+                          std::string(to_string(on)) + " was no input_error");
+      }
+}
+
+}  // namespace plait::testing::detail
