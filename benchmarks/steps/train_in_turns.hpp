@@ -20,7 +20,7 @@ void train_in_turns(auto const& data, auto optimizer, std::size_t batch, int mic
                                   {.seed = 1, .epochs = 0, .microbatches = microbatches});
     std::uint64_t next = 0;
     for (;;) {
-      if (rank.is_root()) steps = turns::next();
+      if (rank.is_root()) steps = turns::next(plait::host_maths::kind_of_products());
       rank.world().barrier();
       if (steps == 0) return;
       double loss = 0;

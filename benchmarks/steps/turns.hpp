@@ -4,15 +4,17 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <string>
 
 // How a program takes its turn among others: `scripts/benchmark` keeps all of them alive, writes to
 // one how many steps it shall do, and reads how long each took.
 namespace turns {
 
-/// The steps of the next turn; 0 when there is no other. The first call says that all is set up.
-inline int next() {
-  static bool const said = [] {
-    std::cout << "ready" << std::endl;
+/// The steps of the next turn; 0 when there is no other. The first call says that all is set up, and
+/// by which products.
+inline int next(std::string const& products = "") {
+  static bool const said = [&] {
+    std::cout << "ready " << products << std::endl;
     return true;
   }();
   int steps = 0;
