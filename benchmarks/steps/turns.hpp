@@ -10,8 +10,8 @@
 // one how many steps it shall do, and reads how long each took.
 namespace turns {
 
-/// The steps of the next turn; 0 when there is no other. The first call says that all is set up, and
-/// by which products.
+/// The steps of the next turn; 0 when there is no other. The first call says that all is set up,
+/// and by which products.
 inline int next(std::string const& products = "") {
   static bool const said = [&] {
     std::cout << "ready " << products << std::endl;
