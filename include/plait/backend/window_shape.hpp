@@ -110,7 +110,7 @@ constexpr patch_block patch_block_of(window_shape const& in, std::size_t out_cha
 
 /// The value of norm_shape::samples_together where a set has all samples of a microbatch, on all
 /// ranks.
-inline constexpr std::size_t all_samples = 0;
+inline constexpr std::size_t all_together = 0;
 
 /// The sets of elements whose mean and variance a normalisation of images makes: sets
 /// of `channels_together` neighbouring channels of `samples_together` consecutive samples.

@@ -172,7 +172,7 @@ class image_operations : public attention_operations<Rank> {
     of.channels = means.columns;
     of.samples = context.batch;
     of.present = context.present();
-    bool const is_whole = of.samples_together == all_samples;
+    bool const is_whole = of.samples_together == all_together;
     if (is_whole) of = whole_sets(of);
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.sets());
     if (is_whole) {
@@ -376,7 +376,7 @@ class image_operations : public attention_operations<Rank> {
       shapes_.expect(name, x, context.batch, x.columns, {"the batch", context.batch, x.columns});
       of.present = context.present();
     }
-    if (of.samples_together == all_samples) of = whole_sets(of);
+    if (of.samples_together == all_together) of = whole_sets(of);
     shapes_.whole_sets(name, x, of.samples_together, row, of.channels_together);
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.sets());
     return of;
