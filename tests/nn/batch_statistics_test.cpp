@@ -21,7 +21,9 @@
 #include "plan/expected_calls.hpp"
 #include "testing/broken_layers.hpp"
 
-namespace image_plans {
+namespace {
+
+using namespace image_plans;
 
 template <class Policy, class Element = double>
 using whole = job<Policy, Element, 0>;
@@ -214,4 +216,4 @@ TEST(BatchStatistics, HaveNoRaceOnASimulatedDevice) {
   EXPECT_EQ(within, 2 * 3 * 2);  // of two layers three sums each, which two streams wait for
 }
 
-}  // namespace image_plans
+}  // namespace

@@ -13,7 +13,9 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 
-namespace image_plans {
+namespace {
+
+using namespace image_plans;
 
 outcome const& serial_run() {
   static outcome const once = train<job<serial>>(threads{}, 1);
@@ -79,4 +81,4 @@ TEST(ImagePlans, HaveNoRaceOnASimulatedDevice) {
   EXPECT_GT(statistics.sites.size(), 0u);
 }
 
-}  // namespace image_plans
+}  // namespace
