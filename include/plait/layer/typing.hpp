@@ -202,10 +202,11 @@ inline constexpr bool sound_add_row = (check_add_row<Matrix, Row>(), true);
 
 template <placement Matrix, placement Sums>
 consteval void check_column_sums() {
-  static_assert(column_sums(Matrix) == Sums,
-                "ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed "
-                "Matrix is not placed Sums, as the form promises for this gradient; correct the "
-                "use<...> of the parameter");
+  static_assert(
+      column_sums(Matrix) == Sums,
+      "ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed "
+      "Matrix is not placed Sums, as the form promises for this gradient, or for this slot; "
+      "correct the use<...> of the parameter, or write one for the slot");
 }
 template <placement Matrix, placement Sums>
 inline constexpr bool sound_column_sums = (check_column_sums<Matrix, Sums>(), true);

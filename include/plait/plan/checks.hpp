@@ -220,12 +220,12 @@ inline constexpr bool has_few_terms = (check_term_count<Terms>(), true);
 template <int Stages, int Chunks, int Units>
 consteval void check_stage_count() {
   static_assert(Stages <= Units,
-                "pipeline<Stages>: the model has only Units layers (copies within a repeat "
-                "included), fewer than Stages; use fewer stages");
+                "pipeline<Stages>: the model has only Units layers (the loss and copies within a "
+                "repeat included), fewer than Stages; use fewer stages");
   static_assert(Stages > Units || Stages * Chunks <= Units,
-                "pipeline<Stages, Schedule>: the model has only Units layers (copies within a "
-                "repeat included), fewer than Stages stages of Chunks chunks each; use a schedule "
-                "with fewer chunks, or fewer stages");
+                "pipeline<Stages, Schedule>: the model has only Units layers (the loss and copies "
+                "within a repeat included), fewer than Stages stages of Chunks chunks each; use a "
+                "schedule with fewer chunks, or fewer stages");
 }
 template <int Stages, int Chunks, int Units>
 inline constexpr bool has_layers_for = (check_stage_count<Stages, Chunks, Units>(), true);
