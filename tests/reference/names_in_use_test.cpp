@@ -57,40 +57,65 @@ using summed = plait::form<
     plait::ext::batch_sum<plait::invariant, 8, plait::ext::layer_body::backward_input>>;
 // example-end
 // example-begin centred
-struct times_minus {
-  double share;  // of a sample
-  PLAIT_HOST_DEVICE auto operator()(auto sum) const {
-    return decltype(sum)(-share) * sum;
+struct times {
+  static constexpr bool is_linear = true;
+  double factor;
+  PLAIT_HOST_DEVICE auto operator()(auto a) const { return decltype(a)(factor) * a; }
+  PLAIT_HOST_DEVICE auto operator()(auto a, auto) const {
+    return decltype(a)(factor) * a;
   }
 };
 template <std::size_t Width>
-struct centred {  // y = x - the mean of x over all samples, in training
+struct centred {  // y = x - the mean of x over all samples; in evaluation that of the
+                  // steps before
   using concept_tag = plait::layer_tag;
   using input = plait::features<Width>;
   using output = plait::features<Width>;
+  using running_mean =
+      plait::nn::buffer<"running_mean", plait::extents<Width>, plait::constant(0),
+                        plait::nn::moving_average(0.1)>;
+  using parameters = plait::parameter_list<running_mean>;
   using forms = plait::forms<
       plait::form<"whole", plait::invariant, plait::invariant,
                   plait::ext::batch_sum<plait::invariant, Width>,
                   plait::ext::batch_sum<plait::invariant, Width,
                                         plait::ext::layer_body::backward_input>>>;
+  using mean = plait::slot<"mean", 0, Width, plait::slot_element::accumulate,
+                           plait::slot_kept::always>;
   using sums = plait::slot<"sums", 0, Width, plait::slot_element::accumulate>;
+  using saved = plait::saved<mean>;
   using scratch = plait::scratch<sums>;
   static constexpr std::size_t sequence = 1;
 
-  static void centre(auto& ops, auto const& l, auto from, auto to) {
-    if (l.context.reads_buffers) return ops.copy(from, to);
-    auto const of_all = l.scratch[sums{}];
-    ops.clear(of_all);
-    auto present = from;  // in a last partial batch the places behind it have no sample
-    present.rows = l.context.present();
-    ops.accumulate_column_sums(present, of_all);
-    ops.sum_over_samples(of_all);
-    ops.copy(from, to);
-    ops.map(times_minus{1.0 / double(l.context.present_on_all_ranks())}, of_all, of_all);
-    ops.add_row(of_all, to);
+  static void find_mean(auto& ops, auto const& l, auto of, auto to) {
+    of.rows =
+        l.context.present();  // in a last partial batch the places behind have no sample
+    ops.clear(to);
+    ops.accumulate_column_sums(of, to);
+    ops.sum_over_samples(to);
+    ops.map(times{1.0 / double(l.context.present_on_all_ranks())}, to, to);
   }
-  static void forward(auto& ops, auto const& l) { centre(ops, l, l.x, l.y); }
-  static void backward_input(auto& ops, auto const& l) { centre(ops, l, l.dy, l.dx); }
+  static void subtract(auto& ops, auto const& l, auto row, auto from, auto to) {
+    ops.copy(from, to);
+    ops.map(times{-1}, row, l.scratch[sums{}]);
+    ops.add_row(l.scratch[sums{}], to);
+  }
+  static void forward(auto& ops, auto const& l) {
+    if (l.context.reads_buffers) return subtract(ops, l, l.p[running_mean{}], l.x, l.y);
+    if (!l.context.runs_again) find_mean(ops, l, l.x, l.saved[mean{}]);
+    subtract(ops, l, l.saved[mean{}], l.x, l.y);
+  }
+  static void backward_input(auto& ops, auto const& l) {
+    if (l.context.reads_buffers) return ops.copy(l.dy, l.dx);
+    find_mean(ops, l, l.dy, l.scratch[sums{}]);
+    subtract(ops, l, l.scratch[sums{}], l.dy, l.dx);
+  }
+  static void backward_parameters(auto& ops,
+                                  auto const& l) {  // this rank's share of the mean
+    double const share = l.context.sample_share() * double(l.context.present());
+    ops.accumulate_columns(times{share}, l.saved[mean{}], l.saved[mean{}],
+                           l.dp[running_mean{}]);
+  }
 };
 // example-end
 // example-begin buffer
@@ -529,6 +554,41 @@ TEST_F(NamesInUse, LayersKeepTheLaws) {
   EXPECT_TRUE(plait::testing::check_layer<of_layers::exponential<8>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_layers::half_square>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_models::centred<8>>().passed());
+}
+
+template <class Policy>
+struct centred_job
+    : plait::parallel<plait::objective<plait::sequential<plait::nn::linear<6, 8>,
+                                                         of_models::centred<8>,
+                                                         plait::nn::linear<8, 3>>,
+                                       plait::nn::cross_entropy<3>>,
+                      Policy, double> {};
+/// The loss of some steps, and of an evaluation.
+template <class Policy>
+std::vector<double> losses_of_centred() {
+  std::vector<double> out;
+  auto const data = plait::in_memory<double>::random_classes(22, 6, 3);
+  plait::launch<centred_job<Policy>>(plait::threads{}, [&](auto& rank) {
+    auto trainer =
+        plait::trainer<centred_job<Policy>>(rank, plait::sgd{.learning_rate = 0.1});
+    auto batches =
+        plait::batches(data, plait::global_batch<12>{}, rank,
+                       {.last = plait::last_batch::keep, .epochs = 3, .microbatches = 1});
+    for (auto const& batch : batches) {
+      auto const report = trainer.step(batch);
+      if (rank.is_root()) out.push_back(report.loss);
+    }
+    double const held_out = trainer.evaluate(batches.at(0));
+    if (rank.is_root()) out.push_back(held_out);
+  });
+  return out;
+}
+TEST_F(NamesInUse, SumsOverSamplesAreThoseOfAllRanks) {
+  auto const serial = losses_of_centred<plait::serial>();
+  auto const two = losses_of_centred<plait::data_parallel<2>>();
+  ASSERT_EQ(serial.size(), 7u);
+  ASSERT_EQ(two.size(), serial.size());
+  for (std::size_t i = 0; i < two.size(); ++i) EXPECT_NEAR(two[i], serial[i], 1e-12) << i;
 }
 
 TEST_F(NamesInUse, ProgramsRun) {
