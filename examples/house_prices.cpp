@@ -3,9 +3,11 @@
 // From rows of a spreadsheet to predictions for new ones, by one rank and by several.
 //   house_prices                           trains under three plans and predicts
 //   house_prices --draw WHAT FILE [dark]   draws the second plan: mesh, plan or memory
-#include <plait/data/table.hpp>
-#include <plait/plait.hpp>
-#include <plait/plan/draw.hpp>
+// example-begin headers
+#include <plait/data/table.hpp>  // plait::table
+#include <plait/plait.hpp>       // all else
+#include <plait/plan/draw.hpp>   // plait::ext::draw
+// example-end
 
 #include <cstdio>
 #include <fstream>
