@@ -14,6 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -49,7 +52,7 @@ template <std::size_t... I>
 struct deep<std::index_sequence<I...>> {
   using type = sequential<std::conditional_t<I % 2 == 0, nn::linear<16, 16>, nn::relu<16>>...>;
 };
-using sixty_layers = deep<std::make_index_sequence<60>>::type;
+using deep_net = deep<std::make_index_sequence<161>>::type;
 
 // Statistics of all samples: sums of a forward, and of a backward where its input has a gradient.
 using maps = nn::image<8, 6, 6>;
@@ -96,7 +99,9 @@ std::vector<pictured> const& all_plans() {
       make<small_gpt, pipeline<2, plait_test::halves_of_two_chunks>>("chunks"),
       make<normed, hybrid<data_parallel<2>, tensor_parallel<2>>>("sums over samples",
                                                                  {.rows = 8, .microbatches = 2}),
-      make<sixty_layers, mixed>("sixty layers", {.rows = 16, .microbatches = 8}),
+      make<deep_net, mixed>("161 layers", {.rows = 16, .microbatches = 8}),
+      make<small_gpt, hybrid<data_parallel<at_launch>, reproducible<12>>>(
+          "elastic", {.rows = 64, .microbatches = 4, .data_ranks = 3}),
       make<odd_names, tensor_parallel<2>>("odd names", {.rows = 16}),
       make<gpt3, big>("gpt3", {.rows = 2048, .microbatches = 32, .gradient_norm = true}, true)};
   return all;
@@ -526,16 +531,16 @@ TEST(Draw, TextsThatDoNotFitAreCutBehindACharacter) {
   EXPECT_NE(cut.svg("x").find("<title>much too long for it</title>"), std::string::npos);
 }
 
-// Of sixty layers, when more than ten are folded, the four that repeat are left of each stage
-// beside its first and last, and the bytes are the same.
+// Of 161 layers, when more than ten are folded, the four that repeat are left of each stage
+// beside its first and last, and the odd one at the end; the bytes are the same.
 TEST(Draw, EqualNeighboursOfDeepModelsAreDrawnOnce) {
-  auto const& of = plan_called("sixty layers").plan;
+  auto const& of = plan_called("161 layers").plan;
   auto const whole = layer_lister(of).chunks();
   auto const folded = layer_lister(of, 10).chunks();
   ASSERT_EQ(whole.size(), 2u);
   ASSERT_EQ(folded.size(), 2u);
-  EXPECT_EQ(whole[0].pieces.size() + whole[1].pieces.size(), 60u);
-  EXPECT_EQ(folded[0].pieces.size() + folded[1].pieces.size(), 12u);
+  EXPECT_EQ(whole[0].pieces.size() + whole[1].pieces.size(), 161u);
+  EXPECT_EQ(folded[0].pieces.size() + folded[1].pieces.size(), 13u);
   auto const lines = [](std::vector<drawn_chunk> const& chunks) {
     std::set<std::string> out;
     for (auto const& chunk : chunks)
@@ -546,6 +551,20 @@ TEST(Draw, EqualNeighboursOfDeepModelsAreDrawnOnce) {
     return out;
   };
   EXPECT_EQ(lines(folded), lines(whole));
+}
+
+// Not a test by itself: what tests/structure/check_in_browser.py shows to a browser.
+TEST(Draw, PicturesAreWrittenForWhoAsks) {
+  char const* const folder = std::getenv("PLAIT_PICTURES");
+  if (folder == nullptr) GTEST_SKIP() << "PLAIT_PICTURES names no folder";
+  constexpr char const* kinds[]{"mesh", "plan", "memory", "timetable"};
+  for (auto const& of : all_plans())
+    for (auto const what : all_pictures) {
+      std::ofstream file(std::filesystem::path(folder) /
+                         (of.name + " " + kinds[std::size_t(what)] + ".svg"));
+      file << drawing_of(of.plan, {what}).svg("x");
+      ASSERT_TRUE(file.good()) << of.name;
+    }
 }
 
 TEST(Draw, SizesAreWrittenAsPrintfWritesThem) {

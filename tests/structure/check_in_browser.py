@@ -112,7 +112,7 @@ class Browser:
 
 
 def pictures_of(root, build, scratch):
-    """{name: svg}: those of pages, and some of train_gpt where it was built."""
+    """{name: svg}: those of pages, and those of train_gpt and of the test of pictures where these were built."""
     out, folder = {}, os.path.join(root, "docs/pictures")
     for name in sorted(os.listdir(folder)):
         out[name] = open(os.path.join(folder, name), encoding="utf-8").read()
@@ -123,11 +123,21 @@ def pictures_of(root, build, scratch):
                 if subprocess.run([train_gpt, "--plan", plan, "--draw", file, "--draw-what", what], capture_output=True,
                                   check=False).returncode == 0:
                     out["%s %s" % (plan, what)] = open(file, encoding="utf-8").read()
+    tested, folder = os.path.join(build, "tests/plan_draw_test"), os.path.join(scratch, "tested")
+    if os.path.exists(tested):
+        os.makedirs(folder)
+        subprocess.run([tested, "--gtest_filter=Draw.PicturesAreWrittenForWhoAsks"], capture_output=True, check=True,
+                       env=os.environ | {"PLAIT_PICTURES": folder})
+        for name in sorted(os.listdir(folder)):
+            out["test " + name] = open(os.path.join(folder, name), encoding="utf-8").read()
     return out
 
 
 def ask_of_pictures(browser, name, pictures, dark, width):
-    divisions = "".join('<div id="%s" style="width: %dpx">%s</div>' % (html.escape(key), width, svg)
+    def shown(svg):  # a page as wide as many screens is scrolled, not made small
+        wide = int(re.search(r'<svg[^>]* width="(\d+)"', svg).group(1))
+        return wide if wide > 6 * width else width
+    divisions = "".join('<div id="%s" style="width: %dpx">%s</div>' % (html.escape(key), shown(svg), svg)
                         for key, svg in pictures.items())
     style = "<style>svg { max-width: 100%%; height: auto } body { background: %s }</style>" % ("#131416" if dark else "#ffffff")
     return browser.ask(name, PICTURES, style + divisions, dark, width)
