@@ -192,10 +192,16 @@ struct batch_sum {
   static void backward_input(auto& ops, auto l) { add_sum(ops, l.dy, l.dx, l.scratch[sum{}]); }
 };
 
+struct divided_by {
+  static constexpr bool is_linear = true;
+  double count;
+  PLAIT_HOST_DEVICE auto operator()(auto a) const { return a / decltype(a)(count); }
+};
+
 /// The same of all samples of the microbatch, on all ranks, as its form lists it. `fault` says what
 /// of it the form does not list.
 struct summing_row {
-  enum class sums { as_listed, once_more, once_less, shorter };
+  enum class sums { as_listed, once_more, once_less, shorter, shared_by_one_rank };
   static inline sums fault = sums::as_listed;
 
   using concept_tag = layer_tag;
@@ -206,7 +212,8 @@ struct summing_row {
   using sum = slot<"sum", 0, 12, slot_element::accumulate>;
   using scratch = plait::scratch<sum>;
 
-  static void add_sum(auto& ops, auto x, auto y, auto here, bool is_due) {
+  static void add_sum(auto& ops, auto const& l, auto x, auto y, bool is_due) {
+    auto const here = l.scratch[sum{}];
     ops.copy(x, y);
     if (!is_due) return;
     ops.clear(here);
@@ -215,14 +222,12 @@ struct summing_row {
     if (fault == sums::shorter) --of_all.columns;
     if (fault != sums::once_less) ops.sum_over_samples(of_all);
     if (fault == sums::once_more) ops.sum_over_samples(of_all);
+    if (fault == sums::shared_by_one_rank)
+      ops.map(divided_by{double(l.context.present())}, here, here);
     ops.add_row(read_only(here), y);
   }
-  static void forward(auto& ops, auto l) {
-    add_sum(ops, l.x, l.y, l.scratch[sum{}], !l.context.reads_buffers);
-  }
-  static void backward_input(auto& ops, auto l) {
-    add_sum(ops, l.dy, l.dx, l.scratch[sum{}], true);
-  }
+  static void forward(auto& ops, auto l) { add_sum(ops, l, l.x, l.y, !l.context.reads_buffers); }
+  static void backward_input(auto& ops, auto l) { add_sum(ops, l, l.dy, l.dx, true); }
 };
 
 /// y = 3 x in two steps, the second of which reads x again: y must not be x.

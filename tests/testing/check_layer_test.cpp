@@ -65,6 +65,20 @@ TEST(CheckLayer, SeesMovesThatTheFormDoesNotList) {
     expect_only(report_of(fault), {text});
 }
 
+TEST(CheckLayer, SeesSumsOverSamplesThatAreNotThoseOfAllRanks) {
+  using enum broken::summing_row::sums;
+  auto const report_of = [](broken::summing_row::sums fault) {
+    broken::summing_row::fault = fault;
+    return check_layer<broken::summing_row>();
+  };
+  EXPECT_TRUE(report_of(as_listed).passed()) << report_of(as_listed).text();
+  auto const report = report_of(shared_by_one_rank);
+  expect_reported(report, "form row on 2 data ranks: output");
+  expect_reported(report, "form row on 2 data ranks: gradient of the input");
+  expect_only(report, {"must be what one rank makes of the samples of both"});
+  expect_only(report_of(once_less), {"the body ends without sum 1, but the form lists 12 there"});
+}
+
 TEST(CheckLayer, SeesBytesThatThePlanDoesNotCount) {
   plait::testing::detail::trial got;
   got.ranks.resize(2);

@@ -12,6 +12,7 @@
 
 #include "plait/core/number_range.hpp"
 #include "plait/core/random_normal.hpp"
+#include "plait/testing/layer_data_ranks.hpp"
 #include "plait/testing/layer_forms.hpp"
 #include "plait/testing/layer_laws.hpp"
 #include "plait/testing/layer_probe.hpp"
@@ -231,6 +232,13 @@ class layer_checker {
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
       (check_form<Index>(), ...);
     }(std::make_index_sequence<form_choices<L>.size()>{});
+    if constexpr (sums_samples<L> && !is_loss && is_leaf<L>) {
+      std::vector<std::string> names;
+      for (auto const& parameter : reference_.parameters) names.push_back(parameter.name);
+      check_data_ranks(report_, choice.text() + " on 2 data ranks", setup_, names, output_,
+                       run_trial<data_ranks_job<L, choice.pin>>,
+                       run_trial<double_batch_job<L, choice.pin>>);
+    }
   }
 
   [[nodiscard]] check_report const& report() const { return report_; }
@@ -340,7 +348,8 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   weights of rows, multiplies each row's gradient by its weight, and weights of 1 change
 ///   nothing;
 /// - no sample's output or input gradient depends on another sample of the batch, or on one of
-///   another group if the layer says `mixes_samples`, unless it sums over samples;
+///   another group if the layer says `mixes_samples`; of one that sums over samples, that two data
+///   ranks make of their samples what one rank makes of all of them;
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;
 /// - nothing is read that was not written: unused memory is filled with NaN;

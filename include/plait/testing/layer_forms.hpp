@@ -69,29 +69,28 @@ inline constexpr auto form_choices = [] {
   }
 }();
 
-template <class L, std::size_t Index>
+template <class L, std::size_t Samples, std::size_t Index>
 using input_probe =
-    named<probe_names[Index],
-          probe<sequence_for<L>, samples_for<L>, first_leaf<L>.inputs[Index].width>>;
-template <class L, class Numbers>
+    named<probe_names[Index], probe<sequence_for<L>, Samples, first_leaf<L>.inputs[Index].width>>;
+template <class L, std::size_t Samples, class Numbers>
 struct all_probes;
-template <class L>
-struct all_probes<L, std::index_sequence<0>> {
-  using type = input_probe<L, 0>;
+template <class L, std::size_t Samples>
+struct all_probes<L, Samples, std::index_sequence<0>> {
+  using type = input_probe<L, Samples, 0>;
 };
-template <class L, std::size_t... Index>
-struct all_probes<L, std::index_sequence<Index...>> {
-  using type = fan_out<input_probe<L, Index>...>;
+template <class L, std::size_t Samples, std::size_t... Index>
+struct all_probes<L, Samples, std::index_sequence<Index...>> {
+  using type = fan_out<input_probe<L, Samples, Index>...>;
 };
 
-/// The layer between what makes its input and what takes its output.
-template <class L, name Form>
+/// The layer between what makes its input, of so many samples, and what takes its output.
+template <class L, name Form, std::size_t Samples = samples_for<L>>
 constexpr auto model_around() {
   constexpr auto first = first_leaf<L>;
   constexpr std::size_t sequence = sequence_for<L>;
   using layer_type = named<"layer", use_form<Form, L>>;
   using inputs = std::make_index_sequence<std::size_t(first.flowing_inputs())>;
-  using source = typename all_probes<L, inputs>::type;
+  using source = typename all_probes<L, Samples, inputs>::type;
   if constexpr (std::is_same_v<typename L::output, loss_value>)
     return std::type_identity<objective<source, layer_type>>{};
   else if constexpr (first.input().kind == value_kind::tokens)
@@ -106,6 +105,15 @@ struct layer_job
     : parallel<typename decltype(model_around<L, Form>())::type,
                tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, Element> {
 };
+
+/// Twice the samples on one rank, and the same on two that share them.
+template <class L, name Form>
+struct double_batch_job
+    : parallel<typename decltype(model_around<L, Form, 2 * samples_for<L>>())::type, serial,
+               double> {};
+template <class L, name Form>
+struct data_ranks_job
+    : parallel<typename decltype(model_around<L, Form>())::type, data_parallel<2>, double> {};
 
 enum class fit : int { divides, does_not_divide, no_chain, left_out };
 

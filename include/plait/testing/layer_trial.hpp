@@ -309,7 +309,13 @@ class layer_bench final : public bench<typename Job::element, typename Job::grad
       : base(rank, setup, load, bench_plan_of<plan>(load, rank.tensor_rank(), rank.grid())),
         runner_(rank, load,
                 {this->activations_.data(), this->parameters_.data(), this->gradients_.data()}) {
-    this->fill(runner_.context());
+    auto& context = runner_.context();
+    this->fill(context);
+    if constexpr (plan::sums_over_samples) {
+      context.sample_axes = plan::samples.axes_with(shard<dim::batch>);
+      context.samples_on_all_ranks = setup.samples * std::size_t(rank.grid().size(axis::data));
+      context.all_samples = context.samples_on_all_ranks;
+    }
   }
 
  private:
@@ -348,20 +354,37 @@ struct trial_program {
   }
 };
 
-/// Runs `Job` on its ranks.
-template <class Job>
-trial run_trial(trial_setup const& setup) {
+/// Runs `program(records of the ranks)` on the ranks of `Job`.
+template <class Job, class Program>
+trial run_job(std::size_t ranks, Program program) {
   using plan = typename Job::plan_type;
   static_assert(plan::stages == 1);
   trial out;
   out.parameters = plan::blocks(0, 0, plan::grid);
   for (auto const& parameter : out.parameters)
     out.entries.push_back(plan::entries[parameter.entry]);
-  out.ranks.resize(static_cast<std::size_t>(plan::tensor_ranks));
+  out.ranks.resize(ranks);
   threads backend;
   backend.options.timeout = std::chrono::seconds{30};
-  launch<Job>(backend, trial_program{setup, &run_bench<Job>, out.ranks});
+  launch<Job>(backend, program(out.ranks));
   return out;
+}
+/// Runs `Job` on its tensor ranks.
+template <class Job>
+trial run_trial(trial_setup const& setup) {
+  return run_job<Job>(std::size_t(Job::plan_type::tensor_ranks), [&](auto& records) {
+    return trial_program{setup, &run_bench<Job>, records};
+  });
+}
+/// Runs `Job` on data ranks, each with a setup of its own.
+template <class Job>
+trial run_trial(std::vector<trial_setup> const& setups) {
+  return run_job<Job>(setups.size(), [&](auto& records) {
+    return [&](threads::rank_type& rank) {
+      auto const r = static_cast<std::size_t>(rank.world_rank());
+      records[r] = run_bench<Job>(rank, setups[r]);
+    };
+  });
 }
 
 /// One parameter's gradient of a pass, whole; `disagree` is set where ranks that both have an

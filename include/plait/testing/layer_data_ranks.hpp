@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/testing/layer_laws.hpp"
+#include "plait/testing/layer_trial.hpp"
+#include "plait/testing/report.hpp"
+
+/// What layers that sum over samples must give on two data ranks: what they give on one that has
+/// the samples of both.
+namespace plait::testing::detail {
+
+/// The rows of two batches of so many samples as those of one batch: position by position.
+template <class T>
+std::vector<T> joined_rows(std::vector<T> const& one, std::vector<T> const& other,
+                           std::size_t sequence) {
+  std::vector<T> out;
+  std::size_t const length = one.size() / sequence;  // of all samples at one position
+  for (std::size_t begin = 0; begin < one.size(); begin += length)
+    for (auto const* const from : {&one, &other})
+      out.insert(out.end(), from->begin() + std::ptrdiff_t(begin),
+                 from->begin() + std::ptrdiff_t(begin + length));
+  return out;
+}
+
+/// The same numbers with other samples: those of the setup in the opposite order, and larger.
+inline trial_setup with_other_samples(trial_setup of, std::vector<bool> const& is_input) {
+  for (std::size_t i = 0; i < of.parameters.size(); ++i)
+    if (is_input[i]) {
+      auto& values = of.parameters[i];
+      values.assign(values.rbegin(), values.rend());
+      for (double& value : values) value = 2 * value + 0.5;
+    }
+  of.weights.assign(of.weights.rbegin(), of.weights.rend());
+  return of;
+}
+/// What does not change a sample is left out: it is checked on one rank.
+inline void leave_once(trial_setup& of) {
+  of.differences.clear();
+  of.changed_parameters = of.parameters;
+  of.changed_tokens = of.tokens;
+}
+
+/// Compares two data ranks with one rank that has twice the samples. `run_both`, `run_one`: the
+/// run_trial of the two jobs.
+inline void check_data_ranks(check_report& report, std::string const& where, trial_setup setup,
+                             std::vector<std::string> const& parameters,
+                             compared_tensor const& output,
+                             trial (*run_both)(std::vector<trial_setup> const&),
+                             trial (*run_one)(trial_setup const&)) {
+  std::vector<bool> is_input;
+  for (auto const& name : parameters) is_input.push_back(input_number(name) > 0);
+  std::size_t const sequence = setup.sequence;
+  auto other = with_other_samples(setup, is_input);
+  trial_setup joined = setup;
+  joined.samples = joined.group = 2 * setup.samples;
+  for (std::size_t i = 0; i < is_input.size(); ++i)
+    if (is_input[i])
+      joined.parameters[i] = joined_rows(setup.parameters[i], other.parameters[i], sequence);
+  joined.weights = joined_rows(setup.weights, other.weights, sequence);
+  joined.tokens = joined_rows(setup.tokens, other.tokens, sequence);
+  for (auto* const each : {&setup, &other, &joined}) leave_once(*each);
+
+  trial both, one;
+  report.checked.push_back(where);
+  try {
+    both = run_both({setup, other});
+    one = run_one(joined);
+  } catch (std::exception const& failure) {
+    report.failures.push_back(where + ": " + failure.what());
+    return;
+  }
+  auto const law = "must be what one rank makes of the samples of both";
+  auto const expected = one.ranks[0].once.output;
+  auto const got = joined_rows(both.ranks[0].once.output, both.ranks[1].once.output, sequence);
+  compare(report, where, {output.name, output.columns, got.size()}, expected, got,
+          rounding_bound(expected), law);
+  for (std::size_t i = 0; i < both.parameters.size(); ++i) {
+    if (both.entries[i].is_frozen) continue;
+    bool ignored = false;
+    auto const of_rank = [&](trial const& of, std::size_t rank) {
+      trial alone{{of.ranks[rank]}, of.parameters, of.entries};
+      return assemble(alone, &rank_record::once, i, ignored);
+    };
+    auto right = of_rank(one, 0);
+    auto const sums = of_rank(both, 0);  // over both ranks
+    if (is_input[i]) {
+      std::vector<double> folded(sums.size(), 0.0);
+      std::size_t const length = sums.size() / sequence;
+      for (std::size_t k = 0; k < right.size(); ++k)
+        folded[k / (2 * length) * length + k % length] += right[k];
+      right = std::move(folded);
+    }
+    compare(report, where, tensor_of(both, i), right, sums, rounding_bound(right), law);
+  }
+}
+
+}  // namespace plait::testing::detail
