@@ -56,6 +56,45 @@ using summed = plait::form<
     plait::ext::batch_sum<plait::invariant, 8>,
     plait::ext::batch_sum<plait::invariant, 8, plait::ext::layer_body::backward_input>>;
 // example-end
+// example-begin affine
+template <std::size_t Width>
+struct affine {  // y = x * scale + shift, a number of each for every feature
+  using concept_tag = plait::layer_tag;
+  using scale = plait::parameter<"scale", plait::extents<Width>, plait::constant(1.0)>;
+  using shift = plait::parameter<"shift", plait::extents<Width>>;
+  using parameters = plait::parameter_list<scale, shift>;
+  using input = plait::features<Width>;
+  using output = plait::features<Width>;
+  static constexpr auto cut = plait::shard<plait::dim::features>;
+  using forms =
+      plait::forms<plait::whole, plait::form<"features", cut, cut, plait::split<scale, 0>,
+                                             plait::split<shift, 0>>>;
+  using saved = plait::saved<plait::input_slot>;
+
+  struct scaled {  // reads its own column alone, of rows and of the one row of a
+                   // parameter
+    static constexpr std::size_t block = 1;
+    PLAIT_HOST_DEVICE auto operator()(plait::ext::element_place const& at, auto x,
+                                      auto scale) const {
+      return x[at.column] * scale[at.column];
+    }
+  };
+  struct product {
+    PLAIT_HOST_DEVICE auto operator()(auto a, auto b) const { return a * b; }
+  };
+  static void forward(auto& ops, auto const& l) {
+    ops.map_at(scaled{}, l.y, l.x, l.p[scale{}]);
+    ops.add_row(l.p[shift{}], l.y);
+  }
+  static void backward_input(auto& ops, auto const& l) {
+    ops.map_at(scaled{}, l.dx, l.dy, l.p[scale{}]);
+  }
+  static void backward_parameters(auto& ops, auto const& l) {
+    ops.accumulate_columns(product{}, l.saved[plait::input_slot{}], l.dy, l.dp[scale{}]);
+    ops.accumulate_column_sums(l.dy, l.dp[shift{}]);
+  }
+};
+// example-end
 // example-begin centred
 struct times {
   static constexpr bool is_linear = true;
@@ -553,6 +592,7 @@ TEST_F(NamesInUse, LayersKeepTheLaws) {
   EXPECT_TRUE((plait::testing::check_layer<of_layers::dense<8, 12>>().passed()));
   EXPECT_TRUE(plait::testing::check_layer<of_layers::exponential<8>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_layers::half_square>().passed());
+  EXPECT_TRUE(plait::testing::check_layer<of_models::affine<12>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_models::centred<8>>().passed());
 }
 
