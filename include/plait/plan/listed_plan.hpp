@@ -10,6 +10,7 @@
 #include "plait/mesh/placements.hpp"
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/bucket_rooms.hpp"
+#include "plait/plan/exchange.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/recompute.hpp"
