@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: form<...>: a form may have four inner<...> moves at most
+// first: form<...>: a form may have four inner<...> and batch_sum<...> at most
 #include "plait/layer/layer.hpp"
 
 struct scale {
