@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: seconds=60
+// test: timeout=600 seconds=60
 //
 // Several chunks on each stage train what the serial run trains: in loops and in waves.
 #include <gtest/gtest.h>
