@@ -415,24 +415,28 @@ class operations : public image_operations<Rank> {
   /// Carries out move `number` of a body, which reduces.
   template <placement To, class T, placement From>
   void reduce_in_place(view_of<T, From> x, int number) {
-    rank_.wait_across(within_layers, {wait_site::part::layer, leaf_, 2 * number}, [&] {
-      move_in_place<From, To>(rank_.tensor_group(), std::span<T>(x.data, x.count()));
-    });
+    reduce_over<From, To>(within_layers, rank_.tensor_group(), std::span<T>(x.data, x.count()),
+                          number);
   }
 
   /// Adds up what the ranks that have other samples give to sum `number` of a body.
   template <class T>
   void sum_in_place(std::span<T> x, int number) {
     if (this->context.sample_axes.empty()) return;
-    auto& group = rank_.group(this->context.sample_axes);
-    rank_.wait_across(stream_of(this->context.sample_axes),
-                      {wait_site::part::layer, leaf_, 2 * number},
-                      [&] { move_in_place<partial, invariant>(group, x); });
+    auto const over = this->context.sample_axes;
+    reduce_over<partial, invariant>(stream_of(over), rank_.group(over), x, number);
   }
 
   using base::named, base::queue_, base::rank, base::shapes_;
 
  private:
+  /// Row `number` of what a form lists, in place, beside stream compute.
+  template <placement From, placement To, class Comm, class T>
+  void reduce_over(stream on, Comm& group, std::span<T> x, int number) {
+    rank_.wait_across(on, {wait_site::part::layer, leaf_, 2 * number},
+                      [&] { move_in_place<From, To>(group, x); });
+  }
+
   /// How many columns of the local block lie before column `end` of the whole row.
   template <class View>
   [[nodiscard]] std::size_t local_columns(View const& x, std::size_t end) const {

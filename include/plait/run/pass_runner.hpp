@@ -74,6 +74,8 @@ class pass_runner {
     batch_ = &batch;
     runner_.context() = context;
     runner_.context().all_samples = batch.all_samples(samples_.blocks);
+    if constexpr (plan::sums_over_samples)
+      runner_.context().sample_axes = plan::samples.axes_with(shard<dim::batch>);
     loss_ = loss;
     loss_stride_ = loss_stride;
     end_item_ = end_item;
@@ -206,14 +208,17 @@ class pass_runner {
       loss.present = batch.samples_in(m, samples_.number, samples_.blocks);
       runner_.context().missing = loss.samples - loss.present;
     }
-    if constexpr (plan::sums_over_samples) {
-      auto& context = runner_.context();
-      context.sample_axes = plan::samples.axes_with(shard<dim::batch>);
-      context.samples_on_all_ranks = 0;
-      for (int rank = 0; rank < samples_.blocks; ++rank)
-        context.samples_on_all_ranks += batch.samples_in(m, rank, samples_.blocks);
-    }
+    if constexpr (plan::sums_over_samples)
+      runner_.context().samples_on_all_ranks = samples_on_all_ranks(m);
     runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+  }
+
+  [[nodiscard]] std::size_t samples_on_all_ranks(int m) const {
+    if (batch_->missing_samples == 0) return batch_->samples * std::size_t(samples_.blocks);
+    std::size_t all = 0;
+    for (int rank = 0; rank < samples_.blocks; ++rank)
+      all += batch_->samples_in(m, rank, samples_.blocks);
+    return all;
   }
 
   Rank& rank_;

@@ -184,8 +184,8 @@ template <class A, class Sum>
   }
 }
 
-/// From here on a set is a channel of all samples, those of other ranks, too; its statistics are
-/// those of the samples here until all have been put together.
+// From here on a set is a channel of all samples, those of other ranks, too; its statistics are
+// those of the samples here until all have been put together.
 
 /// The sum of each set's elements here.
 ///
