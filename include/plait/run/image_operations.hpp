@@ -211,6 +211,7 @@ class image_operations : public attention_operations<Rank> {
                           view_of<Kept, Sets> room) {
     constexpr auto name = "squares_of_samples";
     auto const of = whole_sets(map, sums.columns);
+    shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.channels);
     shapes_.room(name, named("room", room), room.count(), of.channels);
     queue_.squares_of_sets(of, statistics.data, sums.data, room.data);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
@@ -219,9 +220,11 @@ class image_operations : public attention_operations<Rank> {
   template <class Kept, placement Sets>
   void statistics_of_samples(std::size_t map, view_of<Kept, Sets> sums, view_of<Kept, Sets> squares,
                              view_of<Kept, Sets> statistics, double epsilon) {
-    shapes_.equal("statistics_of_samples", named("squares", squares), named("sums", sums));
-    queue_.whole_statistics(whole_sets(map, sums.columns), sums.data, squares.data, statistics.data,
-                            epsilon);
+    constexpr auto name = "statistics_of_samples";
+    auto const of = whole_sets(map, sums.columns);
+    shapes_.equal(name, named("squares", squares), named("sums", sums));
+    shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.channels);
+    queue_.whole_statistics(of, sums.data, squares.data, statistics.data, epsilon);
   }
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each channel.
   template <class X, class G, class T, class Kept, placement At, placement Shared, placement Sets>
