@@ -181,21 +181,27 @@ void train(wish const& wanted) {
 }
 
 /// Steps whose computations sleep: messages go beside them. Those that are waited for at once would
-/// take 1.29 of the timetable; what a busy machine takes to wake a process counts here, too. A
-/// fault strikes at operation number `data`; "call": there a message has another tag.
+/// take 1.29 of the timetable, however often one tries; what a busy machine takes to wake a process
+/// counts here, too, so there are more tries as long as none was near. A fault strikes at operation
+/// number `data`; "call": there a message has another tag.
 void train_asleep(wish const& wanted) {
   using asleep = slept_steps::job_of<interleaved<2>, 2>;
   auto const engine = plait_test::engines().at(wanted.engine)();
   std::chrono::milliseconds const timeout{wanted.timeout};
   launch<asleep>(processes{.engine = engine, .timeout = timeout}, [&](auto& rank) {
     bool const is_well = wanted.fault.empty();
-    double const found = slept_steps::slowness<asleep>(rank, 8, is_well ? 8 : 1, [&](auto& work) {
-      if (rank.world_rank() != 1 || is_well) return;
-      (wanted.fault == "call" ? work.mistakes : work.strikes_at) = wanted.data;
-      work.strikes = [&] { go_wrong(wanted.fault, rank, rank, rank); };
-    });
-    if (rank.is_root()) std::printf("%.3f of the timetable\n", found);
-    if (rank.is_root() && found > 1.2) throw error("messages do not go beside computations");
+    constexpr double most = 1.2;
+    double found[1] = {1e300};  // of the slowest rank
+    for (int attempt = 0; attempt < 10 && found[0] > most; ++attempt) {
+      found[0] = slept_steps::slowness<asleep>(rank, 8, is_well ? 8 : 1, [&](auto& work) {
+        if (rank.world_rank() != 1 || is_well) return;
+        (wanted.fault == "call" ? work.mistakes : work.strikes_at) = wanted.data;
+        work.strikes = [&] { go_wrong(wanted.fault, rank, rank, rank); };
+      });
+      rank.world().all_reduce(std::span<double>(found), reduction::max);
+    }
+    if (rank.is_root()) std::printf("%.3f of the timetable\n", found[0]);
+    if (rank.is_root() && found[0] > most) throw error("messages do not go beside computations");
   });
 }
 
