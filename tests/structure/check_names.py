@@ -24,6 +24,7 @@ The names that plait's headers declare. `plait::` has what programs write: layer
 `plait::ext::` has what writers of backends, policies, schedules and tools need besides. Namespaces `plait::nn`,
 `plait::nn::losses`, `plait::measures`, `plait::rates`, `plait::testing` and `plait::literals` are small and stand in their
 headers; `plait::planning`, `plait::execution` and `plait::detail` are the library's own and change without notice.
+A header with a + comes not by `#include "plait/plait.hpp"`, but by its own name.
 """
 
 
@@ -148,7 +149,19 @@ def public_declarations(headers):
                 yield header, to, found or ("operator", ""), headers[header][begin:end]
 
 
-def page_of(names):
+def outside_of_plait_hpp(headers):
+    """Those that `plait.hpp` does not include, nor what it includes."""
+    found, ahead = set(), ["plait.hpp"]
+    while ahead:
+        header = ahead.pop()
+        if header not in found and header in headers:
+            found.add(header)
+            ahead += re.findall(r'^#include "plait/([^"]+)"', headers[header], re.MULTILINE)
+    return set(headers) - found
+
+
+def page_of(headers):
+    names, outside = names_of(headers), outside_of_plait_hpp(headers)
     folders = collections.defaultdict(lambda: collections.defaultdict(list))
     for space in SPACES:
         for name, (kind, header) in names[space].items():
@@ -161,7 +174,7 @@ def page_of(names):
         lines += ["", "## %s" % folder, "", "| header | names | namespace |", "|---|---|---|"]
         for (space, header), row in sorted(folders[folder].items(), key=lambda item: (SPACES.index(item[0][0]), item[0][1])):
             link = "[%s](../../include/plait/%s)" % (header.split("/", 1)[-1], header)
-            lines.append("| %s | %s | `%s` |" % (link, ", ".join(sorted(row)), space))
+            lines.append("| %s%s | %s | `%s` |" % (link, " +" if header in outside else "", ", ".join(sorted(row)), space))
     return "\n".join(lines) + "\n"
 
 
@@ -178,7 +191,7 @@ def faults(headers, page):
         for name in sorted(set(names[space]) - listed):
             out.append("%s: %s::%s is not in %s" % (names[space][name][1], space, name, PAGE))
         out += ["%s lists %s::%s, which no header declares" % (PAGE, space, name) for name in sorted(listed - set(names[space]))]
-    if not out and page != page_of(names):
+    if not out and page != page_of(headers):
         out.append("%s is not what check_names.py --write writes" % PAGE)
     return out
 
@@ -228,7 +241,7 @@ namespace plait::ext { struct tenth; using plait::second; }
     for space in SPACES:
         if set(names[space]) != wanted[space]:
             out.append("%s: found %s, wanted %s" % (space, sorted(names[space]), sorted(wanted[space])))
-    page = page_of(names)
+    page = page_of(headers)
     if faults(headers, page):
         out.append("a page without faults: %s" % faults(headers, page))
     more = "".join("struct more_%d {};\n" % number for number in range(MOST))
@@ -248,7 +261,7 @@ def main():
     path = os.path.join(root, PAGE)
     if option == "--write":
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        open(path, "w", encoding="utf-8").write(page_of(names_of(headers_of(root))))
+        open(path, "w", encoding="utf-8").write(page_of(headers_of(root)))
         return 0
     found = planted() if option == "--planted" else faults(headers_of(root), open(path, encoding="utf-8").read())
     print("\n".join(found), end="\n" if found else "")

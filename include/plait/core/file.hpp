@@ -10,10 +10,11 @@
 
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,13 +27,14 @@
 #include "plait/core/quote.hpp"
 
 // With shared_file.hpp and checkpoint/disk.hpp the only place of plait that opens, maps or writes
-// files.
+// files. Paths are strings here, which a std::filesystem::path turns into by itself: <filesystem>
+// is a twentieth of what a compiler does for a program that needs none of the rest of it.
 namespace plait::detail {
 
 /// What messages call a file: "text file 'a/b'".
 class file_name {
  public:
-  file_name(std::string_view kind, std::filesystem::path const& path)
+  file_name(std::string_view kind, std::string const& path)
       : text_(std::string(kind) + " " + path_in_quotes(path)) {}
 
   [[noreturn]] void refuse(std::string const& what) const { throw input_error(text_ + " " + what); }
@@ -48,11 +50,22 @@ class file_name {
 };
 
 /// Refuses what is to be written if it has nowhere to be.
-[[gnu::cold]] inline void require_folder(file_name const& name,
-                                         std::filesystem::path const& folder) {
-  if (std::error_code ignored; !folder.empty() && !std::filesystem::exists(folder, ignored))
+[[gnu::cold]] inline void require_folder(file_name const& name, std::string const& folder) {
+  if (struct stat found{}; !folder.empty() && ::stat(folder.c_str(), &found) != 0)
     name.refuse("cannot be written: folder " + path_in_quotes(folder) +
                 " is not there; make it first");
+}
+
+/// Whether there is a regular file of this name.
+[[nodiscard]] inline bool is_regular_file(std::string const& path) {
+  struct stat found{};
+  return ::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);
+}
+
+/// Leaves the first `size` bytes of a file.
+inline void cut_file(std::string const& path, std::string_view kind, std::size_t size) {
+  if (::truncate(path.c_str(), static_cast<::off_t>(size)) != 0)
+    file_name(kind, path).fail("cannot be written", errno);
 }
 
 /// Owns what open() gave.
@@ -83,10 +96,10 @@ class open_file {
  public:
   enum class links { followed, refused };
 
-  explicit open_file(std::filesystem::path const& path, std::string_view kind = "file",
+  explicit open_file(std::string const& path, std::string_view kind = "file",
                      links symbolic = links::followed)
       : name_(kind, path) {
-    if (path.native().find('\0') != std::string::npos)
+    if (path.find('\0') != std::string::npos)
       name_.refuse("cannot be read: its name has a byte that is 0");
     // A pipe is not even opened: who waits to write it would be told that it has a reader. Should
     // one come between, O_NONBLOCK keeps the open from waiting.
@@ -172,7 +185,7 @@ class mapped_file {
 /// Errors: input_error that names the kind of folder, its path and what the system says.
 class open_folder {
  public:
-  open_folder(std::filesystem::path const& path, std::string_view kind)
+  open_folder(std::string const& path, std::string_view kind)
       : descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (descriptor_.get() < 0) file_name(kind, path).fail("cannot be read", errno);
   }
@@ -213,14 +226,14 @@ class open_folder {
 class partial_file {
  public:
   /// `mode`: of a new file, less what the process masks (umask).
-  explicit partial_file(std::filesystem::path const& path, std::string_view kind = "file",
+  explicit partial_file(std::string const& path, std::string_view kind = "file",
                         ::mode_t mode = 0666)
       : name_(kind, path), target_(path) {
     look_at_target();
     auto const folder = folder_of(target_);
     constexpr int tries = 16;
     for (int i = 0; i < tries; ++i) {
-      partial_ = folder / ("plait-" + random_digits() + ".partial");
+      partial_ = folder + (folder == "/" ? "plait-" : "/plait-") + random_digits() + ".partial";
       descriptor_ = file_descriptor(
           ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                  mode & (replaced_ ? replaced_->st_mode & 0700u : 0777u)));
@@ -292,8 +305,11 @@ class partial_file {
   }
 
  private:
-  static std::filesystem::path folder_of(std::filesystem::path const& path) {
-    return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  static std::string folder_of(std::string const& path) {
+    auto end = path.rfind('/');
+    if (end == std::string::npos) return ".";
+    while (end > 0 && path[end - 1] == '/') --end;
+    return path.substr(0, end == 0 ? 1 : end);
   }
 
   /// Calls work(); when that fails the file stays under the name that it has.
@@ -311,20 +327,20 @@ class partial_file {
   void look_at_target() {
     replaced_.reset();
     if (target_.empty()) name_.refuse("cannot be written: its name is empty");
-    if (target_.native().find('\0') != std::string::npos)
+    if (target_.find('\0') != std::string::npos)
       name_.refuse("cannot be written: its name has a byte that is 0");
-    if (!target_.has_filename()) name_.refuse("cannot be written: its name is that of a folder");
+    if (target_.back() == '/') name_.refuse("cannot be written: its name is that of a folder");
     struct stat found{};
     if (::lstat(target_.c_str(), &found) != 0) {
       if (errno == ENOENT) return;
       name_.fail("cannot be written", errno);
     }
     if (S_ISLNK(found.st_mode)) {
-      std::error_code problem;
-      target_ = std::filesystem::canonical(target_, problem);
-      if (problem)
+      std::array<char, PATH_MAX> real;  // NOLINT: filled by realpath
+      if (::realpath(target_.c_str(), real.data()) == nullptr)
         name_.refuse("cannot be written: it is a symbolic link that leads nowhere (" +
-                     problem.message() + ")");
+                     std::generic_category().message(errno) + ")");
+      target_ = real.data();
       if (::lstat(target_.c_str(), &found) != 0) name_.fail("cannot be written", errno);
     }
     if (!S_ISREG(found.st_mode))
@@ -383,7 +399,7 @@ class partial_file {
   }
 
   file_name name_;
-  std::filesystem::path target_, partial_;
+  std::string target_, partial_;
   std::optional<struct stat> replaced_;
   file_descriptor descriptor_;
   bool stays_ = false;
@@ -399,9 +415,9 @@ class growing_file {
  public:
   enum class start { empty, at_end };
 
-  explicit growing_file(std::filesystem::path const& path, std::string_view kind, start where)
+  explicit growing_file(std::string const& path, std::string_view kind, start where)
       : name_(kind, path) {
-    if (path.native().find('\0') != std::string::npos)
+    if (path.find('\0') != std::string::npos)
       name_.refuse("cannot be written: its name has a byte that is 0");
     struct stat found{};
     if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdio>
 #include <limits>
 #include <string>
 
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 

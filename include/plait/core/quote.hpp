@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -86,9 +85,9 @@ inline std::string in_quotes(std::string_view text) {
 }
 
 /// A path as part of a message: escaped and never shortened, since its end says most.
-inline std::string path_in_quotes(std::filesystem::path const& path) {
+inline std::string path_in_quotes(std::string const& path) {
   std::string out = "'";
-  out += escaped(path.native());
+  out += escaped(path);
   out += "'";
   return out;
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,7 +18,7 @@ namespace plait {
 
 namespace detail {
 
-inline void append_file(std::string& text, std::filesystem::path const& path) {
+inline void append_file(std::string& text, std::string const& path) {
   open_file const file(path, "text file");
   std::size_t const before = text.size();
   try {
@@ -65,20 +64,19 @@ class byte_text {
 
   /// Errors: as from_text, and input_error if the file is missing, not a regular file or not
   /// readable.
-  [[nodiscard]] static byte_text from_file(std::filesystem::path const& path,
-                                           std::size_t sequence) {
+  [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence) {
     std::string text;
     detail::append_file(text, path);
     return from_text(std::move(text), sequence, "text file " + detail::path_in_quotes(path));
   }
 
-  /// The files one after another, with nothing between them.
+  /// The files one after another, with nothing between them: a range of paths or of strings.
   ///
   /// Errors: as from_file; a single file may be empty.
-  [[nodiscard]] static byte_text from_files(std::span<std::filesystem::path const> paths,
-                                            std::size_t sequence) {
+  template <class Paths = std::span<std::string const>>
+  [[nodiscard]] static byte_text from_files(Paths const& paths, std::size_t sequence) {
     std::string text;
-    for (auto const& path : paths) detail::append_file(text, path);
+    for (std::string const& path : paths) detail::append_file(text, path);
     return from_text(std::move(text), sequence,
                      "the text of " + std::to_string(paths.size()) + " files");
   }

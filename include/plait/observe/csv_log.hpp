@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,13 +27,12 @@ namespace plait::ext {
 ///         others, or two names are alike, or another log writes the file.
 class csv_writer {
  public:
-  [[gnu::cold]] csv_writer(std::filesystem::path const& path, int rank, log_options const& how)
+  [[gnu::cold]] csv_writer(std::string const& path, int rank, log_options const& how)
       : path_(detail::path_of_rank(path, rank)) {
-    std::error_code none;
     if (how.from_step)
       detail::require_range("log_options::from_step", static_cast<double>(*how.from_step),
                             number_ranges::at_least_0);
-    if (how.append && std::filesystem::is_regular_file(path_, none)) {
+    if (how.append && detail::is_regular_file(path_)) {
       header_ = first_line();
       if (how.from_step) cut_from(*how.from_step);
     }
@@ -84,9 +82,7 @@ class csv_writer {
       if (last == std::byte{'\n'}) break;
       --size;
     }
-    std::error_code problem;
-    if (size < there.size()) std::filesystem::resize_file(path_, size, problem);
-    if (problem) there.name().refuse("cannot be written: " + problem.message());
+    if (size < there.size()) detail::cut_file(path_, kind, size);
   }
 
   /// The kept rows become a new file: a process that still writes to the old one, having been given
@@ -125,7 +121,7 @@ class csv_writer {
     return {digits, end};
   }
 
-  std::filesystem::path path_;
+  std::string path_;
   std::optional<file> file_;
   std::string header_;
 };

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "plait/core/clock.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/train/trainer_options.hpp"

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -55,14 +54,13 @@ template <class Writer>
 class training_log {
  public:
   template <class Rank>
-  [[gnu::cold]] training_log(Rank const& rank, std::filesystem::path const& path,
-                             log_options options = {})
+  [[gnu::cold]] training_log(Rank const& rank, std::string const& path, log_options options = {})
       : term_names_(std::move(options.term_names)) {
     bool const all = options.which == log_ranks::all;
     if (all || rank.is_root()) writer_.emplace(path, all ? rank.world_rank() : -1, options);
   }
 
-  [[gnu::cold]] explicit training_log(std::filesystem::path const& path, log_options options = {})
+  [[gnu::cold]] explicit training_log(std::string const& path, log_options options = {})
       : term_names_(std::move(options.term_names)) {
     writer_.emplace(path, -1, options);
   }
@@ -105,10 +103,12 @@ class training_log {
 namespace detail {
 
 /// "run.csv" as "run.rank3.csv"; a rank below 0 changes nothing.
-[[gnu::cold]] inline std::filesystem::path path_of_rank(std::filesystem::path path, int rank) {
+[[gnu::cold]] inline std::string path_of_rank(std::string path, int rank) {
   if (rank < 0) return path;
-  auto const name = path.stem().string() + ".rank" + std::to_string(rank);
-  return path.replace_filename(name + path.extension().string());
+  auto const name = path.rfind('/') + 1;
+  auto const end = path.rfind('.');  // of a name that does not begin with it
+  auto const at = end == std::string::npos || end <= name ? path.size() : end;
+  return path.insert(at, ".rank" + std::to_string(rank));
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plait/core/static_vector.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/placement/ranked_sum.hpp"
@@ -52,7 +53,39 @@ constexpr traffic_need bytes_sent_by_list(std::vector<exchange> const& list,
   return out;
 }
 
-/// The same of one training step of a plan.
+/// The groups over a set of axes, and what one of their ranks sends in a step, at most.
+struct group_traffic {
+  axis_set over{};
+  int ranks = 1;
+  traffic_need sent{};
+};
+
+/// All groups over which something is sent, where the stages have these lists. Sets that differ in
+/// axes of one rank are the same ranks, and stand here once, without these axes.
+[[nodiscard]] [[gnu::cold]] constexpr static_vector<group_traffic, axis_set_count> traffic_of(
+    std::vector<std::vector<exchange>> const& lists, element_sizes const& sizes, mesh const& grid) {
+  static_vector<group_traffic, axis_set_count> out;
+  for (unsigned bits = 1; bits < axis_set_count; ++bits) {
+    group_traffic now;
+    now.over.bits = bits;
+    now.ranks = grid.size(now.over);
+    if (grid.of_several_ranks(now.over) != now.over) continue;
+    for (std::size_t stage = 0; stage < lists.size(); ++stage) {
+      traffic_need here;
+      for (axis_set same = now.over; same.bits < axis_set_count; ++same.bits) {
+        if (grid.of_several_ranks(same) != now.over) continue;
+        auto const more = bytes_sent_by_list(lists[stage], sizes, same, now.ranks, int(stage));
+        here = {here.forward + more.forward, here.backward + more.backward, here.step + more.step};
+      }
+      now.sent = {std::max(now.sent.forward, here.forward),
+                  std::max(now.sent.backward, here.backward), std::max(now.sent.step, here.step)};
+    }
+    if (now.sent.total() > 0) out.push_back(now);
+  }
+  return out;
+}
+
+/// The same as `bytes_sent_by_list` of one training step of a plan.
 template <class Plan>
 constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load,
                                            timetable const& table) {

@@ -231,25 +231,17 @@ template <class Plan>
 
 template <class Plan>
 [[gnu::cold]] std::string explain_bytes_sent(workload const& load) {
+  std::vector<std::vector<exchange>> lists;
+  for (int stage = 0; stage < Plan::stages; ++stage)
+    lists.push_back(exchanges_of<Plan>(stage, Plan::completed(load), job_part::training));
+  auto const all = traffic_of(lists, sizes_of<Plan>, Plan::grid_for(load));
+  if (all.size() == 0) return "  nothing is sent\n";
   text_table table;
   table.add({"axes", "ranks", "forward", "backward", "parameters and numbers"});
-  for (unsigned bits = 1; bits < axis_set_count; ++bits) {
-    axis_set over;
-    over.bits = bits;
-    auto const ranks = Plan::grid_for(load).size(over);
-    if (ranks == 1) continue;
-    traffic_need need;
-    for (int stage = 0; stage < Plan::stages; ++stage) {
-      auto const here = Plan::bytes_sent(over, stage, load);
-      need = {std::max(need.forward, here.forward), std::max(need.backward, here.backward),
-              std::max(need.step, here.step)};
-    }
-    if (need.total() == 0) continue;
-    table.add({to_string(Plan::grid_for(load).of_several_ranks(over)), std::to_string(ranks),
-               with_unit(need.forward), with_unit(need.backward), with_unit(need.step)});
-  }
-  auto const text = table.text();
-  return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
+  for (auto const& [over, ranks, sent] : all)
+    table.add({to_string(over), std::to_string(ranks), with_unit(sent.forward),
+               with_unit(sent.backward), with_unit(sent.step)});
+  return table.text();
 }
 
 /// What blocks of owners (zero<1>) would save, where the data ranks hold and update the same

@@ -230,7 +230,7 @@ class layer_picture {
 [[nodiscard]] [[gnu::cold]] inline drawing draw_layers(drawn_plan const& of, bool dark) {
   drawing out("plan", dark);
   int y = draw_heading(out, "Plan", subject_of(of));
-  if (groups_of(of).empty()) {
+  if (traffic_of(of).size() == 0) {
     out.text(drawing::margin, y - 8, "nothing is sent", {.ink = colour::muted});
     out.say("Nothing is sent.");
     y += 20;

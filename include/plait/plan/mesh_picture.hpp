@@ -8,6 +8,7 @@
 
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/drawn_plan.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/picture_parts.hpp"
@@ -125,7 +126,7 @@ class mesh_picture {
 };
 
 /// Draws the first ranks of the group that the first rank is in, and the last; returns its width.
-[[gnu::cold]] inline int draw_one_group(drawing& into, mesh const& grid, drawn_groups const& group,
+[[gnu::cold]] inline int draw_one_group(drawing& into, mesh const& grid, group_traffic const& group,
                                         int x, int y) {
   int constexpr most = 8;
   int const cell = text_width(std::to_string(grid.world_size() - 1), 11) + 12;
@@ -165,19 +166,17 @@ inline constexpr int most_drawn_ranks = 256;
     }
     y += 12;
   }
-  auto const groups = groups_of(of);
+  auto const groups = traffic_of(of);
   out.text(x, y, "Sent per step, at most by one rank", {.size = 14, .bold = true});
   y += 28;
-  if (groups.empty()) {
+  if (groups.size() == 0) {
     out.text(x, y, "nothing is sent", {.ink = colour::muted});
     out.say("Nothing is sent.");
   }
   int const map_width = is_small ? mesh_picture(out, grid, false).size_of().width
                                  : 8 * (text_width(std::to_string(world - 1), 11) + 12 + 6) + 10;
-  for (std::size_t g = 0; g < groups.size();) {
-    auto const& group = groups[g];
-    auto const axes = grid.of_several_ranks(group.over);
-    int tall = 40, next_line = y + 22;
+  for (auto const& group : groups) {
+    int tall = 40;
     if (is_small) {
       mesh_picture map(out, grid, false, group.over);
       map.draw(x, y);
@@ -186,23 +185,18 @@ inline constexpr int most_drawn_ranks = 256;
       draw_one_group(out, grid, group, x, y);
     }
     int const count = world / group.ranks;
-    auto const name = to_string(axes) + ": " + std::to_string(count) +
+    auto const name = to_string(group.over) + ": " + std::to_string(count) +
                       (count == 1 ? " group of " : " groups of ") + std::to_string(group.ranks) +
                       " ranks";
+    auto const bytes = "forward " + with_unit(group.sent.forward) + ", backward " +
+                       with_unit(group.sent.backward) + ", parameters and numbers " +
+                       with_unit(group.sent.step);
     out.text(x + map_width + 20, y + 2, name, {.size = 12, .bold = true});
-    // Sets that differ in axes of one rank are the same groups.
-    for (; g < groups.size() && grid.of_several_ranks(groups[g].over) == axes; ++g) {
-      auto const& sent = groups[g].sent;
-      auto const bytes = "forward " + with_unit(sent.forward) + ", backward " +
-                         with_unit(sent.backward) + ", parameters and numbers " +
-                         with_unit(sent.step);
-      out.text(x + map_width + 20, next_line, bytes, {.size = 12, .ink = colour::muted});
-      out.say("Over " + name + "; a rank sends in a step, at most, " + bytes + ".");
-      next_line += 18;
-    }
-    y = std::max(y + tall, next_line) + 16;
+    out.text(x + map_width + 20, y + 22, bytes, {.size = 12, .ink = colour::muted});
+    out.say("Over " + name + "; a rank sends in a step, at most, " + bytes + ".");
+    y += tall + 16;
   }
-  if (!groups.empty())
+  if (groups.size() > 0)
     out.text(x, y,
              is_small ? "filled: the group of rank 0" : "one group of each kind, that of rank 0",
              {.size = 11, .ink = colour::muted});
