@@ -11,6 +11,8 @@
 #     using enum: what differs from axis to axis is said by policies and placements;
 #   - what most programs include uses algorithms by iterators: those of std::ranges cost compilers a
 #     seventh of a program;
+#   - plait.hpp brings no standard header that costs every program's compiler a fiftieth and is not
+#     needed by most; clocks come with core/clock.hpp;
 #   - own headers are written "plait/...", and start with the licence line and #pragma once.
 cmake_minimum_required(VERSION 3.24)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
@@ -117,6 +119,9 @@ foreach(header IN LISTS headers)
     set(bracket "${CMAKE_MATCH_1}")
     set(target "${CMAKE_MATCH_2}")
 
+    if(target STREQUAL "chrono" AND NOT header STREQUAL "plait/core/clock.hpp")
+      report("<chrono> brings the calendar; write \"plait/core/clock.hpp\"")
+    endif()
     if(NOT target MATCHES "^plait/")
       if(bracket STREQUAL "\"")
         report("\"${target}\" is not written from the root, as in \"plait/core/name.hpp\"")
@@ -157,6 +162,25 @@ foreach(header IN LISTS headers)
     report("more than ${most_lines} lines; split the header")
   endif()
 endforeach()
+
+set(ahead "plait/plait.hpp")
+set(reached "")
+set(number 1)
+while(ahead)
+  list(POP_FRONT ahead header)
+  if(header IN_LIST reached OR NOT EXISTS "${INCLUDE}/${header}")
+    continue()
+  endif()
+  list(APPEND reached "${header}")
+  file(STRINGS "${INCLUDE}/${header}" lines REGEX "^#include [<\"]")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "\"(plait/[^\"]+)\"")
+      list(APPEND ahead "${CMAKE_MATCH_1}")
+    elseif(line MATCHES "<(chrono|filesystem|fstream|iomanip|iostream|locale|map|random|ranges|regex|sstream|unordered_map)>")
+      report("<${CMAKE_MATCH_1}> would come with plait.hpp, which costs every program's compiler; do without, or include this header where it is used")
+    endif()
+  endforeach()
+endwhile()
 
 if(axis_names GREATER most_axis_names)
   string(APPEND violations "  axes are named ${axis_names} times outside policy/ and testing/, more than ${most_axis_names}: let a policy or placements say what differs\n")

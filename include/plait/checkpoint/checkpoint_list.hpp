@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +21,7 @@
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/checkpoint/manifest_text.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"

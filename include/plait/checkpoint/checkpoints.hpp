@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,6 +27,7 @@
 #include "plait/checkpoint/manifest_text.hpp"
 #include "plait/checkpoint/state_files.hpp"
 #include "plait/checkpoint/state_reader.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"

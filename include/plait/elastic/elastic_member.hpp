@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "plait/core/caught_signal.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"

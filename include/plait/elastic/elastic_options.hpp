@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 
 #include "plait/backend/process/processes.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/elastic/etcd_security.hpp"
 
 namespace plait {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +17,7 @@
 #include "plait/backend/generation.hpp"
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/processes.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd_access.hpp"

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_text.hpp"

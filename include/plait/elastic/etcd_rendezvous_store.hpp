@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "plait/backend/process/rendezvous_store.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
 #include "plait/elastic/etcd_access.hpp"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_http.hpp"

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "plait/core/clock.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {

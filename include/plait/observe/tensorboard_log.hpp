@@ -6,7 +6,6 @@
 #include <isa-l/crc.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include "plait/core/clock.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/observe/training_log.hpp"

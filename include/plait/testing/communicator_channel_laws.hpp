@@ -2,13 +2,13 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "plait/backend/communicator.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/testing/communicator_probe.hpp"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/placement/collective.hpp"
 #include "plait/testing/communicator_probe.hpp"
 

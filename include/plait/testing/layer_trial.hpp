@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +14,7 @@
 
 #include "plait/backend/host/threads.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/run/launch.hpp"
 #include "plait/run/stage_runner.hpp"

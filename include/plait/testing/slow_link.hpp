@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <limits>
@@ -17,6 +16,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -25,6 +24,7 @@
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/started_once.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 
 #include "plait/backend/cuda/attention/attention_engine.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/number_range.hpp"
 
 namespace plait {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -26,6 +25,7 @@
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process/store_place.hpp"
 #include "plait/backend/process_ranks.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {

@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -23,6 +22,7 @@
 #include "plait/backend/gloo/gloo_watch.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/terminate_sentence.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {

@@ -5,7 +5,6 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -22,6 +21,7 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/caught_signal.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -21,6 +20,7 @@
 
 #include "plait/backend/gloo/gloo_challenge.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/file.hpp"
 #include "plait/mesh/ranks_text.hpp"
 

@@ -15,7 +15,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -25,6 +24,7 @@
 
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/terminate_sentence.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/file.hpp"
 
 namespace plait::detail {

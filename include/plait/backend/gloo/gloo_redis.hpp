@@ -5,7 +5,6 @@
 #include <sys/time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "plait/backend/gloo/gloo_redis_address.hpp"
 #include "plait/backend/gloo/gloo_redis_tls.hpp"
 #include "plait/backend/process/rendezvous_store.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/password_file.hpp"
 #include "plait/core/quote.hpp"

@@ -3,7 +3,6 @@
 
 #include <hiredis/hiredis.h>
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "plait/backend/gloo/gloo_redis_address.hpp"
+#include "plait/core/clock.hpp"
 
 #if PLAIT_USE_REDIS_TLS
 #include <arpa/inet.h>

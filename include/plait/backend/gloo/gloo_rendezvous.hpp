@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +22,7 @@
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/caught_signal.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/mesh/ranks_text.hpp"

@@ -6,7 +6,6 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "plait/backend/process/signal_patience.hpp"
+#include "plait/core/clock.hpp"
 
 namespace plait::detail {
 

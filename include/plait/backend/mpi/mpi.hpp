@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/watchdog.hpp"
 #include "plait/backend/process_ranks.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +28,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process_ranks.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/shared_file.hpp"
 #include "plait/mesh/axis.hpp"

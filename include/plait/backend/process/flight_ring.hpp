@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +15,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/process/flight_format.hpp"
+#include "plait/core/clock.hpp"
 
 namespace plait::detail {
 

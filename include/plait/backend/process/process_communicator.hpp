@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "plait/backend/process/ranked_reduction.hpp"
 #include "plait/backend/process/second_thread.hpp"
 #include "plait/backend/process/shown_call.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -27,6 +26,7 @@
 #include "plait/backend/process/start_agreement.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/mesh/axis.hpp"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"

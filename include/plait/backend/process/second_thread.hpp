@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/core/clock.hpp"
 
 namespace plait::detail {
 

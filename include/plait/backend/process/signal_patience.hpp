@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 
 #include "plait/core/caught_signal.hpp"
+#include "plait/core/clock.hpp"
 
 namespace plait::detail {
 

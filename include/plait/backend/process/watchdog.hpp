@@ -5,7 +5,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include "plait/backend/process/flight_ring.hpp"
 #include "plait/backend/process/signal_patience.hpp"
 #include "plait/core/caught_signal.hpp"
+#include "plait/core/clock.hpp"
 
 namespace plait::detail {
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <map>
@@ -25,6 +24,7 @@
 #include "plait/backend/cuda/device/staging.hpp"
 #include "plait/backend/cuda/job_signal.hpp"
 #include "plait/backend/cuda/products/matrix_products.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"

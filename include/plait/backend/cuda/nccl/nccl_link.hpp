@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <exception>
 #include <future>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/backend/cuda/device/cuda_state.hpp"
 #include "plait/backend/cuda/device/device_scope.hpp"
+#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::ext {
