@@ -16,6 +16,7 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -95,6 +96,29 @@ TEST_F(File, AppearsAtCommit) {
   }
   EXPECT_EQ(content(), "hello world");
   EXPECT_TRUE(partial_files().empty());
+}
+
+TEST_F(File, MayBeNamedInEachWay) {
+  auto const here = fs::current_path();
+  fs::current_path(folder_);
+  fs::create_directory("below");
+  fs::create_symlink("below/../name", "link");
+  for (auto const& [name, text] : {std::pair{std::string("name"), "1"},
+                                   {"./name", "2"},
+                                   {"below//..///name", "3"},
+                                   {folder_.string() + "//name", "4"},
+                                   {"link", "5"}}) {
+    replace(name, text);
+    EXPECT_EQ(content(), text) << name;
+  }
+  EXPECT_TRUE(fs::is_symlink("link"));
+  fs::current_path(here);
+  EXPECT_TRUE(partial_files().empty());
+  if (::geteuid() != 0) return;
+  auto const at_root = "/plait_file_" + std::to_string(::getpid());
+  replace(at_root, "6");
+  EXPECT_EQ(content(at_root), "6");
+  fs::remove(at_root);
 }
 
 TEST_F(File, VanishesWithoutCommit) {

@@ -89,6 +89,13 @@ TEST_F(CsvLog, IsWrittenByTheRootOrByAll) {
   plait::csv_log own(stand_in{3}, path(), {.which = plait::log_ranks::all});
   own.write(1, {{"accuracy", 0.5}});
   EXPECT_EQ(text(path("run.rank3.csv")), "step,accuracy\n1,0.5\n");
+  fs::create_directory(path("a.b"));
+  for (auto const& [name, of_rank] : {std::pair{"a.b/run", "a.b/run.rank3"},
+                                      {".run", ".run.rank3"},
+                                      {"run.1.csv", "run.1.rank3.csv"}}) {
+    plait::csv_log(stand_in{3}, path(name), {.which = plait::log_ranks::all}).write(1, {{"a", 1}});
+    EXPECT_EQ(text(path(of_rank)), "step,a\n1,1\n");
+  }
 }
 
 TEST_F(CsvLog, GoesOnWhereItIsToldTo) {
