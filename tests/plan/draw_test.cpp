@@ -71,6 +71,37 @@ using odd_names = sequential<
     named<"\x01\x1b\x7f\xc3 \xff\xed\xa0\x80 WWWWWWWWWWWWWWWWWWWWWW", nn::linear<16, 16>>,
     named<"WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", nn::relu<16>>>;
 
+// Layers of one's own, as those of examples/custom_layer.cpp are planned.
+template <std::size_t In, std::size_t Out>
+struct dense {
+  using concept_tag = layer_tag;
+  using weight = parameter<"weight", extents<In, Out>, normal(0.1)>;
+  using parameters = parameter_list<weight>;
+  using input = features<In>;
+  using output = features<Out>;
+  using forms = plait::forms<whole, column<split<weight, 1>>, row_split<split<weight, 0>>>;
+  using saved = plait::saved<input_slot>;
+  static void forward(auto& ops, auto l) { ops.matmul(l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.matmul(l.dy, transposed(l.p[weight{}]), l.dx);
+  }
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_matmul(transposed(l.saved[input_slot{}]), l.dy, l.dp[weight{}]);
+  }
+};
+template <std::size_t Width>
+struct softsign {
+  using concept_tag = layer_tag;
+  using input = features<Width>;
+  using output = features<Width>;
+  using forms = plait::forms<whole, by_features, by_sequence<>>;
+  using saved = plait::saved<input_slot>;
+  static void forward(auto& ops, auto l) { ops.copy(l.x, l.y); }
+  static void backward_input(auto& ops, auto l) { ops.copy(l.dy, l.dx); }
+};
+using own_net = objective<sequential<dense<32, 64>, softsign<64>, dense<64, 10>>,  //
+                          nn::cross_entropy<10>>;
+
 struct pictured {
   std::string name;
   drawn_plan plan;
@@ -99,6 +130,9 @@ std::vector<pictured> const& all_plans() {
       make<small_gpt, pipeline<2, plait_test::halves_of_two_chunks>>("chunks"),
       make<normed, hybrid<data_parallel<2>, tensor_parallel<2>>>("sums over samples",
                                                                  {.rows = 8, .microbatches = 2}),
+      make<own_net, data_parallel<2>>("own layers dp2", {.rows = 16, .microbatches = 2}),
+      make<own_net, tensor_parallel<2>>("own layers tp2", {.rows = 16, .microbatches = 2}),
+      make<own_net, mixed>("own layers dp2.tp2.pp2", {.rows = 16, .microbatches = 2}),
       make<deep_net, mixed>("161 layers", {.rows = 16, .microbatches = 8}),
       make<small_gpt, hybrid<data_parallel<at_launch>, reproducible<12>>>(
           "elastic", {.rows = 64, .microbatches = 4, .data_ranks = 3}),
