@@ -76,7 +76,7 @@ class byte_text {
   template <class Paths = std::span<std::string const>>
   [[nodiscard]] static byte_text from_files(Paths const& paths, std::size_t sequence) {
     std::string text;
-    for (std::string const& path : paths) detail::append_file(text, path);
+    for (auto const& path : paths) detail::append_file(text, path);
     return from_text(std::move(text), sequence,
                      "the text of " + std::to_string(paths.size()) + " files");
   }
