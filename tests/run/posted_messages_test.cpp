@@ -27,7 +27,7 @@ using slept_steps::slowness;
 template <class Job>
 void expect_overlap(int microbatches) {
   double best = 1e300;
-  for (int i = 0; i < 6 && best > 1.06; ++i)
+  for (int i = 0; i < 30 && best > 1.06; ++i)
     launch<Job>(threads{}, [&](auto& rank) {
       double const found = slowness<Job>(rank, microbatches, 4);
       if (rank.is_root()) best = std::min(best, found);
