@@ -74,12 +74,12 @@ struct loss_terms {
 
   /// The outputs of a row without padding: as many as the losses have classes, if they have any.
   static consteval std::size_t outputs() {
-    std::size_t count = Plan::tree.leaves[Plan::leaf_count - 1].inputs[0].width;
+    std::size_t width = Plan::tree.leaves[Plan::leaf_count - 1].inputs[0].width;
     for_each_term([&]<int Leaf, class Layer>(Layer*) {
       if constexpr (requires { Layer::classes; })
-        if (Layer::classes < count) count = Layer::classes;
+        if (Layer::classes < width) width = Layer::classes;
     });
-    return count;
+    return width;
   }
 
  private:
