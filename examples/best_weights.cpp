@@ -20,7 +20,7 @@ int main(int count, char** words) {
   auto const data = plait::in_memory<float>::random_classes(200, 10, 4);
   auto const [train, rest] = plait::split_data(data, 0.8, {.seed = 1});
   // example-end
-  plait::launch<job>(plait::threads{}, [&train = train, &rest = rest, &run](auto& rank) {
+  plait::launch<job>(plait::threads{}, [&](auto& rank) {
     // example-begin best
     using plait::measures::accuracy;
     auto trainer = plait::trainer<job>(rank, plait::sgd{.learning_rate = 0.5}, {.seed = 1});

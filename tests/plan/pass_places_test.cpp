@@ -66,7 +66,9 @@ TYPED_TEST(Places, DoNotMeetAndWasteLittle) {
         auto const all = lives_of_passes(chunks, list.operations, m);
         for (int const how : {0, 1, 2}) {
           auto lives = all;
-          if (how < 2) place_in_pools(lives, how == 1);
+          place_lengths const lengths(lives, how == 1);
+          sort_lives(lives, lengths);
+          if (how < 2) place_in_pools(lives, lengths);
           else place_largest_first(lives);
           ASSERT_TRUE(are_apart(lives)) << p << ' ' << m << ' ' << s;
           EXPECT_GE(end_of(lives), live_bytes(lives));
@@ -132,16 +134,18 @@ TEST(PlacesOfTransformers, WasteAtMostAnEighth) {
 }
 
 // GPT-2 with 124 million parameters on four stages of two chunks, 16 microbatches of one sequence.
-template <class Plan>
-constexpr bool wastes_little() {
-  std::size_t most = 0, most_live = 0;
-  for (int stage = 0; stage < Plan::stages; ++stage) {
-    auto const arena = Plan::arena_for(stage, {.rows = 1024, .microbatches = 16});
-    most = arena.passes_bytes > most ? arena.passes_bytes : most;
-    most_live = arena.training.live > most_live ? arena.training.live : most_live;
-  }
-  return double(most) <= 1.12 * double(most_live);
-}
-static_assert(wastes_little<plan<plan_gpt2::gpt2_untied, pipeline<4, interleaved<2>>>>());
+// A constant for each stage, as compilers bound what they do for one.
+using gpt2_in_chunks = plan<plan_gpt2::gpt2_untied, pipeline<4, interleaved<2>>>;
+struct needs {
+  std::size_t bytes = 0, live = 0;
+};
+template <int Stage>
+constexpr needs needs_of = [] {
+  auto const arena = gpt2_in_chunks::arena_for(Stage, {.rows = 1024, .microbatches = 16});
+  return needs{arena.passes_bytes, arena.training.live};
+}();
+static_assert(
+    100 * std::max({needs_of<0>.bytes, needs_of<1>.bytes, needs_of<2>.bytes, needs_of<3>.bytes}) <=
+    112 * std::max({needs_of<0>.live, needs_of<1>.live, needs_of<2>.live, needs_of<3>.live}));
 
 }  // namespace

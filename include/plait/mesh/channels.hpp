@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plait/core/namespaces.hpp"
+#include "plait/core/stable_sort.hpp"
 #include "plait/mesh/stream.hpp"
 
 namespace plait::detail {
@@ -33,8 +34,7 @@ struct stage_channel {
     add(stage, next);
     if (stages > 2) add(next, stage);
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [](auto const& a, auto const& b) { return a.round < b.round; });
+  stable_sort(out, [](auto const& a, auto const& b) { return a.round < b.round; });
   return out;
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/insertion_sort.hpp"
+#include "plait/core/stable_sort.hpp"
 #include "plait/plan/program_operation.hpp"
 #include "plait/schedule/operation.hpp"
 
@@ -172,17 +172,15 @@ struct place_lengths {
 
 /// The greatest places first, of equal ones those that begin first.
 constexpr void sort_lives(std::vector<passed_life>& lives, place_lengths const& lengths) {
-  detail::insertion_sort(lives, [&](passed_life const& a, passed_life const& b) {
+  detail::stable_sort(lives, [&](passed_life const& a, passed_life const& b) {
     auto const here = lengths.of(a), there = lengths.of(b);
     return here != there ? here > there : a.from < b.from;
   });
 }
 
-/// Lives of one length have places of their own, as many as there are at one time; or, if
-/// `as_longest`, all of a kind have places for the longest of them.
-constexpr void place_in_pools(std::vector<passed_life>& lives, bool as_longest) {
-  place_lengths const lengths(lives, as_longest);
-  sort_lives(lives, lengths);
+/// Lives of one length have places of their own, as many as there are at one time. `lives` are
+/// sorted by `lengths`.
+constexpr void place_in_pools(std::vector<passed_life>& lives, place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
   std::vector<int> busy_to;  // of the places of a pool
   for (auto& one : lives) {
@@ -199,9 +197,8 @@ constexpr void place_in_pools(std::vector<passed_life>& lives, bool as_longest) 
   }
 }
 
-/// The largest first, each at the lowest offset that is free while it lives.
+/// The largest first, as they are sorted, each at the lowest offset that is free while it lives.
 constexpr void place_largest_first(std::vector<passed_life>& lives) {
-  sort_lives(lives, {lives, false});
   std::vector<std::size_t> placed;  // by offset
   placed.reserve(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {
@@ -228,13 +225,16 @@ constexpr void place_largest_first(std::vector<passed_life>& lives) {
 [[nodiscard]] [[gnu::cold]] constexpr std::vector<passed_life> placed_lives(
     std::vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
-  auto const lives = lives_of_passes(chunks, operations, microbatches);
-  auto best = lives, by_size = lives, as_longest = lives;
-  place_in_pools(best, false);
-  place_largest_first(by_size);
-  if (end_of(by_size) < end_of(best)) best.swap(by_size);
-  place_in_pools(as_longest, true);
-  if (end_of(as_longest) < end_of(best)) best.swap(as_longest);
+  auto best = lives_of_passes(chunks, operations, microbatches);
+  place_lengths const own(best, false), longest(best, true);
+  sort_lives(best, own);
+  auto other = best;
+  place_in_pools(best, own);
+  place_largest_first(other);
+  if (end_of(other) < end_of(best)) best.swap(other);
+  sort_lives(other, longest);
+  place_in_pools(other, longest);
+  if (end_of(other) < end_of(best)) best.swap(other);
   return best;
 }
 

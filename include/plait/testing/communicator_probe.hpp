@@ -18,6 +18,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/stable_sort.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/testing/report.hpp"
 
@@ -36,7 +37,9 @@ class communicator_findings {
 
   void move_to(check_report& report) {
     std::scoped_lock const lock{mutex_};
-    std::ranges::stable_sort(failures_, {}, &failure::first);  // the same in every run
+    plait::detail::stable_sort(failures_, [](failure const& a, failure const& b) {
+      return a.first < b.first;  // the same in every run
+    });
     for (auto& [rank, text] : failures_) report.failures.push_back(std::move(text));
     for (auto const& [kind, count] : alike_)
       if (count > most_alike)

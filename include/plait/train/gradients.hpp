@@ -8,8 +8,8 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
-#include "plait/core/insertion_sort.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/stable_sort.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -187,7 +187,7 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 /// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
 /// what lies between two goes with the first.
 inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
-  detail::insertion_sort(ranges, [](auto const& a, auto const& b) { return a.offset < b.offset; });
+  detail::stable_sort(ranges, [](auto const& a, auto const& b) { return a.offset < b.offset; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (kept == 0 || ranges[kept - 1].rate != ranges[i].rate ||

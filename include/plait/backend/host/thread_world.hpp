@@ -13,8 +13,8 @@
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/host/thread_channel.hpp"
 #include "plait/core/error.hpp"
-#include "plait/core/insertion_sort.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/stable_sort.hpp"
 
 namespace plait::ext {
 
@@ -38,7 +38,7 @@ class thread_world {
   /// the members of another is the same, so that all calls among them are compared.
   [[gnu::cold]] int add_group(std::vector<int> members) {
     auto sorted = members;
-    detail::insertion_sort(sorted, [](int a, int b) { return a < b; });
+    detail::stable_sort(sorted, [](int a, int b) { return a < b; });
     if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size_ ||
         std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
       throw input_error("thread_world::add_group: " + ranks_in_braces(members) +

@@ -11,7 +11,7 @@
 
 #include "plait/backend/device.hpp"
 #include "plait/backend/host/host_device.hpp"
-#include "plait/backend/simulated/execution.hpp"
+#include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/backend/simulated/simulated_queue.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
@@ -81,18 +81,18 @@ class simulated_device {
   void upload(void const* from, void* to, std::size_t bytes) const {
     if (bytes == 0) return;
     auto const* const first = static_cast<std::byte const*>(from);
-    rank_->enqueue(
-        stream::compute, "upload",
-        [copy = std::vector<std::byte>(first, first + bytes), to](detail::execution& now) {
-          now.write_bytes(to, copy.size());
-          std::memcpy(to, copy.data(), copy.size());
-        });
+    rank_->enqueue(stream::compute, "upload",
+                   [copy = std::vector<std::byte>(first, first + bytes),
+                    to](detail::simulated_operation& now) {
+                     now.write_bytes(to, copy.size());
+                     std::memcpy(to, copy.data(), copy.size());
+                   });
   }
   void download(void const* from, void* to, std::size_t bytes) const {
     if (bytes == 0) return;
     std::memset(to, detail::simulated_rank::poison, bytes);
     rank_->enqueue(stream::compute, "download",
-                   [rank = rank_, from, to, bytes](detail::execution& now) {
+                   [rank = rank_, from, to, bytes](detail::simulated_operation& now) {
                      now.read_bytes(from, bytes);
                      if (!rank->has_left()) now.run([&] { std::memcpy(to, from, bytes); });
                    });

@@ -12,8 +12,8 @@
 #include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/host_queue.hpp"
-#include "plait/backend/simulated/execution.hpp"
 #include "plait/backend/simulated/simulated_image_queue.hpp"
+#include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
@@ -26,14 +26,14 @@ namespace plait::ext {
 /// Errors:  race_error, thrown where the rank synchronises.
 /// Threads: used by the one thread that runs the rank.
 class simulated_queue : public simulated_image_queue {
-  using execution = detail::execution;
+  using operation = detail::simulated_operation;
 
  public:
   simulated_queue(detail::simulated_rank& rank, stream on) : simulated_image_queue(rank, on) {}
 
   void copy_bytes(void const* from, void* to, std::size_t bytes) const {
     if (bytes == 0 || from == to) return;
-    put("copy_bytes", [=](execution& now) {
+    put("copy_bytes", [=](operation& now) {
       now.read_bytes(from, bytes);
       now.write_bytes(to, bytes);
       now.run([&] { host_queue{}.copy_bytes(from, to, bytes); });
@@ -41,19 +41,19 @@ class simulated_queue : public simulated_image_queue {
   }
   /// \see host_queue::discard
   void discard(void* data, std::size_t bytes) const {
-    if (bytes != 0) put("discard", [=](execution& now) { now.discard_bytes(data, bytes); });
+    if (bytes != 0) put("discard", [=](operation& now) { now.discard_bytes(data, bytes); });
   }
 
   template <class T>
   void fill(T value, T* y, std::size_t count) const {
-    put("fill", [=](execution& now) {
+    put("fill", [=](operation& now) {
       now.writes(y, count);
       now.run([&] { host_queue{}.fill(value, y, count); });
     });
   }
   template <class T>
   void add(T const* a, T const* b, T* out, std::size_t count) const {
-    put("add", [=](execution& now) {
+    put("add", [=](operation& now) {
       now.reads(a, count);
       now.reads(b, count);
       now.writes(out, count);
@@ -62,7 +62,7 @@ class simulated_queue : public simulated_image_queue {
   }
   template <class T>
   void add_and_clear(T* sum, T* x, std::size_t count) const {
-    put("add_and_clear", [=](execution& now) {
+    put("add_and_clear", [=](operation& now) {
       now.updates(sum, count);
       now.updates(x, count);
       now.run([&] { host_queue{}.add_and_clear(sum, x, count); });
@@ -70,7 +70,7 @@ class simulated_queue : public simulated_image_queue {
   }
   template <class T>
   void swap(T* a, T* b, std::size_t count) const {
-    put("swap", [=](execution& now) {
+    put("swap", [=](operation& now) {
       now.updates(a, count);
       now.updates(b, count);
       now.run([&] { host_queue{}.swap(a, b, count); });
@@ -78,7 +78,7 @@ class simulated_queue : public simulated_image_queue {
   }
   template <class From, class To>
   void convert(From const* from, To* to, std::size_t count) const {
-    put("convert", [=](execution& now) {
+    put("convert", [=](operation& now) {
       now.reads(from, count);
       now.writes(to, count);
       now.run([&] { host_queue{}.convert(from, to, count); });
@@ -87,7 +87,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T>
   void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
                    std::size_t count, std::size_t block) const {
-    put("copy_blocks", [=](execution& now) {
+    put("copy_blocks", [=](operation& now) {
       now.reads_rows(from, from_stride, count, block);
       now.writes_rows(to, to_stride, count, block);
       now.run([&] { host_queue{}.copy_blocks(from, from_stride, to, to_stride, count, block); });
@@ -98,7 +98,7 @@ class simulated_queue : public simulated_image_queue {
   void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
               A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
               std::size_t ldc) const {
-    put("matmul", [=](execution& now) {
+    put("matmul", [=](operation& now) {
       if (m == 0 || n == 0) return;
       if (a_transposed) now.reads_rows(a, lda, k, m);
       else now.reads_rows(a, lda, m, k);
@@ -121,7 +121,7 @@ class simulated_queue : public simulated_image_queue {
 
   template <class Function, class T>
   void map(Function f, std::size_t count, T const* a, T* out) const {
-    put("map", [=](execution& now) {
+    put("map", [=](operation& now) {
       now.reads(a, count);
       now.writes(out, count);
       now.run([&] { host_queue{}.map(f, count, a, out); });
@@ -129,7 +129,7 @@ class simulated_queue : public simulated_image_queue {
   }
   template <class Function, class T>
   void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
-    put("map", [=](execution& now) {
+    put("map", [=](operation& now) {
       now.reads(a, count);
       now.reads(b, count);
       now.writes(out, count);
@@ -138,7 +138,7 @@ class simulated_queue : public simulated_image_queue {
   }
   template <class Function, class T>
   void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
-    put("map", [=](execution& now) {
+    put("map", [=](operation& now) {
       now.reads(a, count);
       now.reads(b, count);
       now.reads(c, count);
@@ -148,7 +148,7 @@ class simulated_queue : public simulated_image_queue {
   }
   template <class Function, class T, class... Views>
   void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
-    put("map_at", [=](execution& now) {
+    put("map_at", [=](operation& now) {
       (now.reads(views.data, views.count), ...);
       now.writes(y, of.rows * of.columns);
       now.run([&] { host_queue{}.map_at(f, of, y, views...); });
@@ -157,7 +157,7 @@ class simulated_queue : public simulated_image_queue {
   /// Rows of other than const elements count as written; they may be read after that.
   template <class Function, class... Rows>
   void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
-    put("rows", [=](execution& now) {
+    put("rows", [=](operation& now) {
       (touch_rows<true>(now, count, operands), ...);
       (touch_rows<false>(now, count, operands), ...);
       now.run([&] { host_queue{}.rows(f, count, columns, operands...); });
@@ -166,7 +166,7 @@ class simulated_queue : public simulated_image_queue {
   template <class Function, class Sum, class A, class B>
   void accumulate_columns(Function f, std::size_t rows, std::size_t columns, Sum* sums, A const* a,
                           B const* b) const {
-    put("accumulate_columns", [=](execution& now) {
+    put("accumulate_columns", [=](operation& now) {
       now.reads(a, rows * columns);
       now.reads(b, rows * columns);
       now.updates(sums, columns);
@@ -176,7 +176,7 @@ class simulated_queue : public simulated_image_queue {
 
   template <class T>
   void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
-    put("add_row", [=](execution& now) {
+    put("add_row", [=](operation& now) {
       now.reads(row, columns);
       now.updates(y, rows * columns);
       now.run([&] { host_queue{}.add_row(row, y, rows, columns); });
@@ -184,7 +184,7 @@ class simulated_queue : public simulated_image_queue {
   }
   template <class T, class Sum>
   void accumulate_column_sums(T const* dy, Sum* sums, std::size_t rows, std::size_t columns) const {
-    put("accumulate_column_sums", [=](execution& now) {
+    put("accumulate_column_sums", [=](operation& now) {
       now.reads(dy, rows * columns);
       now.updates(sums, columns);
       now.run([&] { host_queue{}.accumulate_column_sums(dy, sums, rows, columns); });
@@ -194,7 +194,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Kept>
   void layer_norm(T const* x, T const* gamma, T const* beta, T* y, Kept* statistics,
                   std::size_t rows, std::size_t columns, double epsilon) const {
-    put("layer_norm", [=](execution& now) {
+    put("layer_norm", [=](operation& now) {
       now.reads(x, rows * columns);
       now.reads(gamma, columns);
       now.reads(beta, columns);
@@ -207,7 +207,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Kept>
   void layer_norm_backward_input(T const* dy, T const* x, Kept const* statistics, T const* gamma,
                                  T* dx, std::size_t rows, std::size_t columns) const {
-    put("layer_norm_backward_input", [=](execution& now) {
+    put("layer_norm_backward_input", [=](operation& now) {
       now.reads(dy, rows * columns);
       now.reads(x, rows * columns);
       now.reads(statistics, rows * 2);
@@ -221,7 +221,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Kept, class Sum>
   void layer_norm_backward_parameters(T const* dy, T const* x, Kept const* statistics, Sum* dgamma,
                                       Sum* dbeta, std::size_t rows, std::size_t columns) const {
-    put("layer_norm_backward_parameters", [=](execution& now) {
+    put("layer_norm_backward_parameters", [=](operation& now) {
       now.reads(dy, rows * columns);
       now.reads(x, rows * columns);
       now.reads(statistics, rows * 2);
@@ -237,7 +237,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Kept>
   void rms_norm(T const* x, T const* gamma, T* y, Kept* inverse, std::size_t rows,
                 std::size_t columns, double epsilon) const {
-    put("rms_norm", [=](execution& now) {
+    put("rms_norm", [=](operation& now) {
       now.reads(x, rows * columns);
       now.reads(gamma, columns);
       now.writes(y, rows * columns);
@@ -248,7 +248,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Kept>
   void rms_norm_backward_input(T const* dy, T const* x, Kept const* inverse, T const* gamma, T* dx,
                                std::size_t rows, std::size_t columns) const {
-    put("rms_norm_backward_input", [=](execution& now) {
+    put("rms_norm_backward_input", [=](operation& now) {
       now.reads(dy, rows * columns);
       now.reads(x, rows * columns);
       now.reads(inverse, rows);
@@ -261,7 +261,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Kept, class Sum>
   void rms_norm_backward_parameters(T const* dy, T const* x, Kept const* inverse, Sum* dgamma,
                                     std::size_t rows, std::size_t columns) const {
-    put("rms_norm_backward_parameters", [=](execution& now) {
+    put("rms_norm_backward_parameters", [=](operation& now) {
       now.reads(dy, rows * columns);
       now.reads(x, rows * columns);
       now.reads(inverse, rows);
@@ -279,7 +279,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Kept>
   void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
                  Kept* log_sum) const {
-    put("attention", [=](execution& now) {
+    put("attention", [=](operation& now) {
       std::size_t const rows = shape.sequence * shape.batch;
       for_each_operand(shape, in, [&](T const* data, std::size_t stride, std::size_t width) {
         now.reads_rows(data, stride, rows, width);
@@ -293,7 +293,7 @@ class simulated_queue : public simulated_image_queue {
   void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
                           T const* out, Kept const* log_sum, T const* dout,
                           attention_operands<T> const& gradient) const {
-    put("attention_backward", [=](execution& now) {
+    put("attention_backward", [=](operation& now) {
       std::size_t const rows = shape.sequence * shape.batch;
       for_each_operand(shape, in, [&](T const* data, std::size_t stride, std::size_t width) {
         now.reads_rows(data, stride, rows, width);
@@ -332,7 +332,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T>
   void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
                    std::size_t table_rows, T* out, std::size_t count, std::size_t columns) const {
-    put("gather_rows", [=](execution& now) {
+    put("gather_rows", [=](operation& now) {
       now.reads(ids, count);
       now.reads(table, table_rows * columns);
       now.writes(out, count * columns);
@@ -345,7 +345,7 @@ class simulated_queue : public simulated_image_queue {
   void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
                         std::size_t table_rows, Sum* sums, std::size_t count,
                         std::size_t columns) const {
-    put("scatter_add_rows", [=](execution& now) {
+    put("scatter_add_rows", [=](operation& now) {
       now.reads(ids, count);
       now.reads(dy, count * columns);
       now.updates(sums, table_rows * columns);
@@ -357,7 +357,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T>
   void add_positions(T const* x, T const* table, T* y, std::size_t first, std::size_t positions,
                      std::size_t batch, std::size_t columns) const {
-    put("add_positions", [=](execution& now) {
+    put("add_positions", [=](operation& now) {
       now.reads(x, positions * batch * columns);
       now.reads(table + first * columns, positions * columns);
       now.writes(y, positions * batch * columns);
@@ -367,7 +367,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Sum>
   void accumulate_positions(T const* dy, Sum* sums, std::size_t first, std::size_t positions,
                             std::size_t batch, std::size_t columns) const {
-    put("accumulate_positions", [=](execution& now) {
+    put("accumulate_positions", [=](operation& now) {
       now.reads(dy, positions * batch * columns);
       now.updates(sums + first * columns, positions * columns);
       now.run(
@@ -378,7 +378,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Kept>
   void row_max(T const* x, Kept* max, std::size_t rows, std::size_t columns,
                std::size_t valid) const {
-    put("row_max", [=](execution& now) {
+    put("row_max", [=](operation& now) {
       now.reads_rows(x, columns, rows, valid);
       now.writes(max, rows);
       now.run([&] { host_queue{}.row_max(x, max, rows, columns, valid); });
@@ -388,7 +388,7 @@ class simulated_queue : public simulated_image_queue {
   void cross_entropy_terms(Target target, T const* logits, std::int32_t const* labels,
                            Kept const* max, Kept* terms, std::size_t first_class, std::size_t rows,
                            std::size_t columns, std::size_t valid) const {
-    put("cross_entropy_terms", [=](execution& now) {
+    put("cross_entropy_terms", [=](operation& now) {
       now.reads_rows(logits, columns, rows, valid);
       now.reads(labels, rows);
       now.reads(max, rows);
@@ -403,7 +403,7 @@ class simulated_queue : public simulated_image_queue {
   void cross_entropy_sum(Target target, T const* terms, std::int32_t const* labels,
                          std::int32_t ignored, std::size_t rows, double const* scale,
                          double const* weights, double* loss) const {
-    put("cross_entropy_sum", [=](execution& now) {
+    put("cross_entropy_sum", [=](operation& now) {
       now.reads(terms, rows * Target::terms);
       now.reads(labels, rows);
       now.reads(scale, 1);
@@ -420,7 +420,7 @@ class simulated_queue : public simulated_image_queue {
                               double const* weights, T* dlogits, std::size_t first_class,
                               std::int32_t ignored, std::size_t rows, std::size_t columns,
                               std::size_t valid) const {
-    put("cross_entropy_backward", [=](execution& now) {
+    put("cross_entropy_backward", [=](operation& now) {
       now.reads_rows(logits, columns, rows, valid);
       now.reads(labels, rows);
       now.reads(max, rows);
@@ -438,7 +438,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T>
   void dropout(T const* x, T* y, std::size_t rows, std::size_t columns, dropout_key key,
                double probability, dropout_block const& block) const {
-    put("dropout", [=](execution& now) {
+    put("dropout", [=](operation& now) {
       now.reads(x, rows * columns);
       now.reads(key.step, 1);
       now.writes(y, rows * columns);
@@ -449,7 +449,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Gradient, class Copy>
   void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
              adamw_numbers const* numbers) const {
-    put("adamw", [=](execution& now) {
+    put("adamw", [=](operation& now) {
       now.reads(numbers, 1);
       touch_arena(now, of, 2);
       now.run([&] { host_queue{}.adamw(of, fixed, numbers); });
@@ -458,7 +458,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T, class Gradient, class Copy>
   void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,
            sgd_numbers const* numbers) const {
-    put("sgd", [=](execution& now) {
+    put("sgd", [=](operation& now) {
       now.reads(numbers, 1);
       touch_arena(now, of, fixed.momentum != 0 ? 1 : 0);
       now.run([&] { host_queue{}.sgd(of, fixed, numbers); });
@@ -468,7 +468,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T>
   void average(T const* x, T* average, std::size_t count, double decay,
                double const* gradient_scale) const {
-    put("average", [=](execution& now) {
+    put("average", [=](operation& now) {
       now.reads(gradient_scale, 1);
       now.reads(x, count);
       now.updates(average, count);
@@ -479,7 +479,7 @@ class simulated_queue : public simulated_image_queue {
   template <class T>
   void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
                        double* out) const {
-    put("sums_of_squares", [=](execution& now) {
+    put("sums_of_squares", [=](operation& now) {
       now.reads(ranges, static_cast<std::size_t>(range_count));
       if (!now.is_defined()) return;  // the ranges cannot be looked at
       for (int i = 0; i < range_count; ++i) now.reads(x + ranges[i].offset, ranges[i].count);
@@ -488,7 +488,7 @@ class simulated_queue : public simulated_image_queue {
     });
   }
   void divide(double number, double const* count, double* out) const {
-    put("divide", [=](execution& now) {
+    put("divide", [=](operation& now) {
       now.reads(count, 1);
       now.writes(out, 1);
       now.run([&] { host_queue{}.divide(number, count, out); });
@@ -496,7 +496,7 @@ class simulated_queue : public simulated_image_queue {
   }
   void clip(double const* squares, std::size_t count, double limit, double* norm,
             double* factor) const {
-    put("clip", [=](execution& now) {
+    put("clip", [=](operation& now) {
       now.reads(squares, count);
       now.writes(norm, 1);
       now.writes(factor, 1);
@@ -505,7 +505,7 @@ class simulated_queue : public simulated_image_queue {
   }
 
   void check_finite(double const* loss, double const* norm, double* factor) const {
-    put("check_finite", [=](execution& now) {
+    put("check_finite", [=](operation& now) {
       now.reads(loss, 1);
       now.reads(norm, 1);
       now.reads(factor, 1);
@@ -518,7 +518,7 @@ class simulated_queue : public simulated_image_queue {
   /// const elements count as written; they may be read after that.
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) const {
-    put("run", [=](execution& now) mutable {
+    put("run", [=](operation& now) mutable {
       (touch_view<true>(now, views), ...);
       (touch_view<false>(now, views), ...);
       now.run([&] { host_queue{}.run(kernel, views...); });
@@ -527,20 +527,20 @@ class simulated_queue : public simulated_image_queue {
 
  private:
   template <bool IsRead, class T>
-  static void touch(execution& now, T* data, std::size_t count) {
+  static void touch(operation& now, T* data, std::size_t count) {
     if constexpr (IsRead && std::is_const_v<T>) now.reads(data, count);
     else if constexpr (!IsRead && !std::is_const_v<T>) now.writes(data, count);
   }
 
   template <bool IsRead, class Rows>
-  static void touch_rows(execution& now, std::size_t count, Rows const& operand) {
+  static void touch_rows(operation& now, std::size_t count, Rows const& operand) {
     if (count == 0) return;
     std::size_t const stride = operand.stride;
     touch<IsRead>(now, operand.data, stride == 0 ? operand.width : count * stride);
   }
 
   template <bool IsRead, class View>
-  static void touch_view(execution& now, View const& of) {
+  static void touch_view(operation& now, View const& of) {
     if constexpr (requires { of.count(); }) touch<IsRead>(now, of.data, of.count());
     else touch<IsRead>(now, of.data, of.rows);
   }
@@ -557,7 +557,7 @@ class simulated_queue : public simulated_image_queue {
   // What an optimizer touches; the list of ranges can be looked at only if it is defined. Gaps
   // between ranges mean nothing, so nobody has to write them before they are converted.
   template <class Arena>
-  static void touch_arena(execution& now, Arena const& of, std::size_t states) {
+  static void touch_arena(operation& now, Arena const& of, std::size_t states) {
     now.reads(of.gradient_scale, 1);
     now.reads(of.ranges, static_cast<std::size_t>(of.range_count));
     if (!now.is_defined()) return;

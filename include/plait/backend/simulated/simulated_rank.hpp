@@ -35,12 +35,12 @@ struct operation_note {
   std::uint32_t sequence = 0;  // its place among all that the rank has enqueued
 };
 
-class execution;
+class simulated_operation;
 
 // What a stream's queue holds.
 struct stream_operation_item {
   operation_note note;
-  std::function<void(execution&)> work;
+  std::function<void(simulated_operation&)> work;
 };
 struct stream_call_item {  // a call that waits for other ranks
   operation_note note;
@@ -74,7 +74,7 @@ class simulated_rank {
 
   // --- while the rank's thread runs ---
 
-  void enqueue(stream on, std::string_view name, std::function<void(execution&)> work) {
+  void enqueue(stream on, std::string_view name, std::function<void(simulated_operation&)> work) {
     queue(on).items.emplace_back(stream_operation_item{note_of(name), std::move(work)});
     ++pending_;
   }

@@ -10,7 +10,7 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/host/rank_order.hpp"
-#include "plait/backend/simulated/execution.hpp"
+#include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/core/error.hpp"
 
 // What the calls of the members of a group, given in the order of the members, do together. The
@@ -32,7 +32,7 @@ inline void check_calls(std::span<collective_call const> calls, std::vector<int>
 }
 
 // What member `member` reads.
-inline void name_reads(execution& now, collective_call const& call, std::size_t member) {
+inline void name_reads(simulated_operation& now, collective_call const& call, std::size_t member) {
   bool const is_root = call.other == static_cast<int>(member);
   switch (call.kind) {
     case collective::all_reduce:
@@ -48,7 +48,7 @@ inline void name_reads(execution& now, collective_call const& call, std::size_t 
 }
 
 // What member `member` writes.
-inline void name_writes(execution& now, collective_call const& call, std::size_t member) {
+inline void name_writes(simulated_operation& now, collective_call const& call, std::size_t member) {
   bool const is_root = call.other == static_cast<int>(member);
   switch (call.kind) {
     case collective::all_reduce:

@@ -17,9 +17,9 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/host/run_ranks.hpp"
-#include "plait/backend/simulated/execution.hpp"
 #include "plait/backend/simulated/operation_order.hpp"
 #include "plait/backend/simulated/race_error.hpp"
+#include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_rendezvous.hpp"
 #include "plait/core/error.hpp"
@@ -259,7 +259,7 @@ class simulated_world {
     auto& rank = *ranks_[std::size_t(number)];
     auto const* const head = rank.head(on);
     if (auto const* const operation = std::get_if<stream_operation_item>(head)) {
-      execution now(rank, rank.begin(on, operation->note), suspicion_);
+      simulated_operation now(rank, rank.begin(on, operation->note), suspicion_);
       operation->work(now);
       rank.end(on);
       rank.settle();
@@ -285,7 +285,7 @@ class simulated_world {
     }
     auto const carry_out = call_at(members.front(), on.front())->carry_out;
     check_calls(calls, members, with.members);
-    std::vector<execution> each;
+    std::vector<simulated_operation> each;
     for (std::size_t i = 0; i < members.size(); ++i) {
       auto& rank = *ranks_[std::size_t(members[i])];
       each.emplace_back(rank, rank.begin(on[i], call_at(members[i], on[i])->note), suspicion_);

@@ -19,6 +19,7 @@
 #include "plait/backend/cuda/device/cuda_handles.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/stable_sort.hpp"
 
 namespace plait::detail {
 
@@ -182,7 +183,7 @@ class matrix_products {
       else (void)cudaGetLastError();
       timed.emplace_back(ms, each);
     }
-    std::ranges::stable_sort(timed, {}, [](auto const& each) { return each.first; });
+    detail::stable_sort(timed, [](auto const& a, auto const& b) { return a.first < b.first; });
     std::ranges::transform(timed, algorithms.begin(), [](auto const& each) { return each.second; });
   }
 

@@ -20,9 +20,10 @@ namespace plait::detail {
 // what it writes is undefined too. The first such read of a job becomes the suspicion; it is
 // reported only if no operation turns up that should have written the values before: that is the
 // race which the reader of the report wants to know of.
-class execution {
+class simulated_operation {
  public:
-  execution(simulated_rank& rank, shadow_memory::accessor const& by, std::string& suspicion)
+  simulated_operation(simulated_rank& rank, shadow_memory::accessor const& by,
+                      std::string& suspicion)
       : rank_(rank), by_(by), suspicion_(suspicion) {}
 
   template <class T>

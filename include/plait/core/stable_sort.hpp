@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace plait::detail {
+
+/// Sorts values by `before(a, b)`; equal ones keep their order.
+///
+/// The algorithm of the library takes longer to compile, which each list in headers of every
+/// program would cost, and uses what is deprecated, of which clang warns. This one merges
+/// neighbouring parts that are in order, twice as long each time. Cost:   n log n, and room for a
+/// copy.
+template <class T, class Before>
+constexpr void stable_sort(std::vector<T>& values, Before const& before) {
+  std::size_t const count = values.size();
+  std::vector<T> merged = values;
+  for (std::size_t length = 1; length < count; length *= 2) {
+    for (std::size_t begin = 0; begin < count; begin += 2 * length) {
+      std::size_t const middle = std::min(begin + length, count);
+      std::size_t const end = std::min(middle + length, count);
+      std::size_t left = begin, right = middle;
+      for (std::size_t to = begin; to < end; ++to) {
+        bool const is_right =
+            left == middle || (right < end && before(values[right], values[left]));
+        merged[to] = values[is_right ? right++ : left++];
+      }
+    }
+    values.swap(merged);
+  }
+}
+
+}  // namespace plait::detail
