@@ -106,8 +106,9 @@ inline std::vector<kernel_share> kernel_shares(std::vector<kernel_run> const& ru
     kernel.share = total > 0 ? kernel.us / total : 0;
     out.push_back(kernel);
   }
-  std::stable_sort(out.begin(), out.end(),
-                   [](auto const& a, auto const& b) { return a.us > b.us; });
+  std::sort(out.begin(), out.end(), [](auto const& a, auto const& b) {
+    return a.us != b.us ? a.us > b.us : a.name < b.name;
+  });
   if (out.size() > most) {
     kernel_share rest{.name = std::to_string(out.size() - most) + " others"};
     for (std::size_t i = most; i < out.size(); ++i) {

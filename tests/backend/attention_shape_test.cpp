@@ -8,7 +8,7 @@ namespace {
 using plait::ext::attention_options;
 
 TEST(AttentionShape, VisibleKeysAreThoseOfTheMask) {
-  for (std::size_t const sequence : {1, 2, 7})
+  for (std::size_t const sequence : {1u, 2u, 7u})
     for (attention_options const how :
          {attention_options{}, attention_options{.causal = false}, attention_options{.window = 1},
           attention_options{.window = 3}, attention_options{.window = 7}}) {

@@ -121,7 +121,7 @@ TEST_P(SliceSums, AreThoseOfTheTree) { expect_tree(GetParam(), 0); }
 
 // 100 divides no block, so that the last piece is a short one.
 TEST_P(SliceSums, AreTheSameInPieces) {
-  for (std::size_t const piece : {100, 512}) expect_tree(GetParam(), piece);
+  for (std::size_t const piece : {100u, 512u}) expect_tree(GetParam(), piece);
 }
 
 }  // namespace

@@ -218,7 +218,7 @@ TEST_F(AttentionEngine, RankZeroSaysOnceWhoDoesIt) {
   auto const said = [](int rank, plait::cuda_options const& how, std::size_t width) {
     cuda_device device({rank, 0}, how);
     testing::internal::CaptureStderr();
-    for (std::size_t const batch : {1, 2, 1})
+    for (std::size_t const batch : {1u, 2u, 1u})
       device.on(stream::compute).prepare_attention<bfloat16>(35, batch, 2, width);
     return testing::internal::GetCapturedStderr();
   };
@@ -240,7 +240,7 @@ TEST_F(AttentionEngine, IsNotAskedWhereQueryKeyAndValueAreApart) {
   auto const queue = device.on(stream::compute);
   attention_shape shape{35, 2, 4, 8, 2, {.window = 16}};
   testing::internal::CaptureStderr();
-  for (std::size_t const batch : {1, 2, 1}) {
+  for (std::size_t const batch : {1u, 2u, 1u}) {
     shape.batch = batch;
     queue.prepare_attention<bfloat16>(shape);
   }

@@ -287,8 +287,9 @@ inline void sort_pairs_kernel(pairs_to_sort pairs, std::uint32_t* order) {
     return pairs.keys[i] & ((std::uint64_t{1} << pairs.key_bits) - 1);
   };
   std::iota(order, order + pairs.count, std::uint32_t{0});
-  std::stable_sort(order, order + pairs.count,
-                   [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+  std::sort(order, order + pairs.count, [&](std::uint32_t a, std::uint32_t b) {
+    return key(a) != key(b) ? key(a) < key(b) : a < b;
+  });
   for (std::size_t i = 0; i < pairs.count; ++i) {
     pairs.sorted_keys[i] = pairs.keys[order[i]];
     pairs.sorted_values[i] = pairs.values[order[i]];

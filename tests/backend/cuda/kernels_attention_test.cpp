@@ -88,7 +88,7 @@ std::vector<attention_shape> general_shapes() {
       {35, 1, 4, 136, 2, {.causal = false}},
       {40, 1, 2, 136, 2, {.window = 5}},
   };
-  for (std::size_t const group : {1, 2, 4})
+  for (std::size_t const group : {1u, 2u, 4u})
     for (attention_options const how :
          {attention_options{}, attention_options{.causal = false}, attention_options{.window = 16}})
       out.push_back({70, 1, 4, 8, group, how});

@@ -75,8 +75,8 @@ TYPED_TEST(Elementwise, MapAtIsThatOfTheHost) {
   using A = accumulate_t<T>;
   using plait::ext::element_operand;
   // Columns from the fourth on of rows that are cut; three positions of `samples`.
-  for (std::size_t const samples : {1, 2, 70})
-    for (std::size_t const columns : {1, 5, 130}) {
+  for (std::size_t const samples : {1u, 2u, 70u})
+    for (std::size_t const columns : {1u, 5u, 130u}) {
       plait::ext::element_block const of{3 * samples, columns, samples, 7, 4, 3};
       auto const own = values<T>(of.rows * columns, 1), position = values<T>(3 * 2, 2);
       auto const all = values<A>(2, 3);

@@ -196,19 +196,19 @@ TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
         of_ranks[0].data()[c] = of_ranks[1].data()[c] =
             of_ranks[0].data()[c] + of_ranks[1].data()[c];
     };
-    for (std::size_t r : {0, 1}) {
+    for (std::size_t r : {0u, 1u}) {
       kernels::set_statistics(launcher{}, ranks[r], in[r].data(), found[r].data(), 0.0);
       kernels::sums_of_sets(launcher{}, ranks[r], found[r].data(), sums[r].data());
     }
     add_up(sums);
-    for (std::size_t r : {0, 1})
+    for (std::size_t r : {0u, 1u})
       kernels::squares_of_sets(launcher{}, ranks[r], found[r].data(), sums[r].data(),
                                squares[r].data());
     add_up(squares);
     memory<T> factor(gamma);
     std::array<memory<A>, 2> dgamma{memory<A>(channels), memory<A>(channels)},
         dbeta{memory<A>(channels), memory<A>(channels)};
-    for (std::size_t r : {0, 1}) {
+    for (std::size_t r : {0u, 1u}) {
       kernels::whole_statistics(launcher{}, ranks[r], sums[r].data(), squares[r].data(),
                                 found[r].data(), epsilon);
       expect_near(found[r].wide(), statistics, 200 * rounding<A>);
@@ -219,7 +219,7 @@ TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
     }
     add_up(dgamma);
     add_up(dbeta);
-    for (std::size_t r : {0, 1}) {
+    for (std::size_t r : {0u, 1u}) {
       std::vector<double> const right(dx.begin() + std::ptrdiff_t(r * rows * image),
                                       dx.begin() + std::ptrdiff_t((r + 1) * rows * image));
       memory<T> out(rows * image);

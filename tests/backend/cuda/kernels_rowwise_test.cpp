@@ -76,7 +76,7 @@ TYPED_TEST(Rowwise, ColumnSumsWithAndWithoutWorkspace) {
 TEST(Rowwise, SlicesAreUsedAndTheWorkspaceIsBounded) {
   EXPECT_GT(kernels::detail::column_slices(201, 33), 1u);
   for (std::size_t const columns : {1u, 33u, 768u, 50304u})
-    for (std::size_t const rows : {1u, 64u, 8192u, 1u << 20})
+    for (std::size_t const rows : {1u, 64u, 8192u, 1u << 20u})
       EXPECT_LE(kernels::column_sums_workspace(rows, columns), 256 * (columns + 512)) << rows;
 }
 

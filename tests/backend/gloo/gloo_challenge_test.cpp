@@ -164,7 +164,8 @@ TEST(GlooChallenge, NothingThatWasHeardIsOfUseLater) {
   int taken = 0, refused = 0;
   for (int order = 0; order < 100'000; ++order) {
     auto const rendezvous = below(of_jobs.size());
-    int const to = static_cast<int>(below(2)), from = to + 1 + static_cast<int>(below(2 - to));
+    int const to = static_cast<int>(below(2));
+    int const from = to + 1 + static_cast<int>(below(2 - static_cast<std::size_t>(to)));
     auto const question = gloo_challenge::question();
     auto const server = member(to, of_jobs[rendezvous]), client = member(from, of_jobs[rendezvous]);
     if (heard.empty() || below(8) == 0) {
