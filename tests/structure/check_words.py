@@ -17,6 +17,7 @@ VAGUE = re.compile(r"\b(what of|whatever|whoever|one's own|other ones)\b", re.IG
 # A first sentence says what a thing is or what a function does: it is not the answer to a question.
 QUESTION = ("What", "Whether", "Who", "Whoever", "Which", "Where", "When", "How", "Why", "As", "For", "From", "Of", "To")
 HEADED = re.compile(r"(Shapes|Moves|Cost|Errors|Threads|Source|Units|Syntax|Meaning|Memory): ")
+MERGED = re.compile(r"\s*///.*[^/\s].* (%s): " % HEADED.pattern[1:HEADED.pattern.index(")")])
 PUBLIC = re.compile(r"(inline )?namespace (%s) \{" % "|".join(
     "%s|%s" % (space, space.split("::")[-1]) for space in check_names.PUBLIC))
 
@@ -41,7 +42,12 @@ def blocks_of(text):
 
 def faults_of_header(path, text):
     out = []
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        is_alone = not any("///" in other[:8] for other in lines[max(number - 2, 0):number - 1] + lines[number:number + 1])
+        if not is_alone and (found := MERGED.match(line)):
+            out.append("%s:%d: '%s:' of a longer comment begins no line: clang-format has joined them; put it behind an empty "
+                       "line or another such word" % (path, number, found.group(1)))
         if "///" in line and (found := VAGUE.search(line[line.index("///"):])):
             out.append("%s:%d: '%s' in a doc comment: name who acts" % (path, number, found.group(0)))
     for number, words, space in blocks_of(text):
@@ -209,6 +215,7 @@ def planted(headers, pages):
     plant("docs/glossary.md", "[mesh/axis.hpp](../include/plait/mesh/axis.hpp)", "", "'axis' links no header")
     plant("docs/glossary.md", "../include/plait/mesh/axis.hpp", "../include/plait/mesh/axes.hpp", "there is no include")
     plant("include/plait/placement/placement.hpp", "/// True if each rank holds a block.", "/// Cost: none.", "begin with a sentence")
+    plant("include/plait/data/loader.hpp", "nothing.\n/// Threads: one", "nothing. Threads: one", "'Threads:' of a longer comment")
     plant("include/plait/run/context.hpp", "int copy = 0;", "int duplicate = 0;", "says nothing of l.context.duplicate")
     plant("docs/reference/body.md", "## l.dp", "## l.dq", "says nothing of l.dp")
     plant("include/plait/run/operations.hpp", "  void dropout(", "  void drop_out(", "says nothing of ops.drop_out")

@@ -37,8 +37,9 @@ namespace detail {
 /// What a file calls a parameter.
 class names_in_file {
  public:
-  /// `call` is what messages begin with. Errors: input_error if two patterns of a pair have not as
-  /// many stars.
+  /// `call` is what messages begin with.
+  ///
+  /// Errors: input_error if two patterns of a pair have not as many stars.
   [[gnu::cold]] names_in_file(std::string const& call,
                               std::vector<std::pair<std::string, std::string>> const& names)
       : names_(names) {

@@ -409,8 +409,7 @@ class partial_file {
 /// whole, when it returns.
 ///
 /// Errors: input_error that names the kind of file, its path and what the system says; also if it
-/// is
-///         no regular file.
+///         is no regular file.
 class growing_file {
  public:
   enum class start { empty, at_end };

@@ -11,8 +11,9 @@ namespace plait::detail {
 ///
 /// The algorithm of the library takes longer to compile, which each list in headers of every
 /// program would cost, and uses what is deprecated, of which clang warns. This one merges
-/// neighbouring parts that are in order, twice as long each time. Cost:   n log n, and room for a
-/// copy.
+/// neighbouring parts that are in order, twice as long each time.
+///
+/// Cost: n log n, and room for a copy.
 template <class T, class Before>
 constexpr void stable_sort(std::vector<T>& values, Before const& before) {
   std::size_t const count = values.size();

@@ -32,8 +32,8 @@ namespace plait::ext {
 /// gradient, so the filling changes nothing.
 ///
 /// Cost:    room for one sample and the data set's scratch, allocated by the constructor; filling
-/// allocates nothing. Threads: one loader per thread; the data set is only read and must outlive
-/// its loaders.
+///          allocates nothing.
+/// Threads: one loader per thread; the data set is only read and must outlive its loaders.
 template <class Data, class Element = void>
 class loader {
   static_assert(

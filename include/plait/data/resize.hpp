@@ -61,8 +61,9 @@ namespace plait::ext {
 /// Pictures of another size: what `data | resize(...)` makes.
 ///
 /// Each number is a weighted mean of its neighbours, along rows first; when pictures become
-/// smaller, of all that fall together. Cost: room for a picture and for one with other rows, in the
-/// scratch.
+/// smaller, of all that fall together.
+///
+/// Cost: room for a picture and for one with other rows, in the scratch.
 template <class Held>
 class resized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;

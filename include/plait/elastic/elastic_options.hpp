@@ -20,8 +20,9 @@ namespace plait {
 /// nothing where there is such a state, and the loop goes on at `trainer.step_number()`.
 ///
 /// Cost:   etcd is asked nothing within a step. A rank that is gone costs the step in which it
-/// went. Errors: an exception of the program ends its process, and the job if the same step fails
-/// twice. Safety: as gloo(); who may write into etcd can end the job, see `security`.
+///         went.
+/// Errors: an exception of the program ends its process, and the job if the same step fails twice.
+/// Safety: as gloo(); who may write into etcd can end the job, see `security`.
 struct elastic {
   /// Who carries the bytes: plait::gloo(...).
   std::shared_ptr<ext::process_engine> engine{};

@@ -59,10 +59,12 @@ struct aliasing {
 /// gradients by x, times ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what
 /// forward gets, before the first pass at a shape and before there are values: the device gets
 /// ready what it needs for the shape (ops.prepare_attention). An element-wise layer says what it is
-/// by `function`, `derivative` and `kept`, see nn::elementwise. Meaning: the output of a sample
-/// depends on no other sample; the bodies only call `ops`, never
-///          read an element; `plait::testing::check_layer` verifies a user's layer.
-/// docs/writing_a_layer.md has the protocol on one page.
+/// by `function`, `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the
+/// protocol on one page.
+///
+/// Meaning: the output of a sample depends on no other sample, but through what it says it sums
+///          over samples; the bodies only call `ops`, never read an element;
+///          `plait::testing::check_layer` verifies a user's layer.
 ///
 /// Example (tests/reference/names_in_use_test.cpp layer):
 ///     template <std::size_t Width>

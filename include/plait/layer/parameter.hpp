@@ -139,8 +139,9 @@ consteval buffer_rule moving_average(double share) {
 /// gradients are, in the same messages; behind a step's last exchange the buffer follows that sum
 /// once, as `Rule` says. A step that is not done changes nothing. It is saved, loaded and exported
 /// as a parameter, and has no state of an optimizer and no part in norm, clipping, decay and
-/// averages; with averages in place it is what it is without. Units: a share of each sample,
-/// l.context.sample_share(), makes the sum over the global batch a
+/// averages; with averages in place it is what it is without.
+///
+/// Units: a share of each sample, l.context.sample_share(), makes the sum over the global batch a
 ///        mean.
 ///
 /// Example (tests/reference/names_in_use_test.cpp buffer):

@@ -28,8 +28,10 @@ struct policy_tag {};
 ///   static constexpr recompute_rule recomputes  without an axis: see `recompute`
 ///
 /// A policy without an axis changes no mesh; `hybrid<...>` composes policies of plait's and of
-/// programs alike. Errors: texts of the compiler, see policy/checks.hpp.
-/// docs/policies.md has a user's own policy on one page, `plait::testing::check_policy` runs one.
+/// programs alike. docs/policies.md has a user's own policy on one page,
+/// `plait::testing::check_policy` runs one.
+///
+/// Errors: texts of the compiler, see policy/checks.hpp.
 template <class P>
 concept policy = std::same_as<typename P::concept_tag, policy_tag>;
 

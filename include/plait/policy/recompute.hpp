@@ -60,9 +60,10 @@ namespace plait {
 ///
 /// `Where`: units::everywhere, units::on_stages<0, 1> or units::first<K>; for the other units
 /// `Others` holds. In a model, recomputed<What, L> and kept<L> decide for L. What a loss reads is
-/// never made again, nor what the last forward has left there still. Moves:  what the forward moves
-/// of what is made again, once more. Memory: of each unit and microbatch what is kept, and one
-/// record of all that is made again, in
+/// never made again, nor what the last forward has left there still.
+///
+/// Moves:  what the forward moves of what is made again, once more.
+/// Memory: of each unit and microbatch what is kept, and one record of all that is made again, in
 ///         which one unit at a time works. `plan::memory` and `explain` say how much,
 ///         `plan::least_recompute` what is needed for a given room.
 /// Cost:   `plan::recompute_work` says how much of a forward is done again.

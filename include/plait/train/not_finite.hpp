@@ -19,7 +19,9 @@ namespace plait::execution {
 /// Why a step was not taken, in one sentence that is the same on all ranks.
 ///
 /// `layers` are the names of all layers, `last` is of the step before, if there was one, `mine`
-/// what this rank's forward has found. Moves: as numbers_of_all.
+/// what this rank's forward has found.
+///
+/// Moves: as numbers_of_all.
 template <class Rank>
 [[gnu::cold]] std::string not_finite_text(Rank& rank, agreement_room const& room,
                                           std::vector<std::string> const& layers,

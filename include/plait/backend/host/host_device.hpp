@@ -23,9 +23,11 @@ namespace plait::ext {
 /// A rank's share of the processor. All its streams are the calling thread, so there is nothing to
 /// wait for but posted messages: those of channels, where communicators have some.
 ///
-/// Errors: wait and synchronize throw what messages have.
 /// The memory of ranks of one process begins at different places of a page: who writes to several
-/// of them by turns would be slow on some processors. Threads: one thread per device object.
+/// of them by turns would be slow on some processors.
+///
+/// Errors:  wait and synchronize throw what messages have.
+/// Threads: one thread per device object.
 struct host_device {
   using concept_tag = device_tag;
   using memory = host_memory;
