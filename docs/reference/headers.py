@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/structure"))
 import check_names  # noqa: E402
 
-HEADED = r"Shapes|Moves|Cost|Errors|Threads|Source|Units|Memory|Syntax|Meaning|In a form|Parameter names"
+HEADED = r"Shapes|Moves|Cost|Errors|Threads|Source|Units|Memory|Syntax|Meaning|Safety|In a form|Parameter names"
 
 # What Doxygen has no place for, and still links: friends, and classes in private sections.
 FRIEND = re.compile(r"^(?: *///[^\n]*\n)*( *)friend [^;{]*(?:;|= default;|\{[^\n]*\}|\{\n.*?^\1\})\n", re.DOTALL | re.MULTILINE)
