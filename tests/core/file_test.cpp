@@ -114,7 +114,7 @@ TEST_F(File, MayBeNamedInEachWay) {
   EXPECT_TRUE(fs::is_symlink("link"));
   fs::current_path(here);
   EXPECT_TRUE(partial_files().empty());
-  if (::geteuid() != 0) return;
+  if (::access("/", W_OK) != 0) return;
   auto const at_root = "/plait_file_" + std::to_string(::getpid());
   replace(at_root, "6");
   EXPECT_EQ(content(at_root), "6");

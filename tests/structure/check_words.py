@@ -16,8 +16,10 @@ import check_names
 VAGUE = re.compile(r"\b(what of|whatever|whoever|one's own|other ones)\b", re.IGNORECASE)
 # A first sentence says what a thing is or what a function does: it is not the answer to a question.
 QUESTION = ("What", "Whether", "Who", "Whoever", "Which", "Where", "When", "How", "Why", "As", "For", "From", "Of", "To")
-HEADED = re.compile(r"(Shapes|Moves|Cost|Errors|Threads|Source|Units|Syntax|Meaning|Memory|Safety): ")
-MERGED = re.compile(r"\s*///.*[^/\s].* (%s): " % HEADED.pattern[1:HEADED.pattern.index(")")])
+HEADED_WORDS = "Shapes|Moves|Cost|Errors|Threads|Source|Units|Syntax|Meaning|Memory|Safety"
+HEADED = re.compile(r"(%s): " % HEADED_WORDS)
+# Such a word in the middle of a line.
+MERGED = re.compile(r"\s*///.*[^/\s].* (%s): " % HEADED_WORDS)
 PUBLIC = re.compile(r"(inline )?namespace (%s) \{" % "|".join(
     "%s|%s" % (space, space.split("::")[-1]) for space in check_names.PUBLIC))
 

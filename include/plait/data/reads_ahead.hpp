@@ -191,7 +191,7 @@ class reads_ahead {
   std::atomic<bool> is_dropped_{false};  // what is being filled
   std::uint64_t taken_ = 0;              // the step that was taken last
   int active_ = 0;                       // readers that fill something
-  std::vector<std::jthread> threads_{};  // as others have: each type of vectors is compiled anew
+  std::vector<std::jthread> threads_{};  // std::thread would be one more type of vector to compile
 };
 
 }  // namespace plait::detail

@@ -62,8 +62,8 @@ struct aliasing {
 /// by `function`, `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the
 /// protocol on one page.
 ///
-/// Meaning: the output of a sample depends on no other sample, but through what it says it sums
-///          over samples; the bodies only call `ops`, never read an element;
+/// Meaning: the output of a sample depends on no other sample, apart from mixes_samples and sums
+///          over samples (batch_sum); the bodies only call `ops`, never read an element;
 ///          `plait::testing::check_layer` verifies a user's layer.
 ///
 /// Example (tests/reference/names_in_use_test.cpp layer):

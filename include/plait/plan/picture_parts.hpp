@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "plait/core/static_vector.hpp"
+#include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/drawn_plan.hpp"
@@ -29,7 +31,8 @@ namespace plait::planning {
 }
 
 /// What the ranks send, as `explain` says it.
-[[nodiscard]] [[gnu::cold]] inline auto traffic_of(drawn_plan const& of) {
+[[nodiscard]] [[gnu::cold]] inline static_vector<group_traffic, axis_set_count> traffic_of(
+    drawn_plan const& of) {
   return traffic_of(of.exchanges, of.sizes, of.numbers.grid);
 }
 
