@@ -12,6 +12,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plait/checkpoint/checkpoints.hpp"
@@ -56,19 +57,22 @@ auto into(tensors& out) {
     out[name].assign(values.begin(), values.end());
   };
 }
-batch_options in_order() {
-  return {.how = sample_order::sequential, .last = last_batch::keep, .epochs = 0};
+batch_options in_order(int microbatches = 0) {
+  return {.how = sample_order::sequential,
+          .last = last_batch::keep,
+          .epochs = 0,
+          .microbatches = microbatches};
 }
 auto with_momentum() { return sgd{.learning_rate = 0.05, .momentum = 0.9}; }
 
 /// Steps up to `end`, saved at the end or gone on from what has been saved.
-template <class Policy, int Ranks = 0>
-tensors train(files::path const& folder, std::uint64_t end) {
+template <class Policy, class Norm = norm>
+tensors train(files::path const& folder, std::uint64_t end, int microbatches = 0) {
   tensors out;
-  launch<job<Policy>>(threads{.data_ranks = Ranks}, [&](auto& rank) {
-    auto trainer = plait::trainer<job<Policy>>(rank, with_momentum(),
-                                               {.seed = 2, .clip = 0.1, .average = 0.8});
-    auto batches = plait::batches(data(), global_batch<batch_size>{}, rank, in_order());
+  launch<job<Policy, Norm>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job<Policy, Norm>>(rank, with_momentum(),
+                                                     {.seed = 2, .clip = 0.1, .average = 0.8});
+    auto batches = plait::batches(data(), global_batch<batch_size>{}, rank, in_order(microbatches));
     checkpoints saves(trainer, batches, {.folder = folder});
     for (auto step = saves.resume(); step < end; ++step) trainer.step(batches.at(step));
     saves.save();
@@ -100,22 +104,85 @@ files::path scratch(std::string const& name) {
 }
 
 TEST(Buffers, GoOnUnderAnyPlan) {
-  auto const undisturbed = train<serial>(scratch("all"), 6);
+  auto const undisturbed = train<serial>(scratch("all"), 20);
   auto const half = scratch("half");
-  train<serial>(half, 3);
-  auto const go_on = [&]<class Policy, int Ranks>(std::string const& plan) {
+  train<serial>(half, 10);
+  auto const go_on = [&]<class Policy>(std::string const& plan) {
     auto const from = scratch("go_on");
     files::copy(half, from, files::copy_options::recursive);
-    expect_near(undisturbed, train<Policy, Ranks>(from, 6), plan);
+    expect_near(undisturbed, train<Policy>(from, 20), plan);
   };
-  go_on.template operator()<serial, 0>("serial");
-  go_on.template operator()<tensor_parallel<2>, 0>("tp2");
-  go_on.template operator()<pipeline<2>, 0>("pp2");
-  go_on.template operator()<data_parallel<3, zero<1>>, 0>("zero<1>");
+  go_on.template operator()<serial>("serial");
+  go_on.template operator()<tensor_parallel<2>>("tp2");
+  go_on.template operator()<pipeline<2>>("pp2");
+  go_on.template operator()<data_parallel<3>>("dp3");
+  go_on.template operator()<data_parallel<3, zero<1>>>("zero<1>");
   // And from a plan of three to one rank.
   auto const from_three = scratch("three");
-  train<data_parallel<3>>(from_three, 3);
-  expect_near(undisturbed, train<serial>(from_three, 6), "from dp3");
+  train<data_parallel<3>>(from_three, 10);
+  expect_near(undisturbed, train<serial>(from_three, 20), "from dp3");
+}
+
+// Of all samples of a microbatch, of which each plan has two.
+TEST(Buffers, OfAllSamplesGoOn) {
+  using whole = nn::batch_norm<conv::output>;
+  auto const undisturbed = train<serial, whole>(scratch("all"), 20, 2);
+  auto const half = scratch("half");
+  train<serial, whole>(half, 10, 2);
+  expect_near(undisturbed, train<pipeline<2>, whole>(half, 20, 2), "pp2");
+}
+
+/// The buffers of a first layer after four steps.
+template <class Element, class Policy, std::size_t Group>
+tensors statistics_of(double around) {
+  using layer = nn::batch_norm<picture, {.group = Group}>;
+  struct shifted
+      : parallel<objective<sequential<named<"bn", layer>, nn::linear<picture::size, classes>>,
+                           nn::cross_entropy<classes>>,
+                 Policy, Element> {};
+  std::vector<float> features(samples * picture::size);
+  std::vector<std::int32_t> targets(samples);
+  std::vector<double> of_sample(picture::size);
+  for (std::size_t s = 0; s < samples; ++s) {
+    data().inputs(s, of_sample);
+    // Multiples of an eighth are the same number in each type.
+    for (std::size_t i = 0; i < picture::size; ++i)
+      features[s * picture::size + i] =
+          static_cast<float>(around + std::round(of_sample[i] * 8) / 8);
+    data().targets(s, std::span(targets).subspan(s, 1));
+  }
+  in_memory<float> const shifted_data(std::move(features), std::move(targets), picture::size);
+  tensors out;
+  launch<shifted>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<shifted>(rank, sgd{.learning_rate = 0.01});
+    auto batches = plait::batches<typename shifted::element>(
+        shifted_data, global_batch<batch_size>{}, rank, in_order());
+    for (std::uint64_t step = 0; step < 4; ++step) trainer.step(batches.at(step));
+    trainer.export_parameters([&](std::string const& name, auto const&, auto values) {
+      out[name].assign(values.begin(), values.end());
+    });
+  });
+  return out;
+}
+template <class Element, class Policy, std::size_t Group>
+void expect_statistics(double around, double bound) {
+  auto const right = statistics_of<double, serial, Group>(around);
+  auto const got = statistics_of<Element, Policy, Group>(around);
+  for (auto const* name : {"bn.running_mean", "bn.running_var"})
+    for (std::size_t c = 0; c < 2; ++c)
+      EXPECT_NEAR(got.at(name)[c], right.at(name)[c], bound * std::abs(right.at(name)[c])) << name;
+}
+
+// A mean of a thousand deviations takes no digits from the variance in float.
+TEST(Buffers, OfNumbersFarFromZero) {
+  expect_statistics<float, serial, 4>(1000, 1e-5);
+  expect_statistics<float, data_parallel<2>, 0>(1000, 1e-5);
+}
+
+// Where layers see bfloat16 what follows a step is not rounded to it, and is exported as it is.
+TEST(Buffers, AreNotRoundedToWhatLayersSee) {
+  expect_statistics<precision<bfloat16, float>, serial, 4>(0, 1e-5);
+  expect_statistics<precision<bfloat16, float>, data_parallel<2, zero<1>>, 0>(0, 1e-5);
 }
 
 TEST(Buffers, FollowTheMeanOfAStepOnce) {

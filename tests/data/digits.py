@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """digits.py PROGRAM SCRATCH: the handwritten digits that scikit-learn's package has, unpacked as a table and given to
-PROGRAM. It is looked for where Python finds sklearn, and in the wheel that PLAIT_SKLEARN_WHEEL names."""
+PROGRAM. It is looked for in the wheel that PLAIT_SKLEARN_WHEEL names, in that of build/digits, which scripts/test
+fetches, and where Python finds sklearn."""
+import glob
 import gzip
 import importlib.util
 import os
@@ -13,7 +15,9 @@ NAME = "sklearn/datasets/data/digits.csv.gz"
 
 
 def packed():
-    wheel = os.environ.get("PLAIT_SKLEARN_WHEEL")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    wheels = glob.glob(os.path.join(root, "build", "digits", "scikit_learn-*.whl"))
+    wheel = os.environ.get("PLAIT_SKLEARN_WHEEL") or next(iter(wheels), None)
     if wheel:
         return zipfile.ZipFile(wheel).read(NAME)
     found = importlib.util.find_spec("sklearn")
@@ -28,7 +32,8 @@ def main():
     program, scratch = sys.argv[1:3]
     data = packed()
     if data is None:
-        print("skipped: scikit-learn, whose package has the digits, was not found (python3-sklearn, or PLAIT_SKLEARN_WHEEL)")
+        print("skipped: scikit-learn, whose package has the digits, was not found (python3-sklearn, or a wheel in "
+              "PLAIT_SKLEARN_WHEEL or build/digits)")
         return 0
     os.makedirs(scratch, exist_ok=True)
     path = os.path.join(scratch, "digits.csv")

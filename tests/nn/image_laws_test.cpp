@@ -36,6 +36,7 @@ TEST(ImageLaws, Conv2dInAllForms) {  // whole, column, row, by rows
 }
 TEST(ImageLaws, Conv2dInGroups) {  // whole, groups, by rows
   expect_laws<conv2d<image<12, 2, 3>, 24, {.kernel = 2, .groups = 12, .bias = false}>>(11);
+  expect_laws<conv2d<image<12, 3, 5>, 24, {.kernel = 2, .stride = 2, .groups = 12}>>(11);
 }
 // Of 1 x 1, on maps that are large enough to need no patches.
 TEST(ImageLaws, Conv2dInOtherTypes) {
@@ -54,6 +55,7 @@ TEST(ImageLaws, MaxPool) {
 TEST(ImageLaws, AveragePool) {  // and of sums still to be made
   expect_laws<average_pool<image<12, 3, 5>, {.kernel = 2, .stride = 1, .padding = 1}>>(15);
 }
+TEST(ImageLaws, GlobalAveragePool) { expect_laws<global_average_pool<image<12, 3, 5>>>(15); }
 TEST(ImageLaws, GroupNorm) { expect_laws<group_norm<image<24, 3, 1>, 12>>(14); }
 TEST(ImageLaws, BatchNormMixesItsGroupsAlone) {
   static_assert(plait::ext::leaf_of<batch_norm<image<12, 3, 1>, {.group = 3}>>.mixes_samples == 3);

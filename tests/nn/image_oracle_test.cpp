@@ -68,6 +68,12 @@ TEST(ImageLayers, ConvolutionsAreThoseOfPyTorch) {
   using banded = conv2d<image<2, 37, 33>, 3, {.kernel = 5, .padding = 2}>;  // in pieces of a map
   static_assert(banded::room == 2 * 25 * 19 * 33);
   expect_as_pytorch<banded>("conv_large", both);
+  using pointwise_groups = conv2d<image<4, 17, 16>, 6, {.kernel = 1, .groups = 2}>;
+  static_assert(pointwise_groups::room == 0);
+  expect_as_pytorch<pointwise_groups>("conv_1x1_groups", both);
+  using banded_groups = conv2d<image<4, 37, 33>, 6, {.kernel = 5, .padding = 2, .groups = 2}>;
+  static_assert(banded_groups::room == 4 * 25 * 19 * 33);
+  expect_as_pytorch<banded_groups>("conv_large_groups", both);
 }
 
 TEST(ImageLayers, PoolingIsThatOfPyTorch) {

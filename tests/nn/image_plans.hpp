@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "plait/backend/simulated/race_error.hpp"
+#include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 #include "train/expect_planned.hpp"
 
@@ -101,6 +104,29 @@ inline void expect_near(outcome const& got, outcome const& right, std::string co
     for (std::size_t i = 0; i < values.size(); ++i)
       ASSERT_NEAR(others[i], values[i], 1e-10) << plan << ": " << name << " " << i;
   }
+}
+
+/// Trains on 50 simulated orders of events, then without each wait that there is, of which all but
+/// `unneeded` must be missed. Returns all.
+template <class Job>
+std::set<ext::wait_site> expect_no_race(int microbatches, std::set<std::string> unneeded = {}) {
+  auto const expected = train<Job>(threads{}, microbatches, false, 1);
+  ext::simulated_statistics statistics;
+  for (std::uint64_t seed = 0; seed < 50; ++seed)
+    EXPECT_TRUE(train<Job>(simulated{.seed = seed, .statistics = &statistics}, microbatches, false,
+                           1) == expected)
+        << seed;
+  for (auto const& site : statistics.sites) {
+    bool found = false;
+    try {
+      train<Job>(simulated{.without = site}, microbatches, false, 1);
+    } catch (ext::race_error const&) {
+      found = true;
+    }
+    EXPECT_EQ(found, unneeded.erase(to_string(site)) == 0) << to_string(site);
+  }
+  for (auto const& text : unneeded) ADD_FAILURE() << "no such wait: " << text;
+  return statistics.sites;
 }
 
 }  // namespace image_plans

@@ -56,6 +56,8 @@ def all_lines():
         "conv_1x1": (nn.Conv2d(5, 3, 1), (5, 4, 3)),
         "conv_1x1_large": (nn.Conv2d(2, 3, 1), (2, 17, 16)),
         "conv_large": (nn.Conv2d(2, 3, 5, padding=2), (2, 37, 33)),
+        "conv_1x1_groups": (nn.Conv2d(4, 6, 1, groups=2), (4, 17, 16)),
+        "conv_large_groups": (nn.Conv2d(4, 6, 5, padding=2, groups=2), (4, 37, 33)),
         "max_pool": (nn.MaxPool2d(3, 2, 1), (2, 7, 6)),
         "max_pool_2": (nn.MaxPool2d(2), (3, 5, 4)),
         "average_pool": (nn.AvgPool2d(3, 2, 1), (2, 7, 6)),

@@ -46,13 +46,13 @@ def batch_of(step, size, dtype):
     return x.reshape(size, 3, EDGE, EDGE).to(dtype), y
 
 
-def run(size, dtype):
+def run(size, dtype, rate=1e-5):
     model = make(dtype)
     norms = {name: layer for name, layer in model.named_modules() if isinstance(layer, torch.nn.BatchNorm2d)}
     running = {name: (layer.running_mean.clone(), layer.running_var.clone()) for name, layer in norms.items()}
     for layer in norms.values():
         layer.momentum = 1.0  # the statistics of one piece
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     losses = []
     for step in range(STEPS):
         x, y = batch_of(step, size, dtype)
@@ -76,21 +76,35 @@ def run(size, dtype):
     x, y = batch_of(0, size, dtype)
     with torch.no_grad():
         evaluated = torch.nn.functional.cross_entropy(model.eval()(x), y).item()
-    statistics = {name + suffix: tensor[::max(1, len(tensor) // 8)].tolist()
+    statistics = {name + suffix: tensor
                   for name, pair in running.items() for suffix, tensor in zip((".running_mean", ".running_var"), pair)}
     return losses, evaluated, statistics
 
 
+def digest(named_tensors):
+    """How many tensors and elements there are, and a number that changes with each name and shape."""
+    count, elements, mixed = 0, 0, 0
+    for name, tensor in named_tensors:
+        count, elements = count + 1, elements + tensor.numel()
+        shape = list(tensor.shape) + [0] * (4 - tensor.dim())
+        mixed += key_of(name) * sum(factor * length for factor, length in zip((1, 3, 5, 7), shape))
+    return [count, elements, mixed]
+
+
 def all_lines():
-    for size, dtype, name in ((4, torch.float64, "whole_double"), (8, torch.float64, "groups_double"),
-                              (8, torch.float32, "groups_float")):
-        losses, evaluated, statistics = run(size, dtype)
+    yield "names_resnet50", digest((name, tensor) for name, tensor in torchvision.models.resnet50().state_dict().items()
+                                   if not name.endswith("num_batches_tracked"))
+    for size, dtype, rate, name in ((4, torch.float64, 1e-5, "whole_double"), (8, torch.float64, 1e-5, "groups_double"),
+                                    (4, torch.float32, 1e-6, "whole_float"), (8, torch.float32, 1e-6, "groups_float")):
+        losses, evaluated, statistics = run(size, dtype, rate)
         yield "losses_" + name, losses
         yield "evaluated_" + name, [evaluated]
         if dtype == torch.float64:
             for layer in ("bn1", "layer1.1.bn2", "layer3.0.downsample.1", "layer4.1.bn2"):
                 for suffix in (".running_mean", ".running_var"):
-                    yield layer + suffix + "_" + name, statistics[layer + suffix]
+                    tensor = statistics[layer + suffix]
+                    yield layer + suffix + "_" + name, tensor[::max(1, len(tensor) // 8)].tolist()
+            yield "buffers_" + name, [statistics[key].sum().item() for key in sorted(statistics)]
 
 
 def main():

@@ -192,6 +192,12 @@ struct batch_sum {
   static void backward_input(auto& ops, auto l) { add_sum(ops, l.dy, l.dx, l.scratch[sum{}]); }
 };
 
+/// The same, of which it says that only three samples go together.
+struct batch_sum_of_three : batch_sum {
+  static constexpr std::size_t sequence = 1;
+  static constexpr std::size_t mixes_samples = 3;
+};
+
 struct divided_by {
   static constexpr bool is_linear = true;
   double count;

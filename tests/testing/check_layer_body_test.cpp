@@ -23,6 +23,12 @@ TEST(CheckLayer, SeesASampleThatDependsOnAnother) {
   expect_only(report, {"must not change when another sample of the batch changes"});
 }
 
+TEST(CheckLayer, SeesASampleThatDependsOnAnotherGroup) {
+  auto const report = check_layer<broken::batch_sum_of_three>();
+  expect_reported(report, "output[0, 0]: must not change when a sample of another group changes");
+  expect_only(report, {"must not change when a sample of another group changes"});
+}
+
 TEST(CheckLayer, SeesAWrongDerivative) {
   auto const report = check_layer<broken::wrong_derivative>();
   expect_reported(report, "gradient of the input");

@@ -219,6 +219,19 @@ TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
     }
     add_up(dgamma);
     add_up(dbeta);
+    // What buffers follow: each rank's part by its samples, the variance unbiased over all.
+    std::vector<double> means(channels), variances(channels);
+    maths::accumulate_statistics(all, statistics.data(), means.data(), variances.data(), 0.125,
+                                 epsilon);
+    std::array<memory<A>, 2> followed{memory<A>(channels), memory<A>(channels)},
+        spread{memory<A>(channels), memory<A>(channels)};
+    for (std::size_t r : {0u, 1u})
+      kernels::accumulate_statistics(launcher{}, ranks[r], found[r].data(), followed[r].data(),
+                                     spread[r].data(), 0.125, epsilon);
+    add_up(followed);
+    add_up(spread);
+    expect_near(followed[0].wide(), means, 200 * rounding<A>);
+    expect_near(spread[0].wide(), variances, 2000 * rounding<A>);
     for (std::size_t r : {0u, 1u}) {
       std::vector<double> const right(dx.begin() + std::ptrdiff_t(r * rows * image),
                                       dx.begin() + std::ptrdiff_t((r + 1) * rows * image));
