@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint timeout=300 seconds=10
 //
-// State that is not trained: batch_norm's running statistics.
+// State that is not trained: batch_norm's running statistics. What follows them in forward is found
+// here and elsewhere: nn/buffer_mutants.sh.
 #include <gtest/gtest.h>
 
 #include <cmath>
