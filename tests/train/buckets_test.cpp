@@ -18,6 +18,7 @@
 #include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
+#include "testing/event_orders.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -173,7 +174,7 @@ template <class Job>
 void expect_each_wait_needed(settings const& with, std::uint64_t seeds) {
   auto const expected = train<Job>(threads{.data_ranks = 2}, with);
   simulated_statistics statistics;
-  for (std::uint64_t seed = 0; seed < seeds; ++seed)
+  for (std::uint64_t seed = 0; seed < plait_test::event_orders(seeds); ++seed)
     ASSERT_EQ(train<Job>(simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics}, with),
               expected)
         << seed;

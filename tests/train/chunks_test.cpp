@@ -16,6 +16,7 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 #include "schedule/halves_of_two_chunks.hpp"
+#include "testing/event_orders.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -116,7 +117,7 @@ TEST(Chunks, AddUpOverDataRanks) {
 TEST(Chunks, HaveNoRaceAndNoWaitTooMany) {
   auto const expected = train<serial_job>(threads{}, 4);
   simulated_statistics statistics;
-  for (std::uint64_t seed = 0; seed < 100; ++seed)
+  for (std::uint64_t seed = 0; seed < plait_test::event_orders(100); ++seed)
     ASSERT_EQ(train<chunked>(simulated{.seed = seed, .statistics = &statistics}, 4), expected)
         << seed;
   EXPECT_GT(statistics.sites.size(), 8u);

@@ -12,6 +12,7 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 #include "schedule/waves.hpp"
+#include "testing/event_orders.hpp"
 #include "train/chunked.hpp"
 
 namespace {
@@ -96,15 +97,15 @@ TEST(InterleavedSlices, HaveTheSameBitsOnAnyNumberOfRanks) {
 
 // What has ended its life is undefined, and what is written too early races.
 template <class Policy>
-void expect_all_waits_needed(int seeds) {
+void expect_all_waits_needed() {
   using small = small_gpt::job<Policy>;
   constexpr int microbatches = 4, steps = 1;
   constexpr std::size_t samples = 8;
   auto const expected = train<small>(threads{}, microbatches, steps, samples);
   simulated_statistics statistics;
-  for (int seed = 0; seed < seeds; ++seed)
-    ASSERT_EQ(train<small>(simulated{.seed = std::uint64_t(seed), .statistics = &statistics},
-                           microbatches, steps, samples),
+  for (std::uint64_t seed = 0; seed < plait_test::event_orders(5); ++seed)
+    ASSERT_EQ(train<small>(simulated{.seed = seed, .statistics = &statistics}, microbatches, steps,
+                           samples),
               expected)
         << seed;
   auto const is_found = [&](wait_site const& site) {
@@ -117,15 +118,10 @@ void expect_all_waits_needed(int seeds) {
   };
   for (auto const& site : statistics.sites) EXPECT_TRUE(is_found(site)) << to_string(site);
 }
-#ifdef PLAIT_LONG_TESTS
-constexpr int seeds = 100;
-#else
-constexpr int seeds = 5;
-#endif
 TEST(InterleavedSimulated, HasNoRaceAndNoWaitTooMany) {
-  expect_all_waits_needed<pipeline<2, interleaved<2>>>(seeds);
-  expect_all_waits_needed<pipeline<2, plait_test::wave_breadth_first>>(seeds);
-  expect_all_waits_needed<pipeline<2, plait_test::wave_of_halves>>(seeds);
+  expect_all_waits_needed<pipeline<2, interleaved<2>>>();
+  expect_all_waits_needed<pipeline<2, plait_test::wave_breadth_first>>();
+  expect_all_waits_needed<pipeline<2, plait_test::wave_of_halves>>();
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 #include "plait/train/trainer_parts.hpp"
+#include "testing/event_orders.hpp"
 #include "train/levels.hpp"
 
 namespace {
@@ -137,7 +138,7 @@ template <class Job>
 void expect_no_race(std::uint64_t seeds, settings const& with) {
   auto const expected = train<Job>(threads{.data_ranks = 2}, with);
   simulated_statistics statistics;
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < plait_test::event_orders(seeds); ++seed) {
     auto const got =
         train<Job>(simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics}, with);
     ASSERT_EQ(got.numbers, expected.numbers) << "seed " << seed;

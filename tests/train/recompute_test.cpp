@@ -15,6 +15,7 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 #include "plait/train/trainer_parts.hpp"
+#include "testing/event_orders.hpp"
 #include "train/penalty.hpp"
 #include "train/small_gpt.hpp"
 
@@ -148,7 +149,7 @@ template <class Job>
 void expect_no_race(std::uint64_t seeds, settings const& how) {
   auto const expected = train<Job>(threads{}, how);
   simulated_statistics statistics;
-  for (std::uint64_t seed = 0; seed < seeds; ++seed)
+  for (std::uint64_t seed = 0; seed < plait_test::event_orders(seeds); ++seed)
     ASSERT_EQ(train<Job>(simulated{.seed = seed, .statistics = &statistics}, how), expected)
         << "seed " << seed;
   auto const is_again = [](int number) {

@@ -19,6 +19,7 @@
 
 #include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/simulated.hpp"
+#include "testing/event_orders.hpp"
 #include "train/small_gpt.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -246,7 +247,7 @@ template <class Job>
 simulated_statistics expect_no_race(std::uint64_t seeds) {
   auto const expected = train<Job>(on(2), 0.05, 2);
   simulated_statistics statistics;
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < plait_test::event_orders(seeds); ++seed) {
     auto const got =
         train<Job>(simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics}, 0.05, 2);
     EXPECT_EQ(got.weights, expected.weights) << "seed " << seed;

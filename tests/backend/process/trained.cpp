@@ -64,6 +64,8 @@ using model =
                nn::gelu<48>, named<"last", nn::linear<48, 4>>>;
 // Each layer's gradients are reduced while the backward goes on.
 using in_buckets = data_parallel<2, buckets<1>>;
+// For any number of ranks, of which threads take three.
+using any_ranks = data_parallel<at_launch, zero<1>, buckets<1>>;
 template <class Policy, class Element>
 struct job : parallel<objective<model, nn::cross_entropy<4>>, Policy, Element> {};
 
@@ -114,7 +116,10 @@ void differ(std::string const& fault, auto& trainer, auto const& data) {
 /// The room that sums have taken is what the plan says; some are the engine's.
 template <class Job>
 void check_room(auto& rank, std::size_t taken, std::size_t rows, process_reduction how) {
-  workload const load{.rows = rows, .gradient_norm = true, .ranked_sums = rank.sums_in_room()};
+  workload const load{.rows = rows,
+                      .data_ranks = rank.grid().size(batch_axes),
+                      .gradient_norm = true,
+                      .ranked_sums = rank.sums_in_room()};
   auto const planned = Job::plan_type::memory(rank.stage(), load).sums;
   if (how == process_reduction::ranked ? taken != planned : taken > planned)
     throw error("sums have taken " + std::to_string(taken) + " bytes of room, the plan has " +
@@ -164,7 +169,9 @@ void train(wish const& wanted) {
                    early_end.engine - early.engine, span, end.engine - late.engine, span,
                    end.bytes - early.bytes);
   };
-  if (wanted.engine == "threads") return launch<Job>(threads{}, program);
+  constexpr bool asks_for_ranks = std::is_same_v<Job, job<any_ranks, double>>;
+  if (wanted.engine == "threads")
+    return launch<Job>(threads{.data_ranks = asks_for_ranks ? 3 : 0}, program);
   auto const engine =
       std::make_shared<plait_test::counted_engine>(plait_test::engines().at(wanted.engine)());
   std::optional<process_ranks> told;
@@ -213,7 +220,7 @@ std::map<std::string, void (*)(wish const&)> const plans{
     {"pp2", train<job<pipeline<2>, double>>},
     {"pp2.interleaved", train<job<pipeline<2, interleaved<2>>, double>>},
     {"pp2.asleep", train_asleep},
-    {"zero3", train<job<data_parallel<3, zero<1>, buckets<1>>, double>>},
+    {"zero3", train<job<any_ranks, double>>},
     {"dp2.pp2", train<job<hybrid<pipeline<2>, data_parallel<2>>, precision<bfloat16, float>>>},
     {"dp2.tp2.pp2", train<job<grid, double>>}};
 
