@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 namespace plait::detail {
 
@@ -14,10 +13,10 @@ namespace plait::detail {
 /// neighbouring parts that are in order, twice as long each time.
 ///
 /// Cost: n log n, and room for a copy.
-template <class T, class Before>
-constexpr void stable_sort(std::vector<T>& values, Before const& before) {
+template <class Vector, class Before>
+constexpr void stable_sort(Vector& values, Before const& before) {
   std::size_t const count = values.size();
-  std::vector<T> merged = values;
+  Vector merged = values;
   for (std::size_t length = 1; length < count; length *= 2) {
     for (std::size_t begin = 0; begin < count; begin += 2 * length) {
       std::size_t const middle = std::min(begin + length, count);

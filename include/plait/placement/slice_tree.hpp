@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
@@ -45,7 +46,7 @@ class slice_tree {
   /// What a rank does for each of its slices, in their order. At the end its roots are in the first
   /// accumulators.
   [[nodiscard]] constexpr std::vector<step> steps(slice_range of) const {
-    std::vector<slice_range> held;
+    lean_vector<slice_range> held;
     std::vector<step> out;
     for (int slice = of.first; slice < of.end(); ++slice) {
       step now{static_cast<int>(held.size()), 0};
@@ -59,8 +60,8 @@ class slice_tree {
     return out;
   }
   /// The roots of a rank, in their order.
-  [[nodiscard]] constexpr std::vector<slice_range> roots(slice_range of) const {
-    std::vector<slice_range> out;
+  [[nodiscard]] constexpr lean_vector<slice_range> roots(slice_range of) const {
+    lean_vector<slice_range> out;
     add_roots({0, slices_}, of, out);
     return out;
   }
@@ -128,7 +129,7 @@ class slice_tree {
     }
     return at == wanted;
   }
-  static constexpr void add_roots(slice_range node, slice_range of, std::vector<slice_range>& out) {
+  static constexpr void add_roots(slice_range node, slice_range of, lean_vector<slice_range>& out) {
     if (node.end() <= of.first || of.end() <= node.first) return;
     if (of.first <= node.first && node.end() <= of.end()) return out.push_back(node);
     int const left = left_of(node.count);

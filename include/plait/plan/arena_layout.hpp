@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -240,14 +241,14 @@ struct parameter_layout {
   /// Where a unit is said to begin that the stage does not have.
   static constexpr std::size_t absent = ~std::size_t{0};
 
-  std::vector<entry_place> entries{};
+  lean_vector<entry_place> entries{};
   int units = 0;  ///< of the model
   /// Where the part of each region of each unit of the model begins, one region behind the other,
   /// and the same in the gradients' arena.
   std::vector<std::size_t> parameter_base{}, gradient_base{};
   std::array<element_range, 2> regions{};
-  std::vector<bucket> buckets{};  ///< of what is trained, in their order
-  std::vector<bucket> frozen_buckets{};
+  lean_vector<bucket> buckets{};  ///< of what is trained, in their order
+  lean_vector<bucket> frozen_buckets{};
   stored_buckets parameters_at{}, gradients_at{};  ///< of both, of those that are trained
   std::size_t frozen_count = 0;  ///< elements behind the regions, of what is not trained
   std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
@@ -294,12 +295,12 @@ struct parameter_layout {
 /// The buckets of a region whose units have their places: chunk by chunk, from the last unit on,
 /// one ends as soon as it has `least` elements. A unit that owns a tied parameter is one alone: its
 /// gradient is complete when that of all uses is.
-[[gnu::cold]] constexpr std::vector<bucket> cut_buckets(parameter_layout const& layout, int region,
+[[gnu::cold]] constexpr lean_vector<bucket> cut_buckets(parameter_layout const& layout, int region,
                                                         element_range const& all,
                                                         static_view<unit_range> chunks,
                                                         std::vector<int> const& owns_tied,
                                                         std::size_t least) {
-  std::vector<bucket> out;
+  lean_vector<bucket> out;
   // From the last unit on, so that a unit ends where the one behind it begins.
   std::size_t end = all.end();
   for (int c = chunks.size() - 1; c >= 0; --c) {
@@ -440,12 +441,12 @@ struct owned_block {
 };
 
 /// This rank's blocks of buckets that are cut along some axes; all of them as one where nothing is.
-constexpr std::vector<owned_block> blocks_of_buckets(std::vector<bucket> const& buckets,
+constexpr lean_vector<owned_block> blocks_of_buckets(lean_vector<bucket> const& buckets,
                                                      axis_set cut, mesh const& grid,
                                                      coordinates const& place) {
   auto const ranks = static_cast<std::size_t>(grid.size(cut));
   auto const mine = static_cast<std::size_t>(grid.block_of(place, cut));
-  std::vector<owned_block> out;
+  lean_vector<owned_block> out;
   std::size_t next = 0;
   for (auto const& one : buckets) {
     std::size_t const count = one.elements.count / ranks;
@@ -458,7 +459,7 @@ constexpr std::vector<owned_block> blocks_of_buckets(std::vector<bucket> const& 
 }
 
 /// What the optimizer of a rank owns.
-constexpr std::vector<owned_block> owned_blocks(parameter_layout const& layout,
+constexpr lean_vector<owned_block> owned_blocks(parameter_layout const& layout,
                                                 parameter_rules const& rules, mesh const& grid,
                                                 coordinates const& place) {
   auto out = blocks_of_buckets(layout.buckets, rules.cut_axes(), grid, place);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -126,7 +127,7 @@ struct arena_cut {
                                            static_view<unit_range> chunks,
                                            arena_cut const& parameters,
                                            arena_cut const& gradients) {
-  auto const add = [](stored_buckets& to, std::vector<bucket> const& all, std::size_t blocks) {
+  auto const add = [](stored_buckets& to, lean_vector<bucket> const& all, std::size_t blocks) {
     for (auto const& one : all) {
       to.base.push_back(to.count);
       to.blocks.push_back(one.region == 1 ? 1 : blocks);  // the second region is whole
@@ -209,9 +210,9 @@ class room_for_buckets {
 /// The ranges into which units are split, so that those of a range use the same buckets of a
 /// region, or of the two regions of what is gathered; a unit that uses none goes with those before
 /// it.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<unit_range> split_by_buckets(
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<unit_range> split_by_buckets(
     bucket_uses const& uses, unit_range units, units_use which) {
-  std::vector<unit_range> out;
+  lean_vector<unit_range> out;
   std::vector<int> last, last_frozen;
   auto const differ = [&](std::vector<int>& before, std::vector<int> const& used) {
     bool is_new = false;
@@ -238,7 +239,7 @@ struct planned_gather {
 
 /// What is brought together for passes, and where each of their operations finds what it uses.
 struct gather_plan {
-  std::vector<planned_gather>
+  lean_vector<planned_gather>
       gathers{};            ///< of what is trained in their order, then of what is not
   std::size_t trained = 0;  ///< how many are of what is trained
   /// Of each operation, as bits: begin and end of the room for parameters, and of that for frozen
@@ -292,12 +293,12 @@ struct gather_plan {
 
 /// The ranges of units, in their order, that one pass through a chunk runs as operations of their
 /// own. `ends_buckets`: whether it makes gradients that go on as soon as a bucket has all of its.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<unit_range> pieces_of_pass(
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<unit_range> pieces_of_pass(
     bucket_uses const& uses, unit_range units, bool gathers, bool ends_buckets) {
-  std::vector<unit_range> by_use{units};
+  lean_vector<unit_range> by_use{units};
   if (gathers) by_use = split_by_buckets(uses, units, units_use::all);
   if (!ends_buckets) return by_use;
-  std::vector<unit_range> out;
+  lean_vector<unit_range> out;
   for (auto const& piece : by_use)
     for (auto const& part : split_by_buckets(uses, piece, units_use::summed)) out.push_back(part);
   return out;

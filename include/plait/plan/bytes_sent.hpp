@@ -5,8 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -32,7 +32,7 @@ inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
 
 /// Bytes that a rank of `stage` moves over the group of the axes `over`, which has `ranks` ranks,
 /// in the exchanges of a list; messages count for the rank that sends them.
-constexpr traffic_need bytes_sent_by_list(std::vector<exchange> const& list,
+constexpr traffic_need bytes_sent_by_list(lean_vector<exchange> const& list,
                                           element_sizes const& sizes, axis_set over, int ranks,
                                           int stage) {
   traffic_need out;
@@ -63,7 +63,7 @@ struct group_traffic {
 /// All groups over which something is sent, where the stages have these lists. Sets that differ in
 /// axes of one rank are the same ranks, and stand here once, without these axes.
 [[nodiscard]] [[gnu::cold]] constexpr static_vector<group_traffic, axis_set_count> traffic_of(
-    std::vector<std::vector<exchange>> const& lists, element_sizes const& sizes, mesh const& grid) {
+    lean_vector<lean_vector<exchange>> const& lists, element_sizes const& sizes, mesh const& grid) {
   static_vector<group_traffic, axis_set_count> out;
   for (unsigned bits = 1; bits < axis_set_count; ++bits) {
     group_traffic now;
@@ -100,7 +100,7 @@ struct rooms_of_sums {
   std::array<std::size_t, axis_set_count> bytes{};  ///< of each group
 
   /// Makes the rooms as large as the sums of a list need.
-  constexpr void add(std::vector<exchange> const& list, element_sizes const& sizes,
+  constexpr void add(lean_vector<exchange> const& list, element_sizes const& sizes,
                      mesh const& grid) {
     for (auto const& made : list) {
       auto const row = made.row();

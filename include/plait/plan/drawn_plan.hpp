@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/exchange.hpp"
 #include "plait/plan/listed_plan.hpp"
@@ -24,7 +25,7 @@ struct drawn_plan {
   std::vector<std::string> names;                ///< of the leaves, each with the dot behind it
   std::vector<std::string_view> types;           ///< of the leaves
   std::vector<unsigned char> is_frozen;          ///< of the leaves
-  std::vector<std::vector<exchange>> exchanges;  ///< of a training step, of each stage
+  lean_vector<lean_vector<exchange>> exchanges;  ///< of a training step, of each stage
   std::vector<parameter_layout> layouts;         ///< of each stage
   std::vector<memory_need> memory;               ///< of each stage
   timetable table;                               ///< of a training step

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/placements.hpp"
@@ -39,7 +40,7 @@ struct exchange_lister {
   /// Of the part; only where rows depend on them, see timetable_of_rows.
   std::vector<scheduled_work> const& passes;
   bool has_still = false;  ///< also values that lie where they are wanted
-  std::vector<exchange> out{};
+  lean_vector<exchange> out{};
   bool trains = false;  ///< what passes are added is of a step
 
   /// Whether the model's output is made here.
@@ -442,7 +443,7 @@ struct exchange_lister {
 ///
 /// Where a place has several exchanges they stand in their order; the order of the places is that
 /// of the stage's timetable.
-[[gnu::cold]] constexpr std::vector<exchange> list_exchanges(
+[[gnu::cold]] constexpr lean_vector<exchange> list_exchanges(
     listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
   exchange_lister list{plan, parameters, stage, load, passes, has_still};
@@ -459,7 +460,7 @@ struct exchange_lister {
 }
 
 /// Elements of the greatest value of a place: what its ranks have room for.
-constexpr std::size_t greatest_at(std::vector<exchange> const& values, exchange_place place) {
+constexpr std::size_t greatest_at(lean_vector<exchange> const& values, exchange_place place) {
   std::size_t most = 0;
   for (auto const& made : values)
     if (made.place == place) most = std::max(most, made.count);
@@ -516,7 +517,7 @@ template <class Plan>
 /// its microbatches are those of the rank, also where another rank has more of the slices. `table`:
 /// what timetable_of_rows says.
 template <class Plan>
-[[gnu::cold]] constexpr std::vector<exchange> exchanges_of(int stage, workload const& load,
+[[gnu::cold]] constexpr lean_vector<exchange> exchanges_of(int stage, workload const& load,
                                                            job_part part, bool has_still,
                                                            timetable const& table) {
   auto const grid = Plan::grid_for(load);
@@ -526,7 +527,7 @@ template <class Plan>
                         load, part, has_still, passes);
 }
 template <class Plan>
-[[gnu::cold]] constexpr std::vector<exchange> exchanges_of(int stage, workload const& load,
+[[gnu::cold]] constexpr lean_vector<exchange> exchanges_of(int stage, workload const& load,
                                                            job_part part, bool has_still = false) {
   auto const table = timetable_of_rows<Plan>(load, part);
   return exchanges_of<Plan>(stage, load, part, has_still, table);
@@ -534,13 +535,13 @@ template <class Plan>
 
 /// The values of a part of a job: its exchanges, and what has room on a rank and is not moved.
 template <class Plan>
-constexpr std::vector<exchange> values_of(int stage, workload const& load, job_part part) {
+constexpr lean_vector<exchange> values_of(int stage, workload const& load, job_part part) {
   return exchanges_of<Plan>(stage, load, part, true);
 }
 
 /// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
 template <class Plan>
-constexpr std::vector<exchange> step_scalars_of(mesh const& grid) {
+constexpr lean_vector<exchange> step_scalars_of(mesh const& grid) {
   auto const numbers = numbers_of<Plan>(grid);
   parameter_layout const none;
   workload const load;

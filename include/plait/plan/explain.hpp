@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/core/again.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/type_name.hpp"
 #include "plait/mesh/hosts.hpp"
 #include "plait/placement/slice_tree.hpp"
@@ -231,7 +232,7 @@ template <class Plan>
 
 template <class Plan>
 [[gnu::cold]] std::string explain_bytes_sent(workload const& load) {
-  std::vector<std::vector<exchange>> lists;
+  lean_vector<lean_vector<exchange>> lists;
   for (int stage = 0; stage < Plan::stages; ++stage)
     lists.push_back(exchanges_of<Plan>(stage, Plan::completed(load), job_part::training));
   auto const all = traffic_of(lists, sizes_of<Plan>, Plan::grid_for(load));

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/layer/value.hpp"
 #include "plait/placement/slice_tree.hpp"
@@ -24,7 +24,7 @@ namespace plait::planning {
 /// Where the buffers of one stage lie in its activation arena, in bytes: first what passes leave to
 /// each other, in a step and in an evaluation.
 struct stage_arena {
-  std::vector<chunk_arena> chunks{};
+  lean_vector<chunk_arena> chunks{};
   passed_bytes training{};
   std::size_t passes_bytes = 0;   ///< of what passes leave, in a step or an evaluation
   std::size_t edge_bytes = 0;     ///< of the largest activation between two items

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -56,10 +57,10 @@ struct parameter_rectangle {
 
 /// The block of one parameter on one rank of the tensor axis, one rectangle for each part that is
 /// cut.
-[[nodiscard]] constexpr std::vector<parameter_rectangle> rectangles_of(parameter_entry const& entry,
+[[nodiscard]] constexpr lean_vector<parameter_rectangle> rectangles_of(parameter_entry const& entry,
                                                                        int block, int ranks,
                                                                        bool with_padding = false) {
-  std::vector<parameter_rectangle> out;
+  lean_vector<parameter_rectangle> out;
   for (std::size_t part = 0; part < parts_of(entry); ++part)
     if (auto const each = rectangle_of(entry, part, block, ranks, with_padding); each.count() > 0)
       out.push_back(each);
@@ -89,7 +90,7 @@ struct parameter_rectangle {
 /// Adds the part of `of` that lies in `range` of the arena: at most three rectangles, of which the
 /// first and the last are pieces of a row.
 constexpr void add_common(parameter_rectangle const& of, element_range const& range,
-                          std::vector<parameter_rectangle>& out) {
+                          lean_vector<parameter_rectangle>& out) {
   if (of.count() == 0) return;
   std::size_t const end = of.place + (of.rows - 1) * of.stride + of.columns;
   std::size_t const from = std::max(range.offset, of.place), to = std::min(range.end(), end);
@@ -128,10 +129,10 @@ struct parameter_block {
   std::string name;
   std::size_t offset = 0;  ///< in elements, and how many, padding included
   std::size_t count = 0;
-  std::vector<parameter_rectangle> rectangles;  ///< without padding
+  lean_vector<parameter_rectangle> rectangles;  ///< without padding
 
   /// The rectangles with places counted from the block's begin.
-  [[nodiscard]] std::vector<parameter_rectangle> in_block() const {
+  [[nodiscard]] lean_vector<parameter_rectangle> in_block() const {
     auto out = rectangles;
     for (auto& each : out) each.place -= offset;
     return out;
@@ -160,13 +161,13 @@ constexpr element_range overlap(element_range const& range, parameter_block cons
 /// The parameters that a rank of a stage with this layout has, in the order of the layers. `names`:
 /// of the entries.
 template <int Leaves>
-[[gnu::cold]] std::vector<parameter_block> blocks_of_layout(program<Leaves> const& code,
+[[gnu::cold]] lean_vector<parameter_block> blocks_of_layout(program<Leaves> const& code,
                                                             static_view<parameter_entry> entries,
                                                             static_view<unit_range> chunks,
                                                             parameter_layout const& layout,
                                                             std::vector<std::string> const& names,
                                                             int block, int tensor_ranks) {
-  std::vector<parameter_block> out;
+  lean_vector<parameter_block> out;
   for (int unit = 0, item = 0; unit < code.unit_count(); ++unit) {
     if (unit == code.items[item].units().end) ++item;
     int const copy = unit - code.items[item].first_unit;

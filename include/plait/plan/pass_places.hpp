@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/stable_sort.hpp"
 #include "plait/plan/program_operation.hpp"
 #include "plait/schedule/operation.hpp"
@@ -76,12 +77,12 @@ struct passed_life {
 /// The lives of all that the passes of a stage leave to each other. What is handed over lies in the
 /// stash of the chunk that has made it, and lives as long as who reads it; its gradient is a life
 /// of its own.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<passed_life> lives_of_passes(
-    std::vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<passed_life> lives_of_passes(
+    lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   std::size_t const passes = chunks.size() * at(microbatches);
-  std::vector<passed_life> all(passes * passed_values, {.from = -1});
+  lean_vector<passed_life> all(passes * passed_values, {.from = -1});
   auto const life = [&](passed_value what, int chunk, int microbatch) -> passed_life& {
     return all[(at(chunk) * at(microbatches) + at(microbatch)) * passed_values + at(int(what))];
   };
@@ -117,7 +118,7 @@ struct passed_life {
       if (chunk.handed_from >= 0) touch(passed_value::gradient, chunk.handed_from);
     }
   }
-  std::vector<passed_life> out;
+  lean_vector<passed_life> out;
   for (auto const& one : all)
     if (one.from >= 0 && one.bytes > 0) out.push_back(one);
   return out;
@@ -125,7 +126,7 @@ struct passed_life {
 
 /// The most bytes that live at one operation.
 [[nodiscard]] [[gnu::cold]] constexpr std::size_t live_bytes(
-    std::vector<passed_life> const& lives) {
+    lean_vector<passed_life> const& lives) {
   int last = 0;
   for (auto const& one : lives) last = std::max(last, one.to);
   std::vector<std::size_t> begins(std::size_t(last) + 2, 0), ends = begins;
@@ -139,14 +140,14 @@ struct passed_life {
 }
 
 /// Whether no two that live at one time share bytes.
-[[nodiscard]] [[gnu::cold]] constexpr bool are_apart(std::vector<passed_life> const& lives) {
+[[nodiscard]] [[gnu::cold]] constexpr bool are_apart(lean_vector<passed_life> const& lives) {
   for (std::size_t i = 0; i < lives.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
       if (lives[i].meets(lives[k]) && lives[i].shares_bytes_with(lives[k])) return false;
   return true;
 }
 
-constexpr std::size_t end_of(std::vector<passed_life> const& lives) {
+constexpr std::size_t end_of(lean_vector<passed_life> const& lives) {
   std::size_t end = 0;
   for (auto const& one : lives) end = std::max(end, one.offset + one.bytes);
   return end;
@@ -158,7 +159,7 @@ struct place_lengths {
   std::array<std::size_t, std::size_t(passed_values)> longest{};
   bool as_longest = false;
 
-  constexpr place_lengths(std::vector<passed_life> const& lives, bool are_longest)
+  constexpr place_lengths(lean_vector<passed_life> const& lives, bool are_longest)
       : as_longest(are_longest) {
     for (auto const& one : lives) {
       auto& most = longest[std::size_t(one.what)];
@@ -171,7 +172,7 @@ struct place_lengths {
 };
 
 /// The greatest places first, of equal ones those that begin first.
-constexpr void sort_lives(std::vector<passed_life>& lives, place_lengths const& lengths) {
+constexpr void sort_lives(lean_vector<passed_life>& lives, place_lengths const& lengths) {
   detail::stable_sort(lives, [&](passed_life const& a, passed_life const& b) {
     auto const here = lengths.of(a), there = lengths.of(b);
     return here != there ? here > there : a.from < b.from;
@@ -180,7 +181,7 @@ constexpr void sort_lives(std::vector<passed_life>& lives, place_lengths const& 
 
 /// Lives of one length have places of their own, as many as there are at one time. `lives` are
 /// sorted by `lengths`.
-constexpr void place_in_pools(std::vector<passed_life>& lives, place_lengths const& lengths) {
+constexpr void place_in_pools(lean_vector<passed_life>& lives, place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
   std::vector<int> busy_to;  // of the places of a pool
   for (auto& one : lives) {
@@ -198,7 +199,7 @@ constexpr void place_in_pools(std::vector<passed_life>& lives, place_lengths con
 }
 
 /// The largest first, as they are sorted, each at the lowest offset that is free while it lives.
-constexpr void place_largest_first(std::vector<passed_life>& lives) {
+constexpr void place_largest_first(lean_vector<passed_life>& lives) {
   std::vector<std::size_t> placed;  // by offset
   placed.reserve(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {
@@ -222,8 +223,8 @@ constexpr void place_largest_first(std::vector<passed_life>& lives) {
 /// first, whichever needs least.
 ///
 /// Cost:    the square of their number.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<passed_life> placed_lives(
-    std::vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<passed_life> placed_lives(
+    lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto best = lives_of_passes(chunks, operations, microbatches);
   place_lengths const own(best, false), longest(best, true);
@@ -250,7 +251,7 @@ struct placed_passes {
   std::size_t bytes = 0;  ///< of all places
   std::array<turn, std::size_t(passed_values)> turns{};
   int microbatches = 0;            ///< 0: they take turns
-  std::vector<passed_life> all{};  ///< by chunk, microbatch and value
+  lean_vector<passed_life> all{};  ///< by chunk, microbatch and value
 
   /// Where `all` has a value.
   [[nodiscard]] constexpr std::size_t number_of(passed_value what, int chunk,
@@ -288,7 +289,7 @@ struct placed_passes {
 
 /// Several chunks: by their lives.
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_by_lives(
-    std::vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
+    lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto const lives = placed_lives(chunks, operations, microbatches);
   std::vector<std::size_t> borders;  // each once, ascending
@@ -329,7 +330,7 @@ struct passed_bytes {
   std::size_t all = 0, live = 0;
 };
 [[nodiscard]] [[gnu::cold]] constexpr passed_bytes bytes_of_passes(
-    std::vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
+    lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
   if (chunks.size() == 1) {
     auto const bytes = place_in_turn(chunks[0], passes.slots).bytes;
     return {bytes, bytes};
@@ -339,7 +340,7 @@ struct passed_bytes {
 }
 
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_passes(
-    std::vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
+    lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
   if (chunks.size() == 1) return place_in_turn(chunks[0], passes.slots);
   return place_by_lives(chunks, passes.operations, microbatches);
 }

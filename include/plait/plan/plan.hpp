@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/mesh/blocks.hpp"
@@ -44,7 +45,7 @@ constexpr std::size_t sequence_length_of(auto const& tree) {
 
 /// Deals out the chunks of a model to its stages; those of a stage stand one behind the other.
 template <std::size_t Stages, std::size_t Chunks>
-constexpr std::array<unit_range, Stages * Chunks> deal_out(std::vector<unit_range> const& split,
+constexpr std::array<unit_range, Stages * Chunks> deal_out(lean_vector<unit_range> const& split,
                                                            chunk_placement how) {
   std::array<unit_range, Stages * Chunks> out{};
   for (std::size_t i = 0; i < split.size() && i < Stages * Chunks; ++i) {
@@ -459,7 +460,7 @@ struct plan {
 
   /// The parameters that a rank of a stage has, in the order of the layers: of those that forms cut
   /// block `block`. `complete` is the job's mesh with all its sizes.
-  [[gnu::cold]] static std::vector<parameter_block> blocks(int stage, int block,
+  [[gnu::cold]] static lean_vector<parameter_block> blocks(int stage, int block,
                                                            mesh const& complete) {
     return blocks_of_layout(code, entries.view(), chunks_of(stage),
                             parameter_layout_for(stage, complete), parameter_names(tree, entries),
@@ -467,9 +468,9 @@ struct plan {
   }
 
   /// The same of all stages, in the order of the layers.
-  [[gnu::cold]] static std::vector<parameter_block> blocks_of_model(mesh const& complete) {
-    std::vector<parameter_block> out;
-    std::array<std::vector<parameter_block>, std::size_t(stages)> of_stages;
+  [[gnu::cold]] static lean_vector<parameter_block> blocks_of_model(mesh const& complete) {
+    lean_vector<parameter_block> out;
+    std::array<lean_vector<parameter_block>, std::size_t(stages)> of_stages;
     std::array<std::size_t, std::size_t(stages)> next{};
     for (int stage = 0; stage < stages; ++stage)
       of_stages[std::size_t(stage)] = blocks(stage, 0, complete);

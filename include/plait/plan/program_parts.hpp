@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/program_operation.hpp"
 #include "plait/plan/synchronization.hpp"
 
@@ -34,8 +34,8 @@ inline constexpr int program_buffers = 15;
 /// what is handed to stream compute before comes before the first operation, and behind the last
 /// one the host waits for all streams before it begins another program.
 struct step_program {
-  std::vector<program_operation> operations{};
-  std::vector<stream_operation> touched{};  ///< of each
+  lean_vector<program_operation> operations{};
+  lean_vector<stream_operation> touched{};  ///< of each
 };
 
 /// What a step does besides what its list says.

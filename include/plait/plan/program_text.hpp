@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
@@ -17,7 +18,7 @@ namespace plait::planning {
 /// What an operation does, for example "backward of units 2 to 3" or "gradients: all_reduce over
 /// data of 64 KiB".
 [[nodiscard]] [[gnu::cold]] inline std::string text_of_operation(program_operation const& of,
-                                                                 std::vector<exchange> const& list,
+                                                                 lean_vector<exchange> const& list,
                                                                  element_sizes const& sizes) {
   std::string text = to_string(of.what);
   if (of.row >= 0) {
@@ -40,7 +41,7 @@ namespace plait::planning {
 /// The operations of a program in their order: number, stream, what it does, the microbatch, and
 /// the operations of other streams that it waits for.
 [[nodiscard]] [[gnu::cold]] inline std::string text_of_program(step_program const& program,
-                                                               std::vector<exchange> const& list,
+                                                               lean_vector<exchange> const& list,
                                                                element_sizes const& sizes) {
   std::vector<std::string> waits(program.operations.size());
   for (auto const& wait : plan_waits(program.touched)) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
@@ -28,7 +29,7 @@ class program_writer : row_writer {
   /// `list`: of the stage and the part of the job; rows have their numbers in it. `parameters`: of
   /// the stage; none where only rows of one place are written. `places`: of what `passes` leave;
   /// with one chunk on a stage they follow from its slots.
-  [[gnu::cold]] program_writer(listed_plan const& plan, std::vector<exchange> const& list,
+  [[gnu::cold]] program_writer(listed_plan const& plan, lean_vector<exchange> const& list,
                                int stage, parameter_layout const& parameters,
                                stage_program const* passes = nullptr,
                                placed_passes const& places = {})

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/program_operation.hpp"
@@ -19,7 +20,7 @@ class row_writer {
   using name = program_buffer;
   using buffers = std::vector<int>;
 
-  [[gnu::cold]] row_writer(listed_plan const& plan, std::vector<exchange> const& list, int stage,
+  [[gnu::cold]] row_writer(listed_plan const& plan, lean_vector<exchange> const& list, int stage,
                            parameter_layout const& parameters)
       : plan_(plan), list_(list), stage_(stage), parameters_(parameters) {}
   ~row_writer() = default;
@@ -109,7 +110,7 @@ class row_writer {
   }
 
   listed_plan const& plan_;
-  std::vector<exchange> const& list_;
+  lean_vector<exchange> const& list_;
   int stage_;
   parameter_layout const& parameters_;
   int span_ = 1;  // of the numbers of units, pieces and microbatches

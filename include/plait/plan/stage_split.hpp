@@ -5,6 +5,7 @@
 #include <compare>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/program_operation.hpp"
 #include "plait/policy/policies.hpp"
@@ -145,12 +146,12 @@ struct read_cuts<cut_at<Units...>> {
 /// The units of each chunk, in the order of the layers; a stage has one chunk or several. Empty if
 /// `Cuts` does not make as many in ascending order, or there are fewer units.
 template <class Cuts, int Leaves>
-constexpr std::vector<unit_range> split_stages(program<Leaves> const& code, int stages,
+constexpr lean_vector<unit_range> split_stages(program<Leaves> const& code, int stages,
                                                pipeline_shape const& shape) {
   int const chunks = stages * shape.chunks;
   if (chunks > code.unit_count()) return {};
   auto begins = read_cuts<Cuts>::begins(code, stages, shape);
-  std::vector<unit_range> ranges;
+  lean_vector<unit_range> ranges;
   if (static_cast<int>(begins.size()) != chunks) return ranges;
   begins.push_back(code.unit_count());
   for (std::size_t s = 0; s + 1 < begins.size(); ++s) {

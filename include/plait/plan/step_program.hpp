@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/program_parts.hpp"
@@ -19,7 +19,7 @@ namespace plait::planning {
 /// some; `places`: of what passes leave, where a stage has several chunks.
 /// Cost: proportional to the operations and what they touch.
 [[nodiscard]] [[gnu::cold]] inline step_program make_step_program(
-    listed_plan const& plan, std::vector<exchange> const& list, int stage, job_part part,
+    listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
     parameter_layout const& parameters, stage_program const& passes,
     program_shape const& shape = {}, placed_passes const& places = {}) {
   program_writer writer(plan, list, stage, parameters, &passes, places);
@@ -40,7 +40,7 @@ namespace plait::planning {
 /// The same of a plan, whose mesh is `grid` with all its sizes.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
-                                                    std::vector<exchange> const& list, int stage,
+                                                    lean_vector<exchange> const& list, int stage,
                                                     job_part part, stage_program const& passes = {},
                                                     program_shape const& shape = {},
                                                     placed_passes const& places = {}) {
@@ -51,7 +51,7 @@ template <class Plan>
 /// The program that adds up gradients that are there, by the list of a step.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of_reduction(mesh const& grid,
-                                                              std::vector<exchange> const& list,
+                                                              lean_vector<exchange> const& list,
                                                               int stage) {
   auto const numbers = numbers_of<Plan>(grid);
   auto const parameters = Plan::parameter_layout_for(stage, grid);
@@ -63,7 +63,7 @@ template <class Plan>
 /// The program that carries out the rows of one place of a list and nothing else; they move what
 /// `touched` names.
 [[nodiscard]] [[gnu::cold]] inline step_program program_of_rows(mesh const& grid,
-                                                                std::vector<exchange> const& list,
+                                                                lean_vector<exchange> const& list,
                                                                 exchange_place place,
                                                                 program_buffer touched) {
   listed_plan numbers{};

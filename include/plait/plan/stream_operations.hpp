@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/program.hpp"
@@ -67,7 +68,7 @@ struct item_operations {
   program<Leaves> const& code;
   storage_plan<program<Leaves>::most_values> const& storage;
   int first_value;
-  std::vector<stream_operation> list{};
+  lean_vector<stream_operation> list{};
   std::vector<int> steps{};  ///< of each operation
   int buffers = 3;
   bool has_streams = false;  ///< whether anything is on another stream than compute
@@ -153,7 +154,7 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
 
 /// The waits that an item needs; see `item_waits`. `runs`: whether a step runs, where not all do.
 template <int Leaves, class Runs = std::nullptr_t>
-constexpr std::vector<planned_wait> plan_item_waits(
+constexpr lean_vector<planned_wait> plan_item_waits(
     program<Leaves> const& code, auto const& leaves,
     storage_plan<program<Leaves>::most_values> const& storage, auto const& needs_gradient,
     item const& piece, direction way, [[maybe_unused]] Runs runs = {}) {
@@ -180,7 +181,7 @@ constexpr std::vector<planned_wait> plan_item_waits(
   operations.list.front() = operations.edge();
   operations.list.push_back(operations.edge());
   operations.steps.push_back(waits::end);
-  std::vector<planned_wait> out;
+  lean_vector<planned_wait> out;
   for (auto const& wait : plan_waits(operations.list))
     out.push_back(
         {operations.steps[std::size_t(wait.waiting)], operations.steps[std::size_t(wait.awaited)]});

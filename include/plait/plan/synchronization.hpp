@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/program_operation.hpp"
@@ -55,8 +56,8 @@ struct planned_wait {
 /// them writing, would run in either order.
 /// Cost:   proportional to what the operations touch.
 /// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<planned_wait> plan_waits(
-    std::vector<stream_operation> const& operations) {
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<planned_wait> plan_waits(
+    lean_vector<stream_operation> const& operations) {
   using clock = std::array<int, std::size_t(stream_count)>;  // an operation of each stream
   constexpr clock nothing{-1, -1, -1, -1, -1, -1, -1, -1};
   struct last_touches {
@@ -74,7 +75,7 @@ struct planned_wait {
   std::vector<last_touches> buffers(std::size_t(most + 1), {nothing, nothing});
   std::vector<clock> known(operations.size(), nothing);
   clock last = nothing, rested = nothing;
-  std::vector<planned_wait> out;
+  lean_vector<planned_wait> out;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     auto const& now = operations[i];
     auto const here = static_cast<std::size_t>(now.on);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -15,7 +16,7 @@ namespace plait::execution {
 /// The list of a part of a job for the stage of a rank; all as `exchanges_of` takes it, but for the
 /// number of ranks that is left to the launch, which the rank knows.
 template <class Plan, class Rank>
-[[gnu::cold]] std::vector<exchange> exchanges_on(Rank const& rank, workload load, job_part part,
+[[gnu::cold]] lean_vector<exchange> exchanges_on(Rank const& rank, workload load, job_part part,
                                                  bool has_still = false) {
   load.data_ranks = Plan::grid.ranks_at_launch(rank.grid());
   return exchanges_of<Plan>(rank.stage(), load, part, has_still);
@@ -43,7 +44,7 @@ class exchange_runner {
   };
 
   /// `list`: as `exchanges_on` gives it.
-  [[gnu::cold]] exchange_runner(Rank& rank, std::vector<exchange> const& list) {
+  [[gnu::cold]] exchange_runner(Rank& rank, lean_vector<exchange> const& list) {
     for (auto const& what : list) rows_.push_back(prepared(rank, what));
   }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
@@ -17,7 +17,7 @@ namespace plait::execution {
 /// Moves:  these rows.
 /// Errors: those of the communicators.
 template <class Rank, class CarryOut>
-[[gnu::cold]] void run_rows(Rank& rank, std::vector<exchange> const& list, exchange_place place,
+[[gnu::cold]] void run_rows(Rank& rank, lean_vector<exchange> const& list, exchange_place place,
                             program_buffer touched, CarryOut carry_out) {
   struct {
     CarryOut& carry_out;
@@ -32,7 +32,7 @@ template <class Rank, class CarryOut>
 
 /// Adds up numbers in host memory over ranks in the same way, in `room` on the device.
 template <class Rank, class T>
-[[gnu::cold]] void sum_numbers(Rank& rank, std::vector<exchange> const& list, exchange_place place,
+[[gnu::cold]] void sum_numbers(Rank& rank, lean_vector<exchange> const& list, exchange_place place,
                                std::span<T> numbers, T* room) {
   rank.device().upload(numbers.data(), room, numbers.size_bytes());
   run_rows(rank, list, place, program_buffer::numbers,

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/core/type_list.hpp"
 #include "plait/mesh/blocks.hpp"
@@ -34,10 +34,10 @@ struct stage_arenas {
 };
 
 /// Where a stage has its parameters: of all entries, unit by unit.
-[[nodiscard]] [[gnu::cold]] inline std::vector<parameter_place> places_of_parameters(
+[[nodiscard]] [[gnu::cold]] inline lean_vector<parameter_place> places_of_parameters(
     static_view<item> items, static_view<parameter_entry> entries, parameter_rules const& rules,
     static_view<unit_range> chunks, parameter_layout const& parameters, coordinates const& place) {
-  std::vector<parameter_place> out(std::size_t(parameters.units) * std::size_t(entries.size()));
+  lean_vector<parameter_place> out(std::size_t(parameters.units) * std::size_t(entries.size()));
   for (auto const& chunk : chunks)
     for (int e = 0; e < entries.size(); ++e) {
       auto const& entry = entries[e];
@@ -97,7 +97,7 @@ class stage_memory_base {
 
  protected:
   [[gnu::cold]] stage_memory_base(stage_arena arena, activation_layout<Leaves> const& layout,
-                                  std::vector<parameter_place> places, int block, std::size_t rows,
+                                  lean_vector<parameter_place> places, int block, std::size_t rows,
                                   arenas const& where)
       : arena_(std::move(arena)),
         layout_(layout),
@@ -120,7 +120,7 @@ class stage_memory_base {
   activation_layout<Leaves> layout_;
 
  private:
-  std::vector<parameter_place> places_;  // of all entries, unit by unit
+  lean_vector<parameter_place> places_;  // of all entries, unit by unit
   std::byte* activations_;
   int block_;  // that the rank has of values that forms cut
   stage_buffers<Setting> buffers_;

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <utility>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/type_list.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/context.hpp"
@@ -33,11 +33,11 @@ constexpr unit_range within(item const& piece, unit_range units) {
 
 /// The places of the units of a model. `activations`: of a unit of each item, where its stash ends,
 /// for each `again`; `gradients`: the bytes of its gradients' stash.
-[[nodiscard]] [[gnu::cold]] inline std::vector<unit_place> places_of_units(
-    static_view<item> items, std::vector<chunk_arena> const& chunks,
+[[nodiscard]] [[gnu::cold]] inline lean_vector<unit_place> places_of_units(
+    static_view<item> items, lean_vector<chunk_arena> const& chunks,
     recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
     std::size_t const* gradients) {
-  std::vector<unit_place> places(std::size_t(count_units(items)));
+  lean_vector<unit_place> places(std::size_t(count_units(items)));
   for (auto const& chunk : chunks) {
     unit_place next;
     for (int i = 0; i < items.size(); ++i) {
@@ -272,7 +272,7 @@ class stage_runner {
 
   memory_type memory_;
   unit_runner<Job, Rank> unit_;
-  std::vector<unit_place> places_{};  // of the units of the model
+  lean_vector<unit_place> places_{};  // of the units of the model
   // Of the pass that runs.
   chunk_arena const* chunk_ = nullptr;
   std::byte *activations_ = nullptr, *gradient_stash_ = nullptr;

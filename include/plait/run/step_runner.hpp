@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <utility>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/synchronizer.hpp"
@@ -29,7 +29,7 @@ class step_runner {
   using exchanges_type = exchange_runner<Rank>;
 
   /// `list`: that from which the program is made.
-  [[gnu::cold]] step_runner(Rank& rank, std::vector<exchange> const& list, step_program program)
+  [[gnu::cold]] step_runner(Rank& rank, lean_vector<exchange> const& list, step_program program)
       : rank_(rank),
         operations_(std::move(program.operations)),
         exchanges_(rank, list),
@@ -57,7 +57,7 @@ class step_runner {
   }
 
   Rank& rank_;
-  std::vector<program_operation> operations_;
+  lean_vector<program_operation> operations_;
   exchanges_type exchanges_;
   synchronizer<typename Rank::device_type> waits_;
 };

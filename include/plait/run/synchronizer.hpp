@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/plan/program_operation.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -19,8 +20,8 @@ template <class Device>
 class synchronizer {
  public:
   /// `touched` by the operations, each of which has its name in wait sites.
-  [[gnu::cold]] synchronizer(Device& device, std::vector<stream_operation> const& touched,
-                             std::vector<planning::program_operation> const& operations)
+  [[gnu::cold]] synchronizer(Device& device, lean_vector<stream_operation> const& touched,
+                             lean_vector<planning::program_operation> const& operations)
       : device_(device), entries_(touched.size()) {
     for (std::size_t i = 0; i < touched.size(); ++i) entries_[i].on = touched[i].on;
     for (auto const& planned : plan_waits(touched)) {
@@ -56,7 +57,7 @@ class synchronizer {
   };
   struct entry {
     stream on = stream::compute;
-    std::vector<awaited_event> waits{};
+    lean_vector<awaited_event> waits{};
     int event = -1;  // what others wait for
   };
 

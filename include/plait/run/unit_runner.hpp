@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/type_list.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/body.hpp"
@@ -498,7 +499,7 @@ class unit_runner {
   struct reruns_of_steps {
     std::array<unsigned char, program<plan::leaf_count>::most_steps> steps{};
     std::array<std::string, std::size_t(leaves)> names{};
-    std::vector<std::vector<planned_wait>> waits{};  // of each item, for each `again`
+    lean_vector<lean_vector<planned_wait>> waits{};  // of each item, for each `again`
   };
   struct nothing_again {};
   [[no_unique_address]] std::conditional_t<plan::has_reruns, reruns_of_steps, nothing_again>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/schedule/operation.hpp"
 #include "plait/schedule/schedule.hpp"
@@ -150,8 +151,8 @@ class timetable_writer {
 
  private:
   timetable& table_;
-  std::vector<stage_clock> clocks_;
-  std::vector<chunk_clock> chunks_;  // of the model, by number
+  lean_vector<stage_clock> clocks_;
+  lean_vector<chunk_clock> chunks_;  // of the model, by number
 };
 
 constexpr void check_sizes(int stages, int microbatches) {
@@ -165,7 +166,7 @@ constexpr void check_sizes(int stages, int microbatches) {
                                                   pipeline_shape const& shape) {
   return {microbatches,
           has_backward,
-          std::vector<stage_program>(static_cast<std::size_t>(stages)),
+          lean_vector<stage_program>(static_cast<std::size_t>(stages)),
           shape.chunks,
           shape.splits_backward,
           shape.placement};

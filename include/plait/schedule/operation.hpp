@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
@@ -145,7 +146,7 @@ struct stage_program {
 struct timetable {
   int microbatches = 0;
   bool has_backward = true;
-  std::vector<stage_program> stages;
+  lean_vector<stage_program> stages;
   int chunks = 1;                ///< of each stage
   bool splits_backward = false;  ///< backward passes come in halves
   chunk_placement placement = chunk_placement::line;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/operation.hpp"
@@ -98,7 +99,7 @@ class timetable_check {
   };
   // The same of all chunks of a stage, whose gradient the stage has made last, and what is in use.
   struct stage_counts {
-    std::vector<counts> chunks;
+    lean_vector<counts> chunks;
     scheduled_work last_gradient{work::forward, -1, -1};
     int inputs = 0, gradients = 0;  // that have come and are not yet read for the last time
   };
@@ -155,7 +156,7 @@ class timetable_check {
   constexpr schedule_verdict check_computations(int stage) const {
     auto const& operations = list(stage);
     int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
-    std::vector<counts> of_chunks(static_cast<std::size_t>(table_.chunks));
+    lean_vector<counts> of_chunks(static_cast<std::size_t>(table_.chunks));
     int in_use = 0;
     for (std::size_t i = 0; i < operations.size(); ++i) {
       scheduled_work const op = operations[i];
@@ -180,7 +181,7 @@ class timetable_check {
   }
 
   // Whether all chunks of a stage have done what they compute, or what they send and receive.
-  constexpr schedule_verdict complete(std::vector<counts> const& of_chunks, int stage,
+  constexpr schedule_verdict complete(lean_vector<counts> const& of_chunks, int stage,
                                       bool computed) const {
     for (int chunk = 0; chunk < table_.chunks; ++chunk)
       for (work const kind : all_kinds)
@@ -192,7 +193,7 @@ class timetable_check {
 
   constexpr schedule_verdict check_messages(int stage) const {
     auto const& operations = list(stage);
-    stage_counts done{std::vector<counts>(static_cast<std::size_t>(table_.chunks))};
+    stage_counts done{lean_vector<counts>(static_cast<std::size_t>(table_.chunks))};
     for (std::size_t i = 0; i < operations.size(); ++i) {
       scheduled_work const op = operations[i];
       if (auto const fault = message_fault(op, stage, done); fault != schedule_fault::none)

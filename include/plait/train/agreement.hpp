@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/run/run_rows.hpp"
 
@@ -103,7 +104,7 @@ class agreement {
 /// Where the ranks of a plan compare numbers: by its list for the set-up, in room on the device for
 /// the numbers of all of them.
 struct agreement_room {
-  std::vector<exchange> list;
+  lean_vector<exchange> list;
   std::uint64_t* data;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -194,7 +195,7 @@ class export_work {
   std::array<arena, 3> const& rooms_;
   std::array<std::size_t, 3> brought_{};  // where in the layout what is in them begins
   Sink& sink_;
-  std::vector<parameter_block> tensors_{};  // of the model
+  lean_vector<parameter_block> tensors_{};  // of the model
   std::vector<T> values_{};
 };
 

@@ -8,6 +8,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/stable_sort.hpp"
 #include "plait/mesh/blocks.hpp"
@@ -121,7 +122,7 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
 /// although layers write there; and what lies between parameters, if it has gaps in which anything
 /// may be.
 template <class Sum, class Rank>
-void clear_padding(Rank& rank, std::vector<parameter_block> const& parameters,
+void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
                    static_view<parameter_entry> entries, bucket const& in, Sum* begin,
                    bool has_gaps) {
   auto const queue = rank.device().on(stream::compute);
@@ -144,9 +145,9 @@ void clear_padding(Rank& rank, std::vector<parameter_block> const& parameters,
 /// the layers: what its optimizer owns, and of what several own on the first of them alone. So each
 /// element counts once under every mesh.
 template <class Plan, class Blocks>
-std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& parameters,
+lean_vector<squares_range> squares_ranges(lean_vector<parameter_block> const& parameters,
                                           Blocks const& owned, coordinates const& place) {
-  std::vector<squares_range> out;
+  lean_vector<squares_range> out;
   for (auto const& parameter : parameters) {
     auto const& entry = Plan::entries[parameter.entry];
     if (!entry.has_gradient()) continue;
@@ -186,7 +187,7 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 
 /// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
 /// what lies between two goes with the first.
-inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
+inline void join_ranges(lean_vector<update_range>& ranges, std::size_t count) {
   detail::stable_sort(ranges, [](auto const& a, auto const& b) { return a.offset < b.offset; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -207,10 +208,10 @@ inline constexpr update_factors not_updated{0, 0};
 /// `decays(parameter_description)` says which parameters decay, `groups` what is treated in another
 /// way.
 template <class Plan, class Decays>
-std::vector<update_range> update_ranges(std::vector<parameter_block> const& parameters,
+lean_vector<update_range> update_ranges(lean_vector<parameter_block> const& parameters,
                                         owned_block const& block, Decays const& decays,
                                         std::vector<parameter_group> const& groups = {}) {
-  std::vector<update_range> out;
+  lean_vector<update_range> out;
   for (auto const& parameter : parameters)
     if (auto const common = overlap(block.elements, parameter); common.count > 0) {
       auto const& entry = Plan::entries[parameter.entry];
@@ -225,9 +226,9 @@ std::vector<update_range> update_ranges(std::vector<parameter_block> const& para
 
 /// The same of each block that a rank's optimizer owns.
 template <class Plan, class Store, class Decays>
-[[gnu::cold]] std::vector<std::vector<update_range>> update_tables(
+[[gnu::cold]] lean_vector<lean_vector<update_range>> update_tables(
     Store const& store, Decays const& decays, std::vector<parameter_group> const& groups) {
-  std::vector<std::vector<update_range>> out;
+  lean_vector<lean_vector<update_range>> out;
   for (auto const& block : store.owned())
     out.push_back(update_ranges<Plan>(store.local(), block, decays, groups));
   return out;

@@ -17,6 +17,7 @@
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/step_program.hpp"
@@ -39,7 +40,7 @@ namespace plait::execution {
 template <class Job, class Rank, class Numbers>
 struct held_state {
   training_arenas<Rank> arenas{};
-  std::vector<parameter_block> local{};  ///< where parameters lie in them
+  lean_vector<parameter_block> local{};  ///< where parameters lie in them
   std::size_t owned_count = 0;
   int stage = 0, tensor_rank = 0;
   std::int64_t step = 0;  ///< the number of the next

@@ -11,6 +11,7 @@
 
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/train/agreement.hpp"
 #include "plait/train/set_up_checks.hpp"
@@ -70,7 +71,7 @@ template <class IsSame>
 template <class Plan, class Rank>
 [[gnu::cold]] void compare_imported(Rank& rank, agreement_room const& room,
                                     std::string const& trainer,
-                                    std::vector<imported_values> const& mine,
+                                    lean_vector<imported_values> const& mine,
                                     imported_values::extent extent) {
   auto const& grid = rank.grid();
   auto const parameters = parameters_of_model<Plan>(grid);

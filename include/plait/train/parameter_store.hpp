@@ -12,6 +12,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/finite.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory.hpp"
@@ -83,7 +84,7 @@ class parameter_store {
   /// Takes over what `held` has of the same parameters, which lay elsewhere there, as `local` says:
   /// everything but the averages.
   [[gnu::cold]] void take(training_arenas<Rank> const& held,
-                          std::vector<parameter_block> const& local, std::size_t owned_count) {
+                          lean_vector<parameter_block> const& local, std::size_t owned_count) {
     static_assert(plan::is_elastic);
     clear();
     for (std::size_t i = 0; i < local_.size(); ++i) {
@@ -101,7 +102,7 @@ class parameter_store {
   }
   /// The same of the averages.
   [[gnu::cold]] void take_averages(training_arenas<Rank> const& held,
-                                   std::vector<parameter_block> const& local) {
+                                   lean_vector<parameter_block> const& local) {
     for (std::size_t i = 0; i < local_.size(); ++i)
       if (!entry_of(local_[i]).is_frozen)
         copy<parameter_element>(held.averages, local[i].offset, arenas_.averages, local_[i]);
@@ -110,7 +111,7 @@ class parameter_store {
   [[nodiscard]] auto const& layout() const { return layout_; }
   /// Where in the gradients' arena slices are added up.
   [[nodiscard]] slice_arena const& slices() const { return slices_; }
-  [[nodiscard]] std::vector<parameter_block> const& local() const { return local_; }
+  [[nodiscard]] lean_vector<parameter_block> const& local() const { return local_; }
   /// What this rank's optimizer updates.
   [[nodiscard]] auto const& owned() const { return owned_; }
   /// Elements of one state of the optimizer.
@@ -140,8 +141,8 @@ class parameter_store {
   ///
   /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
   template <class Source>
-  [[gnu::cold]] std::vector<imported_values> import_from(Source source) {
-    std::vector<imported_values> out;
+  [[gnu::cold]] lean_vector<imported_values> import_from(Source source) {
+    lean_vector<imported_values> out;
     std::vector<parameter_element> values, block;
     for (auto const& parameter : local_) {
       out.push_back({.name = parameter.name});
@@ -167,8 +168,8 @@ class parameter_store {
   }
 
   /// The same of this rank's block of each parameter, which is all that is asked of the source.
-  [[gnu::cold]] std::vector<imported_values> import_blocks(state_source& source) {
-    std::vector<imported_values> out;
+  [[gnu::cold]] lean_vector<imported_values> import_blocks(state_source& source) {
+    lean_vector<imported_values> out;
     std::vector<parameter_element> block;
     for (auto const& parameter : local_) {
       out.push_back({.name = parameter.name});
@@ -371,8 +372,8 @@ class parameter_store {
   int states_;
   bool has_averages_;
   parameter_layout layout_;
-  std::vector<parameter_block> local_;
-  std::vector<owned_block> owned_;
+  lean_vector<parameter_block> local_;
+  lean_vector<owned_block> owned_;
   std::size_t owned_count_;
   slice_arena slices_;
 };

@@ -12,6 +12,7 @@
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/fields.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/mesh/axis.hpp"
@@ -48,8 +49,8 @@ struct model_parameter {
 
 /// All of them, in the order of the layers.
 template <class Plan>
-[[gnu::cold]] std::vector<model_parameter> parameters_of_model(mesh const& grid) {
-  std::vector<model_parameter> out;
+[[gnu::cold]] lean_vector<model_parameter> parameters_of_model(mesh const& grid) {
+  lean_vector<model_parameter> out;
   for (auto const& parameter : Plan::blocks_of_model(grid)) {
     auto const& entry = Plan::entries[parameter.entry];
     auto const kept = placements_of(entry, Plan::rules).kept;
@@ -70,7 +71,7 @@ template <class Optimizer>
 /// Errors: input_error for a factor that is not in its range, and for a group that has no effect,
 ///         since no parameter matches or since earlier groups have all that do.
 [[gnu::cold]] inline void check_groups(std::vector<parameter_group> const& groups,
-                                       std::vector<model_parameter> const& parameters) {
+                                       lean_vector<model_parameter> const& parameters) {
   for (auto const& group : groups) {
     std::string const which = "the pattern " + detail::in_quotes(group.pattern);
     require_range("trainer_options::groups: .rate of " + which, group.rate,
@@ -127,17 +128,17 @@ struct named_factors {
 
 /// Those of all parameters.
 template <class Optimizer>
-[[gnu::cold]] std::vector<named_factors> factors_of_model(
+[[gnu::cold]] lean_vector<named_factors> factors_of_model(
     Optimizer const& optimizer, trainer_options const& options,
-    std::vector<model_parameter> const& parameters) {
-  std::vector<named_factors> out;
+    lean_vector<model_parameter> const& parameters) {
+  lean_vector<named_factors> out;
   for (auto const& [name, rank, cut] : parameters)
     out.push_back({name, factors_of({name, rank}, optimizer.decays, options.groups)});
   return out;
 }
 
 /// A number that is another one if any of the factors is.
-[[gnu::cold]] inline std::uint64_t digest_of(std::vector<named_factors> const& all) {
+[[gnu::cold]] inline std::uint64_t digest_of(lean_vector<named_factors> const& all) {
   digest out;
   for (auto const& [name, factors] : all)
     for (double const factor : {factors.rate, factors.decay})
@@ -188,7 +189,7 @@ template <class Rank>
 template <class Rank>
 [[gnu::cold]] void compare_factors(Rank& rank, agreement_room const& room,
                                    std::string const& subject,
-                                   std::vector<named_factors> const& all) {
+                                   lean_vector<named_factors> const& all) {
   constexpr std::size_t at_a_time = agreed_fields / 2;
   for (std::size_t begin = 0; begin < all.size(); begin += at_a_time) {
     agreement mine(subject);
@@ -204,7 +205,7 @@ template <class Rank>
 struct plan_numbers {
   std::size_t parameter_count = 0;
   std::size_t precision = 0;  ///< bytes of an activation, a parameter, a gradient, as digits
-  std::vector<model_parameter> parameters{};
+  lean_vector<model_parameter> parameters{};
   int slices = 0;
   std::size_t bucket_bytes = 0;
   int level = 0;  ///< how many of the optimizer's state, gradients and parameters ranks divide

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/random_normal.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 
@@ -22,7 +23,7 @@ namespace plait::execution {
 ///          values do not depend on it.
 template <class T>
 [[gnu::cold]] void initial_values(parameter_info const& info, int number, std::uint64_t seed,
-                                  std::vector<parameter_rectangle> const& rectangles,
+                                  lean_vector<parameter_rectangle> const& rectangles,
                                   std::span<T> block, std::size_t threads = 1) {
   random_key const key{seed, static_cast<std::uint32_t>(number), 0xffffffffu};
   double const scale = info.initial.number();
@@ -58,7 +59,7 @@ template <class T>
 /// Copies a rank's block out of a whole parameter; what belongs to no rectangle becomes zeros.
 /// Places are within the block, `width` are the columns of the whole.
 template <class T>
-void take_block(std::vector<parameter_rectangle> const& rectangles, std::size_t width,
+void take_block(lean_vector<parameter_rectangle> const& rectangles, std::size_t width,
                 std::span<T const> values, std::span<T> block) {
   std::fill(block.begin(), block.end(), T{0});
   for (auto const& each : rectangles)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/train/trainer_options.hpp"
@@ -57,8 +58,8 @@ class step_memory {
   /// `updated`: the ranges of each block that the rank's optimizer updates; `squares`: how many
   /// sums of squares there are.
   [[gnu::cold]] step_memory(Device& device, number_tables const& where,
-                            std::vector<std::vector<update_range>> const& updated,
-                            std::vector<squares_range> const& squared, int squares)
+                            lean_vector<lean_vector<update_range>> const& updated,
+                            lean_vector<squares_range> const& squared, int squares)
       : memory_(device.allocate(where.total)),
         slices_(at<double>(where.slices_at)),
         squares_(at<double>(where.norm_partials_at), static_cast<std::size_t>(squares)),

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/agreement.hpp"
@@ -102,7 +103,7 @@ class trainer_state final : public saved_state {
     for (auto const& parameter : of_.store.local()) {
       auto const& entry = plan::entries[parameter.entry];
       if (!is_saved_here(entry)) continue;
-      std::vector<parameter_rectangle> mine;
+      lean_vector<parameter_rectangle> mine;
       for (auto const& share : shares_) {
         std::size_t const before = mine.size();
         for (auto const& each : parameter.rectangles)
@@ -178,7 +179,7 @@ class trainer_state final : public saved_state {
     }
   }
   /// What a rank owns, or its blocks of the regions where all own the same.
-  [[nodiscard]] std::vector<owned_block> saved_blocks(axis_set cut) const {
+  [[nodiscard]] lean_vector<owned_block> saved_blocks(axis_set cut) const {
     if (plan::cuts_arenas) return of_.store.owned();
     auto const& [first, second] = of_.store.layout().regions;
     return blocks_of_buckets({{0, {}, first}, {1, {}, second}}, cut, of_.rank.grid(),
@@ -211,7 +212,7 @@ class trainer_state final : public saved_state {
   }
   void restore_owned(std::size_t kind, state_source& from) {
     std::vector<element> values;
-    std::vector<parameter_rectangle> mine;
+    lean_vector<parameter_rectangle> mine;
     for (auto const& block : of_.store.owned()) {
       values.assign(block.elements.count, element{0});
       for (auto const& parameter : of_.store.local()) {
@@ -235,7 +236,7 @@ class trainer_state final : public saved_state {
   }
 
   Parts& of_;
-  std::vector<owned_block> shares_;
+  lean_vector<owned_block> shares_;
   std::vector<std::string> kinds_{};
 };
 

@@ -16,6 +16,7 @@
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/host/thread_channel.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 
 namespace plait::detail {
 
@@ -56,8 +57,8 @@ struct thread_group {
   }
 
   std::vector<int> members;  // world ranks in group order
-  std::vector<thread_member> member;
-  std::vector<thread_mailbox> mailboxes;
+  lean_vector<thread_member> member;
+  lean_vector<thread_mailbox> mailboxes;
   alignas(64) thread_barrier::counter arrivals{0};  // alone on its cache line
 };
 

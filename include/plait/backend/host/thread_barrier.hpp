@@ -17,6 +17,7 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/number_range.hpp"
 
 namespace plait {
@@ -293,7 +294,7 @@ class thread_barrier {
     throw job_aborted(verdict_);
   }
 
-  std::vector<rank_state> ranks_;
+  lean_vector<rank_state> ranks_;
   std::vector<char> can_move_;  // scratch of someone_is_stuck()
   std::vector<counter*> words_;
   alignas(64) std::mutex mutex_;

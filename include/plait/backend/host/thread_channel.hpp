@@ -16,6 +16,7 @@
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/posted_messages.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
 
 namespace plait::detail {
@@ -26,7 +27,7 @@ struct alignas(64) thread_channel {
   // Two for each message: an odd count while one is copied.
   thread_barrier::counter state{0};
   std::mutex mutex;  // of the rest
-  std::vector<collective_call> ring{4};
+  lean_vector<collective_call> ring{4};
   std::size_t first = 0, count = 0;
   bool are_sent = false;   // whether the sender waits, else the receiver
   bool is_closed = false;  // a rank has given up what it had posted here
@@ -34,7 +35,7 @@ struct alignas(64) thread_channel {
   // Grows with the most that are ever on their way; a step allocates nothing behind its first runs.
   void push(collective_call const& call) {
     if (count == ring.size()) {
-      std::vector<collective_call> larger(2 * count);
+      lean_vector<collective_call> larger(2 * count);
       for (std::size_t i = 0; i < count; ++i) larger[i] = ring[(first + i) % count];
       ring.swap(larger);
       first = 0;

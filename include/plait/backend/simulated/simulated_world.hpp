@@ -23,6 +23,7 @@
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_rendezvous.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 
@@ -277,7 +278,7 @@ class simulated_world {
 
   // The heads of these streams of these ranks belong together.
   void meet(std::vector<int> const& members, std::vector<stream> const& on, group const& with) {
-    std::vector<collective_call> calls;
+    lean_vector<collective_call> calls;
     auto known = ranks_[std::size_t(members.front())]->clock(on.front());
     for (std::size_t i = 0; i < members.size(); ++i) {
       calls.push_back(call_at(members[i], on[i])->call);
