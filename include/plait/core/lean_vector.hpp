@@ -59,7 +59,7 @@ class lean_vector {
     std::swap(size_, other.size_);
     std::swap(room_, other.room_);
   }
-  constexpr void reserve(std::size_t room) {
+  [[gnu::cold]] constexpr void reserve(std::size_t room) {
     if (room <= room_) return;
     T* const more = new T[room];
     for (std::size_t i = 0; i < size_; ++i) more[i] = std::move(data_[i]);

@@ -16,6 +16,7 @@
 
 #include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/batch_options.hpp"
 #include "plait/data/batch_size.hpp"
@@ -59,12 +60,12 @@ class batch_range {
   [[gnu::cold]] batch_range(Held&& data, Batch size, Rank& rank, batch_options const& options)
       : rank_(rank),
         data_(std::forward<Held>(data)),
-        loaders_(1, loader_type(data_)),
         sampler_(data_.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
         size_(size),
         epochs_(options.epochs),
         for_evaluation_(options.for_evaluation) {
     detail::check(options);
+    loaders_.emplace_back(data_);
     if (steps_per_epoch() == 0)
       throw input_error("batches: a global batch of " + std::to_string(size.samples) +
                         " samples is larger than the data set of " + std::to_string(data_.size()) +
@@ -242,7 +243,7 @@ class batch_range {
   }
 
   [[gnu::cold]] void start_readers(batch_options const& options) {
-    loaders_.resize(static_cast<std::size_t>(options.readers), loader_type(data_));
+    for (int more = 1; more < options.readers; ++more) loaders_.emplace_back(data_);
     ahead_.emplace(typename reader_type::shape{.ahead = static_cast<std::size_t>(options.ahead),
                                                .places = batch_.places(),
                                                .readers = options.readers},
@@ -314,7 +315,7 @@ class batch_range {
     if (samples > std::numeric_limits<std::ptrdiff_t>::max() / each / buffers) fail("");
     try {
       host_.reserve(buffers);
-      for (std::size_t i = 0; i < buffers; ++i) host_.emplace_back(loader, samples);
+      for (std::size_t i = 0; i < buffers; ++i) host_.push_back(host_type(loader, samples));
       auto const& host = host_.front();
       buffer_ = rank_.device().allocate(host.weights.empty()
                                             ? targets_at() + host.targets.size() * sizeof(target)
@@ -343,7 +344,7 @@ class batch_range {
   int data_rank_ = rank_.grid().place_in_group(rank_.place(), batch_axes);
   int data_ranks_ = rank_.grid().size(batch_axes);
   batch_description description_;
-  std::vector<host_type> host_;
+  lean_vector<host_type> host_;
   typename Rank::device_type::arena buffer_;
   batch_type batch_;
   std::optional<reader_type> ahead_{};  // ends before what it fills

@@ -10,6 +10,7 @@ namespace plait::detail {
 template <class Loader>
 class host_batch {
  public:
+  host_batch() = default;
   /// Room for as many samples.
   [[gnu::cold]] host_batch(Loader const& of, std::size_t places)
       : samples(places),

@@ -17,9 +17,9 @@
 #include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 
 namespace plait::detail {
 
@@ -59,7 +59,7 @@ class reads_ahead {
     std::optional<std::string> problem;
     try {
       for (int reader = 0; reader < how.readers; ++reader)
-        threads_.emplace_back([this, reader] { read(reader); });
+        threads_.push_back(std::jthread([this, reader] { read(reader); }));
     } catch (std::system_error const& none) {
       problem = none.what();
     }
@@ -184,14 +184,15 @@ class reads_ahead {
   shape how_;
   std::size_t piece_;  // places that a reader takes at a time
   Source& source_;
-  std::vector<buffer> buffers_;
+  lean_vector<buffer> buffers_;
   std::mutex mutex_{};
   std::condition_variable work_{}, over_{};
   bool runs_ = false, ends_ = false;
   std::atomic<bool> is_dropped_{false};  // what is being filled
   std::uint64_t taken_ = 0;              // the step that was taken last
   int active_ = 0;                       // readers that fill something
-  std::vector<std::jthread> threads_{};  // std::thread would be one more type of vector to compile
+  ext::lean_vector<std::jthread>
+      threads_{};  // std::thread would be one more type of vector to compile
 };
 
 }  // namespace plait::detail

@@ -45,9 +45,9 @@ class slice_tree {
   };
   /// What a rank does for each of its slices, in their order. At the end its roots are in the first
   /// accumulators.
-  [[nodiscard]] constexpr std::vector<step> steps(slice_range of) const {
+  [[nodiscard]] constexpr lean_vector<step> steps(slice_range of) const {
     lean_vector<slice_range> held;
-    std::vector<step> out;
+    lean_vector<step> out;
     for (int slice = of.first; slice < of.end(); ++slice) {
       step now{static_cast<int>(held.size()), 0};
       held.push_back({slice, 1});
@@ -91,19 +91,19 @@ class slice_tree {
   };
   /// How the roots of all ranks are added up, into the first of rank 0. Root i of a rank is number
   /// rank * most_roots(ranks) + i.
-  [[nodiscard]] constexpr std::vector<sum> sums_of_roots(int ranks) const {
+  [[nodiscard]] constexpr lean_vector<sum> sums_of_roots(int ranks) const {
     std::vector<numbered> all;
     int const each = most_roots(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       int next = rank * each;
       for (auto const& root : roots(of_rank(rank, ranks))) all.push_back({root, next++});
     }
-    std::vector<sum> out;
+    lean_vector<sum> out;
     add_sums({0, slices_}, all, out);
     return out;
   }
   /// The same where each slice is a root, of its number.
-  [[nodiscard]] constexpr std::vector<sum> sums_of_slices() const { return sums_of_roots(slices_); }
+  [[nodiscard]] constexpr lean_vector<sum> sums_of_slices() const { return sums_of_roots(slices_); }
 
  private:
   struct numbered {
@@ -138,7 +138,7 @@ class slice_tree {
   }
   /// The number of the accumulator in which a node is.
   static constexpr int add_sums(slice_range node, std::vector<numbered> const& all,
-                                std::vector<sum>& out) {
+                                lean_vector<sum>& out) {
     for (auto const& one : all)
       if (one.of == node) return one.number;
     int const left = left_of(node.count);

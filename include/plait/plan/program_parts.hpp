@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/program_operation.hpp"
 #include "plait/plan/synchronization.hpp"

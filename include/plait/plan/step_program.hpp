@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/exchanges.hpp"

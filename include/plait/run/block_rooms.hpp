@@ -3,8 +3,8 @@
 
 #include <array>
 #include <cstddef>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/arena_layout.hpp"
@@ -171,7 +171,7 @@ class block_rooms {
   sum* gradients_;
   parameter_layout layout_;
   std::size_t kept_, summed_;  // the blocks that this rank holds
-  std::vector<use_in_bucket> uses_{};
+  lean_vector<use_in_bucket> uses_{};
   std::array<program_operation, 4> gathered_{};  // by what each end of both rooms has what it has
 };
 

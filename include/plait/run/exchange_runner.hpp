@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
@@ -110,7 +109,7 @@ class exchange_runner {
     return out;
   }
 
-  std::vector<active_row> rows_;
+  lean_vector<active_row> rows_;
 };
 
 /// Adds up numbers in host memory over all ranks of the job; for reports, not inside a step.

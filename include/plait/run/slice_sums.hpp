@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/slice_tree.hpp"
@@ -110,10 +110,10 @@ class slice_sums {
   slice_arena layout_;
   sum* gradients_;
   slice_range mine_{};
-  std::vector<slice_tree::step> steps_;
+  lean_vector<slice_tree::step> steps_;
   int roots_ = 0;
-  std::vector<slice_tree::sum> sums_;
-  std::vector<std::vector<range>> ranges_;  // of each chunk
+  lean_vector<slice_tree::sum> sums_;
+  lean_vector<lean_vector<range>> ranges_;  // of each chunk
 };
 
 /// A plan without slices adds up all in one accumulator.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
@@ -62,8 +61,8 @@ class synchronizer {
   };
 
   Device& device_;
-  std::vector<entry> entries_;
-  std::vector<typename Device::event> events_;
+  lean_vector<entry> entries_;
+  lean_vector<typename Device::event> events_;
 };
 
 }  // namespace plait::execution

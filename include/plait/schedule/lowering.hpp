@@ -116,7 +116,7 @@ class timetable_writer {
   }
 
   // `orders`: what each stage computes. What cannot be run to its end stays in its order.
-  constexpr void write(std::vector<std::vector<scheduled_work>> const& orders) {
+  constexpr void write(lean_vector<std::vector<scheduled_work>> const& orders) {
     auto const order_of = [&](int stage) -> auto const& {
       return orders[static_cast<std::size_t>(stage)];
     };
@@ -186,7 +186,7 @@ constexpr void check_sizes(int stages, int microbatches) {
 ///
 /// Cost:    O(stages * (microbatches * chunks + stages)).
 [[nodiscard]] [[gnu::cold]] constexpr timetable lower(
-    std::vector<std::vector<scheduled_work>> const& orders, int microbatches, bool has_backward,
+    lean_vector<std::vector<scheduled_work>> const& orders, int microbatches, bool has_backward,
     pipeline_shape const& shape = {}) {
   auto table = empty_timetable(static_cast<int>(orders.size()), microbatches, has_backward, shape);
   for (std::size_t s = 0; s < orders.size(); ++s)
@@ -216,7 +216,7 @@ template <class Schedule>
   check_sizes(stages, microbatches);
   if constexpr (requires { Schedule::lowered(stages, microbatches); })
     return Schedule::lowered(stages, microbatches);
-  std::vector<std::vector<scheduled_work>> orders;
+  lean_vector<std::vector<scheduled_work>> orders;
   for (int s = 0; s < stages; ++s) orders.push_back(Schedule::order(stages, s, microbatches));
   timetable table = lower(orders, microbatches, true, shape);
   for (int s = 0; s < stages; ++s)
@@ -234,7 +234,7 @@ template <class Schedule>
                                                        pipeline_shape const& shape = {}) {
   check_sizes(stages, microbatches);
   auto const numbers = empty_timetable(stages, microbatches, false, shape);
-  std::vector<std::vector<scheduled_work>> orders(static_cast<std::size_t>(stages));
+  lean_vector<std::vector<scheduled_work>> orders(static_cast<std::size_t>(stages));
   std::vector<int> done(static_cast<std::size_t>(numbers.chunk_count()), 0), ended = done;
   for (int left = numbers.chunk_count() * microbatches; left > 0;) {
     for (int s = 0; s < stages; ++s)

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/schedule/operation.hpp"
 
@@ -29,7 +30,7 @@ struct timed_operation {
 
 /// When every computation of a timetable runs, for each stage in its own order.
 struct schedule_times {
-  std::vector<std::vector<timed_operation>> stages;
+  lean_vector<lean_vector<timed_operation>> stages;
 
   /// From the begin of the first computation to the end of the last.
   [[nodiscard]] constexpr std::int64_t makespan() const {
@@ -87,7 +88,7 @@ template <class CostOf>
   for (int m = 0; m < table.microbatches && chunks > 0; ++m)
     activation_at[place(0, m)] = gradient_at[place(chunks - 1, m)] = 0;
 
-  schedule_times times{std::vector<std::vector<timed_operation>>(table.stages.size())};
+  schedule_times times{lean_vector<lean_vector<timed_operation>>(table.stages.size())};
   std::vector<std::size_t> next(table.stages.size(), 0);
   std::vector<int> awake;
   for (int s = table.stage_count(); s-- > 0;) awake.push_back(s);

@@ -7,7 +7,6 @@
 #include <span>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/random_normal.hpp"
@@ -44,11 +43,11 @@ template <class T>
   };
   constexpr std::size_t worth_a_thread = std::size_t{1} << 15;  // 0.2 ms
   std::size_t const count = std::max(worth_a_thread, (block.size() + threads - 1) / threads);
-  std::vector<std::jthread> others;
+  lean_vector<std::jthread> others;
   for (std::size_t begin = count; begin < block.size(); begin += count) {
     element_range const piece{begin, std::min(count, block.size() - begin)};
     try {
-      others.emplace_back(make, piece);
+      others.push_back(std::jthread(make, piece));
     } catch (std::system_error const&) {  // no thread to be had
       make(piece);
     }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/train/loss_terms.hpp"
@@ -92,7 +93,7 @@ class summed_numbers {
 
   Numbers* now_;
   double* list_;
-  std::vector<slice_tree::sum> sums_{};
+  lean_vector<slice_tree::sum> sums_{};
   std::vector<double> sent_{};
 };
 

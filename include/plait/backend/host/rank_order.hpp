@@ -26,11 +26,29 @@ inline bool can_take_turns(void const* a, void const* b) {
   return apart >= 64 && apart <= 4096 - 64;
 }
 
+// Where the ranks have something, asked by a pointer to a function, so that loops over it are
+// compiled once for each type of element, whoever asks for them.
+template <class T>
+class place_of_rank {
+ public:
+  template <class Place>
+  explicit place_of_rank(Place const& place)
+      : place_(&place), call_([](void const* of, int rank) -> T* {
+          return (*static_cast<Place const*>(of))(rank);
+        }) {}
+  T* operator()(int rank) const { return call_(place_, rank); }
+
+ private:
+  void const* place_;
+  T* (*call_)(void const*, int);
+};
+
 // Combines from(0)[i], from(1)[i], ... in this order, for all i below `count`, into to(0)[i] ...
 // to(targets - 1)[i]. Two by two each block goes to both at once; otherwise tile by tile: a tile
 // stays in the first-level cache and is copied to each target on its own.
-template <class T, class Combine, class From, class To>
-void combine_tiles(Combine combine, std::size_t count, int ranks, From from, To to, int targets) {
+template <class T, class Combine>
+void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<T const> from,
+                   place_of_rank<T> to, int targets) {
   constexpr bool is_number = std::is_same_v<T, accumulate_t<T>>;
   constexpr std::size_t tile = 4096 / sizeof(T);
   alignas(64) accumulate_t<T> values[tile];
@@ -72,14 +90,20 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, From from, To 
 }
 
 // The same with the operation given at run time. A NaN on any rank makes the maximum NaN.
-template <class T, class From, class To>
-void combine_in_rank_order(reduction operation, std::size_t count, int ranks, From from, To to,
-                           int targets = 1) {
+template <class T>
+void combine_places(reduction operation, std::size_t count, int ranks, place_of_rank<T const> from,
+                    place_of_rank<T> to, int targets) {
   using number = accumulate_t<T>;
   auto const add = [](number a, number b) PLAIT_INLINED { return static_cast<number>(a + b); };
   auto const greater = [](number a, number b) PLAIT_INLINED { return b > a || b != b ? b : a; };
   if (operation == reduction::sum) combine_tiles<T>(add, count, ranks, from, to, targets);
   else combine_tiles<T>(greater, count, ranks, from, to, targets);
+}
+template <class T, class From, class To>
+void combine_in_rank_order(reduction operation, std::size_t count, int ranks, From const& from,
+                           To const& to, int targets = 1) {
+  combine_places<T>(operation, count, ranks, place_of_rank<T const>(from), place_of_rank<T>(to),
+                    targets);
 }
 
 }  // namespace plait::detail

@@ -8,10 +8,10 @@
 #include <system_error>
 #include <thread>
 #include <typeinfo>
-#include <vector>
 
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::detail {
@@ -84,10 +84,10 @@ template <class Program>
 
   world.start();
   {
-    std::vector<std::jthread> threads;  // joins when it goes
+    lean_vector<std::jthread> threads;  // joins when it goes
     try {
       threads.reserve(static_cast<std::size_t>(world.size()));
-      for (int rank = 1; rank < world.size(); ++rank) threads.emplace_back(run, rank);
+      for (int rank = 1; rank < world.size(); ++rank) threads.push_back(std::jthread(run, rank));
     } catch (std::system_error const& e) {
       world.abort("run_ranks: a thread could not be started: " + std::string(e.what()));
       throw;

@@ -13,6 +13,7 @@
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/host/thread_channel.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/stable_sort.hpp"
 
@@ -46,7 +47,8 @@ class thread_world {
     auto const same = std::find_if(groups_.begin(), groups_.end(),
                                    [&](auto const& one) { return one->members == members; });
     if (same != groups_.end()) return static_cast<int>(same - groups_.begin());
-    auto& group = *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
+    groups_.push_back(std::make_unique<detail::thread_group>(std::move(members)));
+    auto& group = *groups_.back();
     room_.watch(group.arrivals);
     for (auto& box : group.mailboxes) room_.watch(box.state);
     for (auto& one : group.member)
@@ -84,7 +86,7 @@ class thread_world {
 
   int size_;
   detail::thread_barrier room_;
-  std::vector<std::unique_ptr<detail::thread_group>> groups_;
+  lean_vector<std::unique_ptr<detail::thread_group>> groups_;
 };
 
 }  // namespace plait::ext
