@@ -13,10 +13,10 @@ namespace plait::ext {
 /// is made of costs every program 60 functions, and there are some fifty such records.
 ///
 /// It has what plait asks of one. Places between size() and the room that has been taken hold
-/// values, too, so an element has a default value and can be moved.
+/// values, too: an element has a default value, and is moved without an exception.
 ///
-/// Cost:    push_back at the end is constant on average; the room never shrinks.
-/// Errors:  std::bad_alloc; then nothing has changed.
+/// Cost:    push_back is constant on average; the room never shrinks.
+/// Errors:  std::bad_alloc, before anything has changed, and what copies of elements throw.
 /// Threads: as std::vector.
 template <class T>
 class lean_vector {
@@ -28,10 +28,10 @@ class lean_vector {
   constexpr lean_vector() = default;
   constexpr explicit lean_vector(std::size_t count)
       : data_(new T[count]()), size_(count), room_(count) {}
-  constexpr lean_vector(std::size_t count, T const& value) { assign(count, value); }
-  constexpr lean_vector(std::initializer_list<T> of) { append(of.begin(), of.end()); }
-  constexpr lean_vector(T const* first, T const* last) { append(first, last); }
-  constexpr lean_vector(lean_vector const& of) { append(of.begin(), of.end()); }
+  constexpr lean_vector(std::size_t count, T const& value) : lean_vector() { assign(count, value); }
+  constexpr lean_vector(std::initializer_list<T> of) : lean_vector(of.begin(), of.end()) {}
+  constexpr lean_vector(T const* first, T const* last) : lean_vector() { append(first, last); }
+  constexpr lean_vector(lean_vector const& of) : lean_vector(of.begin(), of.end()) {}
   constexpr lean_vector(lean_vector&& of) noexcept { swap(of); }
   constexpr lean_vector& operator=(lean_vector of) noexcept {
     swap(of);
