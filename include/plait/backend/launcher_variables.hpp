@@ -117,7 +117,7 @@ class slurm_step {
                         "(without --preserve-env), which sets both");
   }
   /// Of SLURM_STEP_TASKS_PER_NODE, such as "4(x2),3"; 0 if it does not say.
-  [[nodiscard]] int tasks_of_node(int node) const {
+  [[nodiscard]] [[gnu::cold]] int tasks_of_node(int node) const {
     auto text = text_of("SLURM_STEP_TASKS_PER_NODE");
     auto const number = [&] {
       int value = 0;

@@ -47,7 +47,7 @@ class launcher_reader {
   launcher_reader(launcher_variables const& of, find_variable const& variable)
       : of_(of), variable_(variable) {}
 
-  [[nodiscard]] process_ranks read() {
+  [[nodiscard]] [[gnu::cold]] process_ranks read() {
     process_ranks out{number(of_.rank), number(of_.world_size), number(of_.local_rank)};
     if (has(of_.node)) out.node = number(of_.node);
     auto const* local_size = of_.local_size;

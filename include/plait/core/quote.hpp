@@ -35,7 +35,7 @@ inline code_point first_code_point(std::string_view text) {
 /// A text from outside as part of a message: what could move a terminal's cursor, end the line or
 /// hide and reorder characters (control characters, separators of lines, directions of writing,
 /// characters without width) and bytes that are no UTF-8 are written as escapes.
-inline std::string escaped(std::string_view text) {
+[[gnu::cold]] inline std::string escaped(std::string_view text) {
   constexpr char digits[] = "0123456789abcdef";
   std::string out;
   while (!text.empty()) {

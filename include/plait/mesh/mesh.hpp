@@ -93,7 +93,7 @@ struct mesh {
   /// the launch.
   ///
   /// Errors: input_error if `ranks` is below 1, or no multiple of those along other axes.
-  [[nodiscard]] constexpr mesh with_ranks_at_launch(int ranks) const {
+  [[nodiscard]] [[gnu::cold]] constexpr mesh with_ranks_at_launch(int ranks) const {
     mesh filled = *this;
     int const others = known_batch_ranks();
     for (auto& dimension : filled.dimensions)
@@ -184,7 +184,7 @@ struct mesh {
 };
 
 /// Returns the mesh as text, for example "data 2 x tensor 4".
-[[nodiscard]] inline std::string to_string(mesh const& grid) {
+[[nodiscard]] [[gnu::cold]] inline std::string to_string(mesh const& grid) {
   std::string text;
   for (int i = 0; i < grid.dimension_count; ++i) {
     auto const& extent = grid.dimensions[static_cast<std::size_t>(i)];

@@ -63,7 +63,7 @@ struct placements {
 
 /// Returns text such as "{data: partial, tensor: partial}"; axes on which the value is invariant
 /// are left out.
-constexpr std::string to_string(placements const& where) {
+[[gnu::cold]] constexpr std::string to_string(placements const& where) {
   std::string text = "{";
   for (axis const which : all_axes) {
     if (where.at(which) == invariant) continue;

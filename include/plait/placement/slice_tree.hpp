@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
@@ -92,7 +91,7 @@ class slice_tree {
   /// How the roots of all ranks are added up, into the first of rank 0. Root i of a rank is number
   /// rank * most_roots(ranks) + i.
   [[nodiscard]] constexpr lean_vector<sum> sums_of_roots(int ranks) const {
-    std::vector<numbered> all;
+    lean_vector<numbered> all;
     int const each = most_roots(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       int next = rank * each;
@@ -137,7 +136,7 @@ class slice_tree {
     add_roots({node.first + left, node.count - left}, of, out);
   }
   /// The number of the accumulator in which a node is.
-  static constexpr int add_sums(slice_range node, std::vector<numbered> const& all,
+  static constexpr int add_sums(slice_range node, lean_vector<numbered> const& all,
                                 lean_vector<sum>& out) {
     for (auto const& one : all)
       if (one.of == node) return one.number;

@@ -84,7 +84,7 @@ constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, s
 /// Lays out the activations of microbatches of `rows` rows with elements of `element_bytes`, and of
 /// `slot_bytes` in slots that keep sums.
 template <int Leaves>
-constexpr activation_layout<Leaves> lay_out_activations(
+[[gnu::cold]] constexpr activation_layout<Leaves> lay_out_activations(
     program<Leaves> const& code, auto const& leaves,
     storage_plan<program<Leaves>::most_values> const& storage, std::size_t rows, int ranks,
     std::size_t element_bytes, std::size_t slot_bytes,
@@ -459,9 +459,10 @@ constexpr lean_vector<owned_block> blocks_of_buckets(lean_vector<bucket> const& 
 }
 
 /// What the optimizer of a rank owns.
-constexpr lean_vector<owned_block> owned_blocks(parameter_layout const& layout,
-                                                parameter_rules const& rules, mesh const& grid,
-                                                coordinates const& place) {
+[[gnu::cold]] constexpr lean_vector<owned_block> owned_blocks(parameter_layout const& layout,
+                                                              parameter_rules const& rules,
+                                                              mesh const& grid,
+                                                              coordinates const& place) {
   auto out = blocks_of_buckets(layout.buckets, rules.cut_axes(), grid, place);
   for (std::size_t b = 0; b < out.size(); ++b) {
     // Of a block that is held, the part that is owned.

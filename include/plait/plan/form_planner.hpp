@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/moves.hpp"
@@ -188,12 +189,12 @@ struct form_planner {
   int ranks;
   form_cuts cuts;
   static_vector<edge_placements, most_placements> placements{};
-  std::vector<crossing> crossings{};  ///< between any two placements
-  std::vector<passage> passages{};    ///< of all nodes, those of a node in ascending order
-  std::vector<solved> leaves{}, nodes{};
-  std::vector<chain_picks> chains{};
+  lean_vector<crossing> crossings{};  ///< between any two placements
+  lean_vector<passage> passages{};    ///< of all nodes, those of a node in ascending order
+  lean_vector<solved> leaves{}, nodes{};
+  lean_vector<chain_picks> chains{};
   /// What crossing an edge costs, as far as it has been asked: of the edge with this number.
-  std::vector<form_cost> crossed{};
+  lean_vector<form_cost> crossed{};
   std::vector<int> crossed_on{};
   int edge = 0;
   value_info edge_value{};
@@ -329,7 +330,7 @@ struct form_planner {
     int const places = placements.size(), cells = from.size() * places;
     ways.picks = std::vector<int>(ways.children.size() * std::size_t(cells), 0);
     int* pick = ways.picks.data();
-    std::vector<form_cost> both(std::size_t(2 * cells));
+    lean_vector<form_cost> both(std::size_t(2 * cells));
     form_cost *reached = both.data(), *next = both.data() + cells;
     for (int const child : ways.children) {
       passage const* const begin = passages.data() + nodes[std::size_t(child)].first;
@@ -411,7 +412,7 @@ struct form_planner {
   /// The costs of all branches of a node that begin in one placement and end in one, together.
   constexpr void solve_branches(int at) {
     int const places = placements.size();
-    std::vector<form_cost> sums(std::size_t(places * places));
+    lean_vector<form_cost> sums(std::size_t(places * places));
     int branches = 0, which = 0;
     for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end) ++branches;
     int const values = tree.nodes[at].kind == node_kind::fan_out ? branches : 1;
@@ -422,7 +423,7 @@ struct form_planner {
     for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end, ++which) {
       auto const taken = input_of(child), made = output_of(child);
       auto const through = passages_of(child);
-      std::vector<form_cost> entries, exits;
+      lean_vector<form_cost> entries, exits;
       for (auto const& each : through)
         for (int i = 0; i < places; ++i) {
           entries.push_back(cross(i, each.from, taken));

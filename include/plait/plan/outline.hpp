@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/core/type_list.hpp"
@@ -173,7 +174,7 @@ struct outline_of<times<Weight, L>> : outline_of<L> {
 };
 
 /// Elements of one scope of names: leaves, names and repeats, not what is below those.
-constexpr int count_scope(auto const& tree, int at) {
+[[gnu::cold]] constexpr int count_scope(auto const& tree, int at) {
   auto const& here = tree.nodes[at];
   if (here.kind == node_kind::leaf || here.kind == node_kind::named ||
       here.kind == node_kind::repeat)
@@ -199,8 +200,8 @@ constexpr characters joined(characters text, auto const&... pieces) {
   return text;
 }
 
-constexpr void name_leaves(auto const& tree, int at, characters const& prefix, bool alone,
-                           int& number, std::vector<characters>& out) {
+[[gnu::cold]] constexpr void name_leaves(auto const& tree, int at, characters const& prefix,
+                                         bool alone, int& number, lean_vector<characters>& out) {
   auto const& here = tree.nodes[at];
   // Not one conditional expression: g++ 12 frees its result twice at compile time.
   auto const numbered = [&] {
@@ -233,8 +234,8 @@ constexpr void name_leaves(auto const& tree, int at, characters const& prefix, b
 }
 
 /// Of the leaves below node `at`, as if there were nothing else.
-constexpr std::vector<characters> leaf_characters(auto const& tree, int at = 0) {
-  std::vector<characters> names;
+constexpr lean_vector<characters> leaf_characters(auto const& tree, int at = 0) {
+  lean_vector<characters> names;
   int number = 0;
   name_leaves(tree, at, {}, count_scope(tree, at) == 1, number, names);
   return names;
@@ -341,7 +342,7 @@ constexpr auto make_outline() {
 
 /// The text that goes before the names of each leaf's parameters ("h.*.attn.c_attn."); the star
 /// stands for the number of the copy within a repeat.
-std::vector<std::string> leaf_names(auto const& tree) {
+[[gnu::cold]] std::vector<std::string> leaf_names(auto const& tree) {
   std::vector<std::string> names;
   for (auto const& text : leaf_characters(tree)) names.emplace_back(text.begin(), text.end());
   return names;

@@ -57,9 +57,8 @@ struct parameter_rectangle {
 
 /// The block of one parameter on one rank of the tensor axis, one rectangle for each part that is
 /// cut.
-[[nodiscard]] constexpr lean_vector<parameter_rectangle> rectangles_of(parameter_entry const& entry,
-                                                                       int block, int ranks,
-                                                                       bool with_padding = false) {
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<parameter_rectangle> rectangles_of(
+    parameter_entry const& entry, int block, int ranks, bool with_padding = false) {
   lean_vector<parameter_rectangle> out;
   for (std::size_t part = 0; part < parts_of(entry); ++part)
     if (auto const each = rectangle_of(entry, part, block, ranks, with_padding); each.count() > 0)

@@ -130,7 +130,7 @@ constexpr int number_of_tensor(auto const& code, auto const& entries, entry_coun
 }
 
 /// The names of the parameters, in the order of the entries; a star stands for the copy's number.
-std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
+[[gnu::cold]] std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
   auto const leaves = leaf_names(tree);
   std::vector<std::string> names;
   for (auto const& entry : entries)

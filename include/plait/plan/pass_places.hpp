@@ -172,7 +172,8 @@ struct place_lengths {
 };
 
 /// The greatest places first, of equal ones those that begin first.
-constexpr void sort_lives(lean_vector<passed_life>& lives, place_lengths const& lengths) {
+[[gnu::cold]] constexpr void sort_lives(lean_vector<passed_life>& lives,
+                                        place_lengths const& lengths) {
   detail::stable_sort(lives, [&](passed_life const& a, passed_life const& b) {
     auto const here = lengths.of(a), there = lengths.of(b);
     return here != there ? here > there : a.from < b.from;
@@ -181,7 +182,8 @@ constexpr void sort_lives(lean_vector<passed_life>& lives, place_lengths const& 
 
 /// Lives of one length have places of their own, as many as there are at one time. `lives` are
 /// sorted by `lengths`.
-constexpr void place_in_pools(lean_vector<passed_life>& lives, place_lengths const& lengths) {
+[[gnu::cold]] constexpr void place_in_pools(lean_vector<passed_life>& lives,
+                                            place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
   std::vector<int> busy_to;  // of the places of a pool
   for (auto& one : lives) {
@@ -199,7 +201,7 @@ constexpr void place_in_pools(lean_vector<passed_life>& lives, place_lengths con
 }
 
 /// The largest first, as they are sorted, each at the lowest offset that is free while it lives.
-constexpr void place_largest_first(lean_vector<passed_life>& lives) {
+[[gnu::cold]] constexpr void place_largest_first(lean_vector<passed_life>& lives) {
   std::vector<std::size_t> placed;  // by offset
   placed.reserve(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {

@@ -73,7 +73,7 @@ struct planned_wait {
     for (auto const* const touched : {&one.reads, &one.writes})
       for (int const buffer : *touched) most = std::max(most, buffer);
   lean_vector<last_touches> buffers(std::size_t(most + 1), {nothing, nothing});
-  std::vector<clock> known(operations.size(), nothing);
+  lean_vector<clock> known(operations.size(), nothing);
   clock last = nothing, rested = nothing;
   lean_vector<planned_wait> out;
   for (std::size_t i = 0; i < operations.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory.hpp"
@@ -228,7 +229,7 @@ class pass_runner {
   runner_type runner_;
   [[no_unique_address]] block_rooms<Job, Rank> rooms_;
   placed_passes places_;
-  std::vector<std::byte*> outputs_;  // of the forwards of each chunk
+  lean_vector<std::byte*> outputs_;  // of the forwards of each chunk
   std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);  // by one of two chunks
   batch_type const* batch_ = nullptr;
   loss_sum loss_{};

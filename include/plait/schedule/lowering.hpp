@@ -33,7 +33,7 @@ template <class Schedule>
 }
 
 /// The slots that the list of `stage` needs, counted by walking through it.
-[[nodiscard]] constexpr stage_slots count_slots(timetable const& table, int stage) {
+[[nodiscard]] [[gnu::cold]] constexpr stage_slots count_slots(timetable const& table, int stage) {
   work const last = !table.has_backward     ? work::forward
                     : table.splits_backward ? work::backward_parameters
                                             : work::backward;
@@ -116,7 +116,7 @@ class timetable_writer {
   }
 
   // `orders`: what each stage computes. What cannot be run to its end stays in its order.
-  constexpr void write(lean_vector<std::vector<scheduled_work>> const& orders) {
+  [[gnu::cold]] constexpr void write(lean_vector<std::vector<scheduled_work>> const& orders) {
     auto const order_of = [&](int stage) -> auto const& {
       return orders[static_cast<std::size_t>(stage)];
     };
@@ -202,7 +202,7 @@ constexpr void check_sizes(int stages, int microbatches) {
 ///
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
 template <class Schedule>
-[[nodiscard]] constexpr timetable training_timetable(int stages, int microbatches) {
+[[nodiscard]] [[gnu::cold]] constexpr timetable training_timetable(int stages, int microbatches) {
   static_assert(schedule<Schedule>,
                 "training_timetable<Schedule>: Schedule is not a schedule; it needs concept_tag = "
                 "plait::ext::schedule_tag and static constexpr members name, order and "
@@ -230,8 +230,8 @@ template <class Schedule>
 ///
 /// Cost:    O(stages * chunks * (microbatches * chunks + stages)).
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
-[[nodiscard]] constexpr timetable evaluation_timetable(int stages, int microbatches,
-                                                       pipeline_shape const& shape = {}) {
+[[nodiscard]] [[gnu::cold]] constexpr timetable evaluation_timetable(
+    int stages, int microbatches, pipeline_shape const& shape = {}) {
   check_sizes(stages, microbatches);
   auto const numbers = empty_timetable(stages, microbatches, false, shape);
   lean_vector<std::vector<scheduled_work>> orders(static_cast<std::size_t>(stages));

@@ -153,7 +153,7 @@ class timetable_check {
   // follow each other, from the first that is not yet given back; so with one chunk n slots taken
   // by `microbatch % n` are free of conflict exactly if at most n are in use, which is what the
   // limits below compare.
-  constexpr schedule_verdict check_computations(int stage) const {
+  [[gnu::cold]] constexpr schedule_verdict check_computations(int stage) const {
     auto const& operations = list(stage);
     int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
     lean_vector<counts> of_chunks(static_cast<std::size_t>(table_.chunks));
@@ -191,7 +191,7 @@ class timetable_check {
     return verdict(schedule_fault::none, 0, 0);
   }
 
-  constexpr schedule_verdict check_messages(int stage) const {
+  [[gnu::cold]] constexpr schedule_verdict check_messages(int stage) const {
     auto const& operations = list(stage);
     stage_counts done{lean_vector<counts>(static_cast<std::size_t>(table_.chunks))};
     for (std::size_t i = 0; i < operations.size(); ++i) {
@@ -211,8 +211,8 @@ class timetable_check {
     return complete(done.chunks, stage, false);
   }
 
-  constexpr schedule_fault message_fault(scheduled_work op, int stage,
-                                         stage_counts const& all) const {
+  [[gnu::cold]] constexpr schedule_fault message_fault(scheduled_work op, int stage,
+                                                       stage_counts const& all) const {
     auto const& slots = table_.stages[static_cast<std::size_t>(stage)].slots;
     chunk_place const at{stage, op.chunk};
     if (!computes(op.kind) && expected(op.kind, at) == 0) return schedule_fault::no_partner;
@@ -251,7 +251,7 @@ class timetable_check {
 
   // Runs all lists with sends that block until they are received. No list chooses between messages,
   // so if one way of taking turns comes to the end, every way does.
-  constexpr schedule_verdict check_progress() const {
+  [[gnu::cold]] constexpr schedule_verdict check_progress() const {
     std::vector<std::size_t> next(table_.stages.size(), 0);
     std::vector<int> awake;
     for (int s = 0; s < stages_; ++s) awake.push_back(s);

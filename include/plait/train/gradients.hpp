@@ -145,8 +145,8 @@ void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
 /// the layers: what its optimizer owns, and of what several own on the first of them alone. So each
 /// element counts once under every mesh.
 template <class Plan, class Blocks>
-lean_vector<squares_range> squares_ranges(lean_vector<parameter_block> const& parameters,
-                                          Blocks const& owned, coordinates const& place) {
+[[gnu::cold]] lean_vector<squares_range> squares_ranges(
+    lean_vector<parameter_block> const& parameters, Blocks const& owned, coordinates const& place) {
   lean_vector<squares_range> out;
   for (auto const& parameter : parameters) {
     auto const& entry = Plan::entries[parameter.entry];
@@ -187,7 +187,7 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 
 /// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
 /// what lies between two goes with the first.
-inline void join_ranges(lean_vector<update_range>& ranges, std::size_t count) {
+[[gnu::cold]] inline void join_ranges(lean_vector<update_range>& ranges, std::size_t count) {
   detail::stable_sort(ranges, [](auto const& a, auto const& b) { return a.offset < b.offset; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -208,9 +208,9 @@ inline constexpr update_factors not_updated{0, 0};
 /// `decays(parameter_description)` says which parameters decay, `groups` what is treated in another
 /// way.
 template <class Plan, class Decays>
-lean_vector<update_range> update_ranges(lean_vector<parameter_block> const& parameters,
-                                        owned_block const& block, Decays const& decays,
-                                        std::vector<parameter_group> const& groups = {}) {
+[[gnu::cold]] lean_vector<update_range> update_ranges(
+    lean_vector<parameter_block> const& parameters, owned_block const& block, Decays const& decays,
+    std::vector<parameter_group> const& groups = {}) {
   lean_vector<update_range> out;
   for (auto const& parameter : parameters)
     if (auto const common = overlap(block.elements, parameter); common.count > 0) {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "plait/backend/arguments.hpp"
 #include "plait/core/lean_vector.hpp"
@@ -100,7 +99,7 @@ class step_memory {
   std::span<double> squares_;
   std::span<squares_range> squared_;
   std::uint64_t* agreed_;
-  std::vector<std::span<update_range const>> updated_;
+  lean_vector<std::span<update_range const>> updated_;
 };
 
 }  // namespace plait::execution

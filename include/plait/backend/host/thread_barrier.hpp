@@ -296,7 +296,7 @@ class thread_barrier {
 
   lean_vector<rank_state> ranks_;
   std::vector<char> can_move_;  // scratch of someone_is_stuck()
-  std::vector<counter*> words_;
+  lean_vector<counter*> words_;
   alignas(64) std::mutex mutex_;
   cause cause_ = cause::none;
   std::string verdict_;
