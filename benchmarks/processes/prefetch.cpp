@@ -55,7 +55,8 @@ struct listed {
   plait::ext::stream_operation touched;
 };
 
-step_program late(std::vector<exchange> const& list, step_program const& of, bool at_end) {
+step_program late(plait::ext::lean_vector<exchange> const& list, step_program const& of,
+                  bool at_end) {
   std::vector<listed> all, moved;
   for (std::size_t i = 0; i < of.operations.size(); ++i)
     all.push_back({of.operations[i], of.touched[i]});

@@ -477,7 +477,7 @@ TEST(SimulatedRace, AgreesWithThePlanOfWaits) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
     auto const below = [&](int n) { return int(random() % unsigned(n)); };
-    std::vector<plait::ext::stream_operation> program;
+    plait::ext::lean_vector<plait::ext::stream_operation> program;
     for (int i = 0; i < 14; ++i)
       program.push_back({static_cast<stream>(below(4)), {below(6), below(6)}, {below(6)}});
     auto const waits = plait::ext::plan_waits(program);

@@ -72,7 +72,7 @@ TEST(SliceTree, GivesOneSumForEveryNumberOfRanks) {
 
 TEST(SliceTree, HasTheRootsOfTwelveSlicesOnFourRanks) {
   constexpr slice_tree tree(12);
-  EXPECT_EQ(tree.roots(tree.of_rank(1, 4)), (std::vector<slice_range>{{3, 1}, {4, 2}}));
+  EXPECT_EQ(tree.roots(tree.of_rank(1, 4)), (plait::ext::lean_vector<slice_range>{{3, 1}, {4, 2}}));
   static_assert(tree.most_roots(4) == 2 && tree.most_roots(12) == 1 && tree.most_roots(1) == 1);
   static_assert(tree.most_accumulators(12) == 1 && tree.most_accumulators(1) == 4);
 }

@@ -575,7 +575,7 @@ TEST(Draw, EqualNeighboursOfDeepModelsAreDrawnOnce) {
   ASSERT_EQ(folded.size(), 2u);
   EXPECT_EQ(whole[0].pieces.size() + whole[1].pieces.size(), 161u);
   EXPECT_EQ(folded[0].pieces.size() + folded[1].pieces.size(), 13u);
-  auto const lines = [](std::vector<drawn_chunk> const& chunks) {
+  auto const lines = [](plait::ext::lean_vector<drawn_chunk> const& chunks) {
     std::set<std::string> out;
     for (auto const& chunk : chunks)
       for (auto const& piece : chunk.pieces)

@@ -126,7 +126,7 @@ void expect_each_row_counts(job_part part, int rank) {
   auto const load = load_on<Job>(grid);
   auto const list = plait::planning::exchanges_of<typename Job::plan_type>(
       place.along(plait::axis::stage), load, part);
-  auto const lines = [&](std::vector<plait::planning::exchange> const& of) {
+  auto const lines = [&](plait::ext::lean_vector<plait::planning::exchange> const& of) {
     return expansion<Job>(grid, place, load, part, of).lines();
   };
   auto const right = lines(list);

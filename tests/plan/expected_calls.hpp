@@ -111,7 +111,7 @@ class expansion : public calls_of_rows<Job> {
 
   /// The same of another list, which may be wrong.
   expansion(plait::ext::mesh const& grid, plait::ext::coordinates place,
-            plait::workload const& load, job_part part, std::vector<exchange> list)
+            plait::workload const& load, job_part part, plait::ext::lean_vector<exchange> list)
       : base(grid, place),
         load_(load),
         layout_(plan::parameter_layout_for(place.along(plait::axis::stage), grid)),
@@ -443,7 +443,7 @@ class expansion : public calls_of_rows<Job> {
 
   plait::workload load_;
   plait::planning::parameter_layout layout_;
-  std::vector<exchange> list_;
+  plait::ext::lean_vector<exchange> list_;
   std::vector<one_piece> pieces_{};
   int next_piece_ = 0;
   int there_[2][2]{{-1, -1}, {-1, -1}};  // in the rooms for parameters

@@ -56,8 +56,8 @@ std::vector<long> block_of(parameter_entry const& entry, int tensor_rank, int ra
   return out;
 }
 
-std::vector<long> marked(std::vector<parameter_rectangle> const& rectangles, std::size_t width,
-                         std::size_t places) {
+std::vector<long> marked(plait::ext::lean_vector<parameter_rectangle> const& rectangles,
+                         std::size_t width, std::size_t places) {
   std::vector<long> out(places, -1);
   for (auto const& each : rectangles)
     planning::for_each_run(each, width, [&](std::size_t from, std::size_t to, std::size_t length) {
@@ -103,7 +103,7 @@ TEST(ParameterBlocks, CutByARangeOfTheArenaAreAtMostThreeRectanglesEach) {
     constexpr std::size_t offset = 5;
     for (std::size_t begin = 0; begin <= all.size() + offset; ++begin)
       for (std::size_t end = begin; end <= all.size() + offset + 2; ++end) {
-        std::vector<parameter_rectangle> got;
+        plait::ext::lean_vector<parameter_rectangle> got;
         for (auto each : planning::rectangles_of(entry, ranks - 1, ranks)) {
           each.place += offset;
           std::size_t const before = got.size();

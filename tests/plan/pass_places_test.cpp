@@ -22,9 +22,10 @@ using namespace plait::ext;
 using namespace plait::planning;
 
 /// The chunks of a stage; of each the bytes of its stash, and of its input and its output.
-std::vector<chunk_arena> chunks_of(timetable const& table, int stage,
-                                   std::vector<std::size_t> const& stash, std::size_t edge) {
-  std::vector<chunk_arena> out;
+plait::ext::lean_vector<chunk_arena> chunks_of(timetable const& table, int stage,
+                                               std::vector<std::size_t> const& stash,
+                                               std::size_t edge) {
+  plait::ext::lean_vector<chunk_arena> out;
   for (int c = 0; c < table.chunks; ++c) {
     chunk_place const at{stage, c};
     auto const before = table.partner(work::receive_activation, at);

@@ -26,7 +26,7 @@ struct one_rank {
   plait::workload load;
   job_part part;
   int stage = place.along(axis::stage);
-  std::vector<exchange> list = exchanges_of<plan>(stage, load, part);
+  plait::ext::lean_vector<exchange> list = exchanges_of<plan>(stage, load, part);
   plait::ext::stage_program passes = [&] {
     auto const table =
         part == job_part::training

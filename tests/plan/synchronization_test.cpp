@@ -20,8 +20,8 @@ using plait::ext::plan_waits;
 using plait::ext::planned_wait;
 using plait::ext::stream;
 using plait::ext::stream_operation;
-using waits = std::vector<planned_wait>;
-using operations = std::vector<stream_operation>;
+using waits = plait::ext::lean_vector<planned_wait>;
+using operations = plait::ext::lean_vector<stream_operation>;
 
 constexpr stream compute = stream::compute, tensor = stream::tensor, stage = stream::stage;
 

@@ -58,7 +58,8 @@ placements on_data(placement at) { return placements{}.with(axis::data, at); }
 /// Runs each row in an arena of its own; expected(rank, number of the row, element) is what is
 /// there at the end.
 template <class Expected>
-void expect_rows(mesh const& grid, std::vector<exchange> const& list, Expected expected) {
+void expect_rows(mesh const& grid, plait::ext::lean_vector<exchange> const& list,
+                 Expected expected) {
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     exchange_runner<rank_type> const exchanges(rank, list);
     for (std::size_t r = 0; r < list.size(); ++r) {
@@ -89,7 +90,7 @@ TEST(ExchangeRunner, SumsUpOverTheAxesOfARow) {
 
 TEST(ExchangeRunner, SumsUpNumbersFromTheirBegin) {
   auto const grid = stages_and_data();
-  std::vector<exchange> const list{row(on_data(partial), {}, 3, 0)};
+  plait::ext::lean_vector<exchange> const list{row(on_data(partial), {}, 3, 0)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     int const me = rank.world_rank();
     auto here = numbers_of(me);
@@ -101,7 +102,7 @@ TEST(ExchangeRunner, SumsUpNumbersFromTheirBegin) {
 
 TEST(ExchangeRunner, LeavesTheSumOfItsBlockToEachRank) {
   auto const grid = stages_and_data();
-  std::vector<exchange> const list{row(on_data(partial), on_data(elements), 12, 5)};
+  plait::ext::lean_vector<exchange> const list{row(on_data(partial), on_data(elements), 12, 5)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     int const me = rank.world_rank();
     auto here = numbers_of(me);
@@ -146,7 +147,8 @@ TEST(ExchangeRunner, IsOneEndOfAMessageOrTheOther) {
 }
 
 TEST(ExchangeRunner, TellsMessagesApartByTheirTags) {
-  std::vector<exchange> const list{row(placements{}.on_stage(0), placements{}.on_stage(1), 1, 0)};
+  plait::ext::lean_vector<exchange> const list{
+      row(placements{}.on_stage(0), placements{}.on_stage(1), 1, 0)};
   threads{}.run({stages_and_data(), all_sets}, [&](rank_type& rank) {
     exchange_runner<rank_type> const exchanges(rank, list);
     EXPECT_EQ(exchanges.row(0).is_sent_here, rank.stage() == 0);
@@ -161,7 +163,7 @@ TEST(ExchangeRunner, TellsMessagesApartByTheirTags) {
 
 TEST(ExchangeRunner, GivesEachRankTheBlockOfItsNumber) {
   auto const grid = stages_and_data();
-  std::vector<exchange> const list{row(on_data(sliced), on_data(elements), 18, 0)};
+  plait::ext::lean_vector<exchange> const list{row(on_data(sliced), on_data(elements), 18, 0)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     exchange_runner<rank_type> const exchanges(rank, list);
     EXPECT_EQ(exchanges.row(0).moves, collective::all_to_all);
@@ -180,8 +182,8 @@ TEST(ExchangeRunner, HasNoGroupForARowOfOneRank) {
   mesh grid;
   grid.add(axis::data, 1);
   grid.add(axis::stage, 2);
-  std::vector<exchange> const list{row(on_data(partial), {}, 6, 1),
-                                   row(placements{}.with(axis::stage, partial), {}, 6, 1)};
+  plait::ext::lean_vector<exchange> const list{
+      row(on_data(partial), {}, 6, 1), row(placements{}.with(axis::stage, partial), {}, 6, 1)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     exchange_runner<rank_type> const exchanges(rank, list);
     EXPECT_EQ(exchanges.row(0).group, nullptr);

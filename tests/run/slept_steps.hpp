@@ -62,7 +62,7 @@ struct sleeper {
 /// The passes of a step with their messages, whose list is `list`.
 template <class Plan, class Rank>
 step_program passes_of_a_step(Rank const& rank, timetable const& table,
-                              std::vector<exchange> const& list) {
+                              plait::ext::lean_vector<exchange> const& list) {
   auto const& passes = table.stages[std::size_t(rank.stage())];
   workload const load{.rows = 1, .microbatches = table.microbatches};
   auto const places = Plan::arena_for(rank.stage(), load).place(passes, table.microbatches);

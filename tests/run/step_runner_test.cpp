@@ -29,7 +29,7 @@ using plan_type = job::plan_type;
 
 /// The words for what is run, and the place of each row.
 struct log_of_calls {
-  std::vector<exchange> const& list;
+  plait::ext::lean_vector<exchange> const& list;
   std::vector<std::string>& said;
   int throws_at = -1;
 
@@ -45,7 +45,7 @@ struct log_of_calls {
   }
 };
 
-step_program step_of(mesh const& grid, std::vector<exchange> const& list) {
+step_program step_of(mesh const& grid, plait::ext::lean_vector<exchange> const& list) {
   auto const table = training_timetable<plan_type::schedule_type>(1, 2);
   return program_of<plan_type>(grid, list, 0, job_part::training, table.stages[0],
                                {.clips = true, .updates = true});

@@ -48,8 +48,8 @@ struct outcome {
 };
 
 /// What is said while the operations are run one behind the other, each of which says its number.
-outcome run(std::vector<stream_operation> const& touched,
-            std::vector<program_operation> const& operations, int turns = 1) {
+outcome run(plait::ext::lean_vector<stream_operation> const& touched,
+            plait::ext::lean_vector<program_operation> const& operations, int turns = 1) {
   outcome out;
   recording_device device{&out.said};
   synchronizer<recording_device> waits(device, touched, operations);
@@ -102,9 +102,9 @@ TEST(Synchronizer, WaitsForSeveralStreams) {
 }
 
 TEST(Synchronizer, CountsOnTheHostThatHasWaited) {
-  std::vector<program_operation> const operations{row(0), computes(operation_kind::measure),
-                                                  computes(operation_kind::add), row(1)};
-  std::vector<stream_operation> touched{
+  plait::ext::lean_vector<program_operation> const operations{
+      row(0), computes(operation_kind::measure), computes(operation_kind::add), row(1)};
+  plait::ext::lean_vector<stream_operation> touched{
       {data, {}, {0}}, {compute, {}, {1}}, {compute, {0}, {}}, {data, {}, {1}}};
   EXPECT_EQ(run(touched, operations).said,
             (lines{"run 0", "record 0 on data", "run 1", "record 1 on compute",
@@ -115,8 +115,9 @@ TEST(Synchronizer, CountsOnTheHostThatHasWaited) {
 }
 
 TEST(Synchronizer, SaysTheSameInEachTurn) {
-  std::vector<stream_operation> const touched{{compute, {}, {0}}, {data, {0}, {}}};
-  std::vector<program_operation> const operations{computes(operation_kind::send), row(2)};
+  plait::ext::lean_vector<stream_operation> const touched{{compute, {}, {0}}, {data, {0}, {}}};
+  plait::ext::lean_vector<program_operation> const operations{computes(operation_kind::send),
+                                                              row(2)};
   auto const once = run(touched, operations), thrice = run(touched, operations, 3);
   lines expected;
   for (int turn = 0; turn < 3; ++turn)

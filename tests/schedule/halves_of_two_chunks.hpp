@@ -30,7 +30,7 @@ struct halves_of_two_chunks {
   static constexpr int peak_activations(int, int, int microbatches) { return 2 * microbatches; }
 
   static constexpr timetable lowered(int stages, int microbatches) {
-    timetable out{microbatches, true, std::vector<stage_program>(std::size_t(stages)),
+    timetable out{microbatches, true, plait::ext::lean_vector<stage_program>(std::size_t(stages)),
                   chunks,       true, placement};
     for (auto& stage : out.stages) stage.slots = {2 * microbatches, 2 * microbatches, 2};
     int const last = stages * chunks - 1;

@@ -160,8 +160,8 @@ TEST(Deadlock, NaiveLoweringHangsOnThreadsToo) {
 
 // The orders of all stages, to be spoilt before they are lowered.
 template <class Schedule>
-std::vector<std::vector<scheduled_work>> orders(int stages, int microbatches) {
-  std::vector<std::vector<scheduled_work>> all;
+plait::ext::lean_vector<std::vector<scheduled_work>> orders(int stages, int microbatches) {
+  plait::ext::lean_vector<std::vector<scheduled_work>> all;
   for (int s = 0; s < stages; ++s) all.push_back(Schedule::order(stages, s, microbatches));
   return all;
 }

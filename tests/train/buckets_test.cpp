@@ -265,7 +265,8 @@ using faulty_plan = faulty_job::plan_type;
 workload const faulty_load{.rows = 4 * small_gpt::length, .microbatches = 2, .gradient_norm = true};
 
 struct listed_program {
-  std::vector<exchange> list = exchanges_of<faulty_plan>(0, faulty_load, job_part::training);
+  plait::ext::lean_vector<exchange> list =
+      exchanges_of<faulty_plan>(0, faulty_load, job_part::training);
   step_program program =
       program_of<faulty_plan>(faulty_plan::grid, list, 0, job_part::training,
                               training_timetable<faulty_plan::schedule_type>(1, 2).stages[0],

@@ -96,7 +96,7 @@ using on_three_axes = hybrid<pipeline<2>, at_launch_level<Level>, Tensor>;
 
 /// The program of a step, which tests change.
 struct listed_program {
-  std::vector<exchange> list;
+  plait::ext::lean_vector<exchange> list;
   step_program program;
 
   /// Of one stage and two microbatches.

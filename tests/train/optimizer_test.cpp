@@ -30,8 +30,8 @@ std::vector<double> train(Optimizer const& optimizer, int steps, float rate, flo
   plait::ext::host_device device;
   std::vector<double> parameters(count, 1.5), gradients(count);
   std::vector<double> states(count * std::size_t(Optimizer::states));
-  std::vector<plait::ext::update_range> const ranges{{0, 4, rate, decay},
-                                                     {4, count - 4, rate, decay}};
+  plait::ext::lean_vector<plait::ext::update_range> const ranges{{0, 4, rate, decay},
+                                                                 {4, count - 4, rate, decay}};
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < count; ++i) gradients[i] = gradient_at(step, i);
     auto const now = optimizer.numbers_of(step, factor);

@@ -54,7 +54,7 @@ struct rank_outcome {
   friend bool operator==(rank_outcome const&, rank_outcome const&) = default;
 };
 
-step_program program_of_step(mesh const& grid, std::vector<exchange> const& list) {
+step_program program_of_step(mesh const& grid, plait::ext::lean_vector<exchange> const& list) {
   using plan = tied_job::plan_type;
   auto const table = training_timetable<plan::schedule_type>(1, 2);
   return program_of<plan>(grid, list, 0, job_part::training, table.stages[0],
@@ -230,7 +230,7 @@ class touching_work {
 template <class Job>
 struct stage_step {
   using plan = typename Job::plan_type;
-  std::vector<exchange> list;
+  plait::ext::lean_vector<exchange> list;
   step_program program;
 
   explicit stage_step(int stage)
@@ -243,7 +243,7 @@ struct stage_step {
 
 /// Runs the program of each rank with the waits that follow from `touched` on those of `stage`.
 template <class Job>
-void run_with(std::vector<stream_operation> const& touched, int stage) {
+void run_with(plait::ext::lean_vector<stream_operation> const& touched, int stage) {
   launch<Job>(simulated{}, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
     stage_step<Job> const right(rank.stage());
@@ -256,8 +256,8 @@ void run_with(std::vector<stream_operation> const& touched, int stage) {
 }
 
 /// Whether the waits of `said` order all operations that touch the same in `right`.
-bool orders_all(std::vector<stream_operation> const& right,
-                std::vector<stream_operation> const& said) {
+bool orders_all(plait::ext::lean_vector<stream_operation> const& right,
+                plait::ext::lean_vector<stream_operation> const& said) {
   std::size_t const n = right.size();
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n));
   for (std::size_t i = 0; i < n; ++i)

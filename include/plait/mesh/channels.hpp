@@ -2,8 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/stable_sort.hpp"
 #include "plait/mesh/stream.hpp"
@@ -18,8 +18,8 @@ struct stage_channel {
 
 /// All of them, for backends that make something for each: round by round, in each of which all
 /// ranks can take part at one time.
-[[nodiscard]] [[gnu::cold]] inline std::vector<stage_channel> channels_of_stages(int stages) {
-  std::vector<stage_channel> out;
+[[nodiscard]] [[gnu::cold]] inline lean_vector<stage_channel> channels_of_stages(int stages) {
+  lean_vector<stage_channel> out;
   auto const add = [&](int from, int to) {
     stage_channel made{from, to};
     auto const meets = [&](stage_channel const& other) {

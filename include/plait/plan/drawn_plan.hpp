@@ -26,8 +26,8 @@ struct drawn_plan {
   std::vector<std::string_view> types;           ///< of the leaves
   std::vector<unsigned char> is_frozen;          ///< of the leaves
   lean_vector<lean_vector<exchange>> exchanges;  ///< of a training step, of each stage
-  std::vector<parameter_layout> layouts;         ///< of each stage
-  std::vector<memory_need> memory;               ///< of each stage
+  lean_vector<parameter_layout> layouts;         ///< of each stage
+  lean_vector<memory_need> memory;               ///< of each stage
   timetable table;                               ///< of a training step
   std::string_view schedule;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/core/again.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/bytes_sent.hpp"
@@ -32,8 +33,8 @@ struct drawn_move {
 };
 
 /// Whether two lists of exchanges are alike, but for the layers of their buckets.
-[[nodiscard]] [[gnu::cold]] inline bool are_alike(std::vector<drawn_move> const& one,
-                                                  std::vector<drawn_move> const& other) {
+[[nodiscard]] [[gnu::cold]] inline bool are_alike(lean_vector<drawn_move> const& one,
+                                                  lean_vector<drawn_move> const& other) {
   bool is_same = one.size() == other.size();
   for (std::size_t i = 0; is_same && i < one.size(); ++i)
     is_same = one[i].what == other[i].what && one[i].bytes == other[i].bytes;
@@ -43,7 +44,7 @@ struct drawn_move {
 /// A layer with what is sent behind it forward, on the left, and on its way back, on the right.
 struct drawn_layer {
   std::string name, kind, passage;
-  std::vector<drawn_move> left, right;
+  lean_vector<drawn_move> left, right;
 
   [[nodiscard]] bool is_like(drawn_layer const& other) const {
     return kind == other.kind && passage == other.passage && are_alike(left, other.left) &&
@@ -56,7 +57,7 @@ struct drawn_piece {
   std::string above;        ///< of neighbours that are drawn once
   std::string title, note;  ///< of copies, and what is made again
   unit_range units{};
-  std::vector<drawn_layer> layers;
+  lean_vector<drawn_layer> layers;
 
   [[nodiscard]] [[gnu::cold]] bool is_like(drawn_piece const& other) const {
     bool is_same = title.empty() == other.title.empty() && note == other.note &&
@@ -70,9 +71,9 @@ struct drawn_piece {
 /// A chunk of a stage, and what is sent to the next one and comes back.
 struct drawn_chunk {
   std::string title;
-  std::vector<drawn_move> before, behind;  ///< the passes of its stage
-  std::vector<drawn_piece> pieces;
-  std::vector<drawn_move> to_next, from_next;
+  lean_vector<drawn_move> before, behind;  ///< the passes of its stage
+  lean_vector<drawn_piece> pieces;
+  lean_vector<drawn_move> to_next, from_next;
 
   [[nodiscard]] [[gnu::cold]] bool is_like(drawn_chunk const& other) const {
     bool is_same = pieces.size() == other.pieces.size() && are_alike(before, other.before) &&
@@ -97,8 +98,8 @@ class layer_lister {
   explicit layer_lister(drawn_plan const& of, std::size_t single = most_single)
       : of_(of), plan_(of.numbers), single_(single) {}
 
-  [[nodiscard]] [[gnu::cold]] std::vector<drawn_chunk> chunks() const {
-    std::vector<drawn_chunk> out;
+  [[nodiscard]] [[gnu::cold]] lean_vector<drawn_chunk> chunks() const {
+    lean_vector<drawn_chunk> out;
     int const stages = plan_.stages(), count = stages * plan_.chunks;
     for (int number = 0; number < count; ++number) {
       auto const [stage, part] = place_of_chunk(number, stages, plan_.placement);
@@ -160,7 +161,7 @@ class layer_lister {
     if (made.bucket >= 0) out.layers = short_layers_text(units_of(made, stage));
     return out;
   }
-  void put(std::vector<drawn_move>& to, exchange const& made, int stage, bool in_front) const {
+  void put(lean_vector<drawn_move>& to, exchange const& made, int stage, bool in_front) const {
     if (is_sent(made)) to.insert(in_front ? to.begin() : to.end(), move_of(made, stage));
   }
 
@@ -290,15 +291,15 @@ class layer_lister {
     }
   }
 
-  [[gnu::cold]] void add_edges(std::vector<drawn_move>& to, exchange_place place, int stage,
+  [[gnu::cold]] void add_edges(lean_vector<drawn_move>& to, exchange_place place, int stage,
                                int unit) const {
     for (auto const& made : of_.exchanges[std::size_t(stage)])
       if (made.place == place && made.unit == unit) put(to, made, stage, false);
   }
 
   /// Leaves the first of neighbours that are alike, one by one or in turn.
-  [[gnu::cold]] static void fold(std::vector<drawn_piece>& pieces) {
-    std::vector<drawn_piece> out;
+  [[gnu::cold]] static void fold(lean_vector<drawn_piece>& pieces) {
+    lean_vector<drawn_piece> out;
     std::size_t constexpr longest = 8;
     for (std::size_t at = 0; at < pieces.size();) {
       std::size_t best = 1, repeats = 1;
@@ -319,8 +320,8 @@ class layer_lister {
     }
     pieces = std::move(out);
   }
-  [[gnu::cold]] static void fold(std::vector<drawn_chunk>& chunks) {
-    std::vector<drawn_chunk> out;
+  [[gnu::cold]] static void fold(lean_vector<drawn_chunk>& chunks) {
+    lean_vector<drawn_chunk> out;
     for (std::size_t at = 0, next = 0; at < chunks.size(); at = next) {
       for (next = at + 1; next < chunks.size() && chunks[at].is_like(chunks[next]);) ++next;
       auto& first = chunks[at];

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/drawn_plan.hpp"
 #include "plait/plan/exchange.hpp"
 #include "plait/plan/layer_list.hpp"
@@ -18,7 +18,7 @@ namespace plait::planning {
 /// Draws what a lister has made, from top to bottom.
 class layer_picture {
  public:
-  layer_picture(drawing& into, std::vector<drawn_chunk> chunks, bool is_cut)
+  layer_picture(drawing& into, lean_vector<drawn_chunk> chunks, bool is_cut)
       : into_(into), chunks_(std::move(chunks)), is_cut_(is_cut) {
     for (auto const& chunk : chunks_) {
       measure(chunk.to_next, left_);
@@ -65,7 +65,7 @@ class layer_picture {
  private:
   static constexpr int pad = 12, gap = 20, move_height = 38, most_move = 340, most_layer = 520;
 
-  static void measure(std::vector<drawn_move> const& moves, int& wide) {
+  static void measure(lean_vector<drawn_move> const& moves, int& wide) {
     for (auto const& made : moves)
       wide = std::max({wide, text_width(made.what, 11, true), text_width(made.second_line(), 11)});
   }
@@ -90,7 +90,7 @@ class layer_picture {
     for (auto const& layer : piece.layers) tall += height_of(layer);
     return tall;
   }
-  [[nodiscard]] static int height_of(std::vector<drawn_move> const& lines) {
+  [[nodiscard]] static int height_of(lean_vector<drawn_move> const& lines) {
     return lines.empty() ? 0 : int(lines.size()) * 18 + 30;
   }
   [[nodiscard]] [[gnu::cold]] int height_of(drawn_chunk const& chunk) const {
@@ -99,7 +99,7 @@ class layer_picture {
     return tall - 8;
   }
 
-  [[gnu::cold]] void draw_lines(char const* title, std::vector<drawn_move> const& lines, int y) {
+  [[gnu::cold]] void draw_lines(char const* title, lean_vector<drawn_move> const& lines, int y) {
     if (lines.empty()) return;
     int const x = drawing::margin + pad, most = full_width() - 2 * pad;
     into_.text(x, y, title, {.size = 11, .bold = true, .ink = colour::muted});
@@ -163,7 +163,7 @@ class layer_picture {
     draw_moves(layer.right, x + middle_ + gap, right_, y, tall);
   }
 
-  [[gnu::cold]] void draw_moves(std::vector<drawn_move> const& moves, int x, int wide, int y,
+  [[gnu::cold]] void draw_moves(lean_vector<drawn_move> const& moves, int x, int wide, int y,
                                 int tall) {
     int const count = int(moves.size()), edge = middle_at();
     int top = y + (tall - count * (move_height + 6) + 6) / 2;
@@ -221,7 +221,7 @@ class layer_picture {
   }
 
   drawing& into_;
-  std::vector<drawn_chunk> chunks_;
+  lean_vector<drawn_chunk> chunks_;
   bool is_cut_;  ///< layers have placements on an axis of several ranks
   int left_ = 0, right_ = 0, middle_ = 260;
 };

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::planning {
@@ -154,8 +154,8 @@ class drawing {
 
   explicit drawing(std::string name, bool dark) : name_(std::move(name)), dark_(dark) {}
 
-  [[nodiscard]] std::vector<placed_text> const& texts() const { return texts_; }
-  [[nodiscard]] std::vector<placed_box> const& boxes() const { return boxes_; }
+  [[nodiscard]] lean_vector<placed_text> const& texts() const { return texts_; }
+  [[nodiscard]] lean_vector<placed_box> const& boxes() const { return boxes_; }
   [[nodiscard]] int width() const { return width_ + margin; }
   [[nodiscard]] int height() const { return height_ + margin; }
   static constexpr int margin = 24;
@@ -299,8 +299,8 @@ class drawing {
   std::string name_, body_, words_;
   bool dark_, has_patterns_ = false;
   int width_ = 0, height_ = 0;
-  std::vector<placed_text> texts_;
-  std::vector<placed_box> boxes_;
+  lean_vector<placed_text> texts_;
+  lean_vector<placed_box> boxes_;
 };
 
 }  // namespace plait::planning

@@ -39,7 +39,8 @@ class slice_sums {
     auto const chunks = plan::chunks_of(stage);
     auto const parameters = plan::parameter_layout_for(stage, rank.grid());
     for (int chunk = 0; chunk < chunks.size(); ++chunk) {
-      auto& ranges = ranges_.emplace_back();
+      ranges_.push_back({});
+      auto& ranges = ranges_.back();
       if (chunks.size() == 1) ranges.push_back({0, layout_.stride});
       else
         for_each_gradient_range(

@@ -10,7 +10,6 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
-#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
@@ -56,8 +55,8 @@ struct lent_values {
   channel_end end;
   typename Probe::template buffer<T> lent, seen;
 
-  [[nodiscard]] static lean_vector<lent_values> of_all(Probe const& p, std::size_t count) {
-    lean_vector<lent_values> out;
+  [[nodiscard]] static std::vector<lent_values> of_all(Probe const& p, std::size_t count) {
+    std::vector<lent_values> out;
     for (auto const& end : channel_ends(p.me(), p.size()))
       out.push_back(
           {end,
