@@ -15,6 +15,7 @@
 #include "plait/backend/host/threads.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/run/launch.hpp"
 #include "plait/run/stage_runner.hpp"
@@ -74,7 +75,7 @@ struct rank_record {
 /// What all ranks found, and where the parameters lie in their arenas.
 struct trial {
   std::vector<rank_record> ranks;
-  std::vector<parameter_block> parameters;
+  lean_vector<parameter_block> parameters;
   std::vector<parameter_entry> entries;  ///< of each parameter
 };
 
@@ -93,7 +94,7 @@ std::vector<To> converted(From const& from) {
 /// What a bench has to know of its plan, as numbers: the same type for all plans.
 struct bench_plan {
   static_view<planning::parameter_entry> entries;
-  std::vector<parameter_block> parameters;
+  lean_vector<parameter_block> parameters;
   std::size_t kept_count = 0;  ///< elements of the parameters' arena
   stage_arena arena{};
   std::size_t input_width = 1;

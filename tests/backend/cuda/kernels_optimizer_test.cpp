@@ -9,6 +9,7 @@
 #include "plait/backend/cuda/kernels/elementwise.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
+#include "plait/core/lean_vector.hpp"
 
 using namespace kernel_testing;
 namespace kernels = plait::cuda_kernels;
