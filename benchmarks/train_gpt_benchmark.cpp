@@ -29,8 +29,8 @@ void train(benchmark::State& state, train_gpt::entry const& job) {
   wanted.steps = 1 + timed_steps;
   wanted.batch = batch;
   clock::time_point begin, end;
-  wanted.on_step = [&](std::int64_t step, double, double) {
-    (step == 0 ? begin : end) = clock::now();
+  wanted.on_step = [&](plait::step_report const& report, double) {
+    (report.step == 0 ? begin : end) = clock::now();
   };
   for (auto _ : state) {
     moved = 0;
