@@ -27,7 +27,7 @@ class lean_vector {
 
   constexpr lean_vector() = default;
   constexpr explicit lean_vector(std::size_t count)
-      : data_(new T[count]()), size_(count), room_(count) {}
+      : data_(count > 0 ? new T[count]() : nullptr), size_(count), room_(count) {}
   constexpr lean_vector(std::size_t count, T const& value) : lean_vector() { assign(count, value); }
   constexpr lean_vector(std::initializer_list<T> of) : lean_vector(of.begin(), of.end()) {}
   constexpr lean_vector(T const* first, T const* last) : lean_vector() { append(first, last); }
