@@ -182,8 +182,9 @@ TEST(Buffers, OfNumbersFarFromZero) {
 
 // Where layers see bfloat16 what follows a step is not rounded to it, and is exported as it is.
 TEST(Buffers, AreNotRoundedToWhatLayersSee) {
-  expect_statistics<precision<bfloat16, float>, serial, 4>(0, 1e-5);
-  expect_statistics<precision<bfloat16, float>, data_parallel<2, zero<1>>, 0>(0, 1e-5);
+  expect_statistics<plait::precision<plait::bfloat16, float>, serial, 4>(0, 1e-5);
+  expect_statistics<plait::precision<plait::bfloat16, float>, data_parallel<2, zero<1>>, 0>(0,
+                                                                                            1e-5);
 }
 
 TEST(Buffers, FollowTheMeanOfAStepOnce) {

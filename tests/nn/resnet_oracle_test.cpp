@@ -159,7 +159,7 @@ numbers digest() {
   auto const names = plait::planning::parameter_names(Plan::tree, Plan::entries);
   std::array<std::size_t, 3> out{};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    auto const& info = Plan::entries[i].info;
+    auto const& info = Plan::entries[int(i)].info;
     auto lengths = info.lengths_in_files;
     if (lengths[0] == 0) {
       lengths[0] = info.rank == 2 ? info.rows : info.columns;

@@ -9,7 +9,6 @@
 #include "plait/backend/cuda/kernels/elementwise.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
-#include "plait/core/lean_vector.hpp"
 
 using namespace kernel_testing;
 namespace kernels = plait::cuda_kernels;
@@ -25,18 +24,17 @@ struct Optimizer : testing::Test {};
 TYPED_TEST_SUITE(Optimizer, masters);
 
 // Odd borders, an empty range, and more than a block of elements.
-plait::ext::lean_vector<plait::ext::lean_vector<update_range>> const arenas = {
-    {{0, 1, 1, 1}},
-    {{0, 7, 1, 0}, {7, 6, 1, 1}},
-    {{0, 5, 1, 1},
-     {5, 1, 0.5f, 0},
-     {6, 0, 1, 1},
-     {6, 3, 0.1f, 0.5f},
-     {9, 4100, 1, 0},
-     {4109, 5005, 0.25f, 2},
-     {9114, 2, 0, 1}}};
+std::vector<std::vector<update_range>> const arenas = {{{0, 1, 1, 1}},
+                                                       {{0, 7, 1, 0}, {7, 6, 1, 1}},
+                                                       {{0, 5, 1, 1},
+                                                        {5, 1, 0.5f, 0},
+                                                        {6, 0, 1, 1},
+                                                        {6, 3, 0.1f, 0.5f},
+                                                        {9, 4100, 1, 0},
+                                                        {4109, 5005, 0.25f, 2},
+                                                        {9114, 2, 0, 1}}};
 
-std::size_t count_of(plait::ext::lean_vector<update_range> const& ranges) {
+std::size_t count_of(std::vector<update_range> const& ranges) {
   return ranges.back().offset + ranges.back().count;
 }
 
@@ -181,7 +179,7 @@ TYPED_TEST(Optimizer, AveragesFollowAndAreSwapped) {
 
 TYPED_TEST(Optimizer, SumsOfSquares) {
   using T = TypeParam;
-  plait::ext::lean_vector<plait::ext::squares_range> const ranges = {
+  std::vector<plait::ext::squares_range> const ranges = {
       {3, 10, 2}, {13, 0, 0}, {13, 1, 4}, {20, 9000, 1}, {10000, 530001, 5}};
   auto const x = values<T>(540001, 1);
   for (std::size_t const shift : shifts) {
