@@ -91,7 +91,10 @@ TEST(CheckLayer, SeesBytesThatThePlanDoesNotCount) {
 
 TEST(CheckLayer, SaysWhichOfSeveralInputsAGradientIsOf) {
   plait::testing::detail::trial one, three;
-  auto const add = [](auto& to, char const* name) { to.parameters.emplace_back().name = name; };
+  auto const add = [](auto& to, char const* name) {
+    to.parameters.push_back({});
+    to.parameters.back().name = name;
+  };
   for (auto const* name : {"input.values", "layer.weight"}) add(one, name);
   for (auto const* name : {"input.values", "input_2.values", "input_3.values"}) add(three, name);
   using plait::testing::detail::tensor_name;
