@@ -49,16 +49,12 @@ TEST(LeanVector, DoesWhatAVectorDoes) {
   expect_same();
   one.erase(one.begin() + 1), other.erase(other.begin() + 1);
   expect_same();
-  one.erase(one.begin() + 1, one.begin() + 3), other.erase(other.begin() + 1, other.begin() + 3);
-  expect_same();
-  one.erase(one.end(), one.end());
+  one.erase(one.end() - 1), other.erase(other.end() - 1);
   expect_same();
   one.resize(8), other.resize(8);
   expect_same();
   one.resize(3), other.resize(3);
   one.resize(5), other.resize(5);  // what was there before is gone
-  expect_same();
-  one.assign(3, one[0]), other.assign(3, other[0]);
   expect_same();
   one.clear(), other.clear();
   expect_same();

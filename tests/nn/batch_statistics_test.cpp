@@ -226,7 +226,6 @@ TEST(BatchStatistics, OfAGroupOfOneValueAreAnError) {
 
 TEST(BatchStatistics, HaveNoRaceOnASimulatedDevice) {
   using two = whole<hybrid<data_parallel<2, buckets<512>>, pipeline<2>>>;
-  auto const expected = train<two>(threads{}, 2, false, 1);
   // An evaluation's sum of losses waits on the first stage, too, whose forward makes none; and the
   // last sums of bn1's backward, on the stream of its bucket, have waited for its gradients.
   std::set<std::string> const unneeded{

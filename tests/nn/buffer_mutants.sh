@@ -18,8 +18,8 @@ tries() {
   local found=0 file
   for file in checkpoint/buffers nn/image_plans train/state_transfer; do
     "${CXX:-g++}" -std=c++20 -O0 -Iinclude -Itests "tests/${file}_test.cpp" -o test -lgtest -lgtest_main -lisal -pthread ||
-      { echo "$1: $file does not compile"; survivors=1; }
-    ./test >log 2>&1 || { found=$((found + 1)); echo "$1: found by" $(sed -n 's/^\[  FAILED  \] \([A-Za-z.]*\) (.*/\1/p' log); }
+      { echo "$1: $file does not compile"; survivors=1; continue; }
+    timeout 200 ./test >log 2>&1 || { found=$((found + 1)); echo "$1: found by" $(sed -n 's/^\[  FAILED  \] \([A-Za-z.]*\) (.*/\1/p' log); }
   done
   case "$1" in
     none) [[ $found == 0 ]] || survivors=1 ;;

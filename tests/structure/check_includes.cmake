@@ -11,8 +11,8 @@
 #     using enum: what differs from axis to axis is said by policies and placements;
 #   - what most programs include uses algorithms by iterators: those of std::ranges cost compilers a
 #     seventh of a program;
-#   - the plan half, run/ and train/ keep records of their own in lean_vectors: each record in a
-#     std::vector costs every program some 60 functions;
+#   - plan/ and what it stands on, run/ and train/ keep records of their own in lean_vectors: each record
+#     in a std::vector costs every program some 60 functions;
 #   - plait.hpp brings no standard header that costs every program's compiler a fiftieth and is not
 #     needed by most; clocks come with core/clock.hpp;
 #   - own headers are written "plait/...", and start with the licence line and #pragma once.
@@ -28,9 +28,10 @@ set(system_header "^(unistd|fcntl|pthread|sched|time|sys/[a-z]+)[.]h$")
 set(standard_header "^[a-z0-9_]+$")
 set(most_lines 600)
 
-# Numbers, and what programs and components give or get in a std::vector.
-set(in_std_vectors
-  "int|char|double|float|element|parameter_element|scheduled_work|parameter_group|saved_tensor|saved_rectangle")
+# Numbers, texts, and what programs and components give or get in a std::vector.
+set(numbers_and_texts "int|char|double|float|std::(byte|size_t|u?int[0-9]+_t|string|string_view)|char const[*]")
+set(in_std_vectors "${numbers_and_texts}|element|parameter_element|\
+(ext::)?(scheduled_work|parameter_group|saved_tensor|saved_rectangle)")
 
 set(most_axis_names 20)
 # Words that stand for one axis, or for one rank of it: placements are to be asked instead.
@@ -108,8 +109,8 @@ foreach(header IN LISTS headers)
       report("has a std::vector<bool>, which costs every program's compiler; write std::vector<char>")
     endif()
   endif()
-  if(header MATCHES "^plait/(placement|mesh|schedule|plan|run|train)/")
-    string(REGEX MATCHALL "std::vector<[a-z_]+>" vectors "${text}")
+  if(header MATCHES "^plait/(core|placement|mesh|layer|schedule|policy|plan|run|train)/")
+    string(REGEX MATCHALL "std::vector<(typename )?([A-Za-z0-9_]+::)*[a-z0-9_]+( const)?[*]?>" vectors "${text}")
     list(FILTER vectors EXCLUDE REGEX "<(${in_std_vectors})>$")
     if(vectors)
       list(GET vectors 0 first)

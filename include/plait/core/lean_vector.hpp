@@ -3,20 +3,23 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
 
-/// A std::vector for records of plait's own, in a fifth of the code: each record that a std::vector
-/// is made of costs every program 60 functions, and there are some fifty such records.
+/// A lean_vector is a vector for records of plait's own, which compilers take less time for than
+/// for a std::vector: docs/contributing.md says how much.
 ///
 /// It has what plait asks of one. Places between size() and the room that has been taken hold
-/// values, too: an element has a default value, and is moved without an exception.
+/// values, too: an element has a default value, and one that is taken out lives on in its place
+/// until that is written or the vector ends.
 ///
-/// Cost:    push_back is constant on average; the room never shrinks.
-/// Errors:  std::bad_alloc, before anything has changed, and what copies of elements throw.
+/// Cost:    push_back is constant on average; the room never shrinks, and resize takes no more than
+///          it needs.
+/// Errors:  std::bad_alloc, and what copies of elements throw; then some may have been added.
 /// Threads: as std::vector.
 template <class T>
 class lean_vector {
@@ -28,9 +31,15 @@ class lean_vector {
   constexpr lean_vector() = default;
   constexpr explicit lean_vector(std::size_t count)
       : data_(count > 0 ? new T[count]() : nullptr), size_(count), room_(count) {}
-  constexpr lean_vector(std::size_t count, T const& value) : lean_vector() { assign(count, value); }
+  constexpr lean_vector(std::size_t count, T const& value) : lean_vector() {
+    reserve(count);
+    for (; size_ < count; ++size_) data_[size_] = value;
+  }
   constexpr lean_vector(std::initializer_list<T> of) : lean_vector(of.begin(), of.end()) {}
-  constexpr lean_vector(T const* first, T const* last) : lean_vector() { append(first, last); }
+  constexpr lean_vector(T const* first, T const* last) : lean_vector() {
+    reserve(static_cast<std::size_t>(last - first));
+    for (; first != last; ++first, ++size_) data_[size_] = *first;
+  }
   constexpr lean_vector(lean_vector const& of) : lean_vector(of.begin(), of.end()) {}
   constexpr lean_vector(lean_vector&& of) noexcept { swap(of); }
   constexpr lean_vector& operator=(lean_vector of) noexcept {
@@ -60,6 +69,8 @@ class lean_vector {
     std::swap(room_, other.room_);
   }
   [[gnu::cold]] constexpr void reserve(std::size_t room) {
+    static_assert(std::is_nothrow_move_assignable_v<T>,
+                  "lean_vector<T>: an element is moved without an exception");
     if (room <= room_) return;
     T* const more = new T[room];
     for (std::size_t i = 0; i < size_; ++i) more[i] = std::move(data_[i]);
@@ -78,31 +89,18 @@ class lean_vector {
     for (std::size_t i = size_; i < count; ++i) data_[i] = T();
     size_ = count;
   }
-  constexpr void assign(std::size_t count, T const& value) {
-    T const copy = value;
-    reserve(count);
-    for (std::size_t i = 0; i < count; ++i) data_[i] = copy;
-    size_ = count;
-  }
-  /// The elements [first, last) of another one come behind those that are here.
-  constexpr void append(T const* first, T const* last) {
-    reserve(size_ + static_cast<std::size_t>(last - first));
-    for (; first != last; ++first) data_[size_++] = *first;
-  }
   /// Puts `value` before `place`.
   constexpr void insert(T const* place, T value) {
     auto const at = static_cast<std::size_t>(place - data_);
     push_back(std::move(value));
     for (std::size_t i = size_ - 1; i > at; --i) std::swap(data_[i], data_[i - 1]);
   }
-  /// Takes [first, last) out.
-  constexpr void erase(T const* first, T const* last) {
-    auto to = static_cast<std::size_t>(first - data_);
-    for (auto from = static_cast<std::size_t>(last - data_); from < size_; ++from)
-      data_[to++] = std::move(data_[from]);
-    size_ = to;
+  /// Takes an element out.
+  constexpr void erase(T const* place) {
+    for (auto at = static_cast<std::size_t>(place - data_); at + 1 < size_; ++at)
+      data_[at] = std::move(data_[at + 1]);
+    --size_;
   }
-  constexpr void erase(T const* place) { erase(place, place + 1); }
 
   friend constexpr bool operator==(lean_vector const& a, lean_vector const& b) {
     if (a.size_ != b.size_) return false;

@@ -49,6 +49,7 @@ class reads_ahead {
         piece_(std::clamp<std::size_t>(how.places / (4 * std::size_t(how.readers)), 1, 16)),
         source_(source),
         buffers_(how.ahead + 1) {
+    threads_.reserve(static_cast<std::size_t>(how.readers));
     // Signals are for the threads of ranks, which look at what they have to end for.
     // What a reader does itself, such as reading behind the end of a file, stays its own.
     sigset_t others, before;
@@ -191,8 +192,7 @@ class reads_ahead {
   std::atomic<bool> is_dropped_{false};  // what is being filled
   std::uint64_t taken_ = 0;              // the step that was taken last
   int active_ = 0;                       // readers that fill something
-  ext::lean_vector<std::jthread>
-      threads_{};  // std::thread would be one more type of vector to compile
+  lean_vector<std::jthread> threads_{};
 };
 
 }  // namespace plait::detail

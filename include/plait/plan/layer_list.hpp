@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "plait/core/again.hpp"
 #include "plait/core/lean_vector.hpp"
@@ -220,7 +219,7 @@ class layer_lister {
   /// its layer.
   [[gnu::cold]] void add_moves(drawn_piece& out, int stage, int item) const {
     auto const& now = plan_.items[item];
-    std::vector<exchange const*> forward, backward, reruns;
+    lean_vector<exchange const*> forward, backward, reruns;
     for (auto const& made : of_.exchanges[std::size_t(stage)]) {
       if (made.item != item) continue;
       if (made.place == exchange_place::forward) forward.push_back(&made);
@@ -231,7 +230,7 @@ class layer_lister {
     std::size_t taken = 0, leaf = 0;
     bool const has_sums = !plan_.samples.axes_with(shard<dim::batch>).empty();
     auto const layer = [&]() -> drawn_layer& { return out.layers[leaf == 0 ? 0 : leaf - 1]; };
-    auto const take = [&](std::vector<exchange const*> const& from, bool ahead) {
+    auto const take = [&](lean_vector<exchange const*> const& from, bool ahead) {
       if (taken < from.size())
         put(ahead ? layer().left : layer().right, *from[taken++], stage, !ahead);
     };

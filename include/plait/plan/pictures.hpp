@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/drawn_plan.hpp"
 #include "plait/plan/layer_picture.hpp"
@@ -33,8 +33,8 @@ namespace plait::planning {
       "batches",
       std::string(of.load.prediction != predicted::nothing ? "outputs and numbers" : "numbers") +
           (of.load.ranked_sums ? ", room of sums" : "")};
-  std::vector<std::array<std::size_t, parts>> sizes;
-  std::vector<std::array<std::string, parts + 1>> cells;
+  lean_vector<std::array<std::size_t, parts>> sizes;
+  lean_vector<std::array<std::string, parts + 1>> cells;
   std::size_t most = 1;
   for (auto const& need : of.memory) {
     sizes.push_back({need.parameters, need.gradients, need.optimizer + need.averages,

@@ -618,7 +618,7 @@ TEST_F(QueueOperations, Dropout) {
 }
 
 TEST_F(QueueOperations, Optimizers) {
-  plait::ext::lean_vector<plait::ext::update_range> const ranges{{0, 50, 1, 1}, {50, count - 50, 0.5f, 0}};
+  std::vector<plait::ext::update_range> const ranges{{0, 50, 1, 1}, {50, count - 50, 0.5f, 0}};
   std::vector<double> const scale{0.5};
   auto states = values(2 * count, 3);
   for (double& each : states) each = std::abs(each);
@@ -662,7 +662,7 @@ TEST_F(QueueOperations, AveragesAndSwap) {
 }
 
 TEST_F(QueueOperations, NormAndClip) {
-  plait::ext::lean_vector<plait::ext::squares_range> const ranges{{0, 50, 1}, {60, 60, 0}};
+  std::vector<plait::ext::squares_range> const ranges{{0, 50, 1}, {60, 60, 0}};
   on_device<plait::ext::squares_range> const on_gpu(device, ranges);
   compare(
       [&](auto q, double* x, double* squares, double* norm, double* factor, double* inverse) {

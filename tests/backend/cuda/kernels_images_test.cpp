@@ -223,8 +223,9 @@ TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
     std::vector<double> means(channels), variances(channels);
     maths::accumulate_statistics(all, statistics.data(), means.data(), variances.data(), 0.125,
                                  epsilon);
-    std::array<memory<A>, 2> followed{memory<A>(channels), memory<A>(channels)},
-        spread{memory<A>(channels), memory<A>(channels)};
+    std::vector<A> const zeros(channels, A(0));
+    std::array<memory<A>, 2> followed{memory<A>(zeros), memory<A>(zeros)},
+        spread{memory<A>(zeros), memory<A>(zeros)};
     for (std::size_t r : {0u, 1u})
       kernels::accumulate_statistics(launcher{}, ranks[r], found[r].data(), followed[r].data(),
                                      spread[r].data(), 0.125, epsilon);

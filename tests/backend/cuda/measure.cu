@@ -214,8 +214,8 @@ void measure_update() {
   auto const p = run.room<float>(parameters), g = run.room<float>(parameters),
              state = copies<float>{{run.given(std::vector<float>(2 * parameters, 1e-4f))}};
   auto const copy = run.room<bfloat16>(parameters);
-  plait::ext::lean_vector<plait::ext::update_range> ranges;
-  plait::ext::lean_vector<plait::ext::squares_range> squares;
+  std::vector<plait::ext::update_range> ranges;
+  std::vector<plait::ext::squares_range> squares;
   for (std::size_t at = 0; at < parameters; at += std::size_t{1} << 20) {
     auto const count = std::min(std::size_t{1} << 20, parameters - at);
     squares.push_back({at, count, squares.size()});

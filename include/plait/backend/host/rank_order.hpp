@@ -27,7 +27,7 @@ inline bool can_take_turns(void const* a, void const* b) {
 }
 
 // Where the ranks have something, asked by a pointer to a function, so that loops over it are
-// compiled once for each type of element, whoever asks for them.
+// compiled once for each type of element, whoever asks for them. `place` outlives it.
 template <class T>
 class place_of_rank {
  public:
@@ -36,6 +36,8 @@ class place_of_rank {
       : place_(&place), call_([](void const* of, int rank) -> T* {
           return (*static_cast<Place const*>(of))(rank);
         }) {}
+  template <class Place>
+  explicit place_of_rank(Place const&&) = delete;
   T* operator()(int rank) const { return call_(place_, rank); }
 
  private:
