@@ -28,7 +28,7 @@ using namespace small_gpt;
 constexpr std::chrono::milliseconds late{200};
 struct job : parallel<model, data_parallel<2>> {};
 
-/// Evaluations of a model of this process alone, some 150 ms.
+/// What rank 0 computes are steps of a model of its process alone, at least 150 ms of them.
 void print_medians(int pairs) {
   auto const data = text();
   launch<job>(

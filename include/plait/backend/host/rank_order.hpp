@@ -91,7 +91,8 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<
   }
 }
 
-// The same with the operation given at run time. A NaN on any rank makes the maximum NaN.
+// The same with the operation given at run time, which combine_in_rank_order takes with any two
+// functions of a rank. A NaN on any rank makes the maximum NaN.
 template <class T>
 void combine_places(reduction operation, std::size_t count, int ranks, place_of_rank<T const> from,
                     place_of_rank<T> to, int targets) {
