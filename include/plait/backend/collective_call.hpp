@@ -9,6 +9,7 @@
 
 #include "plait/backend/communicator.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/ranks_text.hpp"
 #include "plait/mesh/stream.hpp"
@@ -78,18 +79,18 @@ inline constexpr bool has_root(collective kind) { return kind == collective::bro
 [[gnu::cold]] inline std::string call_text(collective_call const& call,
                                            std::vector<int> const& members) {
   std::string text = to_string(call.kind);
-  if (call.kind != collective::barrier) text += " of " + std::to_string(call.bytes) + " bytes";
+  if (call.kind != collective::barrier) text += concat({" of ", call.bytes, " bytes"});
   if (call.kind == collective::all_gather || call.kind == collective::reduce_scatter)
     text += " per rank";
   if (has_root(call.kind) || call.kind == collective::send || call.kind == collective::receive) {
     bool const known = call.other >= 0 && call.other < static_cast<int>(members.size());
     text += call.kind == collective::send ? " to " : " from ";
-    text += known ? "rank " + std::to_string(members[static_cast<std::size_t>(call.other)])
-                  : "member " + std::to_string(call.other);
+    text += known ? concat({"rank ", members[static_cast<std::size_t>(call.other)]})
+                  : concat({"member ", call.other});
   }
   if (call.kind == collective::send || call.kind == collective::receive)
-    text += " with tag " + std::to_string(call.tag);
-  return text + " on group " + ranks_in_braces(members);
+    text += concat({" with tag ", call.tag});
+  return concat({text, " on group ", ranks_in_braces(members)});
 }
 
 // The same, with what a waiting rank need not say: "... (float32, sum) for trainer 1".
@@ -105,7 +106,7 @@ inline constexpr bool has_root(collective kind) { return kind == collective::bro
     if (call.kind == collective::all_reduce) text += std::string(", ") + to_string(call.operation);
     text += ")";
   }
-  if (call.caller != 0) text += " for trainer " + std::to_string(call.caller);
+  if (call.caller != 0) text += concat({" for trainer ", call.caller});
   return text;
 }
 
@@ -114,10 +115,10 @@ inline constexpr bool has_root(collective kind) { return kind == collective::bro
                                                collective_call const& b,
                                                std::vector<int> const& members) {
   auto const text = [&](int rank, collective_call const& call) {
-    return "rank " + std::to_string(rank) + " called " + full_call_text(call, members) +
-           (a.over == b.over ? "" : " over " + to_string(call.over));
+    return concat({"rank ", rank, " called ", full_call_text(call, members),
+                   (a.over == b.over ? "" : concat({" over ", to_string(call.over)}))});
   };
-  return text(rank_a, a) + ", but " + text(rank_b, b);
+  return concat({text(rank_a, a), ", but ", text(rank_b, b)});
 }
 
 // Throws size_mismatch or input_error if `call`, made by world rank `rank`, cannot be carried out.
@@ -125,26 +126,24 @@ inline constexpr bool has_root(collective kind) { return kind == collective::bro
 inline void check_shape(int rank, collective_call const& call, std::vector<int> const& members) {
   auto const p = members.size();
   auto const fail = [&](std::string const& reason) {
-    throw size_mismatch("rank " + std::to_string(rank) + " called " + call_text(call, members) +
-                        ": " + reason);
+    throw size_mismatch({"rank ", rank, " called ", call_text(call, members), ": ", reason});
   };
   if (has_root(call.kind) && (call.other < 0 || call.other >= static_cast<int>(p)))
-    throw input_error("rank " + std::to_string(rank) + " called " + call_text(call, members) +
-                      ": the root must be from 0 to " + std::to_string(p - 1));
+    throw input_error({"rank ", rank, " called ", call_text(call, members),
+                       ": the root must be from 0 to ", p - 1});
   switch (call.kind) {
     case collective::all_gather:
     case collective::reduce_scatter:
       if (call.whole_bytes != p * call.bytes)
-        fail("the buffer for all ranks has " + std::to_string(call.whole_bytes) + " bytes, not " +
-             std::to_string(p * call.bytes));
+        fail(concat(
+            {"the buffer for all ranks has ", call.whole_bytes, " bytes, not ", p * call.bytes}));
       return;
     case collective::all_to_all:
       if (call.whole_bytes != call.bytes)
-        fail("receive has " + std::to_string(call.whole_bytes) + " bytes, but send has " +
-             std::to_string(call.bytes));
+        fail(concat({"receive has ", call.whole_bytes, " bytes, but send has ", call.bytes}));
       if (call.bytes % (p * call.element.bytes) != 0)
-        fail("its " + std::to_string(call.bytes / call.element.bytes) +
-             " elements cannot be cut into " + std::to_string(p) + " equal blocks");
+        fail(concat({"its ", call.bytes / call.element.bytes, " elements cannot be cut into ", p,
+                     " equal blocks"}));
       return;
     default: return;
   }

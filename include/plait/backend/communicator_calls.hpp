@@ -10,6 +10,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
@@ -198,11 +199,10 @@ class communicator_calls {
   }
 
   [[noreturn]] [[gnu::cold]] void refuse_channel(int other, stream on) {
-    throw input_error("rank " + std::to_string(self().rank()) + " of a group of " +
-                      std::to_string(self().size()) + " posts a message with rank " +
-                      std::to_string(other) + " on channel " + std::string(to_string(on)) +
-                      ", which is another neighbour's or the other direction's; write "
-                      "channel_of(rank, neighbour, size, sends)");
+    throw input_error({"rank ", self().rank(), " of a group of ", self().size(),
+                       " posts a message with rank ", other, " on channel ", to_string(on),
+                       ", which is another neighbour's or the other direction's; write "
+                       "channel_of(rank, neighbour, size, sends)"});
   }
 
   traffic counted_;

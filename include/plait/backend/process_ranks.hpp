@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plait/backend/launcher_variables.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
@@ -29,10 +30,10 @@ struct process_ranks {
   /// "rank 3 of 8, local rank 1 of 4 on node 0, as torchrun says (RANK, WORLD_SIZE, ...)"
   [[nodiscard]] [[gnu::cold]] std::string text() const {
     auto const number = [](int value) { return std::to_string(value); };
-    return "rank " + number(rank) + " of " + number(world_size) + ", local rank " +
-           number(local_rank) + (local_size > 0 ? " of " + number(local_size) : "") +
-           (node >= 0 ? " on node " + number(node) : "") + ", as " +
-           (source.empty() ? "the program says" : source);
+    return concat({"rank ", number(rank), " of ", number(world_size), ", local rank ",
+                   number(local_rank), (local_size > 0 ? concat({" of ", number(local_size)}) : ""),
+                   (node >= 0 ? concat({" on node ", number(node)}) : ""), ", as ",
+                   (source.empty() ? "the program says" : source)});
   }
   friend bool operator==(process_ranks const&, process_ranks const&) = default;
 };
@@ -65,13 +66,13 @@ class launcher_reader {
     if (has(local_size)) {
       below(of_.local_rank, out.local_rank, local_size, out.local_size);
       if (out.local_size > out.world_size)
-        throw input_error(says(local_size, out.local_size) + " in the environment is above " +
-                          says(of_.world_size, out.world_size));
+        throw input_error({says(local_size, out.local_size), " in the environment is above ",
+                           says(of_.world_size, out.world_size)});
     }
     for (char const* const name : of_.job)
-      if (has(name)) add(out.job, std::string(name) + "=" + variable_(name), " ");
+      if (has(name)) add(out.job, concat({name, "=", variable_(name)}), " ");
     out.launched = has(of_.sign);
-    out.source = std::string(out.launched ? of_.name : "the environment") + " says (" + used_ + ")";
+    out.source = concat({out.launched ? of_.name : "the environment", " says (", used_, ")"});
     return out;
   }
 
@@ -81,22 +82,20 @@ class launcher_reader {
   }
   int number(char const* name) {
     if (!has(name))
-      throw input_error("the environment has " + std::string(of_.rank) + " but no " + name +
-                        ", which " + of_.name + " sets beside it; set it, or PLAIT_RANK, " +
-                        "PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
+      throw input_error({"the environment has ", of_.rank, " but no ", name, ", which ", of_.name,
+                         " sets beside it; set it, or PLAIT_RANK, ",
+                         "PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK"});
     add(used_, name, ", ");
     return environment_number(name, variable_(name));
   }
   static void add(std::string& to, std::string const& word, char const* between) {
     to += (to.empty() ? "" : between) + word;
   }
-  static std::string says(char const* name, int value) {
-    return std::string(name) + "=" + std::to_string(value);
-  }
+  static std::string says(char const* name, int value) { return concat({name, "=", value}); }
   static void below(char const* name, int value, char const* limit, int size) {
     if (value >= size)
-      throw input_error(says(name, value) + " in the environment is not below " +
-                        says(limit, size));
+      throw input_error(
+          {says(name, value), " in the environment is not below ", says(limit, size)});
   }
 
   launcher_variables const& of_;
@@ -138,14 +137,14 @@ namespace plait::ext {
   detail::slurm_step const slurm(variable);
   if (slurm.is_allocated()) slurm.refuse();
   char const* const pmix = variable("PMIX_RANK");
-  throw input_error((pmix == nullptr
-                         ? std::string("the environment does not say which rank this process is")
-                         : "PMIX_RANK=" + detail::in_quotes(pmix) +
-                               " says which rank this process is, but PMIx does not say in the "
-                               "environment of how many") +
-                    "; start the program by plait's scripts/launch, torchrun, mpirun or srun, or "
-                    "set PLAIT_RANK, PLAIT_WORLD_SIZE and "
-                    "PLAIT_LOCAL_RANK");
+  throw input_error(concat(
+      {(pmix == nullptr ? std::string("the environment does not say which rank this process is")
+                        : concat({"PMIX_RANK=", detail::in_quotes(pmix),
+                                  " says which rank this process is, but PMIx does not say in the "
+                                  "environment of how many"})),
+       "; start the program by plait's scripts/launch, torchrun, mpirun or srun, or "
+       "set PLAIT_RANK, PLAIT_WORLD_SIZE and "
+       "PLAIT_LOCAL_RANK"}));
 }
 
 /// Throws input_error unless the processes are as many as the ranks of the plan.
@@ -153,12 +152,12 @@ inline void check_world_size(process_ranks const& here, int plan_ranks) {
   if (here.world_size == plan_ranks) return;
   auto const ranks = std::to_string(plan_ranks);
   if (here.world_size == 1)
-    throw input_error("this process was started alone, the plan has " + ranks +
-                      " ranks; start as many: scripts/launch -n " + ranks + ", mpirun -n " + ranks +
-                      " or srun -n " + ranks + " before the program");
-  throw input_error("rank " + std::to_string(here.rank) + ": the launcher started " +
-                    std::to_string(here.world_size) + " processes, the plan has " + ranks +
-                    " ranks; start as many processes, or choose another size of the data axis");
+    throw input_error({"this process was started alone, the plan has ", ranks,
+                       " ranks; start as many: scripts/launch -n ", ranks, ", mpirun -n ", ranks,
+                       " or srun -n ", ranks, " before the program"});
+  throw input_error(concat(
+      {"rank ", here.rank, ": the launcher started ", here.world_size, " processes, the plan has ",
+       ranks, " ranks; start as many processes, or choose another size of the data axis"}));
 }
 
 }  // namespace plait::ext

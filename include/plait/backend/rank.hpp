@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/backend/generation.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/groups.hpp"
@@ -130,10 +131,9 @@ class rank_handle {
   }
 
   [[noreturn]] [[gnu::cold]] void refuse(axis_set over) const {
-    throw input_error("rank " + std::to_string(world_rank_) + ": there is no group over '" +
-                      to_string(over) +
-                      "'; a launch makes those that its jobs communicate over: "
-                      "name each job that the program runs, as in launch<first, second>");
+    throw input_error({"rank ", world_rank_, ": there is no group over '", to_string(over),
+                       "'; a launch makes those that its jobs communicate over: "
+                       "name each job that the program runs, as in launch<first, second>"});
   }
 
   mesh_groups groups_;

@@ -6,6 +6,7 @@
 
 #include "plait/backend/launcher_variables.hpp"
 #include "plait/backend/process_ranks.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {
@@ -28,10 +29,10 @@ namespace plait::detail {
   }
   if (processes == 1) return;
   auto const size = std::to_string(processes);
-  throw input_error(
-      "launch: the program was started as " + size + " processes (" + launcher->world_size + "=" +
-      size + "), but the backend is " + backend + "; write " + instead +
-      "{...}, or start it once; with .in_each_process = true " + "each of them runs the whole job");
+  throw input_error({"launch: the program was started as ", size, " processes (",
+                     launcher->world_size, "=", size, "), but the backend is ", backend, "; write ",
+                     instead, "{...}, or start it once; with .in_each_process = true ",
+                     "each of them runs the whole job"});
 }
 
 }  // namespace plait::detail

@@ -8,6 +8,7 @@
 
 #include "plait/checkpoint/checkpoint_name.hpp"
 #include "plait/checkpoint/checkpoint_options.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/tensor/batch.hpp"
@@ -23,12 +24,13 @@ inline constexpr char const* data_set_setting = "data_set";
   constexpr std::size_t most = 2000;
   auto text = escaped(of.text);
   if (text.size() > most)
-    text = escaped(of.text.substr(0, most)) + "... " + digest().add(of.text).text();
+    text = concat({escaped(of.text.substr(0, most)), "... ", digest().add(of.text).text()});
   to.emplace_back("global_batch", std::to_string(of.samples));
-  to.emplace_back(data_set_setting, std::to_string(of.data_set) + " samples, fingerprint " +
-                                        digits_of(of.content) + (text.empty() ? "" : ": " + text));
-  to.emplace_back("order", of.is_shuffled ? "shuffled by seed " + std::to_string(of.seed)
-                                          : std::string("sequential"));
+  to.emplace_back(data_set_setting,
+                  concat({of.data_set, " samples, fingerprint ", digits_of(of.content),
+                          (text.empty() ? "" : concat({": ", text}))}));
+  to.emplace_back(
+      "order", of.is_shuffled ? concat({"shuffled by seed ", of.seed}) : std::string("sequential"));
   to.emplace_back("last_batch", of.keeps_last ? "keep" : "drop");
 }
 

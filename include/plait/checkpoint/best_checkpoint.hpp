@@ -17,6 +17,7 @@
 #include "plait/checkpoint/checkpoint_options.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_text.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
@@ -45,8 +46,8 @@ inline constexpr char const* best_value_setting = "best_value";
   double value = 0;
   auto const [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc{} || end != text.data() + text.size())
-    throw input_error("the value of the best weights is " + in_quotes(text) +
-                      ", which is no number");
+    throw input_error(
+        {"the value of the best weights is ", in_quotes(text), ", which is no number"});
   return value;
 }
 
@@ -59,13 +60,12 @@ inline constexpr char const* best_value_setting = "best_value";
   std::string const what = "checkpoints: after_evaluation was given ";
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all[0])
-      throw input_error(what + best_value_text(value(0)) + " on rank 0 and " +
-                        best_value_text(value(rank)) + " on rank " + std::to_string(rank) + " as " +
-                        measure.name() +
-                        "; give what trainer.evaluate returns, which is the same on all ranks");
+      throw input_error({what, best_value_text(value(0)), " on rank 0 and ",
+                         best_value_text(value(rank)), " on rank ", rank, " as ", measure.name(),
+                         "; give what trainer.evaluate returns, which is the same on all ranks"});
   if (std::isnan(value(0)))
-    throw input_error(what + "nan as " + measure.name() +
-                      ", which is neither better nor worse than another value");
+    throw input_error({what, "nan as ", measure.name(),
+                       ", which is neither better nor worse than another value"});
 }
 
 }  // namespace detail
@@ -100,10 +100,10 @@ namespace detail {
     best_measure const& measure, std::filesystem::path const& folder) {
   auto found = find_best(folder);
   if (found && found->measure != measure.text())
-    throw input_error("checkpoint " + path_in_quotes(found->path) + " has the best weights by " +
-                      in_quotes(found->measure) + ", and checkpoint_options::best is " +
-                      in_quotes(measure.text()) +
-                      " now; keep the measure, or move that folder away");
+    throw input_error({"checkpoint ", path_in_quotes(found->path), " has the best weights by ",
+                       in_quotes(found->measure), ", and checkpoint_options::best is ",
+                       in_quotes(measure.text()),
+                       " now; keep the measure, or move that folder away"});
   return found;
 }
 

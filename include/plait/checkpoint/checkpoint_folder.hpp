@@ -22,6 +22,7 @@
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/checkpoint/manifest_text.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
@@ -79,7 +80,7 @@ class checkpoint_folder {
   /// Cleans what killed jobs have left, and makes the folder of a new save, or of one that has the
   /// best weights. One save at a time: what has begun before and is not committed is removed.
   checkpoint_save begin(std::int64_t step, bool is_best = false) {
-    if (step < 0) name_.refuse("takes no step " + std::to_string(step) + ", which is negative");
+    if (step < 0) name_.refuse(concat({"takes no step ", step, ", which is negative"}));
     lease_.require();
     if (lease_.is_locked()) clean();
     name_of begun{.step = step, .is_best = is_best, .lease = lease_.number_in_names()};
@@ -204,8 +205,8 @@ class checkpoint_folder {
     auto list = detail::list_checkpoints(path_, are_best, disk_);
     std::erase_if(list, [&](auto const& one) { return !one.complete() || one.job != job_; });
     if (std::ranges::find(list, step, &found_checkpoint::step) == list.end())
-      name_.refuse("has no complete checkpoint of step " + std::to_string(step) + " of job " +
-                   detail::in_quotes(job_) + ", so that no older one is removed");
+      name_.refuse(concat({"has no complete checkpoint of step ", step, " of job ",
+                           detail::in_quotes(job_), ", so that no older one is removed"}));
     std::vector<found_checkpoint> old;
     for (auto const& one : list)
       if (is_old(one)) old.push_back(one);
@@ -220,11 +221,10 @@ class checkpoint_folder {
         parts->lease != lease_.number_in_names())
       name.refuse("is not what begin() gave");
     if (manifest.step != save.step)
-      name.refuse("is of step " + std::to_string(save.step) + ", but its manifest of step " +
-                  std::to_string(manifest.step));
+      name.refuse(concat({"is of step ", save.step, ", but its manifest of step ", manifest.step}));
     if (manifest.job != job_)
-      name.refuse("is of job " + detail::in_quotes(job_) + ", but its manifest of job " +
-                  detail::in_quotes(manifest.job));
+      name.refuse(concat({"is of job ", detail::in_quotes(job_), ", but its manifest of job ",
+                          detail::in_quotes(manifest.job)}));
   }
 
   void commit_or_throw(checkpoint_save const& save, checkpoint_manifest const& manifest) {
@@ -242,8 +242,8 @@ class checkpoint_folder {
     std::set<std::string_view> const files(list.begin(), list.end());
     for (auto const& block : manifest.blocks)
       if (!files.contains(block.file))
-        name.refuse("cannot be completed: its file " + detail::in_quotes(block.file) +
-                    " was not written");
+        name.refuse(concat(
+            {"cannot be completed: its file ", detail::in_quotes(block.file), " was not written"}));
     must(disk_.write_file(from / detail::manifest_file, std::as_bytes(std::span(text))));
     must(disk_.sync_folder(from / detail::optimizer_folder));
     must(disk_.sync_folder(from));
@@ -252,8 +252,8 @@ class checkpoint_folder {
     for (auto const& one : old)
       if (!one.job.empty() && one.job != job_)
         detail::file_name("checkpoint", one.path)
-            .refuse("is there and belongs to job " + detail::in_quotes(one.job) + ", not to " +
-                    detail::in_quotes(job_));
+            .refuse(concat({"is there and belongs to job ", detail::in_quotes(one.job), ", not to ",
+                            detail::in_quotes(job_)}));
     int moved = ENOENT;
     if (last.lease == 0) {
       // List and the next begin() know one that lies aside; whatever cannot be ours stays there.
@@ -354,8 +354,8 @@ class checkpoint_folder {
     std::vector<std::string> problems;
     auto const note = [&](std::filesystem::path const& path, int code) {
       if (code != 0)
-        problems.push_back("checkpoint " + detail::path_in_quotes(path) +
-                           " cannot be removed: " + std::generic_category().message(code));
+        problems.push_back(concat({"checkpoint ", detail::path_in_quotes(path),
+                                   " cannot be removed: ", std::generic_category().message(code)}));
     };
     std::vector<std::filesystem::path> removing;
     for (auto const& one : unwanted) {

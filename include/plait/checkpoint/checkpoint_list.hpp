@@ -22,6 +22,7 @@
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/checkpoint/manifest_text.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
@@ -54,7 +55,7 @@ namespace plait::detail {
   if (int const code = on.names(checkpoint / optimizer_folder, disk::links::refused, names);
       code != 0)
     return code;
-  for (auto const& name : names) out.push_back(std::string(optimizer_folder) + "/" + name);
+  for (auto const& name : names) out.push_back(concat({optimizer_folder, "/", name}));
   return 0;
 }
 
@@ -66,15 +67,14 @@ inline found_checkpoint look_at_checkpoint(std::filesystem::path const& path, st
     auto const manifest = read_manifest(path, on);
     out.job = manifest.job;
     file_name const name("checkpoint", path);
-    if (manifest.step != step)
-      name.refuse("has a manifest of step " + std::to_string(manifest.step));
+    if (manifest.step != step) name.refuse(concat({"has a manifest of step ", manifest.step}));
     std::vector<std::string> list;
     if (int const code = files_of(path, disk::links::followed, on, list); code != 0)
       name.fail("cannot be read", code);
     std::set<std::string_view> const files(list.begin(), list.end());
     for (auto const& block : manifest.blocks)
       if (!files.contains(block.file))
-        name.refuse("lacks the file " + in_quotes(block.file) + " of its manifest");
+        name.refuse(concat({"lacks the file ", in_quotes(block.file), " of its manifest"}));
   } catch (input_error const& problem) {
     out.damage = problem.what();
   }

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "plait/core/concat.hpp"
+
 namespace plait::detail {
 
 /// The number behind `start` in a name such as plait.lock-7; none if it is no such name.
@@ -48,9 +50,7 @@ struct checkpoint_name {
     char text[32];
     std::snprintf(text, sizeof text, "%s-%08lld", is_best ? "best" : "step",
                   static_cast<long long>(step));
-    auto const of =
-        lease == 0 ? std::string{}
-                   : std::string(lease_word) + std::to_string(lease) + "-" + std::to_string(save);
+    auto const of = lease == 0 ? std::string{} : concat({lease_word, lease, "-", save});
     return text + of + std::string(suffixes[what]) + digits;
   }
   /// The name of the same checkpoint as something else.

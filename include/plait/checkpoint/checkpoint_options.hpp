@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/train/measures.hpp"
@@ -29,8 +30,8 @@ class best_measure {
   best_measure() = default;
   best_measure(std::string name, better which) : name_(std::move(name)), which_(which) {
     if (name_.empty() || name_.size() > 100)
-      throw input_error("checkpoint_options::best has a name of " + std::to_string(name_.size()) +
-                        " characters; it has at least 1 and at most 100");
+      throw input_error({"checkpoint_options::best has a name of ", name_.size(),
+                         " characters; it has at least 1 and at most 100"});
   }
   template <measure Measure>
   best_measure(Measure const&) : best_measure(of<Measure>()) {  // NOLINT: implicit
@@ -106,8 +107,8 @@ inline constexpr std::array compared_options{".every", ".keep", ".required", ".v
     std::size_t other, std::string const& there) {
   for (std::size_t i = 0; i < compared_options.size(); ++i)
     if (all[one][i] != all[other][i])
-      return std::string("checkpoint_options: ") + compared_options[i] + " is " +
-             std::to_string(all[one][i]) + where + " and " + std::to_string(all[other][i]) + there;
+      return concat({"checkpoint_options: ", compared_options[i], " is ", all[one][i], where,
+                     " and ", all[other][i], there});
   return "";
 }
 
@@ -129,13 +130,14 @@ using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
       for (auto const& [setting, value] : *settings) {
         is_of_optimizer = (is_of_optimizer || setting == "optimizer") && setting != "schedule";
         if (setting == name || (name == "optimizer" && is_of_optimizer)) out.push_back(setting);
-        if (known.find(" " + setting + ",") == std::string::npos) known += " " + setting + ",";
+        if (known.find(concat({" ", setting, ","})) == std::string::npos)
+          known += concat({" ", setting, ","});
       }
     }
     if (std::ranges::find(out, std::string_view(name)) != out.end()) continue;
     known.back() = '.';
-    throw input_error("checkpoint_options::allow has " + in_quotes(name) +
-                      ", which is no setting; there are" + known);
+    throw input_error({"checkpoint_options::allow has ", in_quotes(name),
+                       ", which is no setting; there are", known});
   }
   return out;
 }

@@ -28,6 +28,7 @@
 #include "plait/checkpoint/state_files.hpp"
 #include "plait/checkpoint/state_reader.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
@@ -115,10 +116,10 @@ class checkpoints {
       auto const found = newest(older);
       if (!found && problem_.empty()) return next();
       if (!found)
-        throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
-                          " has some, but none that can be used; to begin anew give another "
-                          "folder: " +
-                          problem_);
+        throw input_error({"folder of checkpoints ", detail::path_in_quotes(options_.folder),
+                           " has some, but none that can be used; to begin anew give another "
+                           "folder: ",
+                           problem_});
       auto const folder = options_.folder / found->name;
       std::uint64_t batch = 0;
       on_all("be used", [&] {
@@ -201,9 +202,9 @@ class checkpoints {
   /// Errors: input_error if it has more than 16 MiB.
   void set_extra(std::vector<std::byte> extra) {
     if (extra.size() > detail::most_extra_bytes)
-      throw input_error("checkpoints: " + std::to_string(extra.size()) +
-                        " bytes are to be kept for the program; at most " +
-                        std::to_string(detail::most_extra_bytes) + " are");
+      throw input_error({"checkpoints: ", extra.size(),
+                         " bytes are to be kept for the program; at most ",
+                         detail::most_extra_bytes, " are"});
     extra_ = std::move(extra);
   }
   /// That of the checkpoint from which the job goes on, of checkpoint_options, or set since.
@@ -328,8 +329,8 @@ class checkpoints {
   }
 
   [[gnu::cold]] void give_up(std::size_t rank, std::string const& why) {
-    problem_ = "checkpoint " + detail::path_in_quotes(saving_->at.path) +
-               " could not be written by rank " + std::to_string(rank) + ": " + why;
+    problem_ = ext::concat({"checkpoint ", detail::path_in_quotes(saving_->at.path),
+                            " could not be written by rank ", rank, ": ", why});
     if (is_root()) folder_->abandon(saving_->at);
     saving_.reset();
     if (options_.required) throw input_error(problem_);
@@ -354,8 +355,8 @@ class checkpoints {
   }
   [[nodiscard]] std::string cannot(char const* what, std::size_t rank,
                                    std::string const& why) const {
-    return "checkpoints in " + detail::path_in_quotes(options_.folder) + " cannot " + what +
-           " by rank " + std::to_string(rank) + ": " + why;
+    return ext::concat({"checkpoints in ", detail::path_in_quotes(options_.folder), " cannot ",
+                        what, " by rank ", rank, ": ", why});
   }
   /// The root makes the folder and puts something into it; all must see that.
   [[gnu::cold]] void open_folder() {
@@ -372,10 +373,10 @@ class checkpoints {
       on_all("be used", [&] {
         constexpr std::chrono::seconds patience{2};
         if (!ext::sees_probe(options_.folder, probe, bytes, patience))
-          throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
-                            ": rank " + std::to_string(state_->rank()) +
-                            " does not see there what rank 0 has written; give one that all hosts "
-                            "share");
+          throw input_error({"folder of checkpoints ", detail::path_in_quotes(options_.folder),
+                             ": rank ", state_->rank(),
+                             " does not see there what rank 0 has written; give one that all hosts "
+                             "share"});
       });
     } catch (...) {
       if (folder_) folder_->remove_probe(probe);
@@ -464,16 +465,17 @@ class checkpoints {
     if (found.empty()) return;
     std::string all;
     for (auto const& one : found) all += (all.empty() ? "" : ", ") + one;
-    throw input_error("checkpoint " + detail::path_in_quotes(folder) + ": " + all +
-                      "; go on with the same, or allow others: checkpoint_options::allow, --allow "
-                      "of train_gpt");
+    throw input_error({"checkpoint ", detail::path_in_quotes(folder), ": ", all,
+                       "; go on with the same, or allow others: checkpoint_options::allow, --allow "
+                       "of train_gpt"});
   }
 
   void refuse_mixed_runs() const {
     if (!is_new_run_ || !found_) return;
-    throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
-                      " has those of another run, up to step " + std::to_string(*found_) +
-                      "; go on from there (resume, --resume of train_gpt), or give another folder");
+    throw input_error(ext::concat(
+        {"folder of checkpoints ", detail::path_in_quotes(options_.folder),
+         " has those of another run, up to step ", *found_,
+         "; go on from there (resume, --resume of train_gpt), or give another folder"}));
   }
 
   [[nodiscard]] bool is_undamaged(detail::state_reader& reader) {
@@ -508,7 +510,7 @@ class checkpoints {
     });
     for (std::size_t rank = 1; rank < all.size(); ++rank)
       if (auto const text = detail::option_difference(all, 0, " on rank 0", rank,
-                                                      " on rank " + std::to_string(rank));
+                                                      ext::concat({" on rank ", rank}));
           !text.empty())
         throw input_error(text);
     auto const best = state_->of_all_ranks(said(0, 0, options_.best.text()));
@@ -518,13 +520,13 @@ class checkpoints {
     state_->refuse_newcomers([&](int rank, int reference) {
       return said_by(rank) == said_by(reference)
                  ? std::string{}
-                 : "checkpoint_options: .best is " + said_by(rank) + " here and " +
-                       said_by(reference) + " in the job";
+                 : ext::concat({"checkpoint_options: .best is ", said_by(rank), " here and ",
+                                said_by(reference), " in the job"});
     });
     for (int rank = 1; rank < static_cast<int>(best.size()); ++rank)
       if (said_by(rank) != said_by(0))
-        throw input_error("checkpoint_options: .best is " + said_by(0) + " on rank 0 and " +
-                          said_by(rank) + " on rank " + std::to_string(rank));
+        throw input_error({"checkpoint_options: .best is ", said_by(0), " on rank 0 and ",
+                           said_by(rank), " on rank ", rank});
   }
 
   /// The number of the next batch: each step takes one.
@@ -543,9 +545,10 @@ class checkpoints {
     auto const& of = batches_;
     std::uint64_t const epoch = samples / of.data_set, rest = samples % of.data_set;
     if (rest % of.samples != 0)
-      throw input_error("checkpoint " + detail::path_in_quotes(folder) + ": global_batch is " +
-                        std::to_string(of.samples) + " samples now, and " + std::to_string(rest) +
-                        " samples of an epoch have been taken, which are no whole number of them");
+      throw input_error(
+          {"checkpoint ", detail::path_in_quotes(folder), ": global_batch is ", of.samples,
+           " samples now, and ", rest,
+           " samples of an epoch have been taken, which are no whole number of them"});
     return epoch * steps_per_epoch_ + std::min<std::uint64_t>(rest / of.samples, steps_per_epoch_);
   }
 

@@ -17,6 +17,7 @@
 #include "plait/checkpoint/checkpoint_name.hpp"
 #include "plait/checkpoint/checksum.hpp"
 #include "plait/checkpoint/disk.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 
@@ -36,7 +37,7 @@ struct lease_text {
   [[nodiscard]] std::string text() const {
     auto out = json();
     out["crc32"] = crc_of(out);
-    return dumped(out) + "\n";
+    return concat({dumped(out), "\n"});
   }
   /// Errors: input_error that names the file.
   [[nodiscard]] static lease_text read(std::filesystem::path const& path, disk& on) {

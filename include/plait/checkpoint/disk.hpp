@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 
 namespace plait::detail {
@@ -78,8 +79,7 @@ class system_disk : public disk {
   std::string read_file(path const& name, std::size_t most, char const* kind) override {
     open_file const file(name, kind);
     if (file.size() > most)
-      file.name().refuse("has " + std::to_string(file.size()) + " bytes; at most " +
-                         std::to_string(most) + " are allowed");
+      file.name().refuse(concat({"has ", file.size(), " bytes; at most ", most, " are allowed"}));
     std::string text(file.size(), '\0');
     file.read(std::as_writable_bytes(std::span(text)), 0);
     return text;

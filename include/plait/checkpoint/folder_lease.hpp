@@ -15,6 +15,7 @@
 #include "plait/checkpoint/checkpoint_name.hpp"
 #include "plait/checkpoint/counted_checkpoints.hpp"
 #include "plait/checkpoint/disk.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
@@ -92,9 +93,9 @@ class folder_lease {
   }
   [[noreturn]] void refuse_lost(lease_text const& newest) const {
     if (newest.id != owner_.id) name_.refuse("belongs to another job now, and no more to this one");
-    name_.refuse("belongs to generation " + std::to_string(newest.generation) +
-                 " of the job now; this process is of generation " +
-                 std::to_string(owner_.generation) + " and writes there no more");
+    name_.refuse(concat({"belongs to generation ", newest.generation,
+                         " of the job now; this process is of generation ", owner_.generation,
+                         " and writes there no more"}));
   }
 
   /// False if somebody else was faster.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plait/checkpoint/elements.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/name_pattern.hpp"
 #include "plait/core/quote.hpp"
@@ -46,10 +47,10 @@ class names_in_file {
     for (auto const& [ours, theirs] : names) {
       auto const stars = std::ranges::count(ours, '*'), others = std::ranges::count(theirs, '*');
       if (stars != others)
-        throw input_error(call + ": " + in_quotes(ours) + " has " + std::to_string(stars) +
-                          (stars == 1 ? " star" : " stars") + " and " + in_quotes(theirs) +
-                          ", the file's name for it, has " + std::to_string(others) +
-                          "; write as many, as each is for what the same one of the other is for");
+        throw input_error(
+            {call, ": ", in_quotes(ours), " has ", stars, (stars == 1 ? " star" : " stars"),
+             " and ", in_quotes(theirs), ", the file's name for it, has ", others,
+             "; write as many, as each is for what the same one of the other is for"});
     }
   }
 
@@ -67,10 +68,10 @@ class names_in_file {
 /// "5 tensors, 'a', 'b', 'c', ..."
 [[nodiscard]] [[gnu::cold]] inline std::string list_of_names(std::vector<std::string> const& names,
                                                              std::string const& what) {
-  std::string out = std::to_string(names.size()) + " " + what + (names.size() == 1 ? "" : "s");
+  std::string out = concat({names.size(), " ", what, (names.size() == 1 ? "" : "s")});
   for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i)
-    out += ", " + in_quotes(names[i]);
-  return names.size() > 3 ? out + ", ..." : out;
+    out += concat({", ", in_quotes(names[i])});
+  return names.size() > 3 ? concat({out, ", ..."}) : out;
 }
 
 /// Gives a state elements out of a file or folder, by the file's names.
@@ -123,15 +124,17 @@ template <class Source>
   for (auto const& name : source.names())
     if (!taken.contains(name) && !detail::matches_any(names.extra, name)) unused.push_back(name);
   if (!lacking.empty() || !unused.empty())
-    throw input_error(
-        "load_weights: " +
-        (lacking.empty() ? ""
-                         : "the file lacks " + detail::list_of_names(lacking, "tensor") +
-                               "; name what may keep its values in weight_names::missing") +
-        (lacking.empty() || unused.empty() ? "" : ". ") +
-        (unused.empty() ? ""
-                        : "No parameter takes " + detail::list_of_names(unused, "tensor") +
-                              " of the file; name what may be left out in weight_names::extra"));
+    throw input_error(ext::concat(
+        {"load_weights: ",
+         (lacking.empty()
+              ? ""
+              : ext::concat({"the file lacks ", detail::list_of_names(lacking, "tensor"),
+                             "; name what may keep its values in weight_names::missing"})),
+         (lacking.empty() || unused.empty() ? "" : ". "),
+         (unused.empty()
+              ? ""
+              : ext::concat({"No parameter takes ", detail::list_of_names(unused, "tensor"),
+                             " of the file; name what may be left out in weight_names::extra"}))}));
   detail::weights_source from(source, in_file, taken, state.element_bytes());
   state.import_parameters(from);
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
@@ -81,16 +82,16 @@ struct checkpoint_manifest {
     if (is_allowed(name)) continue;
     auto const found = std::ranges::find(now, name, &pair::first);
     auto const first = found == now.end() ? 0 : detail::begin_of_difference(value, found->second);
-    auto const before = detail::in_words(name) + " is " + detail::in_words(value, first);
-    if (found == now.end()) out.push_back(before + " in the checkpoint and not set now");
+    auto const before = concat({detail::in_words(name), " is ", detail::in_words(value, first)});
+    if (found == now.end()) out.push_back(concat({before, " in the checkpoint and not set now"}));
     else if (found->second != value)
-      out.push_back(before + " in the checkpoint and " + detail::in_words(found->second, first) +
-                    " now");
+      out.push_back(concat(
+          {before, " in the checkpoint and ", detail::in_words(found->second, first), " now"}));
   }
   for (auto const& [name, value] : now)
     if (!is_allowed(name) && std::ranges::find(saved, name, &pair::first) == saved.end())
-      out.push_back(detail::in_words(name) + " is not set in the checkpoint and " +
-                    detail::in_words(value) + " now");
+      out.push_back(concat({detail::in_words(name), " is not set in the checkpoint and ",
+                            detail::in_words(value), " now"}));
   return out;
 }
 

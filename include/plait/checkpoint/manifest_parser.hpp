@@ -15,6 +15,7 @@
 
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
@@ -66,7 +67,7 @@ class manifest_parser : public json_events<manifest_parser> {
 
   bool other_value() { refuse_value(); }
   bool refuse_text(std::size_t at) const {
-    file_.refuse("is not JSON (at its byte " + std::to_string(at) + ")");
+    file_.refuse(concat({"is not JSON (at its byte ", at, ")"}));
   }
 
   bool number_unsigned(json::number_unsigned_t value) {
@@ -140,9 +141,9 @@ class manifest_parser : public json_events<manifest_parser> {
     if (where_ == place::settings) return true;
     auto const keys = keys_here();
     auto const known = std::ranges::find(keys, key_);
-    if (known == keys.end()) file_.refuse("has the unknown key " + in_quotes(key_));
+    if (known == keys.end()) file_.refuse(concat({"has the unknown key ", in_quotes(key_)}));
     unsigned const bit = 1u << (known - keys.begin());
-    if ((seen_here() & bit) != 0) file_.refuse("has the key " + in_quotes(key_) + " twice");
+    if ((seen_here() & bit) != 0) file_.refuse(concat({"has the key ", in_quotes(key_), " twice"}));
     seen_here() |= bit;
     return true;
   }
@@ -152,11 +153,11 @@ class manifest_parser : public json_events<manifest_parser> {
       auto const keys = keys_here();
       for (std::size_t i = 0; i < keys.size(); ++i)
         if ((seen_here() >> i & 1u) == 0)
-          file_.refuse("has " +
-                       std::string(where_ == place::top      ? "no"
-                                   : where_ == place::tensor ? "a tensor without the"
-                                                             : "a block without the") +
-                       " key '" + std::string(keys[i]) + "'");
+          file_.refuse(concat({"has ",
+                               where_ == place::top      ? "no"
+                               : where_ == place::tensor ? "a tensor without the"
+                                                         : "a block without the",
+                               " key '", keys[i], "'"}));
     }
     where_ = where_ == place::tensor  ? place::tensors
              : where_ == place::block ? place::blocks
@@ -205,10 +206,10 @@ class manifest_parser : public json_events<manifest_parser> {
   }
   [[noreturn]] void refuse_value() const {
     if (where_ == place::outside) file_.refuse("is not a JSON object");
-    file_.refuse("has a value that cannot be that of the key " + in_quotes(key_));
+    file_.refuse(concat({"has a value that cannot be that of the key ", in_quotes(key_)}));
   }
   [[noreturn]] void refuse_many(char const* what, std::size_t most) const {
-    file_.refuse("has more than " + std::to_string(most) + " " + what);
+    file_.refuse(concat({"has more than ", most, " ", what}));
   }
 
   file_name const& file_;

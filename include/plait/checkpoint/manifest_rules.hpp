@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plait/checkpoint/manifest.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
@@ -57,9 +58,9 @@ inline bool covers_once(std::span<std::size_t const> shape,
     if (std::ranges::any_of(blocks, [&](auto const* one) { return one->extent[i] != shape[i]; }))
       cut.push_back(i);
   if (cut.size() > most_cuts)
-    file.refuse_part("tensor " + in_quotes(blocks[0]->tensor),
-                     "is cut along " + std::to_string(cut.size()) + " dimensions; at most " +
-                         std::to_string(most_cuts) + " are allowed");
+    file.refuse_part(
+        concat({"tensor ", in_quotes(blocks[0]->tensor)}),
+        concat({"is cut along ", cut.size(), " dimensions; at most ", most_cuts, " are allowed"}));
   // A corner as one number: a position of a cut dimension is one of shape + 1.
   std::vector<std::size_t> added, taken;
   auto const add_corners = [&](auto const& offset, auto const& extent, bool whole) {
@@ -96,56 +97,55 @@ inline std::size_t elements_of(std::span<std::size_t const> extent) {
 inline void check_tensor(checkpoint_tensor const& tensor,
                          std::span<checkpoint_block const* const> blocks, file_name const& file) {
   auto const refuse = [&](std::string const& what) {
-    file.refuse_part("tensor " + in_quotes(tensor.name), what);
+    file.refuse_part(concat({"tensor ", in_quotes(tensor.name)}), what);
   };
   auto const shape = shape_text(tensor.shape);
   if (tensor.shape.size() > most_dimensions)
-    refuse("has a shape of more than " + std::to_string(most_dimensions) + " sizes");
+    refuse(concat({"has a shape of more than ", most_dimensions, " sizes"}));
   if (std::ranges::find(stored_type_names, tensor.type) == stored_type_names.end())
-    refuse("has the unknown type " + in_quotes(tensor.type));
+    refuse(concat({"has the unknown type ", in_quotes(tensor.type)}));
   std::size_t elements = 1, limit = 1;
   bool fits = true;
   for (std::size_t const n : tensor.shape) {
     fits = fits && n < most_elements && multiply(elements, n) && multiply(limit, n == 0 ? 1 : n);
     fits = fits && limit <= most_elements;
   }
-  if (!fits) refuse("is too large, its shape is " + shape);
+  if (!fits) refuse(concat({"is too large, its shape is ", shape}));
 
   std::set<std::string_view> files;
   std::size_t covered = 0;
   for (auto const* one : blocks) {
     if (!is_plain_file_name(one->file))
-      refuse("is in the file " + in_quotes(one->file) +
-             ", which is not a plain name of letters, digits and . _ -");
+      refuse(concat({"is in the file ", in_quotes(one->file),
+                     ", which is not a plain name of letters, digits and . _ -"}));
     if (!files.insert(one->file).second)
-      refuse("has two rectangles in the file " + in_quotes(one->file));
+      refuse(concat({"has two rectangles in the file ", in_quotes(one->file)}));
     if (!is_block_of(tensor.shape, one->offset, one->extent))
-      refuse("has the shape " + shape + ", without a rectangle " +
-             block_text(one->offset, one->extent));
+      refuse(concat({"has the shape ", shape, ", without a rectangle ",
+                     block_text(one->offset, one->extent)}));
     std::size_t const size = elements_of(one->extent);
-    if (size == 0) refuse("has an empty rectangle " + block_text(one->offset, one->extent));
+    if (size == 0)
+      refuse(concat({"has an empty rectangle ", block_text(one->offset, one->extent)}));
     if (size > elements - covered)
-      refuse("has the shape " + shape + " and rectangles with more than its " +
-             std::to_string(elements) + " elements");
+      refuse(concat(
+          {"has the shape ", shape, " and rectangles with more than its ", elements, " elements"}));
     covered += size;
   }
   if (covered != elements)
-    refuse("has the shape " + shape + " and rectangles with " + std::to_string(covered) +
-           " of its " + std::to_string(elements) + " elements");
+    refuse(concat({"has the shape ", shape, " and rectangles with ", covered, " of its ", elements,
+                   " elements"}));
   if (elements != 0 && !covers_once(tensor.shape, blocks, file))
-    refuse("has the shape " + shape +
-           " and rectangles that have some of its elements twice and others not at all");
+    refuse(concat({"has the shape ", shape,
+                   " and rectangles that have some of its elements twice and others not at all"}));
 }
 
 /// Errors: input_error, one sentence with the name of the manifest, the tensor and the numbers.
 inline void check_manifest(checkpoint_manifest const& manifest, file_name const& file) {
   auto const at_most = [&](std::size_t size, std::size_t most, char const* what) {
     if (size > most)
-      file.refuse("has " + std::to_string(size) + " " + what + "; at most " + std::to_string(most) +
-                  " are allowed");
+      file.refuse(concat({"has ", size, " ", what, "; at most ", most, " are allowed"}));
   };
-  if (manifest.step < 0)
-    file.refuse("is of step " + std::to_string(manifest.step) + ", which is negative");
+  if (manifest.step < 0) file.refuse(concat({"is of step ", manifest.step, ", which is negative"}));
   if (manifest.job.empty()) file.refuse("names no job");
   at_most(manifest.settings.size(), most_settings, "settings");
   at_most(manifest.tensors.size(), most_tensors, "tensors");
@@ -153,16 +153,17 @@ inline void check_manifest(checkpoint_manifest const& manifest, file_name const&
   at_most(manifest.extra.size(), most_extra_bytes, "extra bytes");
   std::set<std::string_view> settings;
   for (auto const& [name, value] : manifest.settings)
-    if (!settings.insert(name).second) file.refuse("has the setting " + in_quotes(name) + " twice");
+    if (!settings.insert(name).second)
+      file.refuse(concat({"has the setting ", in_quotes(name), " twice"}));
   std::map<std::string_view, std::vector<checkpoint_block const*>> blocks;
   for (auto const& tensor : manifest.tensors)
     if (!blocks.try_emplace(tensor.name).second)
-      file.refuse("has the tensor " + in_quotes(tensor.name) + " twice");
+      file.refuse(concat({"has the tensor ", in_quotes(tensor.name), " twice"}));
   for (auto const& block : manifest.blocks) {
     auto const found = blocks.find(block.tensor);
     if (found == blocks.end())
-      file.refuse("has a block of the tensor " + in_quotes(block.tensor) +
-                  ", which it does not describe");
+      file.refuse(concat(
+          {"has a block of the tensor ", in_quotes(block.tensor), ", which it does not describe"}));
     found->second.push_back(&block);
   }
   for (auto const& tensor : manifest.tensors)

@@ -18,6 +18,7 @@
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_parser.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -27,7 +28,7 @@ inline constexpr std::string_view manifest_head = "{\n\"format\": ";
 
 // The end of a manifest whose text before it has this checksum.
 inline std::string manifest_tail(std::uint32_t crc) {
-  return ",\n\"crc32\": \"" + hex_from_crc(crc) + "\"\n}\n";
+  return concat({",\n\"crc32\": \"", hex_from_crc(crc), "\"\n}\n"});
 }
 
 inline std::uint32_t crc_of_text(std::string_view text) {
@@ -65,11 +66,11 @@ inline std::string to_text(checkpoint_manifest const& manifest,
   try {
     auto settings = json::object();
     for (auto const& [name, value] : manifest.settings) settings[name] = value;
-    out += "1,\n\"job\": " + json(manifest.job).dump();
-    out += ",\n\"step\": " + std::to_string(manifest.step);
-    out += ",\n\"samples\": " + std::to_string(manifest.samples);
-    out += ",\n\"settings\": " + settings.dump(0);
-    out += ",\n\"extra\": \"" + detail::hex_from_bytes(manifest.extra);
+    out += concat({"1,\n\"job\": ", json(manifest.job).dump()});
+    out += concat({",\n\"step\": ", manifest.step});
+    out += concat({",\n\"samples\": ", manifest.samples});
+    out += concat({",\n\"settings\": ", settings.dump(0)});
+    out += concat({",\n\"extra\": \"", detail::hex_from_bytes(manifest.extra)});
     out += "\",\n\"tensors\": ";
     lines(manifest.tensors, [](checkpoint_tensor const& one) {
       return json{{"name", one.name}, {"type", one.type}, {"shape", one.shape}};
@@ -87,8 +88,8 @@ inline std::string to_text(checkpoint_manifest const& manifest,
   }
   out += detail::manifest_tail(detail::crc_of_text(out));
   if (out.size() > detail::most_manifest_bytes)
-    file.refuse("would have " + std::to_string(out.size()) + " bytes; at most " +
-                std::to_string(detail::most_manifest_bytes) + " are allowed");
+    file.refuse(concat({"would have ", out.size(), " bytes; at most ", detail::most_manifest_bytes,
+                        " are allowed"}));
   return out;
 }
 
@@ -102,8 +103,8 @@ inline checkpoint_manifest parse_manifest(
     std::string const& text, std::filesystem::path const& path = detail::manifest_file) {
   auto const file = detail::manifest_name(path);
   if (text.size() > detail::most_manifest_bytes)
-    file.refuse("has " + std::to_string(text.size()) + " bytes; at most " +
-                std::to_string(detail::most_manifest_bytes) + " are allowed");
+    file.refuse(concat(
+        {"has ", text.size(), " bytes; at most ", detail::most_manifest_bytes, " are allowed"}));
   std::uint64_t format = 0;
   if (text.starts_with(detail::manifest_head))
     std::from_chars(text.data() + detail::manifest_head.size(), text.data() + text.size(), format);
@@ -116,11 +117,11 @@ inline checkpoint_manifest parse_manifest(
   // A newer format may end in another way.
   bool const ends_as_ours = all.ends_with("\"\n}\n");
   if (format != 1 && (intact || !ends_as_ours))
-    file.refuse("has format " + std::to_string(format) +
-                ", this version of plait reads format 1; use a newer plait");
+    file.refuse(concat(
+        {"has format ", format, ", this version of plait reads format 1; use a newer plait"}));
   if (!intact)
-    file.refuse("is damaged: it does not end in the checksum " + detail::hex_from_crc(crc) +
-                " of what is before");
+    file.refuse(concat({"is damaged: it does not end in the checksum ", detail::hex_from_crc(crc),
+                        " of what is before"}));
   auto manifest = detail::manifest_parser::parse(text, file);
   detail::check_manifest(manifest, file);
   return manifest;

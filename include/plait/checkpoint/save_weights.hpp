@@ -24,6 +24,7 @@
 #include "plait/checkpoint/load_weights.hpp"
 #include "plait/checkpoint/weights_index.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/name_pattern.hpp"
@@ -71,9 +72,9 @@ struct weights_files {
       entry.name = in_file.of(ours);
       entry.type = options.type.value_or(entry.type);
       if (auto const [other, is_new] = taken.emplace(entry.name, ours); !is_new)
-        throw input_error("save_weights: " + in_quotes(other->second) + " and " + in_quotes(ours) +
-                          " would both be " + in_quotes(entry.name) +
-                          " in the file; change the pairs in save_weights_options::names");
+        throw input_error({"save_weights: ", in_quotes(other->second), " and ", in_quotes(ours),
+                           " would both be ", in_quotes(entry.name),
+                           " in the file; change the pairs in save_weights_options::names"});
       // As Hugging Face does it: a tensor goes behind the others, unless that would be too much.
       bool const is_next = !is_one_file && bytes + entry.bytes() > options.most_bytes;
       if (files.empty() || (is_next && bytes > 0)) {
@@ -85,13 +86,13 @@ struct weights_files {
       files.back().push_back(std::move(entry));
     }
     if (files.empty())
-      throw input_error("save_weights: no parameter is to be saved; " +
-                        (options.only.empty()
-                             ? std::string("the model has none")
-                             : "save_weights_options::only begins with " +
-                                   in_quotes(options.only[0]) +
-                                   ", and the model's first parameter is " +
-                                   in_quotes(tensors.empty() ? std::string() : tensors[0].name)));
+      throw input_error(concat(
+          {"save_weights: no parameter is to be saved; ",
+           (options.only.empty()
+                ? std::string("the model has none")
+                : concat({"save_weights_options::only begins with ", in_quotes(options.only[0]),
+                          ", and the model's first parameter is ",
+                          in_quotes(tensors.empty() ? std::string() : tensors[0].name)}))}));
   }
 
   /// model.safetensors, or model-00002-of-00003.safetensors.
@@ -133,7 +134,7 @@ class partial_folder {
     require_room();
     int code = EEXIST;
     for (int tries = 0; tries < 16 && code == EEXIST; ++tries) {
-      partial_ = path_.native() + ".partial-" + disk_.random_digits();
+      partial_ = concat({path_.native(), ".partial-", disk_.random_digits()});
       code = disk_.make_folder(partial_);
     }
     if (code != 0) {
@@ -270,9 +271,9 @@ class weights_writer {
         other[i] = static_cast<To>(value);
         if (std::isfinite(value) && !std::isfinite(static_cast<double>(other[i])))
           detail::file_name("weights", path_)
-              .refuse_part("tensor " + detail::in_quotes(name),
-                           "holds a number that is too large for " +
-                               std::string(to_string(stored_type_of<To>)));
+              .refuse_part(
+                  concat({"tensor ", detail::in_quotes(name)}),
+                  concat({"holds a number that is too large for ", to_string(stored_type_of<To>)}));
       }
       open_->write(name, std::span<To const>(other));
     }

@@ -18,6 +18,7 @@
 #include "plait/checkpoint/elements.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/io/safetensors.hpp"
 #include "plait/io/sharding_info.hpp"
@@ -121,7 +122,7 @@ class state_writer {
 [[nodiscard]] [[gnu::cold]] inline std::vector<checkpoint_block> blocks_in(
     std::filesystem::path const& folder) {
   std::vector<checkpoint_block> out;
-  for (auto const& sub : {std::string(), std::string(optimizer_folder) + "/"})
+  for (auto const& sub : {std::string(), concat({optimizer_folder, "/"})})
     for (auto const& found : std::filesystem::directory_iterator(folder / sub)) {
       if (found.path().extension() != ".safetensors") continue;
       safetensors_reader const file(found.path());
@@ -134,8 +135,8 @@ class state_writer {
         bool const is_known = offsets && offsets->contains(name) && sums.is_object() &&
                               sums.contains(name) && sums[name].is_number_unsigned();
         if (!is_known)
-          throw input_error("file " + path_in_quotes(found.path()) + " says nothing of tensor " +
-                            in_quotes(name));
+          throw input_error(
+              {"file ", path_in_quotes(found.path()), " says nothing of tensor ", in_quotes(name)});
         out.push_back({sub + found.path().filename().string(), name, offsets->at(name),
                        file.info(name).shape, sums[name].get<std::uint32_t>()});
       }

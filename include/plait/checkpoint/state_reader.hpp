@@ -16,6 +16,7 @@
 #include "plait/checkpoint/checksum.hpp"
 #include "plait/checkpoint/elements.hpp"
 #include "plait/checkpoint/manifest.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/io/safetensors.hpp"
 #include "plait/train/saved_state.hpp"
@@ -117,16 +118,15 @@ class state_reader final : public state_source {
       auto const& type = tensors_.find(block.tensor)->second.whole->type;
       auto const& found = file(block.file).info(block.tensor);
       if (to_string(found.type) != type || found.shape != block.extent)
-        throw input_error("checkpoint " + path_in_quotes(folder_) + " is damaged: tensor " +
-                          in_quotes(block.tensor) + " in " + in_quotes(block.file) + " is " +
-                          std::string(to_string(found.type)) + " " + shape_text(found.shape) +
-                          ", the manifest says " + type + " " + shape_text(block.extent));
+        throw input_error({"checkpoint ", path_in_quotes(folder_), " is damaged: tensor ",
+                           in_quotes(block.tensor), " in ", in_quotes(block.file), " is ",
+                           to_string(found.type), " ", shape_text(found.shape),
+                           ", the manifest says ", type, " ", shape_text(block.extent)});
       auto const crc = checkpoint_crc(file(block.file), block.tensor);
       if (crc != block.crc)
-        throw input_error("checkpoint " + path_in_quotes(folder_) + " is damaged: tensor " +
-                          in_quotes(block.tensor) + " in " + in_quotes(block.file) +
-                          " has the CRC-32 " + std::to_string(crc) + ", the manifest says " +
-                          std::to_string(block.crc));
+        throw input_error({"checkpoint ", path_in_quotes(folder_), " is damaged: tensor ",
+                           in_quotes(block.tensor), " in ", in_quotes(block.file),
+                           " has the CRC-32 ", crc, ", the manifest says ", block.crc});
     }
   }
 
@@ -145,12 +145,12 @@ class state_reader final : public state_source {
   known const& find(std::string const& name, std::vector<std::size_t> const& sizes) const {
     auto const found = tensors_.find(name);
     if (found == tensors_.end())
-      throw input_error("checkpoint " + path_in_quotes(folder_) + " has no tensor " +
-                        in_quotes(name));
+      throw input_error(
+          {"checkpoint ", path_in_quotes(folder_), " has no tensor ", in_quotes(name)});
     if (found->second.whole->shape != sizes)
-      throw input_error("checkpoint " + path_in_quotes(folder_) + ": tensor " + in_quotes(name) +
-                        " has the shape " + shape_text(found->second.whole->shape) +
-                        ", the model has " + shape_text(sizes));
+      throw input_error(concat(
+          {"checkpoint ", path_in_quotes(folder_), ": tensor ", in_quotes(name), " has the shape ",
+           shape_text(found->second.whole->shape), ", the model has ", shape_text(sizes)}));
     return found->second;
   }
 

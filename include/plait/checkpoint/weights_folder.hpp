@@ -18,6 +18,7 @@
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/checkpoint/state_reader.hpp"
 #include "plait/checkpoint/weights_index.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
@@ -63,9 +64,9 @@ class weights_folder {
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const {
     auto const& found = find(name).shape;
     if (!has_shape(name, shape))
-      name_.refuse_part("tensor " + detail::in_quotes(name),
-                        "has the shape " + detail::shape_text(found) + ", but " +
-                            detail::shape_text(shape) + " is needed");
+      name_.refuse_part(ext::concat({"tensor ", detail::in_quotes(name)}),
+                        ext::concat({"has the shape ", detail::shape_text(found), ", but ",
+                                     detail::shape_text(shape), " is needed"}));
   }
 
   /// Reads a whole tensor, row-major, and converts it as safetensors_reader does.
@@ -79,9 +80,9 @@ class weights_folder {
                                    .rows = shape.size() == 2 ? shape[0] : 1,
                                    .columns = shape.empty() ? 0 : shape.back()};
     if (shape.empty() || shape.size() > 2 || info.count() != out.size())
-      name_.refuse_part("tensor " + detail::in_quotes(name),
-                        "has the shape " + detail::shape_text(shape) + ", but " +
-                            std::to_string(out.size()) + " elements are needed");
+      name_.refuse_part(ext::concat({"tensor ", detail::in_quotes(name)}),
+                        ext::concat({"has the shape ", detail::shape_text(shape), ", but ",
+                                     out.size(), " elements are needed"}));
     reader_.read_numbers(std::string(name), info, {.rows = info.rows, .columns = info.columns},
                          out);
   }
@@ -98,10 +99,10 @@ class weights_folder {
     auto const shape = matrix_of(name).shape;
     if (shape.empty() || shape.size() > 2 || !detail::is_block_of(shape, offset, extent) ||
         detail::elements_of(extent) != out.size())
-      name_.refuse_part("tensor " + detail::in_quotes(name),
-                        "has the shape " + detail::shape_text(shape) + ", without a rectangle " +
-                            detail::block_text(offset, extent) + " of " +
-                            std::to_string(out.size()) + " elements");
+      name_.refuse_part(
+          ext::concat({"tensor ", detail::in_quotes(name)}),
+          ext::concat({"has the shape ", detail::shape_text(shape), ", without a rectangle ",
+                       detail::block_text(offset, extent), " of ", out.size(), " elements"}));
     bool const is_matrix = shape.size() == 2;
     reader_.read_numbers(std::string(name),
                          {.rank = static_cast<int>(shape.size()),
@@ -125,7 +126,8 @@ class weights_folder {
   [[nodiscard]] ext::checkpoint_tensor const& find_in(ext::checkpoint_manifest const& manifest,
                                                       std::string_view name) const {
     auto const found = std::ranges::find(manifest.tensors, name, &ext::checkpoint_tensor::name);
-    if (found == manifest.tensors.end()) name_.refuse("has no tensor " + detail::in_quotes(name));
+    if (found == manifest.tensors.end())
+      name_.refuse(ext::concat({"has no tensor ", detail::in_quotes(name)}));
     return *found;
   }
 
@@ -178,7 +180,8 @@ class weights_folder {
     for (auto const& [tensor, file] : files) out.insert(file);
     for (auto const& file : out)
       if (std::error_code problem; !std::filesystem::exists(folder / file, problem))
-        index.refuse("names the file " + detail::in_quotes(file) + ", which is not there");
+        index.refuse(
+            ext::concat({"names the file ", detail::in_quotes(file), ", which is not there"}));
     return out;
   }
   /// Errors: input_error if the index says something else than a file.
@@ -187,14 +190,15 @@ class weights_folder {
                                     safetensors_reader const& reader) {
     for (auto const& [tensor, of] : files)
       if (of == file && !reader.contains(tensor))
-        index.refuse("says that tensor " + detail::in_quotes(tensor) + " is in " +
-                     detail::in_quotes(file) + ", which does not have it");
+        index.refuse(ext::concat({"says that tensor ", detail::in_quotes(tensor), " is in ",
+                                  detail::in_quotes(file), ", which does not have it"}));
     for (auto const& tensor : reader.names())
       if (auto const found = files.find(tensor); found == files.end() || found->second != file)
-        index.refuse(
-            "says " +
-            (found == files.end() ? "nothing of" : detail::in_quotes(found->second) + " has") +
-            " tensor " + detail::in_quotes(tensor) + ", which is in " + detail::in_quotes(file));
+        index.refuse(ext::concat(
+            {"says ",
+             (found == files.end() ? "nothing of"
+                                   : ext::concat({detail::in_quotes(found->second), " has"})),
+             " tensor ", detail::in_quotes(tensor), ", which is in ", detail::in_quotes(file)}));
   }
 
   [[gnu::cold]] static ext::checkpoint_manifest manifest_of(std::filesystem::path const& folder,
@@ -220,10 +224,9 @@ class weights_folder {
         auto offset = std::vector<std::size_t>(entry.shape.size());
         if (offsets && offsets->contains(tensor)) offset = offsets->at(tensor);
         if (offset.size() != entry.shape.size())
-          throw input_error("file " + detail::path_in_quotes(path) + ": tensor " +
-                            detail::in_quotes(tensor) + " has " +
-                            std::to_string(entry.shape.size()) + " dimensions and " +
-                            std::to_string(offset.size()) + " saved_offsets");
+          throw input_error({"file ", detail::path_in_quotes(path), ": tensor ",
+                             detail::in_quotes(tensor), " has ", entry.shape.size(),
+                             " dimensions and ", offset.size(), " saved_offsets"});
         auto& all = by_name[tensor];
         all.name = tensor;
         all.type = to_string(entry.type);

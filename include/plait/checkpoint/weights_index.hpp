@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plait/checkpoint/manifest_rules.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
@@ -46,14 +47,15 @@ class weights_index_parser : public json_events<weights_index_parser> {
 
   bool other_value() { return value(); }
   bool refuse_text(std::size_t at) const {
-    file_.refuse("is not JSON (at its byte " + std::to_string(at) + ")");
+    file_.refuse(concat({"is not JSON (at its byte ", at, ")"}));
   }
   bool number_unsigned(json::number_unsigned_t) { return value(); }
   bool string(std::string& text) {
     if (where_ != place::map) return value();
     if (text.find('/') != std::string::npos || !is_plain_file_name(text))
-      file_.refuse("says that tensor " + in_quotes(name_) + " is in " + in_quotes(text) +
-                   ", which is not the name of a file in its folder, of letters, digits and . _ -");
+      file_.refuse(concat(
+          {"says that tensor ", in_quotes(name_), " is in ", in_quotes(text),
+           ", which is not the name of a file in its folder, of letters, digits and . _ -"}));
     out_.emplace(std::move(name_), std::move(text));
     return true;
   }
@@ -69,9 +71,10 @@ class weights_index_parser : public json_events<weights_index_parser> {
       if (is_map_next_ && std::exchange(has_map_, true)) file_.refuse("has two weight_maps");
     } else if (where_ == place::map) {
       name_ = std::move(name);
-      if (out_.contains(name_)) file_.refuse("names the tensor " + in_quotes(name_) + " twice");
+      if (out_.contains(name_))
+        file_.refuse(concat({"names the tensor ", in_quotes(name_), " twice"}));
       if (out_.size() == most_tensors)
-        file_.refuse("names more than " + std::to_string(most_tensors) + " tensors");
+        file_.refuse(concat({"names more than ", most_tensors, " tensors"}));
     }
     return true;
   }
@@ -93,8 +96,8 @@ class weights_index_parser : public json_events<weights_index_parser> {
     if (where_ == place::outside) file_.refuse("is not an object");
     if (where_ == place::index && is_map_next_) file_.refuse("has a weight_map that is no object");
     if (where_ == place::map)
-      file_.refuse("has a weight_map that does not give tensor " + in_quotes(name_) +
-                   " the name of a file");
+      file_.refuse(concat({"has a weight_map that does not give tensor ", in_quotes(name_),
+                           " the name of a file"}));
     return true;
   }
   bool begin_foreign() {
@@ -121,8 +124,8 @@ class weights_index_parser : public json_events<weights_index_parser> {
     std::filesystem::path const& path) {
   open_file const file(path, "index");
   if (file.size() > most_header_bytes)
-    file.name().refuse("has " + std::to_string(file.size()) + " bytes; at most " +
-                       std::to_string(most_header_bytes) + " are allowed");
+    file.name().refuse(
+        concat({"has ", file.size(), " bytes; at most ", most_header_bytes, " are allowed"}));
   std::string text(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(text)), 0);
   return weights_index_parser::parse(text, file.name());
@@ -137,7 +140,7 @@ class weights_index_parser : public json_events<weights_index_parser> {
   out["metadata"]["total_size"] = bytes;
   out["weight_map"] = index;
   try {
-    return out.dump(2) + "\n";
+    return concat({out.dump(2), "\n"});
   } catch (nlohmann::json::type_error const&) {
     throw input_error("an index of weights cannot be written: the name of a tensor is not UTF-8");
   }

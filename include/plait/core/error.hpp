@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
+
+#include "plait/core/concat.hpp"
 
 namespace plait {
 
@@ -18,6 +21,9 @@ namespace plait {
 ///     }
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
+  /// The sentence of these parts: throw plait::error({"rank ", rank, " has no disk"}).
+  [[gnu::cold]] [[gnu::noinline]] error(std::initializer_list<ext::text_part> parts)
+      : std::runtime_error(ext::concat(parts)) {}
 };
 
 /// A value from outside (file, command line, environment) cannot be used; nothing was written.

@@ -23,6 +23,7 @@
 #include <system_error>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
@@ -35,14 +36,14 @@ namespace plait::detail {
 class file_name {
  public:
   file_name(std::string_view kind, std::string const& path)
-      : text_(std::string(kind) + " " + path_in_quotes(path)) {}
+      : text_(concat({kind, " ", path_in_quotes(path)})) {}
 
-  [[noreturn]] void refuse(std::string const& what) const { throw input_error(text_ + " " + what); }
+  [[noreturn]] void refuse(std::string const& what) const { throw input_error({text_, " ", what}); }
   [[noreturn]] void refuse_part(std::string const& part, std::string const& what) const {
-    throw input_error(text_ + ": " + part + " " + what);
+    throw input_error({text_, ": ", part, " ", what});
   }
   [[noreturn]] void fail(std::string const& what, int code) const {
-    refuse(what + ": " + std::generic_category().message(code));
+    refuse(concat({what, ": ", std::generic_category().message(code)}));
   }
 
  private:
@@ -52,8 +53,8 @@ class file_name {
 /// Refuses what is to be written if it has nowhere to be.
 [[gnu::cold]] inline void require_folder(file_name const& name, std::string const& folder) {
   if (struct stat found{}; !folder.empty() && ::stat(folder.c_str(), &found) != 0)
-    name.refuse("cannot be written: folder " + path_in_quotes(folder) +
-                " is not there; make it first");
+    name.refuse(concat(
+        {"cannot be written: folder ", path_in_quotes(folder), " is not there; make it first"}));
 }
 
 /// Whether there is a regular file of this name.
@@ -126,7 +127,7 @@ class open_file {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) name_.fail("cannot be read", errno);
       if (got == 0)
-        name_.refuse("became shorter while it was read: it ends before byte " + std::to_string(at));
+        name_.refuse(concat({"became shorter while it was read: it ends before byte ", at}));
       out = out.subspan(static_cast<std::size_t>(got));
       at += static_cast<std::size_t>(got);
     }
@@ -203,7 +204,7 @@ class open_folder {
       if (!S_ISREG(status.st_mode)) throw input_error("cannot be read: it is not a regular file");
       if (out.map(file.get(), static_cast<std::size_t>(status.st_size))) return out;
     }
-    throw input_error("cannot be read: " + std::generic_category().message(errno));
+    throw input_error({"cannot be read: ", std::generic_category().message(errno)});
   }
 
  private:
@@ -233,7 +234,8 @@ class partial_file {
     auto const folder = folder_of(target_);
     constexpr int tries = 16;
     for (int i = 0; i < tries; ++i) {
-      partial_ = folder + (folder == "/" ? "plait-" : "/plait-") + random_digits() + ".partial";
+      partial_ =
+          concat({folder, (folder == "/" ? "plait-" : "/plait-"), random_digits(), ".partial"});
       descriptor_ = file_descriptor(
           ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                  mode & (replaced_ ? replaced_->st_mode & 0700u : 0777u)));
@@ -319,8 +321,8 @@ class partial_file {
       work();
     } catch (input_error const& problem) {
       stays_ = true;
-      throw input_error(std::string(problem.what()) + "; what should be there is in " +
-                        path_in_quotes(partial_));
+      throw input_error(
+          {problem.what(), "; what should be there is in ", path_in_quotes(partial_)});
     }
   }
 
@@ -338,8 +340,8 @@ class partial_file {
     if (S_ISLNK(found.st_mode)) {
       std::array<char, PATH_MAX> real;  // NOLINT: filled by realpath
       if (::realpath(target_.c_str(), real.data()) == nullptr)
-        name_.refuse("cannot be written: it is a symbolic link that leads nowhere (" +
-                     std::generic_category().message(errno) + ")");
+        name_.refuse(concat({"cannot be written: it is a symbolic link that leads nowhere (",
+                             std::generic_category().message(errno), ")"}));
       target_ = real.data();
       if (::lstat(target_.c_str(), &found) != 0) name_.fail("cannot be written", errno);
     }

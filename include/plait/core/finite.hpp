@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
@@ -23,12 +24,11 @@ template <class T>
                                   [](T one) { return !std::isfinite(static_cast<double>(one)); });
   if (found == values.end()) return {};
   auto const value = static_cast<double>(*found);
-  return "tensor " + detail::in_quotes(name) + " holds " +
-         (std::isnan(value) ? "nan"
-          : value > 0       ? "inf"
-                            : "-inf") +
-         " at place " + std::to_string(found - values.begin()) + " of " +
-         std::to_string(values.size());
+  return concat({"tensor ", detail::in_quotes(name), " holds ",
+                 (std::isnan(value) ? "nan"
+                  : value > 0       ? "inf"
+                                    : "-inf"),
+                 " at place ", found - values.begin(), " of ", values.size()});
 }
 
 }  // namespace plait::ext

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -62,13 +63,13 @@ namespace detail {
 [[gnu::cold]] inline void require_range(std::string const& option, double value,
                                         number_range const& range) {
   if (range.contains(value)) return;
-  throw input_error(option + " is " + number_text(value) + "; it must be " + range.text);
+  throw input_error({option, " is ", number_text(value), "; it must be ", range.text});
 }
 /// The same for a time, in seconds.
 [[gnu::cold]] inline void require_range(std::string const& option,
                                         std::chrono::duration<double> value,
                                         number_range const& range) {
-  require_range(option + " in seconds", value.count(), range);
+  require_range(concat({option, " in seconds"}), value.count(), range);
 }
 
 }  // namespace detail

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 
@@ -24,8 +25,8 @@ inline void require_private(open_file const& file) {
   struct stat found{};
   if (::fstat(file.descriptor(), &found) != 0) file.name().fail("cannot be read", errno);
   if (found.st_uid != ::geteuid() && found.st_uid != 0)
-    file.name().refuse("belongs to user " + std::to_string(found.st_uid) + ", not to user " +
-                       std::to_string(::geteuid()) + " of this process");
+    file.name().refuse(concat(
+        {"belongs to user ", found.st_uid, ", not to user ", ::geteuid(), " of this process"}));
   if ((found.st_mode & 077u) != 0)
     file.name().refuse(
         "may be used by other users; take that right away (chmod 600), and as they "
@@ -40,7 +41,7 @@ inline void require_private(open_file const& file) {
   open_file const file(path, "password file");
   require_private(file);
   if (file.size() > most_bytes + 1)
-    file.name().refuse("is no password: it has more than " + std::to_string(most_bytes) + " bytes");
+    file.name().refuse(concat({"is no password: it has more than ", most_bytes, " bytes"}));
   std::string out(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(out)), 0);
   if (out.ends_with('\n')) out.pop_back();

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "plait/core/concat.hpp"
+
 namespace plait::detail {
 
 struct code_point {
@@ -67,7 +69,7 @@ inline std::string sentence_of_another(std::string_view text) {
   for (;;) {
     auto const end = text.find('\\');
     out += escaped(text.substr(0, end));
-    if (end == std::string_view::npos) return is_cut ? out + "..." : out;
+    if (end == std::string_view::npos) return is_cut ? concat({out, "..."}) : out;
     out += '\\';
     text.remove_prefix(end + 1);
   }

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 
@@ -40,8 +41,8 @@ class own_folder {
     if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &found) != 0)
       name_.fail("cannot be used", errno);
     if (found.st_uid != ::geteuid())
-      name_.refuse("belongs to user " + std::to_string(found.st_uid) + ", not to user " +
-                   std::to_string(::geteuid()) + " of this process");
+      name_.refuse(concat(
+          {"belongs to user ", found.st_uid, ", not to user ", ::geteuid(), " of this process"}));
     if ((found.st_mode & 022u) != 0)
       name_.refuse("may be written by other users; take that right away or choose another folder");
   }
@@ -70,8 +71,8 @@ class shared_file {
     file_name const text(kind, folder.path() / own_name_);
     ::rlimit most{};  // to go beyond it is a signal, too
     if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
-      text.refuse("cannot be written: it has " + std::to_string(bytes) +
-                  " bytes, and the limit for files is " + std::to_string(most.rlim_cur));
+      text.refuse(concat({"cannot be written: it has ", bytes,
+                          " bytes, and the limit for files is ", most.rlim_cur}));
     file_descriptor const file(::openat(folder.descriptor(), own_name_.c_str(),
                                         O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file.get() < 0) text.fail("cannot be made", errno);

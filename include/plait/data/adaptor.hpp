@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/dataset.hpp"
 #include "plait/data/picture_shape.hpp"
@@ -87,7 +88,7 @@ class adapted_data {
   /// The text of what is adapted and that of the adaptor.
   [[nodiscard]] [[gnu::cold]] std::string followed_by(std::string const& adaptor) const {
     auto const inner = description_of(data_);
-    return (inner.empty() ? "data" : inner) + " | " + adaptor;
+    return concat({(inner.empty() ? "data" : inner), " | ", adaptor});
   }
 
  private:
@@ -108,7 +109,7 @@ namespace plait::detail {
   if (values.size() == 1) return to_text(values.front());
   std::string out;
   for (double const value : values) out += (out.empty() ? "{" : ", ") + to_text(value);
-  return out + "}";
+  return concat({out, "}"});
 }
 
 template <class Data>

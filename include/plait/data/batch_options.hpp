@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/data/sampler.hpp"
@@ -38,9 +39,9 @@ namespace detail {
   require_range("batch_options::ahead", options.ahead, {0, 1024, "from 0 to 1024"});
   require_range("batch_options::readers", options.readers, {1, 1024, "from 1 to 1024"});
   if (options.ahead == 0 && options.readers > 1)
-    throw input_error("batch_options: .readers is " + std::to_string(options.readers) +
-                      " and .ahead is 0, so that they would have nothing to do; write .ahead = 2, "
-                      "for example");
+    throw input_error({"batch_options: .readers is ", options.readers,
+                       " and .ahead is 0, so that they would have nothing to do; write .ahead = 2, "
+                       "for example"});
 }
 
 }  // namespace detail

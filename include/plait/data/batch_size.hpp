@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -13,17 +14,16 @@ namespace detail {
 
 constexpr std::size_t samples_per_rank(std::size_t samples, int data_ranks) {
   if (data_ranks < 1 || samples % static_cast<std::size_t>(data_ranks) != 0)
-    throw input_error("global_batch: " + std::to_string(samples) + " samples do not divide over " +
-                      std::to_string(data_ranks) +
-                      " data ranks; choose a batch that is a multiple of the data ranks");
+    throw input_error({"global_batch: ", samples, " samples do not divide over ", data_ranks,
+                       " data ranks; choose a batch that is a multiple of the data ranks"});
   return samples / static_cast<std::size_t>(data_ranks);
 }
 
 constexpr std::size_t samples_per_slice(std::size_t samples, int slices) {
   if (samples % static_cast<std::size_t>(slices) != 0)
-    throw input_error("global_batch: " + std::to_string(samples) + " samples do not divide into " +
-                      "the " + std::to_string(slices) + " slices of reproducible<" +
-                      std::to_string(slices) + ">; choose a batch that is a multiple of them");
+    throw input_error({"global_batch: ", samples, " samples do not divide into ", "the ", slices,
+                       " slices of reproducible<", slices,
+                       ">; choose a batch that is a multiple of them"});
   return samples / static_cast<std::size_t>(slices);
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
@@ -67,20 +68,20 @@ class batch_range {
     detail::check(options);
     loaders_.emplace_back(data_);
     if (steps_per_epoch() == 0)
-      throw input_error("batches: a global batch of " + std::to_string(size.samples) +
-                        " samples is larger than the data set of " + std::to_string(data_.size()) +
-                        " samples, so that an epoch has no step; use a smaller batch, or "
-                        ".last = plait::last_batch::keep");
+      throw input_error({"batches: a global batch of ", size.samples,
+                         " samples is larger than the data set of ", data_.size(),
+                         " samples, so that an epoch has no step; use a smaller batch, or "
+                         ".last = plait::last_batch::keep"});
     batch_.together = rank.groups().samples_together();
     if (rank.groups().slices() > 0) cut_into_slices(rank.groups().slices(), options.microbatches);
     else cut_into_microbatches(options.microbatches);
     if (batch_.samples % batch_.together != 0)
-      throw input_error("batches: a microbatch has " + std::to_string(batch_.samples) +
-                        " samples on each data rank, but a layer of the job takes statistics of "
-                        "groups of samples, and " +
-                        std::to_string(batch_.together) +
-                        " of them have to stay together; choose a batch and .microbatches that "
-                        "give each a multiple of that, or another .group");
+      throw input_error({"batches: a microbatch has ", batch_.samples,
+                         " samples on each data rank, but a layer of the job takes statistics of "
+                         "groups of samples, and ",
+                         batch_.together,
+                         " of them have to stay together; choose a batch and .microbatches that "
+                         "give each a multiple of that, or another .group"});
     auto const pieces = static_cast<std::size_t>(batch_.microbatches);
     auto& loader = loaders_.front();
     batch_.sequence = data_.sequence_length();
@@ -128,7 +129,7 @@ class batch_range {
   ///
   /// Errors: input_error if the step is past the end.
   batch_type at(std::uint64_t step) & {
-    if (is_past_end(step)) refuse("the batch of step " + std::to_string(step) + " was");
+    if (is_past_end(step)) refuse(concat({"the batch of step ", step, " was"}));
     batch_.step = description_.step = step;
     auto const begin = clock::now();
     auto const of = share_in(step);
@@ -185,8 +186,7 @@ class batch_range {
   ///
   /// Errors: input_error if the step is further past the end than that.
   [[nodiscard]] rest from(std::uint64_t step) & {
-    if (step > 0 && is_past_end(step - 1))
-      refuse("those from step " + std::to_string(step) + " on were");
+    if (step > 0 && is_past_end(step - 1)) refuse(concat({"those from step ", step, " on were"}));
     return {*this, step};
   }
   /// A loop over what is left of batches that nobody keeps would use them after their end.
@@ -214,28 +214,25 @@ class batch_range {
  private:
   [[noreturn]] [[gnu::cold]] void refuse(std::string const& what) const {
     auto const each = steps_per_epoch();
-    throw input_error("batches: " + what + " asked for, and the epochs, " +
-                      std::to_string(epochs_) + " of " + std::to_string(each) +
-                      " batches, end behind step " + std::to_string(epochs_ * each - 1) +
-                      "; ask for a step before, or for more .epochs, of which 0 go on for ever");
+    throw input_error({"batches: ", what, " asked for, and the epochs, ", epochs_, " of ", each,
+                       " batches, end behind step ", epochs_ * each - 1,
+                       "; ask for a step before, or for more .epochs, of which 0 go on for ever"});
   }
   [[gnu::cold]] void cut_into_microbatches(int asked) {
     batch_.microbatches = asked > 0 ? asked : rank_.grid().size(axis::stage);
     std::size_t const per_rank = size_.per_rank(data_ranks_);
     auto const pieces = static_cast<std::size_t>(batch_.microbatches);
     if (per_rank % pieces != 0)
-      throw input_error("batches: a global batch of " + std::to_string(size_.samples) + " gives " +
-                        std::to_string(per_rank) + " samples to each of " +
-                        std::to_string(data_ranks_) + " data ranks, which do not divide into " +
-                        std::to_string(pieces) + " microbatches");
+      throw input_error({"batches: a global batch of ", size_.samples, " gives ", per_rank,
+                         " samples to each of ", data_ranks_,
+                         " data ranks, which do not divide into ", pieces, " microbatches"});
     batch_.samples = per_rank / pieces;
   }
   [[gnu::cold]] void cut_into_slices(int slices, int asked) {
     auto const mine = slice_tree(slices).of_rank(data_rank_, data_ranks_);
     if (asked > 0)
-      throw input_error("batches: .microbatches is " + std::to_string(asked) +
-                        ", but the job is reproducible<" + std::to_string(slices) +
-                        ">, whose microbatches are its slices; leave .microbatches out");
+      throw input_error({"batches: .microbatches is ", asked, ", but the job is reproducible<",
+                         slices, ">, whose microbatches are its slices; leave .microbatches out"});
     batch_.slices = slices;
     batch_.first_slice = mine.first;
     batch_.microbatches = mine.count;
@@ -301,16 +298,13 @@ class batch_range {
     auto const& loader = loaders_.front();
     std::size_t const each = host_type::bytes_per_sample(loader);
     auto const fail = [&](std::string const& why) {
-      throw out_of_memory("batches: a global batch of " + std::to_string(size_.samples) +
-                              " samples gives " + std::to_string(samples) +
-                              " samples to each data rank, whose inputs and targets take " +
-                              std::to_string(each) + " bytes each" +
-                              (buffers > 1 ? ", " + std::to_string(buffers) + " times with .ahead"
-                                           : std::string{}) +
-                              "; rank " + std::to_string(rank_.world_rank()) +
-                              " has no room for them" + why +
-                              "; use a smaller batch or more data ranks",
-                          {.asked = samples * each});
+      throw out_of_memory(
+          concat({"batches: a global batch of ", size_.samples, " samples gives ", samples,
+                  " samples to each data rank, whose inputs and targets take ", each, " bytes each",
+                  (buffers > 1 ? concat({", ", buffers, " times with .ahead"}) : std::string{}),
+                  "; rank ", rank_.world_rank(), " has no room for them", why,
+                  "; use a smaller batch or more data ranks"}),
+          {.asked = samples * each});
     };
     if (samples > std::numeric_limits<std::ptrdiff_t>::max() / each / buffers) fail("");
     try {

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
@@ -24,7 +25,7 @@ inline void append_file(std::string& text, std::string const& path) {
   try {
     text.resize(before + file.size());
   } catch (std::exception const&) {  // bad_alloc or length_error
-    file.name().refuse("has " + std::to_string(file.size()) + " bytes, too many for the memory");
+    file.name().refuse(concat({"has ", file.size(), " bytes, too many for the memory"}));
   }
   file.read(std::as_writable_bytes(std::span(text).subspan(before)), 0);
 }
@@ -54,11 +55,10 @@ class byte_text {
   [[nodiscard]] static byte_text from_text(std::string text, std::size_t sequence,
                                            std::string const& source = "the text") {
     if (sequence == 0) throw input_error("byte_text: the sequence length must be at least 1");
-    if (text.empty()) throw input_error(source + " is empty");
+    if (text.empty()) throw input_error({source, " is empty"});
     if (text.size() - 1 < sequence)
-      throw input_error(source + " has " + std::to_string(text.size()) +
-                        " bytes; one sequence of " + std::to_string(sequence) + " needs at least " +
-                        std::to_string(sequence) + " + 1");
+      throw input_error({source, " has ", text.size(), " bytes; one sequence of ", sequence,
+                         " needs at least ", sequence, " + 1"});
     return byte_text(std::move(text), sequence);
   }
 
@@ -67,7 +67,8 @@ class byte_text {
   [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence) {
     std::string text;
     detail::append_file(text, path);
-    return from_text(std::move(text), sequence, "text file " + detail::path_in_quotes(path));
+    return from_text(std::move(text), sequence,
+                     ext::concat({"text file ", detail::path_in_quotes(path)}));
   }
 
   /// The files one after another, with nothing between them: a range of paths or of strings.
@@ -78,7 +79,7 @@ class byte_text {
     std::string text;
     for (auto const& path : paths) detail::append_file(text, path);
     return from_text(std::move(text), sequence,
-                     "the text of " + std::to_string(paths.size()) + " files");
+                     ext::concat({"the text of ", paths.size(), " files"}));
   }
 
   [[nodiscard]] std::size_t size() const { return (text_.size() - 1) / sequence_; }

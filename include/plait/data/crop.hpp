@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/adaptor.hpp"
@@ -40,9 +41,9 @@ class cropped_data : public adapted_data<Held> {
     constexpr std::size_t most = 65'536;
     if (padding > most || from_.height > most || from_.width > most ||
         Height > from_.height + 2 * padding || Width > from_.width + 2 * padding)
-      throw input_error(name() + ": pieces are cut out of pictures of " + detail::to_text(from_) +
-                        (Random ? " with a padding of " + std::to_string(padding) : "") +
-                        ", which are too small for that, or above " + std::to_string(most));
+      throw input_error({name(), ": pieces are cut out of pictures of ", detail::to_text(from_),
+                         (Random ? concat({" with a padding of ", padding}) : ""),
+                         ", which are too small for that, or above ", most});
   }
 
   [[nodiscard]] std::size_t width() const { return picture_shape().elements(); }
@@ -53,7 +54,7 @@ class cropped_data : public adapted_data<Held> {
     return from_.elements() + scratch_elements_of(this->data());
   }
   [[nodiscard]] std::string description() const {
-    auto const numbers = "(" + std::to_string(padding_) + ", seed " + std::to_string(seed_) + ")";
+    auto const numbers = concat({"(", padding_, ", seed ", seed_, ")"});
     return this->followed_by(name() + (Random ? numbers : ""));
   }
   void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
@@ -84,8 +85,7 @@ class cropped_data : public adapted_data<Held> {
 
  private:
   [[gnu::cold]] static std::string name() {
-    return std::string(Random ? "random_crop<" : "crop<") + std::to_string(Height) + ", " +
-           std::to_string(Width) + ">";
+    return concat({Random ? "random_crop<" : "crop<", Height, ", ", Width, ">"});
   }
 
   plait::picture_shape from_;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 
 namespace plait::detail {
@@ -55,7 +56,7 @@ class csv_reader {
   }
 
   [[noreturn]] void refuse(std::string const& what) const {
-    name_.refuse_part("line " + std::to_string(line_), what);
+    name_.refuse_part(concat({"line ", line_}), what);
   }
 
  private:
@@ -82,8 +83,7 @@ class csv_reader {
       count_lines(part);
       if (end == text_.npos) {
         line_ = first_line;
-        refuse("begins a quoted cell that does not end (cell " + std::to_string(ends_.size() + 1) +
-               ")");
+        refuse(concat({"begins a quoted cell that does not end (cell ", ends_.size() + 1, ")"}));
       }
       row_ += part;
       at_ = end + 1;
@@ -93,7 +93,7 @@ class csv_reader {
     }
     if (at_ == text_.size() || text_[at_] == separator_ || is_line_end(text_[at_])) return;
     line_ = next_line_;
-    refuse("has more behind the quote that ends cell " + std::to_string(ends_.size() + 1));
+    refuse(concat({"has more behind the quote that ends cell ", ends_.size() + 1}));
   }
 
   void count_lines(std::string_view part) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -202,9 +203,8 @@ namespace plait::detail {
 inline void check_sample(char const* data, std::size_t sample, std::size_t size, std::size_t given,
                          std::size_t needed) {
   if (sample >= size || given != needed)
-    throw size_mismatch(std::string(data) + ": sample " + std::to_string(sample) + " of " +
-                        std::to_string(size) + " into a span of " + std::to_string(given) +
-                        ", which must be " + std::to_string(needed));
+    throw size_mismatch({data, ": sample ", sample, " of ", size, " into a span of ", given,
+                         ", which must be ", needed});
 }
 
 }  // namespace plait::detail

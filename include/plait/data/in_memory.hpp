@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/random_normal.hpp"
 #include "plait/data/dataset.hpp"
@@ -41,14 +42,11 @@ class in_memory {
         width_(width),
         target_width_(target_width) {
     if (targets_.empty() || width_ == 0 || target_width_ == 0)
-      throw input_error("in_memory: " + std::to_string(targets_.size()) + " targets of width " +
-                        std::to_string(target_width_) + " for samples of width " +
-                        std::to_string(width_) + "; all must be at least 1");
+      throw input_error({"in_memory: ", targets_.size(), " targets of width ", target_width_,
+                         " for samples of width ", width_, "; all must be at least 1"});
     if (targets_.size() % target_width_ != 0 || features_.size() != size() * width_)
-      throw size_mismatch("in_memory: " + std::to_string(features_.size()) +
-                          " features are not rows of width " + std::to_string(width_) + " for " +
-                          std::to_string(targets_.size()) + " targets of width " +
-                          std::to_string(target_width_));
+      throw size_mismatch({"in_memory: ", features_.size(), " features are not rows of width ",
+                           width_, " for ", targets_.size(), " targets of width ", target_width_});
   }
 
   /// Made-up samples: each class has a random centre, its samples lie around it.

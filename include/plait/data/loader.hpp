@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
@@ -82,9 +83,8 @@ class loader {
         scratch_(scratch_elements_of(data)),
         targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_) {
     if (sequence_ == 0 || width_ == 0 || target_width_ == 0)
-      throw input_error("loader: samples have the shape (" + std::to_string(sequence_) + ", " +
-                        std::to_string(width_) + ") and targets of width " +
-                        std::to_string(target_width_) + "; all must be at least 1");
+      throw input_error({"loader: samples have the shape (", sequence_, ", ", width_,
+                         ") and targets of width ", target_width_, "; all must be at least 1"});
   }
   explicit loader(Data const&&) = delete;
 
@@ -146,12 +146,10 @@ class loader {
     if (microbatches < 1 || out.targets.size() != places * targets_per_sample() ||
         out.inputs.size() != places * inputs_per_sample() ||
         out.weights.size() != places * weights_per_sample() || samples.size() > places)
-      throw size_mismatch("loader: " + std::to_string(samples.size()) + " samples of (" +
-                          std::to_string(sequence_) + ", " + std::to_string(width_) +
-                          ") do not fit into " + std::to_string(microbatches) +
-                          " microbatches with " + std::to_string(out.inputs.size()) + " inputs, " +
-                          std::to_string(out.targets.size()) + " targets and " +
-                          std::to_string(out.weights.size()) + " weights in all");
+      throw size_mismatch({"loader: ", samples.size(), " samples of (", sequence_, ", ", width_,
+                           ") do not fit into ", microbatches, " microbatches with ",
+                           out.inputs.size(), " inputs, ", out.targets.size(), " targets and ",
+                           out.weights.size(), " weights in all"});
     for (std::size_t place = 0; place < places; ++place)
       fill_place(place < samples.size() ? samples[place] : no_sample, epoch, place, batch, out);
   }
@@ -187,8 +185,8 @@ class loader {
     if constexpr (weighted_dataset<Data>) {
       weight_ = static_cast<double>(data_->weight(sample));
       if (!(weight_ >= 0) || !std::isfinite(weight_))
-        throw input_error("loader: sample " + std::to_string(sample) + " has the weight " +
-                          std::to_string(weight_) + "; weights are finite and not negative");
+        throw input_error({"loader: sample ", sample, " has the weight ", weight_,
+                           "; weights are finite and not negative"});
     }
   }
   void write(std::size_t position, std::size_t row, buffers const& out) const {

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/adaptor.hpp"
 #include "plait/data/dataset.hpp"
@@ -48,7 +49,9 @@ class mapped_data : public adapted_data<Held> {
     detail::check_map<Function, element>();
   }
 
-  [[nodiscard]] std::string description() const { return this->followed_by("map(" + name_ + ")"); }
+  [[nodiscard]] std::string description() const {
+    return this->followed_by(concat({"map(", name_, ")"}));
+  }
   void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
               std::span<element> scratch) const {
     write_inputs(this->data(), sample, epoch, out, scratch);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/adaptor.hpp"
@@ -40,23 +41,22 @@ class normalized_data : public adapted_data<Held> {
     bool const is_of_channels = channels > 0 && count == channels;
     if (count != deviation_.size() ||
         (count != 1 && count != width && (channels == 0 || count != channels)))
-      throw input_error("normalize: " + std::to_string(count) + " means and " +
-                        std::to_string(deviation_.size()) + " deviations for samples of width " +
-                        std::to_string(width) +
-                        (channels == 0 ? "" : " in " + std::to_string(channels) + " channels") +
-                        "; give one of each for all, or one for each feature" +
-                        (channels == 0 ? "" : " or channel"));
+      throw input_error({"normalize: ", count, " means and ", deviation_.size(),
+                         " deviations for samples of width ", width,
+                         (channels == 0 ? "" : concat({" in ", channels, " channels"})),
+                         "; give one of each for all, or one for each feature",
+                         (channels == 0 ? "" : " or channel")});
     for (std::size_t i = 0; i < count; ++i)
       if (!std::isfinite(mean_[i]) || !std::isfinite(deviation_[i]) || !(deviation_[i] > 0))
-        throw input_error("normalize: mean " + detail::to_text(mean_[i]) + " and deviation " +
-                          detail::to_text(deviation_[i]) + " at place " + std::to_string(i) +
-                          "; they must be finite, and a deviation above 0");
+        throw input_error({"normalize: mean ", detail::to_text(mean_[i]), " and deviation ",
+                           detail::to_text(deviation_[i]), " at place ", i,
+                           "; they must be finite, and a deviation above 0"});
     run_ = count == 1 ? width : is_of_channels ? width / channels : 1;
   }
 
   [[nodiscard]] std::string description() const {
-    return this->followed_by("normalize(" + detail::to_text(mean_) + ", " +
-                             detail::to_text(deviation_) + ")");
+    return this->followed_by(
+        concat({"normalize(", detail::to_text(mean_), ", ", detail::to_text(deviation_), ")"}));
   }
   void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
               std::span<element> scratch) const {

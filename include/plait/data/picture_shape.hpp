@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/dataset.hpp"
@@ -38,8 +39,7 @@ namespace plait::detail {
 
 /// "3 x 224 x 224".
 [[nodiscard]] [[gnu::cold]] inline std::string to_text(picture_shape const& of) {
-  return std::to_string(of.channels) + " x " + std::to_string(of.height) + " x " +
-         std::to_string(of.width);
+  return concat({of.channels, " x ", of.height, " x ", of.width});
 }
 
 /// The shape of the pictures of a data set, for the adaptor `who`.
@@ -50,9 +50,9 @@ template <picture_dataset D>
   auto const said = data.picture_shape();
   picture_shape const shape{said.channels, said.height, said.width};
   if (data.sequence_length() != 1 || shape.elements() != data.width() || shape.elements() == 0)
-    throw input_error(who + ": the data set says that its pictures are " + to_text(shape) +
-                      ", and its samples are " + std::to_string(data.sequence_length()) + " x " +
-                      std::to_string(data.width()) + " features");
+    throw input_error({who, ": the data set says that its pictures are ", to_text(shape),
+                       ", and its samples are ", data.sequence_length(), " x ", data.width(),
+                       " features"});
   return shape;
 }
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/adaptor.hpp"
 #include "plait/data/dataset.hpp"
@@ -40,7 +41,7 @@ class randomized_data : public adapted_data<Held> {
         name_(std::move(name)) {}
 
   [[nodiscard]] std::string description() const {
-    return this->followed_by("random(" + name_ + ", seed " + std::to_string(seed_) + ")");
+    return this->followed_by(concat({"random(", name_, ", seed ", seed_, ")"}));
   }
   void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
               std::span<element> scratch) const {

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/data/adaptor.hpp"
@@ -38,8 +39,8 @@ class flipped_data : public adapted_data<Held> {
   }
 
   [[nodiscard]] std::string description() const {
-    return this->followed_by("random_flip(" + detail::to_text(chance_) + ", seed " +
-                             std::to_string(seed_) + ")");
+    return this->followed_by(
+        concat({"random_flip(", detail::to_text(chance_), ", seed ", seed_, ")"}));
   }
   void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
               std::span<element> scratch) const {

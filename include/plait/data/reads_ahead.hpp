@@ -18,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 
@@ -67,8 +68,8 @@ class reads_ahead {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!problem) return;
     end();
-    throw error("batches: the system gives " + std::to_string(threads_.size()) + " of " +
-                std::to_string(how.readers) + " threads for batch_options::readers: " + *problem);
+    throw error({"batches: the system gives ", threads_.size(), " of ", how.readers,
+                 " threads for batch_options::readers: ", *problem});
   }
   reads_ahead(reads_ahead const&) = delete;
   reads_ahead& operator=(reads_ahead const&) = delete;

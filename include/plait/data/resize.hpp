@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/adaptor.hpp"
@@ -77,8 +78,7 @@ class resized_data : public adapted_data<Held> {
       : base(std::in_place, std::forward<Data>(data)),
         from_(detail::shape_of_pictures(this->data(), "resize")),
         to_(shape_for(from_, shorter, height, width)),
-        text_(shorter > 0 ? std::to_string(shorter)
-                          : std::to_string(height) + ", " + std::to_string(width)),
+        text_(shorter > 0 ? std::to_string(shorter) : concat({height, ", ", width})),
         rows_(from_.width, to_.width),
         columns_(from_.height, to_.height) {}
 
@@ -88,7 +88,7 @@ class resized_data : public adapted_data<Held> {
     return from_.elements() + std::max(scratch_elements_of(this->data()), narrowed());
   }
   [[nodiscard]] std::string description() const {
-    return this->followed_by("resize(" + text_ + ")");
+    return this->followed_by(concat({"resize(", text_, ")"}));
   }
   void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
               std::span<element> scratch) const {
@@ -124,9 +124,8 @@ class resized_data : public adapted_data<Held> {
     else if (shorter > 0) width = shorter, height = shorter * from.height / from.width;
     constexpr std::size_t most = 65'536;
     if (height == 0 || width == 0 || height > most || width > most)
-      throw input_error("resize: pictures of " + detail::to_text(from) + " would become " +
-                        std::to_string(height) + " x " + std::to_string(width) +
-                        "; both must be from 1 to " + std::to_string(most));
+      throw input_error({"resize: pictures of ", detail::to_text(from), " would become ", height,
+                         " x ", width, "; both must be from 1 to ", most});
     return {from.channels, height, width};
   }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/random.hpp"
@@ -68,8 +69,7 @@ class sampler {
   /// Errors: error if `index` is past the end.
   [[nodiscard]] constexpr std::size_t at(std::uint64_t epoch, std::size_t index) const {
     if (index >= samples_)
-      throw error("sampler: place " + std::to_string(index) + " asked for in an epoch of " +
-                  std::to_string(samples_) + " samples");
+      throw error({"sampler: place ", index, " asked for in an epoch of ", samples_, " samples"});
     if (options_.order == sample_order::sequential) return index;
     std::uint64_t value = index;
     do value = permuted(epoch, value);  // walks the cycle until it is back among the samples
@@ -94,9 +94,9 @@ class sampler {
     require_global_batch<Batch>();
     std::size_t const batches = batches_per_epoch(batch);
     if (batches == 0)
-      throw input_error("sampler: a global batch of " + std::to_string(batch.samples) +
-                        " samples is larger than the data set of " + std::to_string(samples_) +
-                        " samples, and partial batches are dropped");
+      throw input_error({"sampler: a global batch of ", batch.samples,
+                         " samples is larger than the data set of ", samples_,
+                         " samples, and partial batches are dropped"});
     return {step / batches, static_cast<std::size_t>(step % batches)};
   }
 
@@ -111,9 +111,8 @@ class sampler {
     require_global_batch<Batch>();
     (void)batch.per_rank(data_ranks);  // divides
     if (batch_index >= batches_per_epoch(batch) || data_rank < 0 || data_rank >= data_ranks)
-      throw error("sampler: batch " + std::to_string(batch_index) + " of " +
-                  std::to_string(batches_per_epoch(batch)) + " on data rank " +
-                  std::to_string(data_rank) + " of " + std::to_string(data_ranks));
+      throw error({"sampler: batch ", batch_index, " of ", batches_per_epoch(batch),
+                   " on data rank ", data_rank, " of ", data_ranks});
     std::size_t const begin = batch_index * batch.samples;
     auto const mine =
         share_of_samples(std::min(batch.samples, samples_ - begin), data_rank, data_ranks);
@@ -126,8 +125,8 @@ class sampler {
   /// Errors: size_mismatch if `out` is shorter.
   constexpr void fill(std::uint64_t epoch, sample_slice slice, std::span<std::size_t> out) const {
     if (out.size() < slice.count)
-      throw size_mismatch("sampler: " + std::to_string(slice.count) +
-                          " samples do not fit into a span of " + std::to_string(out.size()));
+      throw size_mismatch(
+          {"sampler: ", slice.count, " samples do not fit into a span of ", out.size()});
     for (std::size_t i = 0; i < slice.count; ++i) out[i] = at(epoch, slice.first + i);
   }
 

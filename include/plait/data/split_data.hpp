@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
@@ -87,11 +88,11 @@ class dataset_part {
     requires requires(Data const& data) { data.description(); }
   {
     auto const how = order_.options();
-    return "split_data(" + description_of(*data_) + ", samples " + std::to_string(which_.first) +
-           " to " + std::to_string(which_.first + which_.count - 1) +
-           (how.order == sample_order::shuffled
-                ? ", shuffled by seed " + std::to_string(how.seed) + ")"
-                : ")");
+    return concat(
+        {"split_data(", description_of(*data_), ", samples ", which_.first, " to ",
+         which_.first + which_.count - 1,
+         (how.order == sample_order::shuffled ? concat({", shuffled by seed ", how.seed, ")"})
+                                              : ")")});
   }
 
   /// That of the whole data set, and of what the part has of it.
@@ -110,8 +111,7 @@ class dataset_part {
   /// Errors: size_mismatch if there is no such sample.
   [[nodiscard]] std::size_t number_of(std::size_t sample) const {
     if (sample >= size())
-      throw size_mismatch("split_data: sample " + std::to_string(sample) + " of a part of " +
-                          std::to_string(size()) + " samples");
+      throw size_mismatch({"split_data: sample ", sample, " of a part of ", size(), " samples"});
     return order_.at(no_epoch, which_.first + sample);
   }
 
@@ -148,15 +148,14 @@ template <class Data>
                 "plait/data/dataset.hpp has them");
   if constexpr (is_dataset) {
     if (!(fraction > 0 && fraction < 1))
-      throw input_error("split_data: the fraction is " + std::to_string(fraction) +
-                        "; it is the share of the first part, above 0 and below 1");
+      throw input_error({"split_data: the fraction is ", fraction,
+                         "; it is the share of the first part, above 0 and below 1"});
     std::size_t const size = data.size();
     auto const first = static_cast<std::size_t>(fraction * static_cast<double>(size) + 0.5);
     if (first == 0 || first >= size)
-      throw input_error("split_data: a fraction of " + std::to_string(fraction) + " of " +
-                        std::to_string(size) + " samples gives parts of " + std::to_string(first) +
-                        " and " + std::to_string(size - first) +
-                        "; both must have one at least: give more samples or another fraction");
+      throw input_error({"split_data: a fraction of ", fraction, " of ", size,
+                         " samples gives parts of ", first, " and ", size - first,
+                         "; both must have one at least: give more samples or another fraction"});
     std::shared_ptr<Whole const> held;
     if constexpr (std::is_lvalue_reference_v<Data>)
       held = std::shared_ptr<Whole const>(std::shared_ptr<void>{}, &data);

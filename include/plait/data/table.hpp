@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/number_range.hpp"
@@ -113,7 +114,7 @@ class table {
     } catch (input_error const&) {
       throw;
     } catch (std::exception const&) {  // bad_alloc or length_error
-      name_.refuse("has " + std::to_string(bytes.size()) + " bytes, too many for the memory");
+      name_.refuse(ext::concat({"has ", bytes.size(), " bytes, too many for the memory"}));
     }
   }
 
@@ -130,12 +131,14 @@ class table {
   /// Its file and numbers, as a text.
   [[nodiscard]] std::string description() const {
     auto const counted = [](std::size_t count, std::string const& word, char const* plural = "s") {
-      return std::to_string(count) + " " + word + (count == 1 ? "" : plural);
+      return ext::concat({count, " ", word, (count == 1 ? "" : plural)});
     };
-    std::string out = "table(" + detail::path_in_quotes(file_) + ", " + counted(size(), "row") +
-                      ", " + counted(width(), "feature") + ", ";
-    if constexpr (has_classes) return out + counted(classes_.size(), "class", "es") + ")";
-    else return out + counted(target_width_, "target") + ")";
+    std::string out =
+        ext::concat({"table(", detail::path_in_quotes(file_), ", ", counted(size(), "row"), ", ",
+                     counted(width(), "feature"), ", "});
+    if constexpr (has_classes)
+      return ext::concat({out, counted(classes_.size(), "class", "es"), ")"});
+    else return ext::concat({out, counted(target_width_, "target"), ")"});
   }
 
   void inputs(std::size_t sample, std::span<T> out) const {
@@ -157,28 +160,28 @@ class table {
     char const c = options.separator;
     bool const is_word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     if (c == '\0' || is_word || others.find(c) != others.npos)
-      throw input_error("table_options::separator is " + detail::in_quotes({&c, 1}) +
-                        ", which cells can have; write ',', ';', '\\t', '|' or the like");
+      throw input_error({"table_options::separator is ", detail::in_quotes({&c, 1}),
+                         ", which cells can have; write ',', ';', '\\t', '|' or the like"});
     if (options.missing && !std::isfinite(static_cast<T>(*options.missing)))
-      throw input_error("table_options::missing is " + detail::number_text(*options.missing) +
-                        "; it must be a finite number");
+      throw input_error({"table_options::missing is ", detail::number_text(*options.missing),
+                         "; it must be a finite number"});
     if (options.targets.empty())
       throw input_error("table_options::targets names no column; name those to be predicted");
     if (has_classes && options.targets.size() != 1)
-      throw input_error("table_options::targets names " + std::to_string(options.targets.size()) +
-                        " columns, of which the classes are one; for real numbers write "
-                        "plait::table<float, float>");
+      throw input_error({"table_options::targets names ", options.targets.size(),
+                         " columns, of which the classes are one; for real numbers write "
+                         "plait::table<float, float>"});
     if (!has_classes && !options.classes.empty())
-      throw input_error("table_options::classes has " + std::to_string(options.classes.size()) +
-                        " words, but the targets are real numbers; for classes write "
-                        "plait::table<float>");
+      throw input_error({"table_options::classes has ", options.classes.size(),
+                         " words, but the targets are real numbers; for classes write "
+                         "plait::table<float>"});
     auto words = options.classes;
     std::sort(words.begin(), words.end());
     if (!words.empty() && words[0].empty())
       throw input_error("table_options::classes has the word '', which stands for a missing class");
     if (auto const twice = std::adjacent_find(words.begin(), words.end()); twice != words.end())
-      throw input_error("table_options::classes has the word " + detail::in_quotes(*twice) +
-                        " twice");
+      throw input_error(ext::concat(
+          {"table_options::classes has the word ", detail::in_quotes(*twice), " twice"}));
   }
 
   void read(std::string_view text, table_options const& options) {
@@ -195,9 +198,9 @@ class table {
     if (options.header && !rows.next()) name_.refuse("has no rows behind its header");
     do {
       if (rows.cells() != names.size())
-        rows.refuse("has " + std::to_string(rows.cells()) + " cells, but " +
-                    (options.header ? "the header has " : "the first row has ") +
-                    std::to_string(names.size()));
+        rows.refuse(ext::concat({"has ", rows.cells(), " cells, but ",
+                                 (options.header ? "the header has " : "the first row has "),
+                                 names.size()}));
       std::size_t const first = targets_.size();
       targets_.resize(first + target_width_);
       for (std::size_t i = 0; i < names.size(); ++i) {
@@ -218,21 +221,22 @@ class table {
     for (std::size_t i = 0; i < options.targets.size(); ++i) {
       std::size_t const at = column(names, options.targets[i]);
       if (std::exchange(roles_[at], role::target) != role::feature)
-        throw input_error("table_options::targets names the column " +
-                          detail::in_quotes(options.targets[i]) + " twice");
+        throw input_error({"table_options::targets names the column ",
+                           detail::in_quotes(options.targets[i]), " twice"});
       places_[at] = i;
     }
     for (auto const& name : options.ignored) {
       std::size_t const at = column(names, name);
       if (std::exchange(roles_[at], role::ignored) == role::target)
-        throw input_error("table_options::ignored names the column " + detail::in_quotes(name) +
-                          ", which is a target");
+        throw input_error({"table_options::ignored names the column ", detail::in_quotes(name),
+                           ", which is a target"});
     }
     for (std::size_t i = 0; i < names.size(); ++i)
       if (roles_[i] == role::feature) feature_names_.push_back(names[i]);
     if (feature_names_.empty())
-      name_.refuse("has " + std::to_string(names.size()) +
-                   " columns, all of which are targets or ignored; none is left for features");
+      name_.refuse(ext::concat(
+          {"has ", names.size(),
+           " columns, all of which are targets or ignored; none is left for features"}));
     target_width_ = options.targets.size();
   }
 
@@ -240,12 +244,12 @@ class table {
                                    std::string const& name) const {
     auto const found = std::find(names.begin(), names.end(), name);
     if (found == names.end())
-      name_.refuse("has no column " + detail::in_quotes(name) + "; its columns are " +
-                   list_of(names));
+      name_.refuse(ext::concat(
+          {"has no column ", detail::in_quotes(name), "; its columns are ", list_of(names)}));
     auto const place = static_cast<std::size_t>(found - names.begin());
     if (auto const other = std::find(found + 1, names.end(), name); other != names.end())
-      name_.refuse("has two columns " + detail::in_quotes(name) + ", number " +
-                   std::to_string(place) + " and number " + std::to_string(other - names.begin()));
+      name_.refuse(ext::concat({"has two columns ", detail::in_quotes(name), ", number ", place,
+                                " and number ", other - names.begin()}));
     return place;
   }
 
@@ -254,14 +258,14 @@ class table {
     std::string out;
     for (std::size_t i = 0; i < std::min(most, words.size()); ++i)
       out += (i == 0 ? "" : ", ") + detail::in_quotes(words[i]);
-    if (words.size() > most) out += " and " + std::to_string(words.size() - most) + " more";
+    if (words.size() > most) out += ext::concat({" and ", words.size() - most, " more"});
     return out;
   }
 
   [[noreturn]] static void refuse_cell(std::string_view cell, detail::csv_reader const& rows,
                                        std::string const& column, std::string const& what) {
-    rows.refuse("has " + detail::in_quotes(cell) + " in the column " + detail::in_quotes(column) +
-                ", which " + what);
+    rows.refuse(ext::concat({"has ", detail::in_quotes(cell), " in the column ",
+                             detail::in_quotes(column), ", which ", what}));
   }
 
   template <class Number>
@@ -275,7 +279,7 @@ class table {
     auto const out = static_cast<Number>(*found);
     if (std::isinf(out))
       refuse_cell(cell, rows, column,
-                  "is no finite number of " + std::to_string(8 * sizeof(Number)) + " bits");
+                  ext::concat({"is no finite number of ", 8 * sizeof(Number), " bits"}));
     return out;
   }
 
@@ -298,11 +302,13 @@ class table {
       if (cell.empty()) return ext::ignored_target;
       if (auto const found = numbers.find(cell); found != numbers.end()) return found->second;
       if (!options.classes.empty())
-        rows.refuse("has the class " + detail::in_quotes(cell) + " in the column " +
-                    detail::in_quotes(column) +
-                    ", which is none of table_options::classes: " + list_of(options.classes));
+        rows.refuse(
+            ext::concat({"has the class ", detail::in_quotes(cell), " in the column ",
+                         detail::in_quotes(column),
+                         ", which is none of table_options::classes: ", list_of(options.classes)}));
       if (numbers.size() == std::numeric_limits<std::int32_t>::max())
-        rows.refuse("has one class too many in the column " + detail::in_quotes(column));
+        rows.refuse(
+            ext::concat({"has one class too many in the column ", detail::in_quotes(column)}));
       auto const next = static_cast<std::int32_t>(numbers.size());
       return numbers.emplace(cell, next).first->second;
     }
@@ -312,8 +318,9 @@ class table {
   void set_classes(std::map<std::string, std::int32_t, std::less<>> const& numbers,
                    table_options const& options) {
     if (numbers.empty())
-      name_.refuse("has no class in the column " + detail::in_quotes(options.targets[0]) +
-                   ": all its cells are empty");
+      name_.refuse(
+          ext::concat({"has no class in the column ", detail::in_quotes(options.targets[0]),
+                       ": all its cells are empty"}));
     classes_ = options.classes;
     if (!classes_.empty()) return;
     for (auto const& one : numbers) classes_.push_back(one.first);

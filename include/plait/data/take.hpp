@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/adaptor.hpp"
@@ -27,14 +28,13 @@ class taken_data : public adapted_data<Held> {
   [[gnu::cold]] taken_data(Data&& data, std::size_t samples)
       : base(std::in_place, std::forward<Data>(data)), samples_(samples) {
     if (samples == 0 || samples > this->data().size())
-      throw input_error("take: " + std::to_string(samples) + " samples are asked for of " +
-                        std::to_string(this->data().size()) +
-                        "; it takes at least 1 and no more than there are");
+      throw input_error({"take: ", samples, " samples are asked for of ", this->data().size(),
+                         "; it takes at least 1 and no more than there are"});
   }
 
   [[nodiscard]] std::size_t size() const { return samples_; }
   [[nodiscard]] std::string description() const {
-    return this->followed_by("take(" + std::to_string(samples_) + ")");
+    return this->followed_by(concat({"take(", samples_, ")"}));
   }
   void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
               std::span<element> scratch) const {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
@@ -55,8 +56,8 @@ class tensor_table {
 
   /// Its file, tensors and their shapes, as a text.
   [[nodiscard]] std::string description() const {
-    return "tensor_table(" + detail::path_in_quotes(file_) + ", " + x_.text() + ", " + y_.text() +
-           ")";
+    return ext::concat(
+        {"tensor_table(", detail::path_in_quotes(file_), ", ", x_.text(), ", ", y_.text(), ")"});
   }
 
   void inputs(std::size_t sample, std::span<T> out) const { read(x_, sample, out); }
@@ -70,8 +71,8 @@ class tensor_table {
 
     [[nodiscard]] std::size_t rows() const { return entry.shape[0]; }
     [[nodiscard]] std::string text() const {
-      return detail::in_quotes(entry.name) + " " + to_string(entry.type) + " " +
-             detail::shape_text(entry.shape);
+      return ext::concat({detail::in_quotes(entry.name), " ", to_string(entry.type), " ",
+                          detail::shape_text(entry.shape)});
     }
   };
 
@@ -83,29 +84,30 @@ class tensor_table {
         x_(find(reader, x)),
         y_(find(reader, y)) {
     if (x_.rows() != y_.rows())
-      refuse(x_, "has the shape " + detail::shape_text(x_.entry.shape) + ", but " +
-                     detail::in_quotes(y) + " has " + detail::shape_text(y_.entry.shape) +
-                     "; both must have as many rows");
+      refuse(x_, ext::concat({"has the shape ", detail::shape_text(x_.entry.shape), ", but ",
+                              detail::in_quotes(y), " has ", detail::shape_text(y_.entry.shape),
+                              "; both must have as many rows"}));
     if constexpr (std::same_as<Target, std::int32_t>) {
       auto const type = y_.entry.type;
       if (type != stored_type::i64 && type != stored_type::i32 && type != stored_type::u8)
-        refuse(y_, std::string("holds ") + to_string(type) +
-                       ", but classes are integers; for targets that are real numbers write "
-                       "plait::tensor_table<float, float>");
+        refuse(y_,
+               ext::concat({"holds ", to_string(type),
+                            ", but classes are integers; for targets that are real numbers write "
+                            "plait::tensor_table<float, float>"}));
       if (type == stored_type::i64) check_classes();
     }
   }
 
   [[noreturn]] void refuse(tensor const& of, std::string const& what) const {
-    name_.refuse_part("tensor " + detail::in_quotes(of.entry.name), what);
+    name_.refuse_part(ext::concat({"tensor ", detail::in_quotes(of.entry.name)}), what);
   }
 
   [[nodiscard]] tensor find(safetensors_reader const& reader, std::string_view name) const {
     tensor out{reader.info(name)};
     auto const& shape = out.entry.shape;
     if (shape.empty() || out.entry.elements() == 0)
-      refuse(out, "has the shape " + detail::shape_text(shape) +
-                      "; it must have a row for each sample, with a number at least");
+      refuse(out, ext::concat({"has the shape ", detail::shape_text(shape),
+                               "; it must have a row for each sample, with a number at least"}));
     out.width = out.entry.elements() / shape[0];
     out.data = mapped_.bytes().data() + reader.position(name);
     switch (out.entry.type) {
@@ -117,8 +119,9 @@ class tensor_table {
       case stored_type::i32:
       case stored_type::u8: return out;
       default:
-        refuse(out, std::string("holds ") + to_string(out.entry.type) +
-                        "; only F64, F32, F16, BF16, I64, I32 and U8 can be read as samples");
+        refuse(out,
+               ext::concat({"holds ", to_string(out.entry.type),
+                            "; only F64, F32, F16, BF16, I64, I32 and U8 can be read as samples"}));
     }
   }
 
@@ -127,9 +130,8 @@ class tensor_table {
     for (std::size_t i = 0; i < y_.entry.elements(); ++i) {
       auto const value = load<std::int64_t>(y_.data, i);
       if (value < limits::min() || value > limits::max())
-        refuse(y_, "has the class " + std::to_string(value) + " in row " +
-                       std::to_string(i / y_.width) + "; classes are from " +
-                       std::to_string(limits::min()) + " to " + std::to_string(limits::max()));
+        refuse(y_, ext::concat({"has the class ", value, " in row ", i / y_.width,
+                                "; classes are from ", limits::min(), " to ", limits::max()}));
     }
   }
 
@@ -177,8 +179,8 @@ class tensor_table {
     if constexpr (!std::is_same_v<To, double>)
       for (std::size_t i = 0; i < out.size(); ++i)
         if (std::isinf(out[i]) && std::isfinite(load<double>(row, i)))
-          refuse(from, "has the number " + detail::number_text(load<double>(row, i)) + " in row " +
-                           std::to_string(sample) + ", which is too large for float");
+          refuse(from, ext::concat({"has the number ", detail::number_text(load<double>(row, i)),
+                                    " in row ", sample, ", which is too large for float"}));
   }
 
   detail::file_name name_;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
@@ -63,9 +64,9 @@ class token_shard {
     auto const bad = std::find_if(out.begin(), out.end(), [&](std::int32_t token) {
       return static_cast<std::uint32_t>(token) >= vocabulary;
     });
-    name_.refuse("has the token " + std::to_string(static_cast<std::uint32_t>(*bad)) +
-                 " at place " + std::to_string(at + std::size_t(bad - out.begin())) +
-                 ", the vocabulary has only " + std::to_string(vocabulary));
+    name_.refuse(
+        concat({"has the token ", static_cast<std::uint32_t>(*bad), " at place ",
+                at + std::size_t(bad - out.begin()), ", the vocabulary has only ", vocabulary}));
   }
 
  private:
@@ -80,25 +81,24 @@ class token_shard {
       : name_(file.name()), short_name_(path.filename().string()), file_(file) {
     std::size_t const bytes = file.size();
     if (bytes < header_bytes)
-      name_.refuse("has " + std::to_string(bytes) + " bytes, fewer than its header of " +
-                   std::to_string(header_bytes));
+      name_.refuse(concat({"has ", bytes, " bytes, fewer than its header of ", header_bytes}));
     std::array<std::int32_t, 3> header{};
     file.read(std::as_writable_bytes(std::span(header)), 0);
     auto const* const found = std::find_if(kinds.begin(), kinds.end(),
                                            [&](kind const& one) { return one.magic == header[0]; });
     if (found == kinds.end())
-      name_.refuse("begins with " + std::to_string(header[0]) +
-                   " instead of 20240520 or 20240801: it is no file of tokens of 16 or 32 bits "
-                   "behind a header of 256 int32 (bare tokens need the header)");
+      name_.refuse(
+          concat({"begins with ", header[0],
+                  " instead of 20240520 or 20240801: it is no file of tokens of 16 or 32 bits "
+                  "behind a header of 256 int32 (bare tokens need the header)"}));
     if (header[1] != found->version)
-      name_.refuse("has version " + std::to_string(header[1]) + ", only version " +
-                   std::to_string(found->version) + " can be read");
+      name_.refuse(
+          concat({"has version ", header[1], ", only version ", found->version, " can be read"}));
     token_bytes_ = found->token_bytes;
     count_ = static_cast<std::size_t>(header[2]);
     if (header[2] < 0 || bytes - header_bytes != token_bytes_ * count_)
-      name_.refuse("should have " + std::to_string(header[2]) + " tokens of " +
-                   std::to_string(8 * token_bytes_) + " bits by its header, but " +
-                   std::to_string(bytes - header_bytes) + " bytes follow it");
+      name_.refuse(concat({"should have ", header[2], " tokens of ", 8 * token_bytes_,
+                           " bits by its header, but ", bytes - header_bytes, " bytes follow it"}));
   }
 
   /// Returns the largest.
@@ -156,17 +156,17 @@ class token_shards {
     if (options.sequence == 0)
       throw input_error("token_options::sequence is 0; the sequence length must be at least 1");
     if (options.vocabulary == 0 || options.vocabulary > most)
-      throw input_error("token_options::vocabulary is " + std::to_string(options.vocabulary) +
-                        "; it must be from 1 to " + std::to_string(most));
+      throw input_error(ext::concat(
+          {"token_options::vocabulary is ", options.vocabulary, "; it must be from 1 to ", most}));
     if (files.empty()) throw input_error("token_shards: no file is given");
     shards_.reserve(files.size());
     firsts_.reserve(files.size());
     for (auto const& path : files) {
       auto const& shard = shards_.emplace_back(path);
       if (shard.token_bytes() != shards_[0].token_bytes())
-        shard.name().refuse("has tokens of " + std::to_string(8 * shard.token_bytes()) +
-                            " bits, but " + detail::path_in_quotes(files[0]) + " those of " +
-                            std::to_string(8 * shards_[0].token_bytes()) + " bits");
+        shard.name().refuse(ext::concat({"has tokens of ", 8 * shard.token_bytes(), " bits, but ",
+                                         detail::path_in_quotes(files[0]), " those of ",
+                                         8 * shards_[0].token_bytes(), " bits"}));
       firsts_.push_back(tokens_);
       tokens_ += shard.tokens();
     }
@@ -200,12 +200,11 @@ class token_shards {
   [[nodiscard]] std::string description() const {
     std::string out = "token_shards(";
     if (shards_.size() > 1)
-      out += std::to_string(shards_.size()) + " files from " +
-             detail::path_in_quotes(shards_.front().short_name()) + " to ";
-    return out + detail::path_in_quotes(shards_.back().short_name()) + ", " +
-           std::to_string(tokens_) + " tokens of " + std::to_string(8 * shards_[0].token_bytes()) +
-           " bits, sequences of " + std::to_string(options_.sequence) + ", a vocabulary of " +
-           std::to_string(options_.vocabulary) + ")";
+      out += ext::concat({shards_.size(), " files from ",
+                          detail::path_in_quotes(shards_.front().short_name()), " to "});
+    return ext::concat({out, detail::path_in_quotes(shards_.back().short_name()), ", ", tokens_,
+                        " tokens of ", 8 * shards_[0].token_bytes(), " bits, sequences of ",
+                        options_.sequence, ", a vocabulary of ", options_.vocabulary, ")"});
   }
 
   void inputs(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 0, out); }
@@ -213,11 +212,10 @@ class token_shards {
 
  private:
   [[noreturn]] void refuse_size() const {
-    std::string const needs = std::to_string(tokens_) + " tokens; one sequence of " +
-                              std::to_string(options_.sequence) + " needs at least " +
-                              std::to_string(options_.sequence) + " + 1";
-    if (shards_.size() == 1) shards_[0].name().refuse("has " + needs);
-    throw input_error("token_shards: " + std::to_string(shards_.size()) + " files have " + needs);
+    std::string const needs = ext::concat({tokens_, " tokens; one sequence of ", options_.sequence,
+                                           " needs at least ", options_.sequence, " + 1"});
+    if (shards_.size() == 1) shards_[0].name().refuse(ext::concat({"has ", needs}));
+    throw input_error({"token_shards: ", shards_.size(), " files have ", needs});
   }
 
   void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/elastic/elastic_options.hpp"
 #include "plait/elastic/elastic_run.hpp"
@@ -21,15 +22,14 @@ template <class Plan>
   auto const grid = Plan::grid.with_ranks_at_launch(1);
   for (auto const& parameter : Plan::blocks_of_model(grid)) {
     auto const& entry = Plan::entries[parameter.entry];
-    of_parameters.add(parameter.name + " " + std::to_string(entry.info.rows) + " " +
-                      std::to_string(entry.info.columns) + (entry.is_frozen ? " frozen" : "") +
-                      (entry.info.is_buffer() ? " buffer" : "") + "\n");
+    of_parameters.add(concat({parameter.name, " ", entry.info.rows, " ", entry.info.columns,
+                              (entry.is_frozen ? " frozen" : ""),
+                              (entry.info.is_buffer() ? " buffer" : ""), "\n"}));
   }
-  return to_string(Plan::grid) + ", " + std::to_string(Plan::slices) + " slices, groups of " +
-         std::to_string(Plan::samples_together) + " samples, " +
-         std::to_string(Plan::parameter_count()) + " parameters (" +
-         std::to_string(of_parameters.value()) + "), bytes " + std::to_string(Plan::element_bytes) +
-         " " + std::to_string(Plan::parameter_bytes) + " " + std::to_string(Plan::gradient_bytes);
+  return concat({to_string(Plan::grid), ", ", Plan::slices, " slices, groups of ",
+                 Plan::samples_together, " samples, ", Plan::parameter_count(), " parameters (",
+                 of_parameters.value(), "), bytes ", Plan::element_bytes, " ",
+                 Plan::parameter_bytes, " ", Plan::gradient_bytes});
 }
 
 /// Runs `program(rank)` on the ranks of an elastic job, once for each generation: see elastic.

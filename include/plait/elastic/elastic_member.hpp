@@ -20,6 +20,7 @@
 
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
@@ -58,7 +59,7 @@ class elastic_member {
         hold_(std::move(hold)),
         etcd_(access_, call_time),
         protocol_(std::move(uid), times),
-        silence_("etcd at " + at_),
+        silence_(concat({"etcd at ", at_})),
         watch_(access_, keys_.all(), [this] { wake(); }),
         keeper_([this](std::stop_token const& ends) { keep(ends); }) {}
   elastic_member(elastic_member const&) = delete;
@@ -81,7 +82,7 @@ class elastic_member {
   [[nodiscard]] std::int64_t lease() const { return lease_; }
   /// What a process is told that has no place in the job.
   [[nodiscard]] std::string refusal(std::string const& why) const {
-    return "elastic: this process is refused by job " + in_quotes(job_) + ": " + why;
+    return concat({"elastic: this process is refused by job ", in_quotes(job_), ": ", why});
   }
   /// "" before the first generation.
   [[nodiscard]] std::string const& job_id() const { return terms_.id; }
@@ -129,10 +130,10 @@ class elastic_member {
         carry_out(todo, state.view, mine);
         if (todo.what != membership::act::wait) heard(true);
       } catch (foreign_key_error const& problem) {
-        throw engine_error("elastic: job " + in_quotes(job_) + ": " + problem.what());
+        throw engine_error({"elastic: job ", in_quotes(job_), ": ", problem.what()});
       } catch (etcd_error const& problem) {
         auto const lasts = not_heard(problem, began, answers);
-        if (lasts >= store_wait_) throw engine_error("elastic: " + why_given_up());
+        if (lasts >= store_wait_) throw engine_error({"elastic: ", why_given_up()});
         // The others see that the lease ends.
         if (leaving_ != 0 && lasts >= store_silence::said_after)
           return {.what = membership::act::leave};
@@ -157,7 +158,7 @@ class elastic_member {
     // Members do not count from the same moment: who was the first to ask in vain ends the job.
     std::scoped_lock const lock{mutex_};
     if (silence_.is_away())
-      return silence_.text() + ", and another process of the job waits for it no longer";
+      return concat({silence_.text(), ", and another process of the job waits for it no longer"});
     return "another process of the job has lost etcd";
   }
   /// Whether etcd does not answer.
@@ -213,11 +214,12 @@ class elastic_member {
     for (auto began = now();; began = now()) try {
         auto const lease = etcd_.grant(kept);
         auto const of = etcd_condition::of::created;
-        etcd_.change({{keys_.done(), of, 0}}, {{.key = keys_.done(), .value = why, .lease = lease},
-                                               {.key = keys_.job()},
-                                               {.key = keys_.generation()},
-                                               {.key = keys_.all() + "program/", .is_prefix = true},
-                                               {.key = keys_.refused(), .is_prefix = true}});
+        etcd_.change({{keys_.done(), of, 0}},
+                     {{.key = keys_.done(), .value = why, .lease = lease},
+                      {.key = keys_.job()},
+                      {.key = keys_.generation()},
+                      {.key = concat({keys_.all(), "program/"}), .is_prefix = true},
+                      {.key = keys_.refused(), .is_prefix = true}});
         heard(true);
         return;
       } catch (etcd_error const& problem) {
@@ -238,8 +240,7 @@ class elastic_member {
     try {
       auto const first =
           etcd_.change({{key, etcd_condition::of::created, 0}}, {{.key = key, .value = why}});
-      if (!first.done)
-        finish("the program has failed twice in step " + std::to_string(step) + ": " + why);
+      if (!first.done) finish(concat({"the program has failed twice in step ", step, ": ", why}));
     } catch (etcd_error const&) {
     }
   }
@@ -293,7 +294,7 @@ class elastic_member {
       silence_.failed(began, now(), problem.words, answers);
       lasts = silence_.lasts();
       if (lasts >= store_wait_ && given_up_.empty())
-        given_up_ = silence_.text() + ", and is not waited for any longer (store_wait)";
+        given_up_ = concat({silence_.text(), ", and is not waited for any longer (store_wait)"});
       if (lasts >= store_wait_ && is_training_) has_waited_ = true;
       hold_(silence_.is_silent() && lasts < store_wait_);
       says = silence_.says(!is_training_                ? "this process waits"
@@ -321,21 +322,21 @@ class elastic_member {
     auto const& of = state.job;
     auto const refuse = [&](std::string const& what, std::string const& mine,
                             std::string const& theirs) {
-      throw input_error("elastic: job " + in_quotes(job_) + " has another " + what + ": " + theirs +
-                        " there, " + mine + " in this process");
+      throw input_error({"elastic: job ", in_quotes(job_), " has another ", what, ": ", theirs,
+                         " there, ", mine, " in this process"});
     };
     if (of.version != terms_.version)
       refuse("version of plait", terms_.version, in_quotes(of.version));
     if (of.plan != terms_.plan) refuse("plan", in_quotes(terms_.plan), in_quotes(of.plan));
     if (of.min != terms_.min || of.max != terms_.max)
-      refuse("number of replicas", std::to_string(terms_.min) + " to " + std::to_string(terms_.max),
-             std::to_string(of.min) + " to " + std::to_string(of.max));
+      refuse("number of replicas", concat({terms_.min, " to ", terms_.max}),
+             concat({of.min, " to ", of.max}));
     if (of.token != terms_.token) refuse("token", "one", "another");
     if (terms_.id.empty()) terms_.id = of.id;
     else if (of.id != terms_.id) refuse_lost("the job of this name is another one now");
   }
   [[noreturn]] [[gnu::cold]] void refuse_lost(std::string const& how) const {
-    throw engine_error("elastic: etcd has lost the data of job " + in_quotes(job_) + ": " + how);
+    throw engine_error({"elastic: etcd has lost the data of job ", in_quotes(job_), ": ", how});
   }
 
   [[gnu::cold]] void carry_out(membership::action const& todo, membership_view const& view,
@@ -393,7 +394,7 @@ class elastic_member {
       std::uint64_t number = 0;  // members' names may be the same again when the job is
       if (::getentropy(&number, sizeof number) != 0)
         throw engine_error("elastic: the system gives no random numbers");
-      mine.id = protocol_.uid() + "-" + std::to_string(number);
+      mine.id = concat({protocol_.uid(), "-", number});
       etcd_.change({{keys_.job(), of::created, 0}, {keys_.done(), of::created, 0}},
                    {{.key = keys_.job(), .value = job_keys::text(mine)}});
       return;  // whoever was first: it is read again
@@ -404,9 +405,9 @@ class elastic_member {
     if (!etcd_.change({{key, of::created, 0}}, {{.key = key, .value = host_, .lease = lease}})
              .done) {
       etcd_.revoke(lease);
-      throw input_error("elastic: job " + in_quotes(job_) + " has a member " +
-                        in_quotes(protocol_.uid()) +
-                        " already; PLAIT_MEMBER is another one in each process");
+      throw input_error({"elastic: job ", in_quotes(job_), " has a member ",
+                         in_quotes(protocol_.uid()),
+                         " already; PLAIT_MEMBER is another one in each process"});
     }
     lease_ = lease;
     valid_until_ = sent + in_nanoseconds(time_to_live - margin);

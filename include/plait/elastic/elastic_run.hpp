@@ -18,6 +18,7 @@
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/processes.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
@@ -66,8 +67,8 @@ class running_generation final : public generation {
   [[nodiscard]] bool is_alone() override { return member_.is_alone(); }
   [[noreturn]] void end_job(std::int64_t step) override {
     if (of_.signal != 0) throw stopped_by_signal(of_.signal, step);
-    throw job_ended("elastic: " + (of_.closing.empty() ? member_.why_lost() : of_.closing) +
-                    "; the job has ended after step " + std::to_string(step));
+    throw job_ended({"elastic: ", (of_.closing.empty() ? member_.why_lost() : of_.closing),
+                     "; the job has ended after step ", step});
   }
   [[noreturn]] [[gnu::cold]] void refuse(std::vector<std::string> const& why) override {
     std::vector<std::pair<std::string, std::string>> members;
@@ -129,8 +130,8 @@ class elastic_run {
         terms_(terms),
         here_(process_mark::here()),
         member_(
-            at(), access(), job(), uid(), here_.host + " " + here_.boot, job_terms_now(), times(),
-            options_.store_wait, [this] { options_.engine->interrupt(); },
+            at(), access(), job(), uid(), concat({here_.host, " ", here_.boot}), job_terms_now(),
+            times(), options_.store_wait, [this] { options_.engine->interrupt(); },
             [this](bool on) { options_.engine->hold_timeouts(on); }) {}
 
   void run(std::function<void(elastic::rank_type&)> const& program) {
@@ -142,8 +143,8 @@ class elastic_run {
         case membership::act::end:
           if (next.is_refused) throw refused_newcomer(member_.refusal(next.why));
           if (next.why.empty()) return say_if_late();
-          throw job_ended("elastic: the job has ended: " + next.why +
-                          (member_.comes_late() ? "; " + how_to_begin_anew() : ""));
+          throw job_ended({"elastic: the job has ended: ", next.why,
+                           (member_.comes_late() ? concat({"; ", how_to_begin_anew()}) : "")});
         default: break;
       }
       if (run_generation(next, program)) return;
@@ -164,7 +165,7 @@ class elastic_run {
           .rank = rank,
           .world_size = groups.grid().world_size(),
           .job = job(),
-          .source = "generation " + std::to_string(now.next.number) + " of job " + job()};
+          .source = concat({"generation ", now.next.number, " of job ", job()})};
       options_.engine->begin_anew(
           here, std::make_unique<etcd_rendezvous_store>(member_.access(), store_time,
                                                         member_.keys().rendezvous(now.next.number),
@@ -255,8 +256,8 @@ class elastic_run {
         job().c_str(), how_to_begin_anew().c_str());
   }
   [[nodiscard]] std::string how_to_begin_anew() const {
-    return "to begin anew give it another name (PLAIT_JOB, .job), or delete the key " +
-           in_quotes(member_.keys().done()) + " in etcd";
+    return concat({"to begin anew give it another name (PLAIT_JOB, .job), or delete the key ",
+                   in_quotes(member_.keys().done()), " in etcd"});
   }
 
   // ---- What the user has said, here or by the environment
@@ -282,7 +283,7 @@ class elastic_run {
         static_cast<void>(etcd(out, store_time).read(job_keys(job()).all()));
         return out;
       } catch (etcd_refusal const& problem) {
-        if (tries > 0) throw input_error("elastic: " + std::string(problem.what()));
+        if (tries > 0) throw input_error({"elastic: ", problem.what()});
       } catch (etcd_error const&) {
         return out;
       }
@@ -293,15 +294,15 @@ class elastic_run {
                                              "0123456789abcdefghijklmnopqrstuvwxyz"
                                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.") == std::string::npos;
     if (!is_word)
-      throw input_error("elastic: the job's name is " + in_quotes(out) +
-                        "; .job, or PLAIT_JOB, is of letters, digits, '-', '_' and '.'");
+      throw input_error({"elastic: the job's name is ", in_quotes(out),
+                         "; .job, or PLAIT_JOB, is of letters, digits, '-', '_' and '.'"});
     return out;
   }
   static std::string uid() {
     if (auto out = variable("PLAIT_MEMBER"); !out.empty()) {
       if (out.size() > 64 || out.find_first_not_of("0123456789abcdef") != std::string::npos)
-        throw input_error("elastic: PLAIT_MEMBER is " + in_quotes(out) +
-                          "; it is up to 64 hexadecimal digits, other ones in each process");
+        throw input_error({"elastic: PLAIT_MEMBER is ", in_quotes(out),
+                           "; it is up to 64 hexadecimal digits, other ones in each process"});
       return out;
     }
     std::uint64_t number = 0;
@@ -318,16 +319,14 @@ class elastic_run {
     if (out.first == 0 && out.second == 0 && !said.empty()) {
       char rest = 0;
       if (std::sscanf(said.c_str(), "%d:%d%c", &out.first, &out.second, &rest) != 2)
-        throw input_error("elastic: PLAIT_ELASTIC is " + in_quotes(said) +
-                          "; it is the least and the greatest number of replicas, as 2:8");
+        throw input_error({"elastic: PLAIT_ELASTIC is ", in_quotes(said),
+                           "; it is the least and the greatest number of replicas, as 2:8"});
     }
     auto const [min, max] = out;
     if (min < 1 || max < min || max > terms_.slices)
-      throw input_error("elastic: .min is " + std::to_string(min) + " and .max " +
-                        std::to_string(max) +
-                        "; they are numbers of replicas, the job is reproducible<" +
-                        std::to_string(terms_.slices) +
-                        ">: 1 <= min <= max <= " + std::to_string(terms_.slices) + " must hold");
+      throw input_error({"elastic: .min is ", min, " and .max ", max,
+                         "; they are numbers of replicas, the job is reproducible<", terms_.slices,
+                         ">: 1 <= min <= max <= ", terms_.slices, " must hold"});
     return out;
   }
   [[nodiscard]] membership_terms times() const {
@@ -352,9 +351,8 @@ class elastic_run {
     auto const [min, max] = bounds();
     auto const token = digest().add(options_.token).value();
     return {.plan = terms_.plan,
-            .version = std::to_string(PLAIT_VERSION_MAJOR) + "." +
-                       std::to_string(PLAIT_VERSION_MINOR) + "." +
-                       std::to_string(PLAIT_VERSION_PATCH),
+            .version =
+                concat({PLAIT_VERSION_MAJOR, ".", PLAIT_VERSION_MINOR, ".", PLAIT_VERSION_PATCH}),
             .token = token,
             .min = min,
             .max = max};

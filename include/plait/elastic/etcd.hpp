@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd_access.hpp"
@@ -150,7 +151,7 @@ class etcd {
     bool refused = false;
     for (auto servers = static_cast<int>(access_->servers().size()); servers > 0; --servers) {
       auto const& server = access_->servers()[now_];
-      call_ = server.name + " answers to " + call;
+      call_ = concat({server.name, " answers to ", call});
       auto const now = clock::now();
       auto [status, problem, is_refusal, was_sent] =
           send(server, call, request, again, now + (until - now) / servers);
@@ -159,14 +160,14 @@ class etcd {
       if (status > 200) words = etcd_words(http_.text());
       if (status > 200 && status < 500) refuse(problem, is_refusal, words);
       refused |= is_refusal;
-      problems += (problems.empty() ? "" : "; ") + server.name + ": " + problem;
+      problems += concat({(problems.empty() ? "" : "; "), server.name, ": ", problem});
       now_ = (now_ + 1) % access_->servers().size();
       if (was_sent && !again) {
         problems += "; the change may have been made";
         break;
       }
     }
-    auto const text = "etcd: " + call + " has failed: " + problems;
+    auto const text = concat({"etcd: ", call, " has failed: ", problems});
     if (refused) throw etcd_refusal(text, words);
     throw etcd_error(text, words);
   }
@@ -192,7 +193,7 @@ class etcd {
       if (is_old) access_->forget(token);
       if (is_old && !is_second) continue;
       if (out.status <= 200) return out;
-      out.problem = "status " + std::to_string(out.status) + ", " + in_quotes(said);
+      out.problem = concat({"status ", out.status, ", ", in_quotes(said)});
       auto const certificate = access_->why_no_certificate(said);
       if (!certificate.empty()) out.problem = certificate;
       out.is_refusal = out.status == 401 || out.status == 403 || !certificate.empty() ||
@@ -207,7 +208,7 @@ class etcd {
     try {
       question = access_->question();
     } catch (input_error const& problem) {
-      throw etcd_refusal("etcd: " + std::string(problem.what()));
+      throw etcd_refusal({"etcd: ", problem.what()});
     }
     http_.begin(server, "auth/authenticate", question, with);
     reply out{.problem = http_.end(), .is_refusal = http_.refused()};
@@ -225,19 +226,20 @@ class etcd {
       return "; it wants to know who this is: give a user and a password file "
              "(PLAIT_ELASTIC_USER, PLAIT_ELASTIC_PASSWORD_FILE)";
     if (access_->has_user() && said.find("permission denied") != said.npos)
-      return "; user " + in_quotes(access_->files().user) +
-             " may not use the keys of jobs: grant it a role that may read and write /plait/";
+      return concat(
+          {"; user ", in_quotes(access_->files().user),
+           " may not use the keys of jobs: grant it a role that may read and write /plait/"});
     return "";
   }
   [[nodiscard]] json parsed(std::string const& text) const {
     auto answer = json::parse(text, nullptr, false);
-    if (!answer.is_object()) refuse(in_quotes(text) + ", which is no object of JSON");
+    if (!answer.is_object()) refuse(concat({in_quotes(text), ", which is no object of JSON"}));
     if (answer.contains("error")) refuse(in_quotes(text));
     return answer;
   }
   [[noreturn]] void refuse(std::string const& what, bool is_refusal = false,
                            std::string const& words = {}) const {
-    auto const text = "etcd: " + call_ + ": " + what;
+    auto const text = concat({"etcd: ", call_, ": ", what});
     if (is_refusal) throw etcd_refusal(text, words);
     throw etcd_error(text, words);
   }
@@ -245,7 +247,7 @@ class etcd {
   [[nodiscard]] json const& object(json const& in, char const* name) const {
     auto const found = in.find(name);
     if (found == in.end() || !found->is_object())
-      refuse(std::string("an object '") + name + "' is not there");
+      refuse(concat({"an object '", name, "' is not there"}));
     return *found;
   }
   [[nodiscard]] std::string_view text(json const& in, char const* name,
@@ -253,12 +255,12 @@ class etcd {
     if (!in.is_object()) refuse("an entry is no object");
     auto const found = in.find(name);
     if (found == in.end()) return none;
-    if (!found->is_string()) refuse(std::string("'") + name + "' is no string");
+    if (!found->is_string()) refuse(concat({"'", name, "' is no string"}));
     return found->get_ref<std::string const&>();
   }
   [[nodiscard]] std::string bytes(json const& in, char const* name) const {
     auto out = from_base64(text(in, name, ""));
-    if (!out) refuse(std::string("'") + name + "' is no base64");
+    if (!out) refuse(concat({"'", name, "' is no base64"}));
     return *std::move(out);
   }
   template <class Number = std::int64_t>
@@ -268,7 +270,7 @@ class etcd {
     auto const* const end = digits.data() + digits.size();
     if (auto const [stop, problem] = std::from_chars(digits.data(), end, out);
         stop != end || problem != std::errc())
-      refuse(std::string("'") + name + "' is no number: " + in_quotes(digits));
+      refuse(concat({"'", name, "' is no number: ", in_quotes(digits)}));
     return out;
   }
   [[nodiscard]] std::int64_t revision_of(json const& answer) const {

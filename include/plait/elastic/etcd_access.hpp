@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/password_file.hpp"
@@ -52,10 +53,11 @@ class etcd_access {
              "both of .user (PLAIT_ELASTIC_USER) and .password_file (PLAIT_ELASTIC_PASSWORD_FILE), "
              "or none");
     if (!is_encrypted_ && !(said_.ca.empty() && said_.certificate.empty()))
-      refuse("certificates are given, but connections to " + in_quotes(at) + " are not encrypted",
+      refuse(concat({"certificates are given, but connections to ", in_quotes(at),
+                     " are not encrypted"}),
              "etcds://host:port");
     if (!is_encrypted_ && has_user() && !std::ranges::all_of(servers_, &etcd_server::is_here))
-      refuse("a password would go to " + in_quotes(at) + " for everybody to read",
+      refuse(concat({"a password would go to ", in_quotes(at), " for everybody to read"}),
              "etcds://host:port");
     if (!said_.ca.empty()) open_file const found(said_.ca, "etcd's CA file");
     if (!said_.certificate.empty())
@@ -108,26 +110,28 @@ class etcd_access {
   /// certificate, and refuses one that has one.
   [[nodiscard]] std::string why_no_certificate(std::string_view answer) const {
     if (answer.find("CommonName") == answer.npos) return "";
-    return "certificate " + path_in_quotes(said_.certificate) +
-           " has a CommonName, which etcd's gateway does not take of a client: make one whose "
-           "subject has none (openssl req -subj /O=plait)";
+    return concat(
+        {"certificate ", path_in_quotes(said_.certificate),
+         " has a CommonName, which etcd's gateway does not take of a client: make one whose "
+         "subject has none (openssl req -subj /O=plait)"});
   }
   /// Why etcd has given no token, in words of ours: its own could repeat what it was sent.
   [[nodiscard]] std::string why_no_token(int status, std::string_view answer) const {
     if (answer.find("authentication failed") != answer.npos)
-      return "user " + in_quotes(said_.user) + " is not known to etcd, or the password in " +
-             path_in_quotes(said_.password_file) + " is not this user's";
+      return concat({"user ", in_quotes(said_.user), " is not known to etcd, or the password in ",
+                     path_in_quotes(said_.password_file), " is not this user's"});
     if (answer.find("authentication is not enabled") != answer.npos)
-      return "user " + in_quotes(said_.user) +
-             " is given, but etcd asks nobody who he is: enable authentication there (etcdctl auth "
-             "enable), or leave the user out";
+      return concat(
+          {"user ", in_quotes(said_.user),
+           " is given, but etcd asks nobody who he is: enable authentication there (etcdctl auth "
+           "enable), or leave the user out"});
     if (auto const why = why_no_certificate(answer); !why.empty()) return why;
-    return "status " + std::to_string(status) + " and no token to auth/authenticate";
+    return concat({"status ", status, " and no token to auth/authenticate"});
   }
 
  private:
   [[noreturn]] static void refuse(std::string const& what, std::string const& instead) {
-    throw input_error("etcd: " + what + "; write " + instead);
+    throw input_error({"etcd: ", what, "; write ", instead});
   }
 
   std::vector<etcd_server> servers_;

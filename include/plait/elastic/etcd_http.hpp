@@ -16,6 +16,7 @@
 
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_text.hpp"
@@ -48,8 +49,8 @@ inline void begin_libcurl() {
     // Without the first, a look-up of a name ends when it likes.
     constexpr int needed = CURL_VERSION_ASYNCHDNS | CURL_VERSION_THREADSAFE;
     if (found.version_num >= 0x075800 && (found.features & needed) == needed) return "";
-    return std::string("etcd: libcurl ") + found.version +
-           " was found; 7.88 or a later one is needed, with AsynchDNS and threadsafe";
+    return concat({"etcd: libcurl ", found.version,
+                   " was found; 7.88 or a later one is needed, with AsynchDNS and threadsafe"});
   }();
   if (!problem.empty()) throw etcd_error(problem);
 }
@@ -101,7 +102,7 @@ class etcd_http {
     again_ = with.again;
     auto const& name = server.socket.empty() ? server.name : "etcd";
     set(CURLOPT_URL,
-        ((access_->is_encrypted() ? "https://" : "http://") + name + "/v3/" + call).c_str());
+        (concat({(access_->is_encrypted() ? "https://" : "http://"), name, "/v3/", call})).c_str());
     set(CURLOPT_UNIX_SOCKET_PATH, server.socket.empty() ? nullptr : server.socket.c_str());
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
     set(CURLOPT_POSTFIELDS, body.data());
@@ -183,14 +184,15 @@ class etcd_http {
     return access_->is_encrypted() && connections > 0 && status() == 0;
   }
   [[nodiscard]] std::string words_of_refusal(CURLcode problem) const {
-    auto out = "TLS: " + escaped(why_[0] == '\0' ? curl_easy_strerror(problem) : why_.data());
+    auto out =
+        concat({"TLS: ", escaped(why_[0] == '\0' ? curl_easy_strerror(problem) : why_.data())});
     bool const is_known =
         problem != CURLE_SEND_ERROR && problem != CURLE_RECV_ERROR && problem != CURLE_GOT_NOTHING;
     if (is_known) return out;
     auto const& own = access_->files().certificate;
     return out + (own.empty()
                       ? "; does it want a certificate (PLAIT_ELASTIC_CERT and PLAIT_ELASTIC_KEY)?"
-                      : "; does it take the certificate " + path_in_quotes(own) + "?");
+                      : concat({"; does it take the certificate ", path_in_quotes(own), "?"}));
   }
   void set_headers(std::string const& token) {
     std::unique_ptr<curl_slist, ends> lines;
@@ -203,7 +205,7 @@ class etcd_http {
     // Empty: libcurl's own is not sent, as it would wait for an answer. Its "Accept" is: who sends
     // none and has a certificate is taken by etcd 3.4 for the user that is named in its own.
     for (auto const* const line : {"Content-Type: application/json", "Expect:"}) add(line);
-    if (!token.empty()) add(("Authorization: " + token).c_str());
+    if (!token.empty()) add((concat({"Authorization: ", token})).c_str());
     set(CURLOPT_HTTPHEADER, lines.get());
     headers_ = std::move(lines);
     token_ = token;

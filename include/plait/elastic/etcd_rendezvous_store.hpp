@@ -10,6 +10,7 @@
 
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
 #include "plait/elastic/etcd_access.hpp"
@@ -23,7 +24,9 @@ class etcd_rendezvous_store final : public rendezvous_store {
                         std::string prefix, std::int64_t lease)
       : etcd_(std::move(access), timeout), prefix_(std::move(prefix)), lease_(lease) {}
 
-  [[nodiscard]] std::string name() const override { return "etcd, keys " + in_quotes(prefix_); }
+  [[nodiscard]] std::string name() const override {
+    return concat({"etcd, keys ", in_quotes(prefix_)});
+  }
   [[nodiscard]] std::string what_to_check() const override {
     return "do all processes reach the same etcd?";
   }

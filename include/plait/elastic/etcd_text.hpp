@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
@@ -38,8 +39,8 @@ inline std::vector<etcd_server> etcd_socket(std::string_view at) {
   std::string const path(at.substr(etcd_unix_scheme.size()));
   // sockaddr_un has no room for more.
   if (!path.starts_with('/') || path.size() > 107 || path.find('\0') != path.npos)
-    throw input_error("etcd: " + in_quotes(at) +
-                      " is not of the form etcd+unix:///path, with up to 107 bytes of path");
+    throw input_error({"etcd: ", in_quotes(at),
+                       " is not of the form etcd+unix:///path, with up to 107 bytes of path"});
   return {{.host = "", .port = 0, .name = path_in_quotes(path), .socket = path}};
 }
 
@@ -48,8 +49,8 @@ inline std::vector<etcd_server> etcd_socket(std::string_view at) {
 inline std::vector<etcd_server> etcd_servers(std::string_view at) {
   if (auto socket = etcd_socket(at); !socket.empty()) return socket;
   auto const refuse = [&](std::string const& why) {
-    throw input_error("etcd: " + in_quotes(at) + " is not of the form etcd://host:port,host:port" +
-                      " or etcds://host:port,host:port" + why);
+    throw input_error({"etcd: ", in_quotes(at), " is not of the form etcd://host:port,host:port",
+                       " or etcds://host:port,host:port", why});
   };
   constexpr std::string_view digits = "0123456789abcdefABCDEF";
   auto const scheme = at.starts_with(etcds_scheme) ? etcds_scheme : etcd_scheme;
@@ -64,12 +65,12 @@ inline std::vector<etcd_server> etcd_servers(std::string_view at) {
     auto const known =
         std::string(digits) + (v6 ? ":." : "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ.-_");
     if (host.empty() || host.find_first_not_of(known) != host.npos)
-      refuse(": " + in_quotes(name) + " has no host");
+      refuse(concat({": ", in_quotes(name), " has no host"}));
     int port = 0;
     auto const* const end = name.data() + name.size();
     auto const* const begin = end - (name.size() - std::min(colon + 1, name.size()));
     if (std::from_chars(begin, end, port).ptr != end || port < 1 || port > 65535)
-      refuse(": " + in_quotes(name) + " has no port from 1 to 65535");
+      refuse(concat({": ", in_quotes(name), " has no port from 1 to 65535"}));
     servers.push_back({.host = std::string(host), .port = port, .name = std::string(name)});
     if (name.size() == rest.size()) return servers;
     rest.remove_prefix(name.size() + 1);

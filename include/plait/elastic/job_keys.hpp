@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
 #include "plait/elastic/membership.hpp"
@@ -36,23 +37,23 @@ class job_keys {
  public:
   using json = nlohmann::json;
 
-  explicit job_keys(std::string const& job) : prefix_("/plait/" + job + "/") {}
+  explicit job_keys(std::string const& job) : prefix_(concat({"/plait/", job, "/"})) {}
 
   [[nodiscard]] std::string const& all() const { return prefix_; }
-  [[nodiscard]] std::string job() const { return prefix_ + "job"; }
-  [[nodiscard]] std::string generation() const { return prefix_ + "generation"; }
-  [[nodiscard]] std::string done() const { return prefix_ + "done"; }
+  [[nodiscard]] std::string job() const { return concat({prefix_, "job"}); }
+  [[nodiscard]] std::string generation() const { return concat({prefix_, "generation"}); }
+  [[nodiscard]] std::string done() const { return concat({prefix_, "done"}); }
   [[nodiscard]] std::string member(std::string const& uid) const {
-    return prefix_ + "members/" + uid;
+    return concat({prefix_, "members/", uid});
   }
   [[nodiscard]] std::string join(int number) const { return of("join", number); }
   [[nodiscard]] std::string failed(int number) const { return of("failed", number); }
   [[nodiscard]] std::string rendezvous(int number) const { return of("rendezvous", number); }
   [[nodiscard]] std::string program(std::int64_t step) const {
-    return prefix_ + "program/" + std::to_string(step);
+    return concat({prefix_, "program/", step});
   }
 
-  [[nodiscard]] std::string refused() const { return prefix_ + "refused/"; }
+  [[nodiscard]] std::string refused() const { return concat({prefix_, "refused/"}); }
 
   /// What a job's processes must have alike.
   struct terms {
@@ -86,7 +87,7 @@ class job_keys {
     state out;
     out.view.revision = from.revision;
     std::map<std::string, join_entry> joined;
-    std::string const members = prefix_ + "members/";
+    std::string const members = concat({prefix_, "members/"});
     for (auto const& one : from.entries)
       if (one.key == generation()) {
         out.view.now = record_in(one);
@@ -120,14 +121,14 @@ class job_keys {
 
  private:
   [[nodiscard]] std::string of(char const* what, int number) const {
-    return prefix_ + what + "/" + std::to_string(number) + "/";
+    return concat({prefix_, what, "/", number, "/"});
   }
 
   [[noreturn]] [[gnu::cold]] static void refuse(etcd_entry const& entry) {
-    auto const words = "the key " + in_quotes(entry.key) +
-                       " has what no process of an elastic job writes: " +
-                       in_quotes(std::string_view(entry.value).substr(0, 200));
-    throw foreign_key_error("etcd: " + words, words);
+    auto const words =
+        concat({"the key ", in_quotes(entry.key), " has what no process of an elastic job writes: ",
+                in_quotes(std::string_view(entry.value).substr(0, 200))});
+    throw foreign_key_error(concat({"etcd: ", words}), words);
   }
   static json parsed(etcd_entry const& entry) {
     auto out = json::parse(entry.value, nullptr, false);

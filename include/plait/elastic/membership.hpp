@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/elastic/replicas.hpp"
 
 namespace plait::detail {
@@ -257,8 +258,8 @@ class membership {
     auto const few = since(few_began_, replicas < terms_.min, now);
     if (replicas < terms_.min) {
       if (few < terms_.wait_for_members) return {.when = *few_began_ + terms_.wait_for_members};
-      auto const why = "there were fewer than " + std::to_string(terms_.min) + " replicas for " +
-                       std::to_string(terms_.wait_for_members.count()) + " ms";
+      auto const why = concat({"there were fewer than ", terms_.min, " replicas for ",
+                               terms_.wait_for_members.count(), " ms"});
       if (newest > 0 && has_all_blocks(staying, terms_.replica))
         return propose(view, staying, newest, unexplained, why, 0, 1);
       return {.what = act::end, .why = why};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {
@@ -37,8 +38,8 @@ class store_silence {
   void answered(bool all) {
     if (!is_away() || (answers_ && !all)) return;
     if (next_ > said_after)
-      back_ = "plait: elastic: " + store_ + (answers_ ? " can be used" : " answers") +
-              " again, after " + seconds(lasts_);
+      back_ = concat({"plait: elastic: ", store_, (answers_ ? " can be used" : " answers"),
+                      " again, after ", seconds(lasts_)});
     past_ += lasts_;
     lasts_ = time{0};
     next_ = said_after;
@@ -60,17 +61,17 @@ class store_silence {
     if (!back_.empty()) return std::exchange(back_, "");
     if (lasts_ < next_) return "";
     next_ = lasts_ + said_every;
-    return "plait: elastic: " + text() + ": no member can join or leave; " + std::string(then);
+    return concat({"plait: elastic: ", text(), ": no member can join or leave; ", then});
   }
   /// "etcd at etcd://a:2379 does not answer for 12 s"
   [[nodiscard]] std::string text() const {
     return store_ +
            (answers_ || !words_.empty() ? " cannot be used for " : " does not answer for ") +
-           seconds(lasts_) + (words_.empty() ? "" : ", " + in_quotes(words_));
+           seconds(lasts_) + (words_.empty() ? "" : concat({", ", in_quotes(words_)}));
   }
 
  private:
-  static std::string seconds(time of) { return std::to_string((of.count() + 500) / 1'000) + " s"; }
+  static std::string seconds(time of) { return concat({(of.count() + 500) / 1'000, " s"}); }
 
   std::string store_;
   time lasts_{0}, past_{0}, last_{0}, counted_{time::min()};

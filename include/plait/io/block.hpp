@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
+
 // Rectangles of a row-major tensor: `extent` elements from `offset` on, along each dimension.
 namespace plait::detail {
 
@@ -21,7 +23,7 @@ inline std::string shape_text(std::span<std::size_t const> shape) {
 
 inline std::string block_text(std::span<std::size_t const> offset,
                               std::span<std::size_t const> extent) {
-  return shape_text(extent) + " from " + shape_text(offset) + " on";
+  return concat({shape_text(extent), " from ", shape_text(offset), " on"});
 }
 
 // False if the product overflows.

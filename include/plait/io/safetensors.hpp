@@ -21,6 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
@@ -58,15 +59,15 @@ class safetensors_reader {
   explicit safetensors_reader(std::filesystem::path const& path) : file_(path, "safetensors file") {
     auto const& name = file_.name();
     std::size_t const size = file_.size();
-    if (size < 8) name.refuse("has " + std::to_string(size) + " bytes, too few for a header");
+    if (size < 8) name.refuse(ext::concat({"has ", size, " bytes, too few for a header"}));
     std::uint64_t length = 0;
     file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
     if (length > size - 8)
-      name.refuse("says that its header has " + std::to_string(length) + " bytes, but only " +
-                  std::to_string(size - 8) + " follow");
+      name.refuse(ext::concat(
+          {"says that its header has ", length, " bytes, but only ", size - 8, " follow"}));
     if (length > detail::most_header_bytes)
-      name.refuse("has a header of " + std::to_string(length) + " bytes; at most " +
-                  std::to_string(detail::most_header_bytes) + " are allowed");
+      name.refuse(ext::concat({"has a header of ", length, " bytes; at most ",
+                               detail::most_header_bytes, " are allowed"}));
     std::string header(static_cast<std::size_t>(length), '\0');
     file_.read(std::as_writable_bytes(std::span(header)), 8);
     data_begin_ = 8 + header.size();
@@ -101,8 +102,8 @@ class safetensors_reader {
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const {
     auto const& found = info(name).shape;
     if (!has_shape(name, shape))
-      refuse(name, "has the shape " + detail::shape_text(found) + ", but " +
-                       detail::shape_text(shape) + " is needed");
+      refuse(name, ext::concat({"has the shape ", detail::shape_text(found), ", but ",
+                                detail::shape_text(shape), " is needed"}));
   }
 
   /// Reads a whole tensor, row-major; F64, F32, BF16 and F16 are converted to T.
@@ -113,9 +114,9 @@ class safetensors_reader {
     auto const& found = find(name);
     auto const& entry = found.entry;
     if (entry.elements() != out.size())
-      refuse(name, "has " + std::to_string(entry.elements()) + " elements " +
-                       detail::shape_text(entry.shape) + ", but " + std::to_string(out.size()) +
-                       " are needed");
+      refuse(name,
+             ext::concat({"has ", entry.elements(), " elements ", detail::shape_text(entry.shape),
+                          ", but ", out.size(), " are needed"}));
     read_run(found, 0, out);
   }
 
@@ -134,14 +135,14 @@ class safetensors_reader {
     auto const shape =
         offset.size() == 2 ? detail::matrix_shape(found.entry.shape) : found.entry.shape;
     if (!detail::is_block_of(shape, offset, extent))
-      refuse(name, "has the shape " + detail::shape_text(shape) + ", without a rectangle " +
-                       detail::block_text(offset, extent));
+      refuse(name, ext::concat({"has the shape ", detail::shape_text(shape),
+                                ", without a rectangle ", detail::block_text(offset, extent)}));
     std::size_t elements = 1;
     for (std::size_t const n : extent) elements *= n;  // at most those of the tensor
     if (elements != out.size())
-      refuse(name, "of shape " + detail::shape_text(shape) + " has " + std::to_string(elements) +
-                       " elements in its rectangle " + detail::block_text(offset, extent) +
-                       ", but " + std::to_string(out.size()) + " are needed");
+      refuse(name, ext::concat({"of shape ", detail::shape_text(shape), " has ", elements,
+                                " elements in its rectangle ", detail::block_text(offset, extent),
+                                ", but ", out.size(), " are needed"}));
     detail::for_each_run(shape, offset, extent, [&](std::size_t first, std::size_t count) {
       read_run(found, first, out.first(count));
       out = out.subspan(count);
@@ -154,9 +155,8 @@ class safetensors_reader {
   void read_bytes(std::string_view name, std::size_t at, std::span<std::byte> out) const {
     auto const& [entry, begin] = find(name);
     if (at > entry.bytes() || out.size() > entry.bytes() - at)
-      refuse(name, "has " + std::to_string(entry.bytes()) + " bytes, but " +
-                       std::to_string(out.size()) + " from byte " + std::to_string(at) +
-                       " on are needed");
+      refuse(name, ext::concat({"has ", entry.bytes(), " bytes, but ", out.size(), " from byte ",
+                                at, " on are needed"}));
     file_.read(out, data_begin_ + begin + at);
   }
 
@@ -175,13 +175,13 @@ class safetensors_reader {
   using tensor = detail::safetensors_header::tensor;
 
   [[noreturn]] void refuse(std::string_view name, std::string const& what) const {
-    file_.name().refuse_part("tensor " + detail::in_quotes(name), what);
+    file_.name().refuse_part(ext::concat({"tensor ", detail::in_quotes(name)}), what);
   }
 
   [[nodiscard]] tensor const& find(std::string_view name) const {
     auto const found = header_.tensors.find(name);
     if (found == header_.tensors.end())
-      file_.name().refuse("has no tensor " + detail::in_quotes(name));
+      file_.name().refuse(ext::concat({"has no tensor ", detail::in_quotes(name)}));
     return found->second;
   }
 
@@ -202,8 +202,8 @@ class safetensors_reader {
       case stored_type::bf16: return read_as<std::uint16_t>(out, at, detail::float_from_bf16);
       case stored_type::f16: return read_as<std::uint16_t>(out, at, detail::float_from_f16);
       default:
-        refuse(entry.name, "holds " + std::string(to_string(entry.type)) +
-                               "; only F64, F32, BF16 and F16 can be read as numbers");
+        refuse(entry.name, ext::concat({"holds ", to_string(entry.type),
+                                        "; only F64, F32, BF16 and F16 can be read as numbers"}));
     }
   }
 
@@ -231,13 +231,13 @@ class safetensors_reader {
     for (auto const& name : names_) {
       auto const [begin, end] = place(name);
       if (begin != covered)
-        refuse(name, "begins at byte " + std::to_string(begin) + " of the data, but the tensors " +
-                         "before it end at " + std::to_string(covered));
+        refuse(name, ext::concat({"begins at byte ", begin, " of the data, but the tensors ",
+                                  "before it end at ", covered}));
       covered = end;
     }
     if (covered != data_bytes_)
-      file_.name().refuse("has " + std::to_string(data_bytes_) +
-                          " bytes of data, but its tensors end at " + std::to_string(covered));
+      file_.name().refuse(
+          ext::concat({"has ", data_bytes_, " bytes of data, but its tensors end at ", covered}));
   }
 
   detail::open_file file_;
@@ -278,12 +278,13 @@ class safetensors_writer {
                       std::same_as<element, bfloat16>,
                   "safetensors_writer::write: the values must be float, double or bfloat16");
     auto const found = slots_.find(name);
-    if (found == slots_.end()) refuse("has no tensor " + detail::in_quotes(name) + " to write");
+    if (found == slots_.end())
+      refuse(ext::concat({"has no tensor ", detail::in_quotes(name), " to write"}));
     auto& [entry, begin, written] = found->second;
     if (entry.type != ext::stored_type_of<element> || entry.elements() != values.size())
-      refuse("needs " + std::to_string(entry.elements()) + " " + to_string(entry.type) +
-             " elements for tensor " + detail::in_quotes(name) + ", given " +
-             std::to_string(values.size()) + " " + to_string(ext::stored_type_of<element>));
+      refuse(ext::concat({"needs ", entry.elements(), " ", to_string(entry.type),
+                          " elements for tensor ", detail::in_quotes(name), ", given ",
+                          values.size(), " ", to_string(ext::stored_type_of<element>)}));
     file_.write(std::as_bytes(values), 8 + header_.size() + begin);
     written = true;
   }
@@ -293,11 +294,12 @@ class safetensors_writer {
   /// Errors: input_error if there is no such tensor or it has another number of bytes.
   void write_bytes(std::string_view name, std::span<std::byte const> bytes) {
     auto const found = slots_.find(name);
-    if (found == slots_.end()) refuse("has no tensor " + detail::in_quotes(name) + " to write");
+    if (found == slots_.end())
+      refuse(ext::concat({"has no tensor ", detail::in_quotes(name), " to write"}));
     auto& [entry, begin, written] = found->second;
     if (entry.bytes() != bytes.size())
-      refuse("needs " + std::to_string(entry.bytes()) + " bytes for tensor " +
-             detail::in_quotes(name) + ", given " + std::to_string(bytes.size()));
+      refuse(ext::concat({"needs ", entry.bytes(), " bytes for tensor ", detail::in_quotes(name),
+                          ", given ", bytes.size()}));
     file_.write(bytes, 8 + header_.size() + begin);
     written = true;
   }
@@ -308,7 +310,8 @@ class safetensors_writer {
   void commit() {
     for (auto const& [name, tensor] : slots_)
       if (!tensor.written && tensor.entry.elements() != 0)
-        refuse("cannot be completed: tensor " + detail::in_quotes(name) + " was not written");
+        refuse(ext::concat(
+            {"cannot be completed: tensor ", detail::in_quotes(name), " was not written"}));
     file_.commit();
   }
 
@@ -325,23 +328,23 @@ class safetensors_writer {
 
   [[noreturn]] void refuse(std::string const& what) const { file_.name().refuse(what); }
   [[noreturn]] void refuse(safetensors_entry const& entry, std::string const& what) const {
-    file_.name().refuse_part("tensor " + detail::in_quotes(entry.name), what);
+    file_.name().refuse_part(ext::concat({"tensor ", detail::in_quotes(entry.name)}), what);
   }
 
   [[nodiscard]] std::string make_header(std::span<safetensors_entry const> entries,
                                         std::map<std::string, std::string> const& metadata) {
     nlohmann::ordered_json header = nlohmann::ordered_json::object();
     if (entries.size() > detail::most_tensors || metadata.size() > detail::most_metadata)
-      refuse("would have more than " + std::to_string(detail::most_tensors) + " tensors or " +
-             std::to_string(detail::most_metadata) + " texts of metadata");
+      refuse(ext::concat({"would have more than ", detail::most_tensors, " tensors or ",
+                          detail::most_metadata, " texts of metadata"}));
     if (!metadata.empty()) header["__metadata__"] = metadata;
     for (auto const& entry : entries) {
       if (std::ranges::find(written_types, entry.type) == written_types.end())
         refuse(entry,
-               std::string("is of type ") + to_string(entry.type) + ", not F64, F32 or BF16");
+               ext::concat({"is of type ", to_string(entry.type), ", not F64, F32 or BF16"}));
       if (entry.shape.size() > detail::most_dimensions)
         refuse(entry,
-               "has a shape of more than " + std::to_string(detail::most_dimensions) + " sizes");
+               ext::concat({"has a shape of more than ", detail::most_dimensions, " sizes"}));
       if (entry.name == "__metadata__" || !slots_.emplace(entry.name, slot{entry}).second)
         refuse(entry, "has a name that is taken");
     }
@@ -350,7 +353,8 @@ class safetensors_writer {
       for (auto const& entry : entries) {
         if (entry.type != type) continue;
         if (!detail::countable(entry) || entry.bytes() > most_data_bytes - begin)
-          refuse(entry, "is too large, its shape is " + detail::shape_text(entry.shape));
+          refuse(entry,
+                 ext::concat({"is too large, its shape is ", detail::shape_text(entry.shape)}));
         slots_.at(entry.name).begin = begin;
         std::size_t const end = begin + entry.bytes();
         header[entry.name] = {
@@ -366,8 +370,8 @@ class safetensors_writer {
     }
     text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begins at a multiple of 8
     if (text.size() > detail::most_header_bytes)
-      refuse("would have a header of " + std::to_string(text.size()) + " bytes; at most " +
-             std::to_string(detail::most_header_bytes) + " are allowed");
+      refuse(ext::concat({"would have a header of ", text.size(), " bytes; at most ",
+                          detail::most_header_bytes, " are allowed"}));
     return text;
   }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
@@ -139,7 +140,7 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
 
   bool other_value() { refuse_value(); }
   bool refuse_text(std::size_t at) const {
-    file_.refuse("has a header that is not JSON (at its byte " + std::to_string(at) + ")");
+    file_.refuse(concat({"has a header that is not JSON (at its byte ", at, ")"}));
   }
 
   bool number_unsigned(json::number_unsigned_t value) {
@@ -153,13 +154,14 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
   bool string(std::string& value) {
     if (where_ == place::metadata) {
       if (out_.metadata.size() == most_metadata)
-        file_.refuse("has more than " + std::to_string(most_metadata) + " texts of metadata");
+        file_.refuse(concat({"has more than ", most_metadata, " texts of metadata"}));
       if (!out_.metadata.emplace(key_, std::move(value)).second) refuse_twice(key_);
       return true;
     }
     if (where_ != place::tensor || field_ != field::dtype) refuse_value();
     auto const* const known = std::ranges::find(stored_type_names, value);
-    if (known == stored_type_names.end()) refuse("has the unknown dtype " + in_quotes(value));
+    if (known == stored_type_names.end())
+      refuse(concat({"has the unknown dtype ", in_quotes(value)}));
     found_.entry.type = static_cast<stored_type>(known - stored_type_names.begin());
     return true;
   }
@@ -207,10 +209,10 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
       : data_bytes_(data_bytes), file_(file) {}
 
   [[noreturn]] void refuse(std::string const& what) const {
-    file_.refuse_part("tensor " + in_quotes(name_), what);
+    file_.refuse_part(concat({"tensor ", in_quotes(name_)}), what);
   }
   [[noreturn]] void refuse_twice(std::string const& key) const {
-    file_.refuse("names " + in_quotes(key) + " twice in its header");
+    file_.refuse(concat({"names ", in_quotes(key), " twice in its header"}));
   }
   [[noreturn]] void refuse_fields() const {
     refuse("must be described by dtype, shape and data_offsets, and nothing else");
@@ -219,14 +221,14 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
   /// Says what should be where another value is.
   [[noreturn]] void refuse_value() const {
     if (where_ == place::metadata)
-      file_.refuse("has a __metadata__ whose " + in_quotes(key_) + " is not a string");
+      file_.refuse(concat({"has a __metadata__ whose ", in_quotes(key_), " is not a string"}));
     if (where_ == place::header && name_ == "__metadata__")
       file_.refuse("has a __metadata__ that is not an object");
     if (where_ == place::header) refuse_fields();
     if (field_ == field::dtype) refuse("has a dtype that is not a string");
     if (field_ == field::data_offsets) refuse("has data_offsets that are not two positions");
     if (found_.entry.shape.size() == most_dimensions)
-      refuse("has a shape of more than " + std::to_string(most_dimensions) + " sizes");
+      refuse(concat({"has a shape of more than ", most_dimensions, " sizes"}));
     refuse("has a shape that is not a list of sizes");
   }
 
@@ -235,7 +237,7 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
     if (name_ == "__metadata__" ? std::exchange(has_metadata_, true) : out_.tensors.contains(name_))
       refuse_twice(name_);
     if (out_.tensors.size() == most_tensors)
-      file_.refuse("has more than " + std::to_string(most_tensors) + " tensors");
+      file_.refuse(concat({"has more than ", most_tensors, " tensors"}));
   }
 
   void begin_field(std::string const& name) {
@@ -250,14 +252,15 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
   void end_tensor() {
     if (std::ranges::find(seen_, false) != seen_.end()) refuse_fields();
     auto& entry = found_.entry;
-    if (!countable(entry)) refuse("has the shape " + shape_text(entry.shape) + ", which overflows");
+    if (!countable(entry))
+      refuse(concat({"has the shape ", shape_text(entry.shape), ", which overflows"}));
     std::size_t const begin = offsets_[0], end = offsets_[1];
     if (begin > end || end > data_bytes_)
-      refuse("has data_offsets " + std::to_string(begin) + " to " + std::to_string(end) +
-             "; the file has " + std::to_string(data_bytes_) + " bytes of data");
+      refuse(concat({"has data_offsets ", begin, " to ", end, "; the file has ", data_bytes_,
+                     " bytes of data"}));
     if (end - begin != entry.bytes())
-      refuse("has " + std::to_string(end - begin) + " bytes of data; " + to_string(entry.type) +
-             " of shape " + shape_text(entry.shape) + " needs " + std::to_string(entry.bytes()));
+      refuse(concat({"has ", end - begin, " bytes of data; ", to_string(entry.type), " of shape ",
+                     shape_text(entry.shape), " needs ", entry.bytes()}));
     entry.name = name_;
     found_.begin = begin;
     out_.tensors.emplace(name_, std::move(found_));

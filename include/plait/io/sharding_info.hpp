@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
@@ -39,9 +40,7 @@ class sharding_info_parser : public json_events<sharding_info_parser> {
   }
 
   bool other_value() { return value(); }
-  bool refuse_text(std::size_t at) const {
-    refuse("is not JSON (at its byte " + std::to_string(at) + ")");
-  }
+  bool refuse_text(std::size_t at) const { refuse(concat({"is not JSON (at its byte ", at, ")"})); }
 
   bool string(std::string&) { return value(); }
 
@@ -62,9 +61,8 @@ class sharding_info_parser : public json_events<sharding_info_parser> {
     if (foreign_depth_ > 0) return true;
     if (depth_ == 1) {
       name_ = std::move(value);
-      if (out_.contains(name_)) refuse("names " + in_quotes(name_) + " twice");
-      if (out_.size() == most_tensors)
-        refuse("has more than " + std::to_string(most_tensors) + " tensors");
+      if (out_.contains(name_)) refuse(concat({"names ", in_quotes(name_), " twice"}));
+      if (out_.size() == most_tensors) refuse(concat({"has more than ", most_tensors, " tensors"}));
     } else if (value != "saved_offsets") {
       foreign_next_ = true;
     } else if (std::exchange(has_offsets_, true)) {
@@ -102,8 +100,8 @@ class sharding_info_parser : public json_events<sharding_info_parser> {
   }
   [[noreturn]] void refuse_value() const {
     if (depth_ == 0) refuse("is not an object");
-    refuse("must give " + in_quotes(name_) + " saved_offsets once, a list of up to " +
-           std::to_string(most_dimensions) + " positions");
+    refuse(concat({"must give ", in_quotes(name_), " saved_offsets once, a list of up to ",
+                   most_dimensions, " positions"}));
   }
 
   /// Whether the value that comes is another's than saved_offsets, or within such a value.
@@ -162,9 +160,9 @@ inline std::optional<sharding_info> parse_sharding_metadata(
   detail::file_name const file("safetensors file", path);
   auto const version = metadata.find("DCP_VERSION");
   if (version == metadata.end() || version->second != "1.0")
-    file.refuse("has the DCP_VERSION " +
-                (version == metadata.end() ? "''" : detail::in_quotes(version->second)) +
-                ", not '1.0'");
+    file.refuse(concat({"has the DCP_VERSION ",
+                        (version == metadata.end() ? "''" : detail::in_quotes(version->second)),
+                        ", not '1.0'"}));
   return detail::sharding_info_parser::parse(info->second, file);
 }
 

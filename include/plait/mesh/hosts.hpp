@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -115,7 +116,7 @@ namespace plait::ext {
   std::string text;
   for (std::size_t i = 0; i < std::min(most, groups.size()); ++i)
     text += (i == 0 ? "" : ", ") + ranks_in_braces(groups[i]);
-  if (groups.size() > most) text += " and " + std::to_string(groups.size() - most) + " more";
+  if (groups.size() > most) text += concat({" and ", groups.size() - most, " more"});
   return text;
 }
 
@@ -128,13 +129,13 @@ namespace plait::ext {
     std::vector<int> ranks;
     for (int rank = 0; rank < grid.world_size(); ++rank)
       if (hosts.name_of(rank) == name) ranks.push_back(rank);
-    text += "  " + name + ": " + ranks_text(ranks) + "\n";
+    text += concat({"  ", name, ": ", ranks_text(ranks), "\n"});
   }
   for (int i = 0; i < grid.dimension_count; ++i) {
     auto const which = grid.dimensions[static_cast<std::size_t>(i)].which;
     if (auto const groups = groups_across_hosts(grid, which, hosts); !groups.empty())
-      text += "  " + std::string(to_string(which)) +
-              " groups that cross hosts: " + text_of_groups(groups) + "\n";
+      text += concat(
+          {"  ", to_string(which), " groups that cross hosts: ", text_of_groups(groups), "\n"});
   }
   return text;
 }

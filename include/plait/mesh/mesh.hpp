@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
@@ -100,13 +101,12 @@ struct mesh {
       if (dimension.size == 0) {
         dimension.size = ranks / others;
         if (ranks < 1)
-          throw input_error("mesh: the " + std::string(to_string(dimension.which)) +
-                            " axis gets its size at launch; asked for " + std::to_string(ranks) +
-                            " ranks, it takes at least 1");
+          throw input_error({"mesh: the ", to_string(dimension.which),
+                             " axis gets its size at launch; asked for ", ranks,
+                             " ranks, it takes at least 1"});
         if (ranks % others != 0)
-          throw input_error("mesh: asked at launch for " + std::to_string(ranks) +
-                            " data ranks, of which " + std::to_string(others) +
-                            " are neighbours; give a multiple of " + std::to_string(others));
+          throw input_error({"mesh: asked at launch for ", ranks, " data ranks, of which ", others,
+                             " are neighbours; give a multiple of ", others});
       }
     return filled;
   }
@@ -188,8 +188,8 @@ struct mesh {
   std::string text;
   for (int i = 0; i < grid.dimension_count; ++i) {
     auto const& extent = grid.dimensions[static_cast<std::size_t>(i)];
-    text += std::string(i == 0 ? "" : " x ") + to_string(extent.which) + " " +
-            (extent.size == 0 ? "at launch" : std::to_string(extent.size));
+    text += concat({i == 0 ? "" : " x ", to_string(extent.which), " ",
+                    (extent.size == 0 ? "at launch" : std::to_string(extent.size))});
   }
   return text.empty() ? "one rank" : text;
 }
@@ -211,21 +211,19 @@ struct mesh {
         known.add(which, size);
     int const others = known.world_size(), fit = std::max(1, processors / others);
     if (all && are_ranks && fit * others != processors)
-      throw input_error("launch: " + std::to_string(processors) +
-                        (processors == 1 ? " process is" : " processes are") +
-                        " not a multiple of the " + std::to_string(others) + " ranks of " +
-                        to_string(known) + "; start " + std::to_string(fit * others) +
-                        (processors < others ? "" : " or " + std::to_string((fit + 1) * others)));
+      throw input_error(concat(
+          {"launch: ", processors, (processors == 1 ? " process is" : " processes are"),
+           " not a multiple of the ", others, " ranks of ", to_string(known), "; start ",
+           fit * others, (processors < others ? "" : concat({" or ", (fit + 1) * others}))}));
     int const groups = all ? fit : 1;
     return planned.with_ranks_at_launch(
         all || data_ranks == 0 ? groups * planned.known_batch_ranks() : data_ranks);
   }
   if (!all && data_ranks != 0 && data_ranks != planned.known_batch_ranks())
-    throw input_error("launch: the backend is given " + std::to_string(data_ranks) +
-                      " data ranks, the policy has " + std::to_string(planned.size(axis::data)) +
-                      " in its mesh '" + to_string(planned) +
-                      "'; leave data_ranks out, or write data_parallel<>, which takes the number "
-                      "at launch");
+    throw input_error({"launch: the backend is given ", data_ranks, " data ranks, the policy has ",
+                       planned.size(axis::data), " in its mesh '", to_string(planned),
+                       "'; leave data_ranks out, or write data_parallel<>, which takes the number "
+                       "at launch"});
   return planned;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/placement/transition.hpp"
@@ -68,9 +69,9 @@ struct placements {
   for (axis const which : all_axes) {
     if (where.at(which) == invariant) continue;
     if (text.size() > 1) text += ", ";
-    text += std::string(to_string(which)) + ": " + to_string(where.at(which));
+    text += concat({to_string(which), ": ", to_string(where.at(which))});
   }
-  return text + "}";
+  return concat({text, "}"});
 }
 
 /// The rows of the table for a value on all axes, as one communication.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
@@ -19,7 +20,7 @@ namespace plait::ext {
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
     out.push_back(std::to_string(ranks[i]));
     if (last < i + 2) continue;
-    out.back() += "-" + std::to_string(ranks[last]);
+    out.back() += concat({"-", ranks[last]});
     i = last;
   }
   return out;
@@ -43,7 +44,7 @@ namespace plait::ext {
     for (int const rank : ranks) add(std::to_string(rank));
   else
     for (auto const& word : rank_ranges(ranks)) add(word);
-  return text + "}";
+  return concat({text, "}"});
 }
 
 }  // namespace plait::ext

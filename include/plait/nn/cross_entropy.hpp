@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "plait/backend/cross_entropy_target.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/fraction.hpp"
 #include "plait/layer/layer.hpp"
@@ -68,8 +69,8 @@ struct cross_entropy {
     for (auto const label : labels) {
       if (label == Options.ignored || label == ext::ignored_target) continue;
       if (label < 0 || static_cast<std::size_t>(label) >= Classes)
-        throw input_error("cross_entropy: label " + std::to_string(label) + " is not one of the " +
-                          std::to_string(Classes) + " classes");
+        throw input_error(ext::concat(
+            {"cross_entropy: label ", label, " is not one of the ", Classes, " classes"}));
       ++valid;
     }
     return valid;

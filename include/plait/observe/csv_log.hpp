@@ -11,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
@@ -48,10 +49,10 @@ class csv_writer {
     if (names != header_) require_different(numbers);
     if (header_.empty()) row = (header_ = names) + '\n' + row;
     else if (names != header_)
-      file_->name().refuse("has the columns " + header_ + ", the row of step " +
-                           std::to_string(step) + " has " + names +
-                           "; write to a log of its own what comes at other steps, and give one "
-                           "that is appended to the same term_names");
+      file_->name().refuse(
+          concat({"has the columns ", header_, ", the row of step ", step, " has ", names,
+                  "; write to a log of its own what comes at other steps, and give one "
+                  "that is appended to the same term_names"}));
     file_->append(row + '\n');
   }
 
@@ -104,7 +105,8 @@ class csv_writer {
     for (std::size_t i = 0; i < numbers.size(); ++i)
       for (std::size_t k = 0; k < i; ++k)
         if (numbers[i].name == numbers[k].name)
-          file_->name().refuse("would have two columns " + detail::in_quotes(numbers[i].name));
+          file_->name().refuse(
+              concat({"would have two columns ", detail::in_quotes(numbers[i].name)}));
   }
 
   /// As a table has a name with a comma or a quotation mark in it (RFC 4180).

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/train/trainer_options.hpp"
@@ -64,7 +65,8 @@ class progress {
         epochs_(static_cast<std::int64_t>(batches.epochs())),
         each_step_(double(batches.description().samples) * double(batches.sequence_length())),
         unit_(batches.sequence_length() > 1 ? "tokens/s" : "samples/s"),
-        memory_("  " + detail::with_unit(trainer.planned_bytes(batches)) + " planned") {}
+        memory_(
+            ext::concat({"  ", detail::with_unit(trainer.planned_bytes(batches)), " planned"})) {}
 
   /// Says that step `step` (from 0) has ended with this loss.
   void update(std::int64_t step, double loss, double tokens_per_second) {
@@ -81,8 +83,8 @@ class progress {
     add(of.step, of.waited);
     if (!is_due(of.step)) return;
     if (each_step_ > 0) {
-      std::string const all = epochs_ > 0 ? "/" + std::to_string(epochs_) : std::string{};
-      prefix_ = "epoch " + std::to_string(of.step / steps_per_epoch_ + 1) + all + "  ";
+      std::string const all = epochs_ > 0 ? ext::concat({"/", epochs_}) : std::string{};
+      prefix_ = ext::concat({"epoch ", of.step / steps_per_epoch_ + 1, all, "  "});
     }
     begin_line(of.step, of.loss);
     if (each_step_ > 0)
@@ -158,7 +160,7 @@ class progress {
       int const filled = int(double(width) * std::min(1.0, double(step + 1) / double(total_)));
       std::fprintf(out_, "[%.*s%*s] ", filled, "========================", width - filled, "");
     }
-    std::string const all = total_ > 0 ? "/" + std::to_string(total_) : std::string{};
+    std::string const all = total_ > 0 ? ext::concat({"/", total_}) : std::string{};
     std::fprintf(out_, "%sstep %*lld%s  loss %.4f", prefix_.c_str(),
                  total_ > 0 ? int(all.size()) - 1 : 1, static_cast<long long>(step + 1),
                  all.c_str(), loss);

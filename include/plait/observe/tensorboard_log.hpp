@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/observe/training_log.hpp"
@@ -131,11 +132,11 @@ class tensorboard_writer {
     std::error_code problem;
     std::filesystem::create_directories(folder, problem);
     if (problem)
-      detail::file_name("folder of logs", folder).refuse("cannot be made: " + problem.message());
+      detail::file_name("folder of logs", folder)
+          .refuse(concat({"cannot be made: ", problem.message()}));
     auto const nanoseconds = std::chrono::system_clock::now().time_since_epoch().count();
-    return detail::path_of_rank(folder / ("events.out.tfevents." + std::to_string(nanoseconds) +
-                                          "." + std::to_string(::getpid())),
-                                rank);
+    return detail::path_of_rank(
+        folder / (concat({"events.out.tfevents.", nanoseconds, ".", ::getpid()})), rank);
   }
 
   detail::growing_file file_;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/train/trainer_options.hpp"
@@ -73,9 +74,9 @@ class training_log {
     if (!writer_) return;
     auto const terms = static_cast<std::size_t>(of.terms.size());
     if (!term_names_.empty() && term_names_.size() != terms)
-      throw input_error("training_log: term_names has " + std::to_string(term_names_.size()) +
-                        " names, the loss has " + std::to_string(terms) +
-                        " terms; give it loss_term_names() of the job's plan");
+      throw input_error({"training_log: term_names has ", term_names_.size(),
+                         " names, the loss has ", terms,
+                         " terms; give it loss_term_names() of the job's plan"});
     std::vector<ext::logged_number> numbers{{"loss", of.loss}};
     if (of.terms.size() > 1)
       for (int i = 0; i < of.terms.size(); ++i) numbers.push_back({name_of_term(i), of.terms[i]});
@@ -93,7 +94,8 @@ class training_log {
 
  private:
   [[nodiscard]] std::string name_of_term(int term) const {
-    return "term." + (term_names_.empty() ? std::to_string(term) : term_names_[std::size_t(term)]);
+    return ext::concat(
+        {"term.", (term_names_.empty() ? std::to_string(term) : term_names_[std::size_t(term)])});
   }
 
   std::vector<std::string> term_names_;
@@ -108,7 +110,7 @@ namespace detail {
   auto const name = path.rfind('/') + 1;
   auto const end = path.rfind('.');  // of a name that does not begin with it
   auto const at = end == std::string::npos || end <= name ? path.size() : end;
-  return path.insert(at, ".rank" + std::to_string(rank));
+  return path.insert(at, concat({".rank", rank}));
 }
 
 }  // namespace detail

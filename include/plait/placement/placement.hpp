@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
@@ -129,7 +130,7 @@ constexpr std::string to_string(placement at) {
     case ext::placement_kind::partial: return "partial";
     case ext::placement_kind::sliced: return "sliced";
     case ext::placement_kind::partial_max: return "partial_max";
-    case ext::placement_kind::only: return "only<" + number(at.index) + ">";
+    case ext::placement_kind::only: return ext::concat({"only<", number(at.index), ">"});
     case ext::placement_kind::shard: break;
   }
   std::string text = "shard<";
@@ -138,8 +139,8 @@ constexpr std::string to_string(placement at) {
           : at.index == dim::features ? "features"
           : at.index == dim::elements ? "elements"
                                       : number(at.index);
-  if (at.parts != 1) text += ", " + number(at.parts) + " parts";
-  return text + ">";
+  if (at.parts != 1) text += ext::concat({", ", number(at.parts), " parts"});
+  return ext::concat({text, ">"});
 }
 
 }  // namespace plait

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
@@ -100,9 +101,8 @@ class bucket_uses {
     for (int unit = chunk.begin; unit < chunk.end; ++unit) {
       auto const used = uses.of(unit, region, which);
       if (used.size() > 2)
-        throw error("plan: unit " + std::to_string(unit) + " uses parameters of " +
-                    std::to_string(used.size()) +
-                    " buckets, and there is room for two at a time; tie it to one other layer");
+        throw error({"plan: unit ", unit, " uses parameters of ", used.size(),
+                     " buckets, and there is room for two at a time; tie it to one other layer"});
       for (int const number : used) {
         if (number == last) continue;
         std::size_t const count = layout.bucket_at(std::size_t(number)).elements.count;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
@@ -66,7 +67,7 @@ struct exchange_lister {
   [[gnu::cold]] constexpr void add(exchange const& made) {
     auto const row = made.row();
     if (!row.allowed)
-      throw error("list of exchanges: no operation of the table: " + refused_rows(made));
+      throw error({"list of exchanges: no operation of the table: ", refused_rows(made)});
     if (made.times > 0 && (has_still || communicates(row.moves))) out.push_back(made);
   }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/core/again.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/type_name.hpp"
 #include "plait/mesh/hosts.hpp"
@@ -61,18 +62,18 @@ template <class Plan>
                                         Plan::tree.leaves[now.leaf].is_frozen);
         auto inputs = to_string(form.input());
         for (std::size_t k = 1; k < form.inputs.count; ++k)
-          inputs += ", " + to_string(form.inputs[k]);
+          inputs += concat({", ", to_string(form.inputs[k])});
         line = {name, form.label.text(), inputs, to_string(form.output)};
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
           if (move.over_samples && Plan::samples.axes_with(shard<dim::batch>).empty()) continue;
           auto const row = transition_between(move.from, move.to);
-          pending += (pending.empty() ? "inside: " : ", ") +
-                     std::string(move.over_samples ? "sum over samples" : to_string(row.moves)) +
-                     " of " + std::to_string(move.width) +
-                     (!move.over_samples                 ? " per row"
-                      : move.body == layer_body::forward ? " forward"
-                                                         : " backward");
+          pending += concat({(pending.empty() ? "inside: " : ", "),
+                             move.over_samples ? "sum over samples" : to_string(row.moves), " of ",
+                             move.width,
+                             (!move.over_samples                 ? " per row"
+                              : move.body == layer_body::forward ? " forward"
+                                                                 : " backward")});
         }
       } else if (now.kind == step_kind::move) {
         auto const& what = code.values[now.in];
@@ -84,21 +85,20 @@ template <class Plan>
           continue;
         if (!pending.empty()) pending += "; ";
         pending += to_string(row.to);
-        pending += ": " + std::string(to_string(row.moves)) + " / " +
-                   (wanted ? to_string(back.moves) : "none");
+        pending +=
+            concat({": ", to_string(row.moves), " / ", (wanted ? to_string(back.moves) : "none")});
         auto const bytes =
             row_bytes(communicates(row.moves) ? row.moves : back.moves,
                       static_cast<std::int64_t>(load.rows * what.info.width * Plan::element_bytes),
                       Plan::tensor_ranks);
         if (communicates(row.moves) || (wanted && communicates(back.moves)))
-          pending += ", " + with_unit(bytes);
+          pending += concat({", ", with_unit(bytes)});
       } else if (now.kind == step_kind::add) {
         pending += pending.empty() ? "add" : "; add";
       }
     }
     flush();
-    if (piece.repeated)
-      table.add({"(" + std::to_string(piece.count) + " copies of the layers with a *)"});
+    if (piece.repeated) table.add({concat({"(", piece.count, " copies of the layers with a *)"})});
   }
   return table.text();
 }
@@ -127,7 +127,7 @@ template <class Plan>
                with_unit(need.optimizer + need.averages), with_unit(need.activations),
                with_unit(need.batches),
                with_unit(need.outputs + need.numbers) +
-                   (load.ranked_sums ? ", " + with_unit(need.sums) : ""),
+                   (load.ranked_sums ? concat({", ", with_unit(need.sums)}) : ""),
                with_unit(need.total())});
   }
   return table.text();
@@ -137,17 +137,16 @@ template <class Plan>
 [[nodiscard]] [[gnu::cold]] inline std::string blocks_text(placements const& held,
                                                            mesh const& grid) {
   auto const cut = grid.of_several_ranks(held.axes_with(shard<dim::elements>));
-  return cut.empty()
-             ? "all of it"
-             : "one of " + std::to_string(grid.size(cut)) + " blocks (" + to_string(cut) + ")";
+  return cut.empty() ? "all of it"
+                     : concat({"one of ", grid.size(cut), " blocks (", to_string(cut), ")"});
 }
 /// What a rank holds, where that is not all.
 template <class Plan>
 [[gnu::cold]] std::string explain_blocks(mesh const& grid) {
   if (grid.of_several_ranks(Plan::rules.cut_axes()).empty()) return "";
-  return "a rank keeps of the parameters " + blocks_text(Plan::rules.kept, grid) +
-         ", sums of the gradients " + blocks_text(Plan::rules.summed, grid) +
-         ", and its optimizer owns " + blocks_text(Plan::rules.owned, grid) + "\n\n";
+  return concat({"a rank keeps of the parameters ", blocks_text(Plan::rules.kept, grid),
+                 ", sums of the gradients ", blocks_text(Plan::rules.summed, grid),
+                 ", and its optimizer owns ", blocks_text(Plan::rules.owned, grid), "\n\n"});
 }
 
 /// What is made again before backwards, and how much of a stage's forwards that is.
@@ -173,7 +172,7 @@ template <class Plan>
         record = work = "";
       }
   }
-  return "made again before the backward\n" + table.text() + "\n";
+  return concat({"made again before the backward\n", table.text(), "\n"});
 }
 
 /// The buckets of parameters that are gathered before layers that use them.
@@ -194,7 +193,8 @@ template <class Plan>
       ++rows;
     }
   }
-  return rows == 0 ? "" : "parameters gathered before layers use them\n" + table.text() + "\n";
+  return rows == 0 ? ""
+                   : concat({"parameters gathered before layers use them\n", table.text(), "\n"});
 }
 
 /// The buckets of gradients: each is reduced as soon as the backward has been through its layers.
@@ -227,7 +227,7 @@ template <class Plan>
       ++rows;
     }
   }
-  return rows == 0 ? "" : "gradients\n" + table.text() + "\n";
+  return rows == 0 ? "" : concat({"gradients\n", table.text(), "\n"});
 }
 
 template <class Plan>
@@ -254,9 +254,10 @@ template <class Plan>
   std::size_t most = 0;
   for (int stage = 0; stage < Plan::stages; ++stage)
     most = std::max(most, Plan::memory(stage, load).optimizer);
-  return "  with " + detail::with_owned_blocks<typename Plan::policy_type>() +
-         " a rank would hold " + with_unit(most / std::size_t(ranks)) + " of the optimizer's " +
-         with_unit(most) + " and update as much less, for the same bytes sent\n";
+  return concat({"  with ", detail::with_owned_blocks<typename Plan::policy_type>(),
+                 " a rank would hold ", with_unit(most / std::size_t(ranks)),
+                 " of the optimizer's ", with_unit(most),
+                 " and update as much less, for the same bytes sent\n"});
 }
 
 template <class Plan>
@@ -269,17 +270,17 @@ template <class Plan>
         longest, Plan::parameter_layout_for(stage, grid).gradient_count() * Plan::gradient_bytes);
   int const accumulators = tree.most_accumulators(ranks), roots = tree.most_roots(ranks);
   auto const some = [](int count, std::string const& what) {
-    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+    return concat({count, " ", what, (count == 1 ? "" : "s")});
   };
-  std::string out = "reproducible: " + some(Plan::slices, "slice") + ", at most " +
-                    some(tree.most_slices(ranks), "slice") + " on a data rank, which adds up in " +
-                    some(accumulators, "accumulator") + " of " + with_unit(longest);
-  if (ranks > 1) out += " and sends " + some(roots, "root") + " at most";
-  return out + "\n  the same bits on every number of data ranks from 1 to " +
-         std::to_string(Plan::slices) + " and for every split into stages, with " +
-         some(Plan::tensor_ranks, "tensor rank") +
-         ",\n  the same precision, and processors and mathematical libraries of one kind\n"
-         "  gradients are reduced behind the last slice, when their sums are whole\n";
+  std::string out =
+      concat({"reproducible: ", some(Plan::slices, "slice"), ", at most ",
+              some(tree.most_slices(ranks), "slice"), " on a data rank, which adds up in ",
+              some(accumulators, "accumulator"), " of ", with_unit(longest)});
+  if (ranks > 1) out += concat({" and sends ", some(roots, "root"), " at most"});
+  return concat({out, "\n  the same bits on every number of data ranks from 1 to ", Plan::slices,
+                 " and for every split into stages, with ", some(Plan::tensor_ranks, "tensor rank"),
+                 ",\n  the same precision, and processors and mathematical libraries of one kind\n"
+                 "  gradients are reduced behind the last slice, when their sums are whole\n"});
 }
 
 /// What `explain` says besides the plan.
@@ -303,9 +304,9 @@ template <class Plan>
         program_of<Plan>(Plan::grid_for(load), list, stage, job_part::training, passes,
                          {.clips = true, .updates = true, .masks_loss = load.stops},
                          Plan::arena_for(stage, load, passes).place(passes, load.microbatches));
-    out += "\nprogram of a step" +
-           (Plan::stages > 1 ? " on stage " + std::to_string(stage) : std::string()) + "\n" +
-           text_of_program(program, list, sizes_of<Plan>);
+    out += concat({"\nprogram of a step",
+                   (Plan::stages > 1 ? concat({" on stage ", stage}) : std::string()), "\n",
+                   text_of_program(program, list, sizes_of<Plan>)});
   }
   return out;
 }
@@ -321,29 +322,28 @@ template <class Plan>
   auto const& hosts = options.hosts;
   auto const grid = Plan::grid_for(load);
   int const microbatches = Plan::completed(load).microbatches;
-  std::string out = "mesh: " + to_string(grid) + ", " + std::to_string(microbatches) +
-                    " microbatch" + (microbatches == 1 ? "" : "es") + " of " +
-                    std::to_string(load.rows) + " rows, " +
-                    std::to_string(Plan::parameter_count()) + " parameters of " +
-                    std::to_string(Plan::element_bytes) + " bytes";
+  std::string out =
+      concat({"mesh: ", to_string(grid), ", ", microbatches, " microbatch",
+              (microbatches == 1 ? "" : "es"), " of ", load.rows, " rows, ",
+              Plan::parameter_count(), " parameters of ", Plan::element_bytes, " bytes"});
   if (Plan::has_frozen)
-    out += ", of which " + std::to_string(Plan::trained_parameter_count()) + " are trained";
+    out += concat({", of which ", Plan::trained_parameter_count(), " are trained"});
   out += "\n\n";
-  if (Plan::slices > 0) out += explain_slices<Plan>(grid) + "\n";
-  out += "layers\n" + explain_steps<Plan>(load) + "\n";
+  if (Plan::slices > 0) out += concat({explain_slices<Plan>(grid), "\n"});
+  out += concat({"layers\n", explain_steps<Plan>(load), "\n"});
   if (Plan::stages > 1) {
     auto const table = training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches);
     require_proven(table);
-    out += "pipeline: " + std::string(Plan::schedule_type::name) +
-           (table.chunks > 1 ? ", " + std::to_string(table.chunks) + " chunks on each stage" : "") +
-           ", free of deadlock under blocking sends, idle " + idle_text(times_of(table)) +
-           " of the step\n\n";
+    out += concat({"pipeline: ", Plan::schedule_type::name,
+                   (table.chunks > 1 ? concat({", ", table.chunks, " chunks on each stage"}) : ""),
+                   ", free of deadlock under blocking sends, idle ", idle_text(times_of(table)),
+                   " of the step\n\n"});
   }
-  out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
+  out += concat({"memory of a rank\n", explain_stages<Plan>(load), explain_zero<Plan>(load), "\n"});
   out += explain_recompute<Plan>(load);
   out += explain_blocks<Plan>(grid) + explain_gathers<Plan>(load) + explain_buckets<Plan>(load);
-  out += "sent per step, at most by one rank\n" + explain_bytes_sent<Plan>(load);
-  if (hosts.are_known()) out += "\nhosts\n" + explain_hosts(grid, hosts);
+  out += concat({"sent per step, at most by one rank\n", explain_bytes_sent<Plan>(load)});
+  if (hosts.are_known()) out += concat({"\nhosts\n", explain_hosts(grid, hosts)});
   if (options.program) out += explain_programs<Plan>(load);
   return out;
 }

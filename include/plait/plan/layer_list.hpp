@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plait/core/again.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/placement/transition.hpp"
@@ -27,7 +28,7 @@ struct drawn_move {
   exchange_place place;
 
   [[nodiscard]] std::string second_line() const {
-    return layers.empty() ? bytes : bytes + " of " + layers;
+    return layers.empty() ? bytes : concat({bytes, " of ", layers});
   }
 };
 
@@ -87,7 +88,7 @@ struct drawn_chunk {
 /// Several times so many bytes, as pictures say it.
 [[nodiscard]] [[gnu::cold]] inline std::string times_text(exchange const& made,
                                                           element_sizes const& sizes) {
-  return std::to_string(made.times) + " \xc3\x97 " + with_unit(made.count * sizes.of(made.element));
+  return concat({made.times, " \xc3\x97 ", with_unit(made.count * sizes.of(made.element))});
 }
 
 /// Sorts what a plan has into chunks, pieces and layers, as texts.
@@ -104,8 +105,8 @@ class layer_lister {
       auto const [stage, part] = place_of_chunk(number, stages, plan_.placement);
       auto const& units = plan_.chunks_of(stage)[part];
       drawn_chunk chunk;
-      chunk.title = "stage " + std::to_string(stage);
-      if (plan_.chunks > 1) chunk.title += ", chunk " + std::to_string(part);
+      chunk.title = concat({"stage ", stage});
+      if (plan_.chunks > 1) chunk.title += concat({", chunk ", part});
       for (int i = 0; i < plan_.items.size(); ++i)
         if (auto const here = overlap(plan_.items[i].units(), units); here.count() > 0)
           chunk.pieces.push_back(piece_of(stage, part, i, here));
@@ -137,8 +138,8 @@ class layer_lister {
   [[nodiscard]] [[gnu::cold]] std::string short_layers_text(unit_range const& units) const {
     auto const whole = layers_text(units);
     if (whole.size() <= 40) return whole;
-    return layers_text({units.begin, units.begin + 1}) + " to " +
-           layers_text({units.end - 1, units.end});
+    return concat({layers_text({units.begin, units.begin + 1}), " to ",
+                   layers_text({units.end - 1, units.end})});
   }
   /// The units whose parameters a row moves.
   [[nodiscard]] [[gnu::cold]] unit_range units_of(exchange const& made, int stage) const {
@@ -152,11 +153,11 @@ class layer_lister {
   }
   [[nodiscard]] [[gnu::cold]] drawn_move move_of(exchange const& made, int stage) const {
     auto const row = made.row();
-    drawn_move out{std::string(to_string(row.moves)) + " over " +
-                       to_string(plan_.grid.of_several_ranks(row.over)),
-                   times_text(made, of_.sizes), "", made.place};
+    drawn_move out{
+        concat({to_string(row.moves), " over ", to_string(plan_.grid.of_several_ranks(row.over))}),
+        times_text(made, of_.sizes), "", made.place};
     if (made.place != exchange_place::forward && made.place != exchange_place::backward)
-      out.what = std::string(to_string(made.place)) + ": " + out.what;
+      out.what = concat({to_string(made.place), ": ", out.what});
     if (made.bucket >= 0) out.layers = short_layers_text(units_of(made, stage));
     return out;
   }
@@ -174,7 +175,7 @@ class layer_lister {
       if ((table.runs[item] >> what & 1) == 0) continue;
       out += std::string(out.empty() ? "made again before the backward: " : "; ") +
              (what == 0 ? "as layers say" : to_string(again(what)));
-      if (next - unit < here.count()) out += " (" + layers_text({unit, next}) + ")";
+      if (next - unit < here.count()) out += concat({" (", layers_text({unit, next}), ")"});
     }
     return out;
   }
@@ -182,14 +183,15 @@ class layer_lister {
   [[nodiscard]] [[gnu::cold]] drawn_layer layer_of(int leaf) const {
     auto const& form = plan_.forms[leaf];
     auto from = to_string(form.input());
-    for (std::size_t k = 1; k < form.inputs.count; ++k) from += ", " + to_string(form.inputs[k]);
+    for (std::size_t k = 1; k < form.inputs.count; ++k)
+      from += concat({", ", to_string(form.inputs[k])});
     drawn_layer out;
     out.name = title_of_leaf(of_.names[std::size_t(leaf)], of_.types[std::size_t(leaf)],
                              of_.is_frozen[std::size_t(leaf)] != 0);
     if (!is_unnamed(of_.names[std::size_t(leaf)].substr(
             0, std::max<std::size_t>(of_.names[std::size_t(leaf)].size(), 1) - 1)))
       out.kind = of_.types[std::size_t(leaf)];
-    out.passage = form.label.text() + ": " + from + " \xe2\x86\x92 " + to_string(form.output);
+    out.passage = concat({form.label.text(), ": ", from, " \xe2\x86\x92 ", to_string(form.output)});
     return out;
   }
 
@@ -203,9 +205,9 @@ class layer_lister {
       out.layers.push_back(layer_of(leaf));
     if (out.layers.empty()) out.layers.push_back({"between two layers", "", "", {}, {}});
     if (now.repeated)
-      out.title = layers_text(here) + (here.count() == 1 ? std::string(": one copy of these layers")
-                                                         : ": " + std::to_string(here.count()) +
-                                                               " copies of these layers");
+      out.title = layers_text(here) +
+                  (here.count() == 1 ? std::string(": one copy of these layers")
+                                     : concat({": ", here.count(), " copies of these layers"}));
     bool is_first_part = true;
     for (int before = 0; before < part; ++before)
       is_first_part =
@@ -311,9 +313,9 @@ class layer_lister {
         if (here > 1 && here * period > best * repeats) best = period, repeats = here;
       }
       if (repeats > 1)
-        pieces[at].above = "alike " + std::to_string(repeats) + " times, up to " +
-                           pieces[at + best * repeats - 1].layers.back().name +
-                           (best == 1 ? ": this" : ": these " + std::to_string(best));
+        pieces[at].above = concat({"alike ", repeats, " times, up to ",
+                                   pieces[at + best * repeats - 1].layers.back().name,
+                                   (best == 1 ? ": this" : concat({": these ", best}))});
       for (std::size_t i = 0; i < best; ++i) out.push_back(std::move(pieces[at + i]));
       at += best * repeats;
     }
@@ -325,8 +327,7 @@ class layer_lister {
       for (next = at + 1; next < chunks.size() && chunks[at].is_like(chunks[next]);) ++next;
       auto& first = chunks[at];
       if (next - at > 1)
-        first.title +=
-            " to " + chunks[next - 1].title + ": " + std::to_string(next - at) + " alike";
+        first.title += concat({" to ", chunks[next - 1].title, ": ", next - at, " alike"});
       out.push_back(std::move(first));
     }
     chunks = std::move(out);

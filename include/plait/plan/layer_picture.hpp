@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/drawn_plan.hpp"
 #include "plait/plan/exchange.hpp"
@@ -39,7 +40,7 @@ class layer_picture {
       int wide = text_width(chunk.title, 13, true);
       for (auto const* lines : {&chunk.before, &chunk.behind})
         for (auto const& made : *lines)
-          wide = std::max(wide, text_width(made.what + ", " + made.second_line(), 11));
+          wide = std::max(wide, text_width(concat({made.what, ", ", made.second_line()}), 11));
       middle_ = std::max(middle_, std::min(wide + 2 * pad - (full_width() - middle_), most_layer));
     }
   }
@@ -104,17 +105,17 @@ class layer_picture {
     int const x = drawing::margin + pad, most = full_width() - 2 * pad;
     into_.text(x, y, title, {.size = 11, .bold = true, .ink = colour::muted});
     for (auto const& made : lines) {
-      auto const line = made.what + ", " + made.second_line();
+      auto const line = concat({made.what, ", ", made.second_line()});
       y += 18;
       into_.text(x, y, line, {.size = 11, .ink = colour::muted, .most = most});
-      into_.say(std::string(title) + ": " + line + ".");
+      into_.say(concat({title, ": ", line, "."}));
     }
   }
 
   [[gnu::cold]] void draw_chunk(drawn_chunk const& chunk, int y) {
     into_.text(drawing::margin + pad, y + 10, chunk.title,
                {.size = 13, .bold = true, .most = full_width() - 2 * pad});
-    into_.say("In " + chunk.title + ":");
+    into_.say(concat({"In ", chunk.title, ":"}));
     y += 34;
     draw_lines("before the passes", chunk.before, y);
     y += height_of(chunk.before);
@@ -131,7 +132,7 @@ class layer_picture {
       if (text.empty()) return;
       style.size = 11, style.most = most;
       into_.text(x + pad, y + (tall - 14) / 2, text, style);
-      into_.say(text + ".");
+      into_.say(concat({text, "."}));
       y += tall;
     };
     line(piece.above, {.ink = colour::muted}, 20);
@@ -157,8 +158,8 @@ class layer_picture {
     if (is_cut_)
       into_.text(x + pad, top + 18, layer.passage,
                  {.size = 11, .ink = colour::muted, .most = middle_ - 2 * pad});
-    into_.say(layer.name + (layer.kind.empty() ? "" : ", " + layer.kind) + ", " + layer.passage +
-              ".");
+    into_.say(concat({layer.name, (layer.kind.empty() ? "" : concat({", ", layer.kind})), ", ",
+                      layer.passage, "."}));
     draw_moves(layer.left, drawing::margin + pad, left_, y, tall);
     draw_moves(layer.right, x + middle_ + gap, right_, y, tall);
   }
@@ -196,10 +197,10 @@ class layer_picture {
                {.size = 11, .bold = true, .ink = ink, .at = anchor::middle, .most = wide - pad});
     into_.text(x + wide / 2, y + 20, made.second_line(),
                {.size = 11, .ink = ink, .at = anchor::middle, .most = wide - pad});
-    into_.say((made.place == exchange_place::forward    ? "Forward: "
-               : made.place == exchange_place::backward ? "Backward: "
-                                                        : "") +
-              made.what + ", " + made.second_line() + ".");
+    into_.say(concat({(made.place == exchange_place::forward    ? "Forward: "
+                       : made.place == exchange_place::backward ? "Backward: "
+                                                                : ""),
+                      made.what, ", ", made.second_line(), "."}));
   }
 
   /// What goes from a chunk to the next one, between their frames.

@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/plan/workload.hpp"
@@ -23,8 +24,8 @@ template <class Number>
   // printf would write the locale's decimal point.
   auto const tenths = static_cast<long long>(std::nearbyint(bytes * 10));
   auto text = std::to_string(tenths / 10);
-  if (std::floor(bytes) != bytes) text += "." + std::to_string(tenths % 10);
-  return text + " " + units[unit];
+  if (std::floor(bytes) != bytes) text += concat({".", tenths % 10});
+  return concat({text, " ", units[unit]});
 }
 
 // Of a part of something: "33 %".
@@ -38,7 +39,7 @@ template <class Number>
 [[gnu::cold]] inline std::string memory_text(memory_need const& need) {
   std::string out;
   auto const add = [&out](char const* what, std::size_t bytes) {
-    if (bytes != 0) out += what + with_unit(bytes) + ", ";
+    if (bytes != 0) out += concat({what, with_unit(bytes), ", "});
   };
   add("parameters ", need.parameters);
   add("gradients ", need.gradients);
@@ -50,15 +51,15 @@ template <class Number>
   add("numbers ", need.numbers);
   add("room of sums ", need.sums);
   add("workspace of libraries ", need.workspace);
-  return out + with_unit(need.total()) + " in all";
+  return concat({out, with_unit(need.total()), " in all"});
 }
 
 /// `what` has happened on rank `rank`, which needs that much by its plan.
 [[gnu::cold]] inline out_of_memory no_room_for_plan(int rank, memory_need const& need,
                                                     std::string const& what,
                                                     out_of_memory::numbers const& bytes) {
-  return {what + "; the plan of rank " + std::to_string(rank) + " needs: " + memory_text(need) +
-              "; use a smaller batch, more microbatches, or more tensor ranks or stages",
+  return {concat({what, "; the plan of rank ", rank, " needs: ", memory_text(need),
+                  "; use a smaller batch, more microbatches, or more tensor ranks or stages"}),
           bytes};
 }
 

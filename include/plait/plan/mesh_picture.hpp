@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/bytes_sent.hpp"
@@ -97,7 +98,7 @@ class mesh_picture {
         into_.box(left, top, wide, tall, is_odd ? colour::panel : colour::box, colour::line, "",
                   has_texts_ ? 8 : 2);
         if (has_texts_)
-          into_.text(left + pad(), top + 6, std::string(to_string(which)) + " " + std::to_string(i),
+          into_.text(left + pad(), top + 6, concat({to_string(which), " ", i}),
                      {.size = 11, .bold = true, .ink = colour::muted});
       }
       draw(level + 1, at, left + (is_framed ? pad() : 0), top + (is_framed ? pad() + label() : 0));
@@ -161,7 +162,7 @@ inline constexpr int most_drawn_ranks = 256;
     ranks.draw(x, y);
     y += ranks.size_of().height + 12;
     if (auto const name = ranks.fastest_axis(); !name.empty()) {
-      out.text(x, y, "side by side: " + name, {.size = 11, .ink = colour::muted});
+      out.text(x, y, concat({"side by side: ", name}), {.size = 11, .ink = colour::muted});
       y += 20;
     }
     y += 12;
@@ -185,15 +186,14 @@ inline constexpr int most_drawn_ranks = 256;
       draw_one_group(out, grid, group, x, y);
     }
     int const count = world / group.ranks;
-    auto const name = to_string(group.over) + ": " + std::to_string(count) +
-                      (count == 1 ? " group of " : " groups of ") + std::to_string(group.ranks) +
-                      " ranks";
-    auto const bytes = "forward " + with_unit(group.sent.forward) + ", backward " +
-                       with_unit(group.sent.backward) + ", parameters and numbers " +
-                       with_unit(group.sent.step);
+    auto const name = concat({to_string(group.over), ": ", count,
+                              (count == 1 ? " group of " : " groups of "), group.ranks, " ranks"});
+    auto const bytes = concat({"forward ", with_unit(group.sent.forward), ", backward ",
+                               with_unit(group.sent.backward), ", parameters and numbers ",
+                               with_unit(group.sent.step)});
     out.text(x + map_width + 20, y + 2, name, {.size = 12, .bold = true});
     out.text(x + map_width + 20, y + 22, bytes, {.size = 12, .ink = colour::muted});
-    out.say("Over " + name + "; a rank sends in a step, at most, " + bytes + ".");
+    out.say(concat({"Over ", name, "; a rank sends in a step, at most, ", bytes, "."}));
     y += tall + 16;
   }
   if (groups.size() > 0)

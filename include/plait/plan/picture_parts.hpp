@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -15,10 +16,9 @@ namespace plait::planning {
 /// What a plan is of, in the words of `explain`.
 [[nodiscard]] [[gnu::cold]] inline std::string subject_of(drawn_plan const& of) {
   int const microbatches = of.load.microbatches;
-  return to_string(of.numbers.grid) + ", " + std::to_string(microbatches) + " microbatch" +
-         (microbatches == 1 ? "" : "es") + " of " + std::to_string(of.load.rows) + " rows, " +
-         std::to_string(of.parameter_count) + " parameters of " +
-         std::to_string(of.numbers.element_bytes) + " bytes";
+  return concat({to_string(of.numbers.grid), ", ", microbatches, " microbatch",
+                 (microbatches == 1 ? "" : "es"), " of ", of.load.rows, " rows, ",
+                 of.parameter_count, " parameters of ", of.numbers.element_bytes, " bytes"});
 }
 
 /// The heading of each picture; returns where the rest begins.
@@ -26,7 +26,7 @@ namespace plait::planning {
                                       std::string const& below) {
   into.text(drawing::margin, drawing::margin, title, {.size = 18, .bold = true});
   into.text(drawing::margin, drawing::margin + 26, below, {.size = 12, .ink = colour::muted});
-  into.say(title + ": " + below + ".");
+  into.say(concat({title, ": ", below, "."}));
   return drawing::margin + 26 + 30;
 }
 

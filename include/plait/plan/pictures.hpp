@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/drawn_plan.hpp"
@@ -42,13 +43,14 @@ namespace plait::planning {
     std::array<std::string, parts + 1> line;
     for (std::size_t i = 0; i < parts; ++i) line[i] = with_unit(sizes.back()[i]);
     if (of.load.ranked_sums)
-      line[parts - 1] = with_unit(need.outputs + need.numbers) + ", " + with_unit(need.sums);
+      line[parts - 1] =
+          concat({with_unit(need.outputs + need.numbers), ", ", with_unit(need.sums)});
     line[parts] = with_unit(need.total());
     cells.push_back(line);
     most = std::max(most, need.total());
   }
   int label = 0;
-  auto const name_of = [](std::size_t stage) { return "stage " + std::to_string(stage); };
+  auto const name_of = [](std::size_t stage) { return concat({"stage ", stage}); };
   for (std::size_t s = 0; s < sizes.size(); ++s)
     label = std::max(label, text_width(name_of(s), 12, true) + 16);
   for (std::size_t s = 0; s < sizes.size(); ++s) {
@@ -87,8 +89,8 @@ namespace plait::planning {
     out.text(x, y + 26 + int(s) * 22, name_of(s), {.bold = true});
     std::string text;
     for (std::size_t part = 0; part < parts; ++part)
-      text += (part == 0 ? "" : ", ") + names[part] + " " + cells[s][part];
-    out.say("A rank of " + name_of(s) + " holds " + cells[s][parts] + ": " + text + ".");
+      text += concat({(part == 0 ? "" : ", "), names[part], " ", cells[s][part]});
+    out.say(concat({"A rank of ", name_of(s), " holds ", cells[s][parts], ": ", text, "."}));
   }
   return out;
 }
@@ -99,8 +101,8 @@ namespace plait::planning {
   bool const has_stages = table.stages.size() > 1;
   auto const times = times_of(table);
   std::string about = to_string(of.numbers.grid);
-  if (has_stages) about += ", " + std::string(of.schedule);
-  if (has_stages) about += ", idle " + idle_text(times) + " of the step";
+  if (has_stages) about += concat({", ", of.schedule});
+  if (has_stages) about += concat({", idle ", idle_text(times), " of the step"});
   int const x = drawing::margin;
   int y = draw_heading(out, "Timetable of a step", about);
 
@@ -109,14 +111,13 @@ namespace plait::planning {
                              : op.kind == work::backward_input ? "I"
                              : op.kind == work::backward       ? "B"
                                                                : "P";
-    return kind + std::to_string(op.microbatch) +
-           (table.chunks > 1 ? "." + std::to_string(op.chunk) : "");
+    return kind + std::to_string(op.microbatch) + (table.chunks > 1 ? concat({".", op.chunk}) : "");
   };
   int widest = 0, names = 0;
   for (auto const& stage : times.stages)
     for (auto const& now : stage) widest = std::max(widest, text_width(label(now.op), 11) + 10);
   for (std::size_t s = 0; s < times.stages.size(); ++s)
-    names = std::max(names, text_width("stage " + std::to_string(s), 12, true) + 16);
+    names = std::max(names, text_width(concat({"stage ", s}), 12, true) + 16);
   // A long step is drawn in fewer pixels, without its labels.
   std::int64_t constexpr most_width = 8000;
   std::int64_t const span = std::max<std::int64_t>(times.makespan(), 1);
@@ -124,7 +125,7 @@ namespace plait::planning {
   std::int64_t const unit = is_labelled ? widest : std::max<std::int64_t>(2, most_width / span);
   std::int64_t const shown = std::min(span, most_width / unit);
   for (std::size_t s = 0; s < times.stages.size(); ++s) {
-    out.text(x, y + 6, "stage " + std::to_string(s), {.bold = true});
+    out.text(x, y + 6, concat({"stage ", s}), {.bold = true});
     out.box(x + names, y, int(shown * unit), 26, colour::panel, colour::line, "1 3", 0);
     std::string words;
     for (auto const& now : times.stages[s]) {
@@ -143,7 +144,7 @@ namespace plait::planning {
         out.text(left + wide / 2, y + 6, label(now.op),
                  {.size = 11, .ink = ink, .at = anchor::middle});
     }
-    out.say("Stage " + std::to_string(s) + ": " + words + ".");
+    out.say(concat({"Stage ", s, ": ", words, "."}));
     y += 32;
   }
   y += 8;
@@ -185,7 +186,7 @@ namespace plait::planning {
     }
     return "The plan";
   }();
-  return drawing_of(of, options).svg(name + ": " + to_string(of.numbers.grid));
+  return drawing_of(of, options).svg(concat({name, ": ", to_string(of.numbers.grid)}));
 }
 
 }  // namespace plait::planning

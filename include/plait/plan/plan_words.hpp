@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/program.hpp"
@@ -24,7 +25,7 @@ namespace plait::planning {
                                                              std::string_view type,
                                                              bool is_frozen) {
   if (!name.empty()) name.pop_back();
-  if (is_unnamed(name)) name += (name.empty() ? "(" : " (") + std::string(type) + ")";
+  if (is_unnamed(name)) name += concat({(name.empty() ? "(" : " ("), type, ")"});
   if (is_frozen) name += " (frozen)";
   return name;
 }
@@ -41,7 +42,7 @@ namespace plait::planning {
     if (piece.repeated) {
       int const first = here.begin - piece.first_unit;
       name = name.substr(0, name.find('*')) + std::to_string(first);
-      if (here.count() > 1) name += "-" + std::to_string(first + here.count() - 1);
+      if (here.count() > 1) name += concat({"-", first + here.count() - 1});
     } else if (!name.empty()) {
       name.pop_back();
     }

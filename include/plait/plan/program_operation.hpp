@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::planning {
@@ -91,9 +92,9 @@ struct program_operation {
 /// For example "row 14", or "backward from unit 3 on".
 [[nodiscard]] inline std::string site_text(int number) {
   int const row = row_of_site(number), unit = number / (1 << 16) - 1;
-  std::string text = row < 0 ? to_string(static_cast<operation_kind>(number % (1 << 16)))
-                             : "row " + std::to_string(row);
-  if (unit >= 0) text += " from unit " + std::to_string(unit) + " on";
+  std::string text =
+      row < 0 ? to_string(static_cast<operation_kind>(number % (1 << 16))) : concat({"row ", row});
+  if (unit >= 0) text += concat({" from unit ", unit, " on"});
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -24,17 +25,15 @@ namespace plait::planning {
   if (of.row >= 0) {
     auto const& what = list[std::size_t(of.row)];
     auto const row = what.row();
-    text = std::string(to_string(what.place)) + ": " + to_string(row.moves) + " over " +
-           to_string(row.over) + " of " + with_unit(what.count * sizes.of(what.element));
+    text = concat({to_string(what.place), ": ", to_string(row.moves), " over ", to_string(row.over),
+                   " of ", with_unit(what.count * sizes.of(what.element))});
     if (row.moves == collective::send)
-      text += " from stage " + std::to_string(what.from.stage()) + " to " +
-              std::to_string(what.to.stage());
+      text += concat({" from stage ", what.from.stage(), " to ", what.to.stage()});
   }
-  if (of.bucket >= 0) text += ", bucket " + std::to_string(of.bucket);
-  if (of.units.end - of.units.begin == 1) text += " of unit " + std::to_string(of.units.begin);
+  if (of.bucket >= 0) text += concat({", bucket ", of.bucket});
+  if (of.units.end - of.units.begin == 1) text += concat({" of unit ", of.units.begin});
   else if (of.units.end > 0)
-    text +=
-        " of units " + std::to_string(of.units.begin) + " to " + std::to_string(of.units.end - 1);
+    text += concat({" of units ", of.units.begin, " to ", of.units.end - 1});
   return text;
 }
 

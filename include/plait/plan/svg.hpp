@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -131,11 +132,11 @@ struct text_style {
   for (std::size_t i = 0; i < text.size();) {
     auto const count = std::max<std::size_t>(character_bytes(text, i), 1);
     auto longer = out + text.substr(i, count);
-    if (text_width(longer + "\xe2\x80\xa6", style.size, style.bold) > style.most) break;
+    if (text_width(concat({longer, "\xe2\x80\xa6"}), style.size, style.bold) > style.most) break;
     out = longer;
     i += count;
   }
-  return out + "\xe2\x80\xa6";
+  return concat({out, "\xe2\x80\xa6"});
 }
 
 /// A picture of boxes, lines and texts, in pixels from the upper left corner, as it grows; it knows
@@ -173,19 +174,18 @@ class drawing {
                                                        : 0);
     texts_.push_back({left, y, wide, style.size * 5 / 4, shown, style.ink});
     reach(left + wide, y + style.size * 5 / 4);
-    body_ += "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y + style.size) +
-             "\" font-size=\"" + std::to_string(style.size) + "\" fill=\"" + name_of(style.ink) +
-             "\"";
+    body_ += concat({"<text x=\"", x, "\" y=\"", y + style.size, "\" font-size=\"", style.size,
+                     "\" fill=\"", name_of(style.ink), "\""});
     if (style.bold) body_ += " font-weight=\"bold\"";
     if (style.at != anchor::begin)
       body_ += style.at == anchor::end ? " text-anchor=\"end\"" : " text-anchor=\"middle\"";
     // A wider font would leave the box.
     if (style.most > 0 && wide * 10 > style.most * 9)
-      body_ += " textLength=\"" + std::to_string(text_width(shown, style.size, style.bold, 0)) +
-               "\" lengthAdjust=\"spacingAndGlyphs\"";
+      body_ += concat({" textLength=\"", text_width(shown, style.size, style.bold, 0),
+                       "\" lengthAdjust=\"spacingAndGlyphs\""});
     body_ += ">";
-    if (shown != whole) body_ += "<title>" + xml_text(whole) + "</title>";
-    body_ += xml_text(shown) + "</text>\n";
+    if (shown != whole) body_ += concat({"<title>", xml_text(whole), "</title>"});
+    body_ += concat({xml_text(shown), "</text>\n"});
   }
 
   /// A rectangle with round corners; `dashes` as in stroke-dasharray, "" for a whole line.
@@ -197,25 +197,22 @@ class drawing {
 
   /// The same, filled with the pattern of a part, a number from 0 to 5.
   [[gnu::cold]] void patterned_box(int x, int y, int width, int height, int part) {
-    rectangle(x, y, width, height, "url(#" + id("part" + std::to_string(part)) + ")", colour::muted,
-              "", 0);
+    rectangle(x, y, width, height, concat({"url(#", id(concat({"part", part})), ")"}),
+              colour::muted, "", 0);
     has_patterns_ = true;
   }
 
   [[gnu::cold]] void line(int x, int y, int to_x, int to_y, colour ink = colour::line,
                           char const* dashes = "") {
-    body_ += "<path d=\"M" + std::to_string(x) + " " + std::to_string(y) + "L" +
-             std::to_string(to_x) + " " + std::to_string(to_y) + "\" stroke=\"" + name_of(ink) +
-             "\"" + dashes_text(dashes) + "/>\n";
+    body_ += concat({"<path d=\"M", x, " ", y, "L", to_x, " ", to_y, "\" stroke=\"", name_of(ink),
+                     "\"", dashes_text(dashes), "/>\n"});
     reach(std::max(x, to_x), std::max(y, to_y));
   }
 
   /// A line with a head at its end; it is upright or level.
   [[gnu::cold]] void arrow(int x, int y, int to_x, int to_y, colour ink, char const* dashes = "") {
     line(x, y, to_x, to_y, ink, dashes);
-    auto const point = [](int at_x, int at_y) {
-      return std::to_string(at_x) + " " + std::to_string(at_y);
-    };
+    auto const point = [](int at_x, int at_y) { return concat({at_x, " ", at_y}); };
     int const along_x = to_x > x   ? 1
                         : to_x < x ? -1
                                    : 0,
@@ -226,8 +223,8 @@ class drawing {
       return point(to_x - 6 * along_x + 4 * side * along_y,
                    to_y - 6 * along_y + 4 * side * along_x);
     };
-    body_ += "<path d=\"M" + point(to_x, to_y) + "L" + end(1) + "L" + end(-1) + "Z\" fill=\"" +
-             name_of(ink) + "\"/>\n";
+    body_ += concat({"<path d=\"M", point(to_x, to_y), "L", end(1), "L", end(-1), "Z\" fill=\"",
+                     name_of(ink), "\"/>\n"});
   }
 
   /// Adds a sentence to what is said in words.
@@ -238,17 +235,31 @@ class drawing {
   /// The picture as a document; `title` is its name for those who do not see it.
   [[nodiscard]] [[gnu::cold]] std::string svg(std::string const& title) const {
     auto const size = [](int number) { return std::to_string(number); };
-    std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + size(width()) +
-                      "\" height=\"" + size(height()) + "\" viewBox=\"0 0 " + size(width()) + " " +
-                      size(height()) + "\" role=\"img\" aria-labelledby=\"" + id("title") + " " +
-                      id("desc") +
-                      "\" font-family=\"Helvetica, Arial, sans-serif\" fill=\"none\">\n"
-                      "<title id=\"" +
-                      id("title") + "\">" + xml_text(title) + "</title>\n<desc id=\"" + id("desc") +
-                      "\">" + xml_text(words_) + "</desc>\n";
+    std::string out = concat({"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"",
+                              size(width()),
+                              "\" height=\"",
+                              size(height()),
+                              "\" viewBox=\"0 0 ",
+                              size(width()),
+                              " ",
+                              size(height()),
+                              "\" role=\"img\" aria-labelledby=\"",
+                              id("title"),
+                              " ",
+                              id("desc"),
+                              "\" font-family=\"Helvetica, Arial, sans-serif\" fill=\"none\">\n"
+                              "<title id=\"",
+                              id("title"),
+                              "\">",
+                              xml_text(title),
+                              "</title>\n<desc id=\"",
+                              id("desc"),
+                              "\">",
+                              xml_text(words_),
+                              "</desc>\n"});
     if (has_patterns_) out += patterns();
-    return out + "<rect width=\"" + size(width()) + "\" height=\"" + size(height()) + "\" fill=\"" +
-           name_of(colour::ground) + "\"/>\n" + body_ + "</svg>\n";
+    return concat({out, "<rect width=\"", size(width()), "\" height=\"", size(height()),
+                   "\" fill=\"", name_of(colour::ground), "\"/>\n", body_, "</svg>\n"});
   }
 
  private:
@@ -257,10 +268,10 @@ class drawing {
   }
   /// Of its own for each kind of picture: a page may have several.
   [[nodiscard]] std::string id(std::string const& what) const {
-    return "plait-" + name_ + (dark_ ? "-dark-" : "-light-") + what;
+    return concat({"plait-", name_, (dark_ ? "-dark-" : "-light-"), what});
   }
   static std::string dashes_text(char const* dashes) {
-    return *dashes == '\0' ? "" : std::string(" stroke-dasharray=\"") + dashes + "\"";
+    return *dashes == '\0' ? "" : concat({" stroke-dasharray=\"", dashes, "\""});
   }
   void reach(int x, int y) {
     width_ = std::max(width_, x);
@@ -268,10 +279,9 @@ class drawing {
   }
   [[gnu::cold]] void rectangle(int x, int y, int width, int height, std::string const& fill,
                                colour edge, char const* dashes, int round) {
-    body_ += "<rect x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\" width=\"" +
-             std::to_string(width) + "\" height=\"" + std::to_string(height) + "\" rx=\"" +
-             std::to_string(round) + "\" fill=\"" + fill + "\" stroke=\"" + name_of(edge) + "\"" +
-             dashes_text(dashes) + "/>\n";
+    body_ += concat({"<rect x=\"", x, "\" y=\"", y, "\" width=\"", width, "\" height=\"", height,
+                     "\" rx=\"", round, "\" fill=\"", fill, "\" stroke=\"", name_of(edge), "\"",
+                     dashes_text(dashes), "/>\n"});
     reach(x + width, y + height);
   }
   [[nodiscard]] [[gnu::cold]] std::string patterns() const {
@@ -284,16 +294,16 @@ class drawing {
     std::string out = "<defs>\n";
     for (std::size_t i = 0; i < strokes.size(); ++i) {
       auto const part = static_cast<colour>(static_cast<int>(colour::part0) + static_cast<int>(i));
-      out += "<pattern id=\"" + id("part" + std::to_string(i)) +
-             "\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><rect width=\"8\" "
-             "height=\"8\" fill=\"" +
-             name_of(part) + "\"/>";
+      out +=
+          concat({"<pattern id=\"", id(concat({"part", i})),
+                  "\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><rect width=\"8\" "
+                  "height=\"8\" fill=\"",
+                  name_of(part), "\"/>"});
       if (*strokes[i] != '\0')
-        out += std::string("<path d=\"") + strokes[i] + "\" stroke=\"" + name_of(colour::ground) +
-               "\"/>";
+        out += concat({"<path d=\"", strokes[i], "\" stroke=\"", name_of(colour::ground), "\"/>"});
       out += "</pattern>\n";
     }
-    return out + "</defs>\n";
+    return concat({out, "</defs>\n"});
   }
 
   std::string name_, body_, words_;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
@@ -115,8 +116,8 @@ struct planned_wait {
     return site.where == wait_site::part::step ? planning::site_text(number)
                                                : std::to_string(number);
   };
-  return std::string(words[static_cast<std::size_t>(site.where)]) + ": " + name(site.waiting) +
-         " waits for " + name(site.awaited);
+  return concat({words[static_cast<std::size_t>(site.where)], ": ", name(site.waiting),
+                 " waits for ", name(site.awaited)});
 }
 
 }  // namespace plait::ext

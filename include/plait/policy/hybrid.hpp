@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/policy/checks.hpp"
@@ -220,11 +221,12 @@ template <class P>
   std::string buckets;
   if constexpr (requires { data::says_buckets; })
     if (data::says_buckets)
-      buckets = ", buckets<" +
-                (data::bucket_bytes > 0 ? std::to_string(data::bucket_bytes) : "plait::at_end") +
-                ">";
-  return "data_parallel<" + (ranks == at_launch ? "plait::at_launch" : std::to_string(ranks)) +
-         ", zero<1>" + buckets + ">";
+      buckets = concat(
+          {", buckets<",
+           (data::bucket_bytes > 0 ? std::to_string(data::bucket_bytes) : "plait::at_end"), ">"});
+  return concat({"data_parallel<",
+                 (ranks == at_launch ? "plait::at_launch" : std::to_string(ranks)), ", zero<1>",
+                 buckets, ">"});
 }
 
 }  // namespace plait::detail

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/name.hpp"
 #include "plait/core/namespaces.hpp"
@@ -49,22 +50,22 @@ struct made_move {
                                                                    form_info const& form,
                                                                    made_move const& made) {
   auto const row = [](placement from, placement to) {
-    return to_string(from) + " -> " + to_string(to);
+    return concat({to_string(from), " -> ", to_string(to)});
   };
   std::string const number = std::to_string(made.number + 1);
-  std::string text = "ops.move in layer " + layer + ", form \"" + form.label.text() + "\": ";
+  std::string text = concat({"ops.move in layer ", layer, ", form \"", form.label.text(), "\": "});
   if (made.from != made.to)
-    text += "move " + number + " of the body is " + row(made.from, made.to) + " of " +
-            std::to_string(made.count) + " values in " + std::to_string(made.rows) + " rows, but ";
-  else text += "the body ends without move " + number + ", and ";
+    text += concat({"move ", number, " of the body is ", row(made.from, made.to), " of ",
+                    made.count, " values in ", made.rows, " rows, but "});
+  else text += concat({"the body ends without move ", number, ", and "});
   if (made.number < form.inner_count - form.sum_count) {
     auto const& listed = form.inner[std::size_t(made.number)];
-    text += "the form lists there " + row(listed.from, listed.to) + " of " +
-            std::to_string(listed.width) + " values per row";
+    text += concat({"the form lists there ", row(listed.from, listed.to), " of ", listed.width,
+                    " values per row"});
   } else {
-    text += "the form lists only " + std::to_string(form.inner_count - form.sum_count) + " of them";
+    text += concat({"the form lists only ", form.inner_count - form.sum_count, " of them"});
   }
-  throw error(text + "; write one inner<From, To, Width> for each move, in their order");
+  throw error({text, "; write one inner<From, To, Width> for each move, in their order"});
 }
 
 /// `Operations` of a forward, with sums over samples if its form lists some.

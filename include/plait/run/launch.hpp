@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "plait/backend/backend.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -17,8 +18,8 @@ namespace plait::execution {
 /// Errors: input_error if a job has another mesh than the launch.
 [[gnu::cold]] inline void require_fit(mesh const& of_job, mesh const& of_launch) {
   if (!of_job.fits(of_launch))
-    throw input_error("launch<Job, Jobs...>: a job has the mesh '" + to_string(of_job) +
-                      "', the ranks are launched in the mesh '" + to_string(of_launch) + "'");
+    throw input_error({"launch<Job, Jobs...>: a job has the mesh '", to_string(of_job),
+                       "', the ranks are launched in the mesh '", to_string(of_launch), "'"});
 }
 
 /// The consecutive samples that stay together for all of these plans.
@@ -32,10 +33,10 @@ constexpr std::size_t samples_together_of() {
 /// Errors: input_error if there are fewer slices than data ranks.
 [[gnu::cold]] inline void require_slices(int slices, int data_ranks) {
   if (slices > 0 && data_ranks > slices)
-    throw input_error("launch: reproducible<" + std::to_string(slices) + "> has " +
-                      std::to_string(slices) + " slices for " + std::to_string(data_ranks) +
-                      " data ranks; each needs at least one, so write more slices or launch fewer "
-                      "ranks");
+    throw input_error({"launch: reproducible<", slices, "> has ", slices, " slices for ",
+                       data_ranks,
+                       " data ranks; each needs at least one, so write more slices or launch fewer "
+                       "ranks"});
 }
 
 /// Adds what a job communicates over to `sets`.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
@@ -46,9 +47,9 @@ class pass_runner {
         places_(runner_.arena().place(passes, load.microbatches)),
         outputs_(std::size_t(plan::chunks) * std::size_t(load.microbatches), nullptr) {
     if (places_.bytes > runner_.arena().passes_bytes)
-      throw error("passes on " + std::to_string(load.microbatches) + " microbatches need " +
-                  std::to_string(places_.bytes) + " bytes, and their plan has " +
-                  std::to_string(runner_.arena().passes_bytes) + "; this is a fault of plait");
+      throw error({"passes on ", load.microbatches, " microbatches need ", places_.bytes,
+                   " bytes, and their plan has ", runner_.arena().passes_bytes,
+                   "; this is a fault of plait"});
   }
 
   /// Where the passes have what they leave to each other.

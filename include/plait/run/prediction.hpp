@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -53,10 +54,10 @@ class prediction {
     auto const [mine, ranks] = block_of(plan::samples, rank.grid(), rank.place());
     int const first = all ? 0 : mine, end = all ? ranks : mine + 1;
     if (all && batch.slices % ranks != 0)
-      throw input_error("predict: " + std::to_string(batch.slices) +
-                        " slices are not the same number on each of " + std::to_string(ranks) +
-                        " data ranks, so that their outputs cannot be gathered; ask for "
-                        "predicted::of_data_rank");
+      throw input_error({"predict: ", batch.slices, " slices are not the same number on each of ",
+                         ranks,
+                         " data ranks, so that their outputs cannot be gathered; ask for "
+                         "predicted::of_data_rank"});
     auto const where = reserve(rank, load, job_part::prediction);
     std::size_t const count = where.elements,
                       of_rank = count / static_cast<std::size_t>(end - first);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -72,12 +73,13 @@ class shape_checks {
     std::size_t const ranks = of.ranks, per_key = of.heads / of.key_value_heads;
     if (of.heads % ranks != 0)
       fail(operation, query, {"a row of all heads", rows, of.heads * of.head_width},
-           std::to_string(ranks) + " ranks do not divide " + std::to_string(of.heads) + " heads");
+           concat({ranks, " ranks do not divide ", of.heads, " heads"}));
     if (of.shared ? per_key % (of.heads / ranks) != 0 : of.key_value_heads % ranks != 0)
       fail(operation, query, key,
-           std::to_string(of.key_value_heads) + " key-value heads on " + std::to_string(ranks) +
-               " ranks: the ranks must divide them, or be a multiple of them where each rank has "
-               "all of key and value");
+           concat(
+               {of.key_value_heads, " key-value heads on ", ranks,
+                " ranks: the ranks must divide them, or be a multiple of them where each rank has "
+                "all of key and value"}));
     std::size_t const heads = of.heads / ranks;
     std::size_t const keys = of.key_value_heads / (of.shared ? 1 : ranks);
     expect(operation, query, rows, heads * of.head_width, out);
@@ -108,7 +110,7 @@ class shape_checks {
   void room(char const* operation, named_shape of, std::size_t count, std::size_t needed) const {
     if (count < needed)
       fail(operation, of, {"what it is for", 1, needed},
-           "there must be room for " + std::to_string(needed) + " values");
+           concat({"there must be room for ", needed, " values"}));
   }
   /// Windows of `rows` x `columns` places for pooling: each has an element.
   void pooled(char const* operation, named_shape x, std::size_t rows, std::size_t columns,
@@ -121,17 +123,17 @@ class shape_checks {
   [[noreturn]] void one_of_a_set(char const* operation, named_shape of, std::size_t together,
                                  std::size_t present) const {
     fail(operation, of, {"the microbatch", present, of.columns},
-         "the last group of " + std::to_string(together) +
-             " samples has one, of one value for each channel, which has no variance; drop the "
-             "last partial batch, or choose another batch or .group");
+         concat({"the last group of ", together,
+                 " samples has one, of one value for each channel, which has no variance; drop the "
+                 "last partial batch, or choose another batch or .group"}));
   }
   /// Images whose mean and variance are those of sets of so many samples and channels.
   void whole_sets(char const* operation, named_shape x, std::size_t samples, named_shape row,
                   std::size_t channels) const {
     if (x.rows % samples != 0)
       fail(operation, x, {"a group of samples", samples, x.columns},
-           "groups of " + std::to_string(samples) + " samples do not divide " +
-               std::to_string(x.rows) + " samples of a microbatch on this rank");
+           concat({"groups of ", samples, " samples do not divide ", x.rows,
+                   " samples of a microbatch on this rank"}));
     if (row.columns % channels != 0)
       fail(operation, row, {"a group of channels", 1, channels}, "the groups must be whole");
   }
@@ -165,10 +167,10 @@ class shape_checks {
   }
 
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail_not_begun() const {
-    throw error(
-        "layer " + layer_text() +
-        ": its overwrites_gradient says that ops.accumulate_matmul adds to that gradient, and "
-        "the body has not called it; take overwrites_gradient out");
+    throw error(concat(
+        {"layer ", layer_text(),
+         ": its overwrites_gradient says that ops.accumulate_matmul adds to that gradient, and "
+         "the body has not called it; take overwrites_gradient out"}));
   }
   /// The layer, for a message.
   [[nodiscard]] [[gnu::cold]] std::string layer_text() const {
@@ -181,20 +183,17 @@ class shape_checks {
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail(char const* operation, named_shape a,
                                                          named_shape b,
                                                          std::string const& rule) const {
-    throw size_mismatch("ops." + std::string(operation) + " in layer " + layer_text() + ": " +
-                        text(a) + ", " + text(b) + ": " + rule);
+    throw size_mismatch(concat(
+        {"ops.", operation, " in layer ", layer_text(), ": ", text(a), ", ", text(b), ": ", rule}));
   }
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void unexpected(char const* operation,
                                                                named_shape of, std::size_t rows,
                                                                std::size_t columns,
                                                                named_shape other) const {
-    fail(operation, of, other,
-         std::string(of.name) + " must be " + std::to_string(rows) + " x " +
-             std::to_string(columns));
+    fail(operation, of, other, concat({of.name, " must be ", rows, " x ", columns}));
   }
   static std::string text(named_shape of) {
-    return std::string(of.name) + " is " + std::to_string(of.rows) + " x " +
-           std::to_string(of.columns);
+    return concat({of.name, " is ", of.rows, " x ", of.columns});
   }
 
   char const* body_;

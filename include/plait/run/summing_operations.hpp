@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
@@ -37,13 +38,12 @@ consteval void report_unlisted_sum() {
                                                                   std::size_t count, int listed,
                                                                   std::size_t width) {
   auto const number = std::to_string(made + 1);
-  throw error(
-      "ops.sum_over_samples in layer " + layer + ", form \"" + form.label.text() + "\": " +
-      (count == 0 ? "the body ends without sum " + number
-                  : "sum " + number + " of the body is of " + std::to_string(count) + " values") +
-      ", but the form lists " +
-      (made < listed ? std::to_string(width) + " there" : std::to_string(listed) + " sums") +
-      "; write one batch_sum<At, Width> for each, in their order");
+  throw error({"ops.sum_over_samples in layer ", layer, ", form \"", form.label.text(), "\": ",
+               (count == 0 ? concat({"the body ends without sum ", number})
+                           : concat({"sum ", number, " of the body is of ", count, " values"})),
+               ", but the form lists ",
+               (made < listed ? concat({width, " there"}) : concat({listed, " sums"})),
+               "; write one batch_sum<At, Width> for each, in their order"});
 }
 
 /// What a body may do whose form lists sums over samples: `Operations`, and these sums, each of

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/type_list.hpp"
 #include "plait/plan/parallel.hpp"
@@ -34,8 +35,8 @@ namespace plait::execution {
                                       std::span<std::string> backward) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].ends_with('.')) names[i].pop_back();
-    forward[i] = names[i] + " forward";
-    backward[i] = names[i] + " backward";
+    forward[i] = concat({names[i], " forward"});
+    backward[i] = concat({names[i], " backward"});
   }
 }
 
@@ -293,7 +294,7 @@ class unit_runner {
   }
   [[gnu::cold]] void prepare_reruns() {
     for (std::size_t i = 0; i < again_.names.size(); ++i)
-      again_.names[i] = forward_names_[i] + " again";
+      again_.names[i] = concat({forward_names_[i], " again"});
     again_.steps = plan::reruns.step;
     if constexpr (has_waits)
       for (int i = 0; i < code.items.size(); ++i)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
@@ -157,8 +158,8 @@ class timetable_writer {
 
 constexpr void check_sizes(int stages, int microbatches) {
   if (stages < 1 || microbatches < 1)
-    throw input_error{"timetable: " + std::to_string(stages) + " stages and " +
-                      std::to_string(microbatches) + " microbatches; both must be at least 1"};
+    throw input_error{concat({"timetable: ", stages, " stages and ", microbatches,
+                              " microbatches; both must be at least 1"})};
 }
 
 /// A timetable in which nothing is done yet.

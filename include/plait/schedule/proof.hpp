@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -325,11 +326,11 @@ consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLe
   if (verdict.proven()) return;
   auto const& list = table.stages[static_cast<std::size_t>(verdict.stage)].operations;
   auto const index = static_cast<std::size_t>(verdict.operation);
-  throw schedule_error{"timetable for " + std::to_string(verdict.stages) + " stages and " +
-                       std::to_string(verdict.microbatches) + " microbatches: stage " +
-                       std::to_string(verdict.stage) + ", operation " + std::to_string(index) +
-                       " (" + (index < list.size() ? to_string(list[index]) : "end of the list") +
-                       "): " + std::string{to_string(verdict.fault)}};
+  throw schedule_error{
+      concat({"timetable for ", verdict.stages, " stages and ", verdict.microbatches,
+              " microbatches: stage ", verdict.stage, ", operation ", index, " (",
+              (index < list.size() ? to_string(list[index]) : "end of the list"),
+              "): ", to_string(verdict.fault)})};
 }
 
 /// The first fault of `Schedule` with `Stages` stages and 1, 2, ... `Microbatches` microbatches.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/random_normal.hpp"
 #include "plait/testing/layer_data_ranks.hpp"
@@ -127,7 +128,7 @@ inline bool run_checked(check_report& report, std::string const& where,
     out = run(setup);
     return true;
   } catch (std::exception const& failure) {
-    report.failures.push_back(where + ": " + failure.what());
+    report.failures.push_back(ext::concat({where, ": ", failure.what()}));
     return false;
   }
 }
@@ -163,7 +164,7 @@ class precision_checker {
     output_ = is_loss ? compared_tensor{"loss", 1, 1}
                       : compared_tensor{"output", L::output::info.width, setup_.weights.size()};
     constexpr auto choice = form_choices<L>[0];
-    if (!run_checked(report_, choice.text() + " on one rank, in double",
+    if (!run_checked(report_, ext::concat({choice.text(), " on one rank, in double"}),
                      run_trial<layer_job<L, choice.pin, 1, choice.sharded>>, setup_, reference_))
       return;
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
@@ -179,9 +180,9 @@ class precision_checker {
     constexpr int least = least_ranks<L, Form, Sharded>();
     constexpr int ranks = least > 0 ? least : 1;
     if constexpr (fit_of<L, Form, ranks, Sharded>() == fit::divides) {
-      auto const where = form_choice{Form, Sharded}.text() + " on " + std::to_string(ranks) +
-                         " tensor ranks, in " +
-                         (std::is_same_v<compute, float> ? "float" : "bfloat16");
+      auto const where =
+          ext::concat({form_choice{Form, Sharded}.text(), " on ", ranks, " tensor ranks, in ",
+                       (std::is_same_v<compute, float> ? "float" : "bfloat16")});
       trial got;
       if (!run_checked(report_, where, run_trial<layer_job<L, Form, ranks, Sharded, Element>>,
                        setup_, got))
@@ -216,15 +217,15 @@ class layer_checker {
     std::size_t const rows = setup_.rows();
     std::size_t const needed = rows * integers_per_row<L>;
     if (!options.tokens.empty() && options.tokens.size() != needed) {
-      report_.failures.push_back("check_layer: options.tokens has " +
-                                 std::to_string(options.tokens.size()) + " elements, needed are " +
-                                 std::to_string(needed));
+      report_.failures.push_back(
+          ext::concat({"check_layer: options.tokens has ", options.tokens.size(),
+                       " elements, needed are ", needed}));
       return;
     }
     output_ = is_loss ? compared_tensor{"loss", 1, 1}
                       : compared_tensor{"output", L::output::info.width, setup_.weights.size()};
     constexpr auto choice = form_choices<L>[reference];
-    if (!run_checked(report_, choice.text() + " on one rank, no buffer shared",
+    if (!run_checked(report_, ext::concat({choice.text(), " on one rank, no buffer shared"}),
                      run_trial<layer_job<variant<false>, choice.pin, 1, choice.sharded>>, setup_,
                      reference_))
       return;
@@ -235,8 +236,8 @@ class layer_checker {
     if constexpr (sums_samples<L> && !is_loss && is_leaf<L>) {
       std::vector<std::string> names;
       for (auto const& parameter : reference_.parameters) names.push_back(parameter.name);
-      check_data_ranks(report_, choice.text() + " on 2 data ranks", setup_, names, output_,
-                       run_trial<data_ranks_job<L, choice.pin>>,
+      check_data_ranks(report_, ext::concat({choice.text(), " on 2 data ranks"}), setup_, names,
+                       output_, run_trial<data_ranks_job<L, choice.pin>>,
                        run_trial<double_batch_job<L, choice.pin>>);
     }
   }
@@ -274,10 +275,11 @@ class layer_checker {
     if constexpr (constexpr int least = least_ranks<L, choice.pin, choice.sharded>(); least > 4)
       on_more = check_ranks<choice.pin, choice.sharded, least>();
     if (!on_two && !on_three && !on_four && !on_more)
-      report_.failures.push_back(choice.text() +
-                                 ": none of 2, 3 and 4 ranks divides what it cuts, "
-                                 "so it was not checked; check the layer with widths (and heads, "
-                                 "and sequence) that are multiples of 12");
+      report_.failures.push_back(
+          ext::concat({choice.text(),
+                       ": none of 2, 3 and 4 ranks divides what it cuts, "
+                       "so it was not checked; check the layer with widths (and heads, "
+                       "and sequence) that are multiples of 12"}));
   }
 
   /// On one rank each form is compared with itself without shared buffers, so that a difference is
@@ -285,14 +287,14 @@ class layer_checker {
   template <name Form, bool Sharded>
   void check_one_rank() {
     if constexpr (fit_of<L, Form, 1, Sharded>() == fit::divides) {
-      auto const where = form_choice{Form, Sharded}.text() + " on 1 tensor rank";
+      auto const where = ext::concat({form_choice{Form, Sharded}.text(), " on 1 tensor rank"});
       trial got, alone;
       if (!run_checked(report_, where, run_trial<layer_job<L, Form, 1, Sharded>>, setup_, got))
         return;
       compare_trials(report_, where, reference_, got, output_, law);
       check_alone(where, got);
       if constexpr (aliases)
-        if (run_checked(report_, where + ", no buffer shared",
+        if (run_checked(report_, ext::concat({where, ", no buffer shared"}),
                         run_trial<layer_job<variant<false>, Form, 1, Sharded>>, setup_, alone))
           compare_trials(
               report_, where, alone, got, output_,
@@ -304,11 +306,12 @@ class layer_checker {
   bool check_ranks() {
     constexpr fit how = fit_of<L, Form, Ranks, Sharded>();
     auto const where =
-        form_choice{Form, Sharded}.text() + " on " + std::to_string(Ranks) + " tensor ranks";
+        ext::concat({form_choice{Form, Sharded}.text(), " on ", Ranks, " tensor ranks"});
     if constexpr (how == fit::no_chain)
-      report_.failures.push_back(where +
-                                 ": no chain of transitions leads from a whole input to this "
-                                 "form and back to a whole output");
+      report_.failures.push_back(
+          ext::concat({where,
+                       ": no chain of transitions leads from a whole input to this "
+                       "form and back to a whole output"}));
     if constexpr (how != fit::divides) return how == fit::no_chain;
     else {
       trial got;

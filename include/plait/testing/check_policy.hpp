@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/backend/host/threads.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/byte_text.hpp"
@@ -136,10 +137,9 @@ policy_run run_policy(policy_options const& options, std::size_t samples, check_
         auto const planned = steps * plan::bytes_sent(over, rank.stage(), load).total();
         auto const sent = static_cast<std::int64_t>(rank.group(over).counted().total_bytes());
         if (planned != sent)
-          report.failures.push_back(where + ": rank " + std::to_string(rank.world_rank()) +
-                                    " sent " + std::to_string(sent) + " bytes over {" +
-                                    to_string(over) + "}, the plan says " +
-                                    std::to_string(planned));
+          report.failures.push_back(
+              ext::concat({where, ": rank ", rank.world_rank(), " sent ", sent, " bytes over {",
+                           to_string(over), "}, the plan says ", planned}));
       }
     }
     trainer.export_parameters(
@@ -156,8 +156,7 @@ void check_policy_on(check_report& report, policy_options const& options) {
   using plan = typename checked_job<Model, Policy>::plan_type;
   mesh const grid =
       plan::grid.with_ranks_at_launch(options.data_ranks * plan::grid.known_batch_ranks());
-  std::string const where =
-      std::string(Model::name) + " on " + std::to_string(grid.world_size()) + " ranks";
+  std::string const where = ext::concat({Model::name, " on ", grid.world_size(), " ranks"});
   report.checked.push_back(where);
   // A batch that the batch ranks and microbatches divide.
   auto const parts =
@@ -178,11 +177,11 @@ void check_policy_on(check_report& report, policy_options const& options) {
               options.tolerance * largest(values), "the same as on one rank after training");
     }
     if (expected.parameters.size() != got.parameters.size())
-      report.failures.push_back(where + ": " + std::to_string(got.parameters.size()) +
-                                " parameters were exported, on one rank " +
-                                std::to_string(expected.parameters.size()));
+      report.failures.push_back(
+          ext::concat({where, ": ", got.parameters.size(),
+                       " parameters were exported, on one rank ", expected.parameters.size()}));
   } catch (std::exception const& failure) {
-    report.failures.push_back(where + ": " + failure.what());
+    report.failures.push_back(ext::concat({where, ": ", failure.what()}));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "plait/backend/communicator.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/testing/communicator_probe.hpp"
@@ -188,8 +189,8 @@ void check_refused_channels(Probe& p) {
         if (other == p.me() || is_right(other, sends, on) || refuses(other, sends, on)) continue;
         return p.fail({sends ? "post_send" : "post_receive", 1, -1, "other channels are refused"},
                       "float64",
-                      "a message with member " + std::to_string(other) + " on channel " +
-                          std::string(to_string(on)) + " was no input_error");
+                      ext::concat({"a message with member ", other, " on channel ", to_string(on),
+                                   " was no input_error"}));
       }
 }
 

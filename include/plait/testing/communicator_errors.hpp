@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/backend/communicator.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/groups.hpp"
@@ -118,11 +119,11 @@ inline constexpr axis_set other_axes = axis::data | axis::tensor;
                               : dynamic_cast<collective_mismatch const*>(&thrown) != nullptr;
   std::array<char const*, 3> const types{"collective_mismatch", "size_mismatch", "input_error"};
   if (!right_type)
-    return std::string("expected ") + types[static_cast<std::size_t>(expected.type)] +
-           ", got another type with the text '" + text + "'";
+    return ext::concat({"expected ", types[static_cast<std::size_t>(expected.type)],
+                        ", got another type with the text '", text, "'"});
   for (char const* const word : expected.words)
     if (text.find(word) == std::string::npos)
-      return std::string("the text does not say '") + word + "': '" + text + "'";
+      return ext::concat({"the text does not say '", word, "': '", text, "'"});
   return {};
 }
 
@@ -188,7 +189,7 @@ void check_mistake(Rank& rank, communicator_error const& expected, mistake_witne
   auto const fail = [&](std::string const& text) {
     auto const law = std::string("error: ") + expected.name;
     witness.findings.add(rank.world_rank(), law,
-                         "rank " + std::to_string(rank.world_rank()) + ": " + law + ": " + text);
+                         ext::concat({"rank ", rank.world_rank(), ": ", law, ": ", text}));
   };
   try {
     make_mistake(expected.which, rank, p.comm(), x.span(), all.span(), y.span());
@@ -214,9 +215,8 @@ namespace detail {
 
 inline communicator_error const& communicator_error_at(int which) {
   if (which < 0 || which >= communicator_error_count)
-    throw input_error("communicator error " + std::to_string(which) +
-                      ": there are those from 0 to " +
-                      std::to_string(communicator_error_count - 1));
+    throw input_error({"communicator error ", which, ": there are those from 0 to ",
+                       communicator_error_count - 1});
   return communicator_errors[which];
 }
 
@@ -242,15 +242,14 @@ template <class Backend>
                                                     int ranks = 2) {
   auto const& expected = detail::communicator_error_at(which);
   if (ranks < 2)
-    throw input_error("check_communicator_error: it takes 2 ranks or more, not " +
-                      std::to_string(ranks));
+    throw input_error({"check_communicator_error: it takes 2 ranks or more, not ", ranks});
   check_report report;
   report.checked.push_back(std::string("error: ") + expected.name);
   detail::mistake_witness witness;
   mesh grid;
   grid.add(axis::data, ranks);
   auto const failed = [&](std::string const& text) {
-    report.failures.push_back(std::string("error: ") + expected.name + ": " + text);
+    report.failures.push_back(ext::concat({"error: ", expected.name, ": ", text}));
   };
   try {
     backend.run(mesh_groups(grid, {axis::data, detail::other_axes}),
@@ -260,7 +259,8 @@ template <class Backend>
     // A process none of whose ranks was told may end as one that another rank's failure ends.
     bool const aborted = dynamic_cast<job_aborted const*>(&thrown) != nullptr;
     auto const fault = detail::fault_of(expected, thrown);
-    if (!fault.empty() && !(aborted && witness.were_told == 0)) failed("the run threw: " + fault);
+    if (!fault.empty() && !(aborted && witness.were_told == 0))
+      failed(ext::concat({"the run threw: ", fault}));
   }
   witness.findings.move_to(report);
   return report;

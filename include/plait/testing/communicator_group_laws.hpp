@@ -11,6 +11,7 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/placement/collective.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
@@ -25,8 +26,8 @@ void check_membership(Probe& p) {
   auto const place = std::ranges::find(members, p.rank.world_rank()) - members.begin();
   if (p.size() != static_cast<int>(members.size()) || p.me() != static_cast<int>(place))
     p.fail({"rank() and size()", 0, -1, "as the mesh says"}, "",
-           "expected " + std::to_string(place) + " of " + std::to_string(members.size()) +
-               ", got " + std::to_string(p.me()) + " of " + std::to_string(p.size()));
+           ext::concat(
+               {"expected ", place, " of ", members.size(), ", got ", p.me(), " of ", p.size()}));
 }
 
 // One rank comes late; the others' clocks run from before a call that it takes part in, so that
@@ -46,8 +47,8 @@ void check_barrier(Probe& p) {
     auto const took = std::chrono::steady_clock::now() - begin;
     if (took < late)
       p.fail({"barrier", 0, -1, "returns when the last rank has come"}, "",
-             "it took less than the " + std::to_string(late.count()) + " ms that member " +
-                 std::to_string(sleeper) + " slept before");
+             ext::concat({"it took less than the ", late.count(), " ms that member ", sleeper,
+                          " slept before"}));
   }
 }
 
@@ -59,9 +60,8 @@ void expect_counted(Probe& p, traffic const& expected, std::size_t n) {
     if (got.calls(kind) == expected.calls(kind) && got.bytes(kind) == expected.bytes(kind))
       continue;
     p.fail({to_string(kind), n, -1, "counted traffic"}, "float64",
-           "expected " + std::to_string(expected.bytes(kind)) + " bytes in " +
-               std::to_string(expected.calls(kind)) + " calls, got " +
-               std::to_string(got.bytes(kind)) + " in " + std::to_string(got.calls(kind)));
+           ext::concat({"expected ", expected.bytes(kind), " bytes in ", expected.calls(kind),
+                        " calls, got ", got.bytes(kind), " in ", got.calls(kind)}));
   }
 }
 
@@ -106,9 +106,8 @@ void check_records(Probe& p) {
   auto const [got, wanted] = std::ranges::mismatch(log, expected, same);
   if (got != log.end() || wanted != expected.end())
     p.fail({"log_calls", n, -1, "calls are logged"}, "float64",
-           "expected " + std::to_string(expected.size()) + " calls, got " +
-               std::to_string(log.size()) + "; the first that differs is number " +
-               std::to_string(got - log.begin()));
+           ext::concat({"expected ", expected.size(), " calls, got ", log.size(),
+                        "; the first that differs is number ", got - log.begin()}));
 }
 
 // Checks <A x, y> == <x, A^T y>, summed over the ranks. The values are small integers, so that no
@@ -138,8 +137,9 @@ void check_adjoint(Probe& p, char const* pair, std::vector<std::size_t> const& c
   p.comm().all_reduce(sums.span());
   auto const got = sums.get();
   if (got[0] != got[1])
-    p.fail({pair, 7, -1, "are adjoint"}, "float64",
-           "<A x, y> is " + value_text(got[0]) + ", <x, A^T y> is " + value_text(got[1]));
+    p.fail(
+        {pair, 7, -1, "are adjoint"}, "float64",
+        ext::concat({"<A x, y> is ", value_text(got[0]), ", <x, A^T y> is ", value_text(got[1])}));
   p.salt += 2;
 }
 

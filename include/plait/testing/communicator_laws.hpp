@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plait/backend/communicator.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
 // The values of each call. Each function makes the same calls on all ranks of a group and checks
@@ -79,9 +80,9 @@ void check_not_a_number(Probe& p) {
     auto const value = static_cast<double>(accumulate_t<T>(got[i]));
     if (i + 1 < n ? !std::isnan(value) : value != p.size() - 1)
       return p.fail({"all_reduce", n, -1, "NaN on any rank is the maximum"}, element_name<T>(),
-                    "element " + std::to_string(i) + ": expected " +
-                        (i + 1 < n ? "nan" : std::to_string(p.size() - 1)) + ", got " +
-                        value_text(got[i]));
+                    ext::concat({"element ", i, ": expected ",
+                                 (i + 1 < n ? "nan" : std::to_string(p.size() - 1)), ", got ",
+                                 value_text(got[i])}));
   }
 }
 

@@ -18,6 +18,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/stable_sort.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/testing/report.hpp"
@@ -43,9 +44,8 @@ class communicator_findings {
     for (auto& [rank, text] : failures_) report.failures.push_back(std::move(text));
     for (auto const& [kind, count] : alike_)
       if (count > most_alike)
-        report.failures.push_back("rank " + std::to_string(kind.first) + " " + kind.second + ": " +
-                                  std::to_string(count - most_alike) +
-                                  " more failures of this kind");
+        report.failures.push_back(ext::concat({"rank ", kind.first, " ", kind.second, ": ",
+                                               count - most_alike, " more failures of this kind"}));
     failures_.clear();
     alike_.clear();
   }
@@ -251,12 +251,13 @@ struct communicator_probe {
 
   void fail(probed_call const& call, std::string const& element, std::string const& text) const {
     auto const members = rank.grid().group_of(rank.world_rank(), over);
-    auto const place = "in group " + plait::ext::ranks_in_braces(members) + ": " + call.operation;
-    findings.add(rank.world_rank(), place + ": " + call.law,
-                 "rank " + std::to_string(rank.world_rank()) + " " + place +
-                     (element.empty() ? "" : " of " + element) + ", n = " + std::to_string(call.n) +
-                     (call.root < 0 ? "" : ", root " + std::to_string(call.root)) + ": " +
-                     call.law + ": " + text);
+    auto const place =
+        ext::concat({"in group ", plait::ext::ranks_in_braces(members), ": ", call.operation});
+    findings.add(rank.world_rank(), ext::concat({place, ": ", call.law}),
+                 ext::concat({"rank ", rank.world_rank(), " ", place,
+                              (element.empty() ? "" : ext::concat({" of ", element})), ", n = ",
+                              call.n, (call.root < 0 ? "" : ext::concat({", root ", call.root})),
+                              ": ", call.law, ": ", text}));
   }
 
   // Compares bits, or within bounds if there are any.
@@ -274,9 +275,8 @@ struct communicator_probe {
       if (differ(got[i], expected[i], bounds.empty() ? -1 : bounds[i])) first = i, ++wrong;
     if (wrong != 0)
       fail(call, element_name<T>(),
-           "element " + std::to_string(first) + ": expected " + value_text(expected[first]) +
-               ", got " + value_text(got[first]) + " (" + std::to_string(wrong) + " of " +
-               std::to_string(got.size()) + " are wrong)");
+           ext::concat({"element ", first, ": expected ", value_text(expected[first]), ", got ",
+                        value_text(got[first]), " (", wrong, " of ", got.size(), " are wrong)"}));
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/mesh/axis.hpp"
@@ -153,11 +154,11 @@ bool check_on_mesh(Backend const& backend, mesh const& grid, std::string const& 
   try {
     backend.run(mesh_groups(grid), [&](auto& rank) { program(rank, findings); });
   } catch (std::exception const& e) {
-    failure = to_string(grid) + ": the run threw: " + e.what();
+    failure = ext::concat({to_string(grid), ": the run threw: ", e.what()});
   }
   findings.move_to(report);
   if (!failure.empty()) report.failures.push_back(failure);
-  report.checked.push_back(what + " on " + to_string(grid));
+  report.checked.push_back(ext::concat({what, " on ", to_string(grid)}));
   return failure.empty();
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/testing/layer_laws.hpp"
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
@@ -72,7 +73,7 @@ inline void check_data_ranks(check_report& report, std::string const& where, tri
     both = run_both({setup, other});
     one = run_one(joined);
   } catch (std::exception const& failure) {
-    report.failures.push_back(where + ": " + failure.what());
+    report.failures.push_back(ext::concat({where, ": ", failure.what()}));
     return;
   }
   auto const law = "must be what one rank makes of the samples of both";

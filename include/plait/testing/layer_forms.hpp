@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/name.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/plan/form_planner.hpp"
@@ -49,7 +50,7 @@ struct form_choice {
   bool sharded = false;
 
   [[nodiscard]] std::string text() const {
-    if (!pin.empty()) return "form " + pin.text();
+    if (!pin.empty()) return ext::concat({"form ", pin.text()});
     return sharded ? "chosen forms with sequence shards" : "chosen forms";
   }
 };

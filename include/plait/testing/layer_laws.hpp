@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/testing/layer_probe.hpp"
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
@@ -16,7 +17,8 @@ namespace plait::testing::detail {
 /// The number, from 1 on, of the input that a parameter makes, being that of a probe; 0 if none.
 inline std::size_t input_number(std::string const& parameter) {
   for (std::size_t i = 0; i < probe_names.size(); ++i)
-    if (parameter.find(probe_names[i].text() + ".values") != std::string::npos) return i + 1;
+    if (parameter.find(ext::concat({probe_names[i].text(), ".values"})) != std::string::npos)
+      return i + 1;
   return 0;
 }
 
@@ -26,10 +28,10 @@ inline std::string tensor_name(trial const& of, std::string const& full) {
     auto const inputs = std::ranges::count_if(
         of.parameters, [](auto const& one) { return input_number(one.name) > 0; });
     if (inputs == 1) return "gradient of the input";
-    return "gradient of input " + std::to_string(input) + " of " + std::to_string(inputs);
+    return ext::concat({"gradient of input ", input, " of ", inputs});
   }
   std::string const mark = "layer.";
-  return "gradient of " + full.substr(full.find(mark) + mark.size());
+  return ext::concat({"gradient of ", full.substr(full.find(mark) + mark.size())});
 }
 
 inline compared_tensor tensor_of(trial const& of, std::size_t parameter) {
@@ -59,7 +61,7 @@ inline void compare_trials(check_report& report, std::string const& where, trial
               rounding_bound({loss}, rounding), law);
   for (std::size_t r = 1; r < got.ranks.size(); ++r)
     compare(report, where, output, first, got.ranks[r].once.output, 0,
-            "rank 0 (expected) and rank " + std::to_string(r) + " (got) must have the same bits");
+            ext::concat({"rank 0 (expected) and rank ", r, " (got) must have the same bits"}));
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
     if (got.entries[i].is_frozen) continue;  // has no gradient
     bool disagree = false, ignored = false;
@@ -67,8 +69,9 @@ inline void compare_trials(check_report& report, std::string const& where, trial
     auto const mine = assemble(got, &rank_record::once, i, disagree);
     compare(report, where, tensor_of(got, i), right, mine, rounding_bound(right, rounding), law);
     if (disagree)
-      report.failures.push_back(where + ": " + tensor_of(got, i).name +
-                                ": ranks that keep the same elements have different bits");
+      report.failures.push_back(
+          ext::concat({where, ": ", tensor_of(got, i).name,
+                       ": ranks that keep the same elements have different bits"}));
   }
 }
 
@@ -116,12 +119,12 @@ inline void check_independence(check_report& report, std::string const& where,
         expected[i] = now[i];
     return expected;
   };
-  std::string const law = (setup.group == 1 ? "must not change when another sample of the batch "
-                                              "changes (sample "
-                                            : "must not change when a sample of another group "
-                                              "changes (sample ") +
-                          std::to_string(setup.samples / 2) + "; row = position * " +
-                          std::to_string(setup.samples) + " + sample)";
+  std::string const law =
+      ext::concat({(setup.group == 1 ? "must not change when another sample of the batch "
+                                       "changes (sample "
+                                     : "must not change when a sample of another group "
+                                       "changes (sample "),
+                   setup.samples / 2, "; row = position * ", setup.samples, " + sample)"});
   auto const& first = got.ranks[0];
   if (!is_loss)
     compare(report, where, output, others(first.changed.output, first.once.output, output.columns),
@@ -161,9 +164,9 @@ inline void check_bytes(check_report& report, std::string const& where, trial co
   for (std::size_t r = 0; r < got.ranks.size(); ++r)
     for (auto const& moved : got.ranks[r].moved)
       if (moved.planned != moved.counted)
-        report.failures.push_back(where + ": rank " + std::to_string(r) + " moved " +
-                                  std::to_string(moved.counted) + " bytes over the " + moved.group +
-                                  " group, the plan says " + std::to_string(moved.planned));
+        report.failures.push_back(
+            ext::concat({where, ": rank ", r, " moved ", moved.counted, " bytes over the ",
+                         moved.group, " group, the plan says ", moved.planned}));
 }
 
 }  // namespace plait::testing::detail

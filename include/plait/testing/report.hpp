@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
+
 namespace plait::testing {
 
 /// The report of a check: one sentence for each law that does not hold; empty if all hold.
@@ -21,7 +23,7 @@ struct check_report {
   /// The failures, one to a line.
   [[nodiscard]] std::string text() const {
     std::string all;
-    for (auto const& failure : failures) all += failure + "\n";
+    for (auto const& failure : failures) all += ext::concat({failure, "\n"});
     return all;
   }
 };
@@ -33,8 +35,8 @@ struct compared_tensor {
   std::size_t count = 0;
 
   [[nodiscard]] std::string element(std::size_t index) const {
-    if (columns == count) return "[" + std::to_string(index) + "]";
-    return "[" + std::to_string(index / columns) + ", " + std::to_string(index % columns) + "]";
+    if (columns == count) return ext::concat({"[", index, "]"});
+    return ext::concat({"[", index / columns, ", ", index % columns, "]"});
   }
 };
 
@@ -58,9 +60,8 @@ inline void compare(check_report& report, std::string const& where, compared_ten
                     std::vector<double> const& expected, std::vector<double> const& got,
                     double bound, std::string const& law, std::size_t compared = 0) {
   if (expected.size() != got.size()) {
-    report.failures.push_back(where + ": " + what.name + ": " + law + ": expected " +
-                              std::to_string(expected.size()) + " elements, got " +
-                              std::to_string(got.size()));
+    report.failures.push_back(ext::concat({where, ": ", what.name, ": ", law, ": expected ",
+                                           expected.size(), " elements, got ", got.size()}));
     return;
   }
   std::size_t first = 0, wrong = 0;
@@ -68,10 +69,10 @@ inline void compare(check_report& report, std::string const& where, compared_ten
     if (!(std::abs(got[i] - expected[i]) <= bound)) first = i, ++wrong;
   if (wrong == 0) return;
   report.failures.push_back(
-      where + ": " + what.name + what.element(first) + ": " + law + ": expected " +
-      number_text(expected[first]) + ", got " + number_text(got[first]) + " (" +
-      std::to_string(wrong) + " of " + std::to_string(compared == 0 ? got.size() : compared) +
-      (compared == 0 ? " elements are wrong)" : " that were tried are wrong)"));
+      ext::concat({where, ": ", what.name, what.element(first), ": ", law, ": expected ",
+                   number_text(expected[first]), ", got ", number_text(got[first]), " (", wrong,
+                   " of ", compared == 0 ? got.size() : compared,
+                   (compared == 0 ? " elements are wrong)" : " that were tried are wrong)")}));
 }
 
 }  // namespace detail

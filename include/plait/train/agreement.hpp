@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -30,8 +31,8 @@ class agreement {
   template <class Number>
   [[gnu::cold]] void add(std::string name, Number value) {
     if (names_.size() == agreed_fields)
-      throw error("agreement: " + subject_ + " has more than " + std::to_string(agreed_fields) +
-                  " numbers; '" + name + "' is one too many");
+      throw error({"agreement: ", subject_, " has more than ", agreed_fields, " numbers; '", name,
+                   "' is one too many"});
     constexpr bool is_real = std::is_floating_point_v<Number>;
     // Zeros are equal whatever their sign.
     if constexpr (is_real)
@@ -58,8 +59,8 @@ class agreement {
       auto const here = all[static_cast<std::size_t>(rank) * agreed_fields + i];
       auto const there = all[static_cast<std::size_t>(reference) * agreed_fields + i];
       if (here != there)
-        return subject_ + ": " + names_[i] + " is " + text(i, here) + " here and " +
-               text(i, there) + " in the job";
+        return concat({subject_, ": ", names_[i], " is ", text(i, here), " here and ",
+                       text(i, there), " in the job"});
     }
     return "";
   }
@@ -67,11 +68,10 @@ class agreement {
   [[gnu::cold]] void require_equal(std::vector<std::uint64_t> const& all) const {
     auto const [field, rank] = difference_in(all);
     if (rank == 0) return;
-    throw input_error(subject_ + ": the ranks differ in " + names_[field] + ": " +
-                      text(field, all[field]) + " on rank 0, " +
-                      text(field, all[rank * agreed_fields + field]) + " on rank " +
-                      std::to_string(rank) +
-                      "; what trains together must be made with the same numbers on every rank");
+    throw input_error({subject_, ": the ranks differ in ", names_[field], ": ",
+                       text(field, all[field]), " on rank 0, ",
+                       text(field, all[rank * agreed_fields + field]), " on rank ", rank,
+                       "; what trains together must be made with the same numbers on every rank"});
   }
 
  private:

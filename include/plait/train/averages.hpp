@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/run_rows.hpp"
@@ -106,9 +107,9 @@ class averages {
   /// Errors: error, with the name of the call, if averages are in the parameters' place.
   void require_parameters(char const* call) const {
     if (are_in_place_)
-      throw error(std::string(call) +
-                  " was called inside with_ema; it works on the parameters, in whose place "
-                  "the averages are");
+      throw error({call,
+                   " was called inside with_ema; it works on the parameters, in whose place "
+                   "the averages are"});
   }
 
   /// A step begins, which gathers by itself; where it `updates`, what layers see is that of before.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/layer/value.hpp"
 #include "plait/placement/slice_tree.hpp"
@@ -23,17 +24,16 @@ template <class Memory>
                                std::size_t element_bytes, std::string const& trainer) {
   auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
     if (expected != given)
-      throw size_mismatch(trainer + " got a batch of " + what + " " + std::to_string(given) +
-                          ", the model takes " + std::to_string(expected));
+      throw size_mismatch(
+          {trainer, " got a batch of ", what, " ", given, ", the model takes ", expected});
   };
   if (sequence > 1) say("sequences of length", sequence, batch.sequence);
   say("inputs of width", input.width, batch.input.width);
   if (batch.host_targets != nullptr) say("targets of width", targets.width, batch.target.width);
   if (input.kind == value_kind::features && batch.element_bytes != element_bytes)
-    throw size_mismatch(trainer + " got a batch of features of " +
-                        std::to_string(batch.element_bytes) + " bytes, the job computes with " +
-                        std::to_string(element_bytes) +
-                        "; write plait::batches<typename job::element>(data, ...)");
+    throw size_mismatch({trainer, " got a batch of features of ", batch.element_bytes,
+                         " bytes, the job computes with ", element_bytes,
+                         "; write plait::batches<typename job::element>(data, ...)"});
 }
 
 /// A batch is used before the next one takes its place. trainer() is how messages begin.
@@ -43,11 +43,11 @@ template <class Memory, class Trainer>
 void require_in_place(device_batch<Memory> const& batch, Trainer trainer) {
   if (batch.description == nullptr || batch.description->step == batch.step) return;
   auto const step = std::to_string(batch.step);
-  throw error(trainer() + ": the batch of step " + step + " is used after that of step " +
-              std::to_string(batch.description->step) +
-              " was made in its place; use each batch before the next one is made, or make it "
-              "again: batches.at(" +
-              step + ")");
+  throw error({trainer(), ": the batch of step ", step, " is used after that of step ",
+               batch.description->step,
+               " was made in its place; use each batch before the next one is made, or make it "
+               "again: batches.at(",
+               step, ")"});
 }
 
 /// Batches for evaluation are not trained on, and what is random in samples is not evaluated.
@@ -59,16 +59,17 @@ void require_purpose(device_batch<Memory> const& batch, bool trains, Trainer tra
   if (batch.description == nullptr) return;
   auto const& of = *batch.description;
   if (trains && of.for_evaluation)
-    throw input_error(trainer() +
-                      ": step got a batch for evaluation (batch_options has "
-                      ".for_evaluation = true), in whose samples nothing is random; leave that out "
-                      "for batches to train on");
+    throw input_error(
+        {trainer(),
+         ": step got a batch for evaluation (batch_options has "
+         ".for_evaluation = true), in whose samples nothing is random; leave that out "
+         "for batches to train on"});
   if (!trains && of.is_random)
-    throw input_error(trainer() +
-                      ": a batch is evaluated whose samples are random, as the data set says" +
-                      (of.text.empty() ? "" : " (" + of.text + ")") +
-                      "; write .for_evaluation = true in batch_options, or trainer.evaluate(data, "
-                      "size, measures...)");
+    throw input_error({trainer(),
+                       ": a batch is evaluated whose samples are random, as the data set says",
+                       (of.text.empty() ? "" : concat({" (", of.text, ")"})),
+                       "; write .for_evaluation = true in batch_options, or trainer.evaluate(data, "
+                       "size, measures...)"});
 }
 
 /// Where sums are made slice by slice, each microbatch is one of the slices `mine` of `slices`.
@@ -79,12 +80,11 @@ template <class Memory>
                                   std::string const& trainer) {
   if (batch.slices == slices && batch.first_slice == mine.first && batch.microbatches == mine.count)
     return;
-  throw size_mismatch(trainer + " got a batch of " + std::to_string(batch.microbatches) +
-                      " microbatches, from slice " + std::to_string(batch.first_slice) + " of " +
-                      std::to_string(batch.slices) + " on; the job is reproducible<" +
-                      std::to_string(slices) + ">, and this rank has the " +
-                      std::to_string(mine.count) + " slices from " + std::to_string(mine.first) +
-                      " on: write plait::batches(data, size, rank) with the rank of the launch");
+  throw size_mismatch({trainer, " got a batch of ", batch.microbatches,
+                       " microbatches, from slice ", batch.first_slice, " of ", batch.slices,
+                       " on; the job is reproducible<", slices, ">, and this rank has the ",
+                       mine.count, " slices from ", mine.first,
+                       " on: write plait::batches(data, size, rank) with the rank of the launch"});
 }
 
 /// The least vocabulary of the layers that take tokens, which are all from the batch; 0 if none has
@@ -106,12 +106,11 @@ template <class Memory>
                                              std::size_t vocabulary, std::string const& trainer) {
   std::size_t const row = index % batch.rows();
   std::size_t const place = index / batch.rows() * batch.samples + row % batch.samples;
-  throw input_error(
-      trainer + " got token " + std::to_string(batch.tokens()[index]) + " at position " +
-      std::to_string(row / batch.samples) + " of sample " +
-      std::to_string(batch.sample_numbers != nullptr ? batch.sample_numbers[place] : place) +
-      (batch.sample_numbers != nullptr ? " of the data set" : " of the batch") +
-      "; the model takes tokens from 0 to " + std::to_string(vocabulary - 1));
+  throw input_error({trainer, " got token ", batch.tokens()[index], " at position ",
+                     row / batch.samples, " of sample ",
+                     batch.sample_numbers != nullptr ? batch.sample_numbers[place] : place,
+                     (batch.sample_numbers != nullptr ? " of the data set" : " of the batch"),
+                     "; the model takes tokens from 0 to ", vocabulary - 1});
 }
 
 /// The index of the first token of a batch that is not in [0, vocabulary), or -1.

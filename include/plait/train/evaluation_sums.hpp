@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/type_name.hpp"
@@ -52,9 +53,9 @@ consteval void check_measure() {
 /// Errors: input_error, since a measure has written behind its numbers.
 [[noreturn]] [[gnu::cold]] inline void refuse_write(std::string const& measure,
                                                     std::size_t numbers) {
-  throw input_error("evaluate: the measure " + measure +
-                    " has written behind its numbers, of which it has " + std::to_string(numbers) +
-                    "; let `numbers` be as many as its add writes to");
+  throw input_error({"evaluate: the measure ", measure,
+                     " has written behind its numbers, of which it has ", numbers,
+                     "; let `numbers` be as many as its add writes to"});
 }
 
 /// What an evaluation of a data set adds up over its batches.

@@ -16,6 +16,7 @@
 #include "plait/backend/generation.hpp"
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -200,7 +201,7 @@ class trainer_generation {
     if (now == nullptr || stop >= generation::job_cannot_go_on) return true;
     signal_ = signal_to_all(*now, room);
     if (signal_ != 0) return false;
-    now->end("the ranks change after step " + std::to_string(held_->step - 1));
+    now->end(concat({"the ranks change after step ", held_->step - 1}));
   }
   /// Ends the job, if it is elastic.
   [[gnu::cold]] void end_job() const {
@@ -221,9 +222,9 @@ class trainer_generation {
         now->enter();
         auto& kept = now->carried();
         if (kept.object != nullptr && kept.kind != held_type::kind())
-          throw input_error(name +
-                            ": the trainer of the last generation was of another job or had "
-                            "another optimizer; a program makes the same one each time");
+          throw input_error({name,
+                             ": the trainer of the last generation was of another job or had "
+                             "another optimizer; a program makes the same one each time"});
         auto const old = std::static_pointer_cast<held_type>(kept.object);
         bool const fits = old != nullptr && old->is_whole && old->step > 0 &&
                           old->stage == held_->stage && old->tensor_rank == held_->tensor_rank;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
@@ -47,8 +48,8 @@ template <class IsSame>
     char digits[32];
     std::snprintf(digits, sizeof digits, "digest %016llx",
                   static_cast<unsigned long long>(all[at]));
-    return (all[at] == imported_values::kept ? "left as it was" : std::string(digits)) +
-           " on rank " + std::to_string(at / agreed_fields);
+    return concat({(all[at] == imported_values::kept ? "left as it was" : std::string(digits)),
+                   " on rank ", at / agreed_fields});
   };
   for (std::size_t at = 0; at < all.size(); at += agreed_fields)
     for (std::size_t first = 0; first < at && all[at] != imported_values::absent;
@@ -58,9 +59,9 @@ template <class IsSame>
       bool const one_kept =
           (all[first] == imported_values::kept) != (all[at] == imported_values::kept);
       if (one_kept || (same && all[first] != all[at]))
-        throw input_error(trainer + ": import_parameters: the ranks differ in the values of " +
-                          in_quotes(name) + ": " + said(first) + ", " + said(at) +
-                          "; the source gives the same whole values on every rank");
+        throw input_error({trainer, ": import_parameters: the ranks differ in the values of ",
+                           in_quotes(name), ": ", said(first), ", ", said(at),
+                           "; the source gives the same whole values on every rank"});
       if (same) break;  // which has been compared with those before
     }
 }

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/core/type_list.hpp"
@@ -123,9 +124,8 @@ struct loss_terms {
       std::int64_t const found =
           Loss::count(std::span<target const>(all + from * targets.width, number * targets.width));
       if (found < 0 || static_cast<std::size_t>(found) > number * targets.width)
-        throw input_error("trainer: count of the loss says " + std::to_string(found) + " of " +
-                          std::to_string(number * targets.width) +
-                          " targets; it must be from 0 to their number");
+        throw input_error({"trainer: count of the loss says ", found, " of ",
+                           number * targets.width, " targets; it must be from 0 to their number"});
       return static_cast<double>(found);
     };
     if (batch.host_weights == nullptr &&

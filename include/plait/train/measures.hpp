@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
@@ -51,8 +52,8 @@ namespace detail {
 [[nodiscard]] inline std::size_t class_of(std::span<std::int32_t const> label, std::size_t outputs,
                                           char const* measure) {
   if (label[0] < 0 || static_cast<std::size_t>(label[0]) >= outputs)
-    throw input_error(std::string(measure) + ": a row has the class " + std::to_string(label[0]) +
-                      ", the model has " + std::to_string(outputs) + " outputs");
+    throw input_error(concat(
+        {measure, ": a row has the class ", label[0], ", the model has ", outputs, " outputs"}));
   return static_cast<std::size_t>(label[0]);
 }
 
@@ -90,7 +91,7 @@ struct top {
                 "write at least 1");
   using concept_tag = measure_tag;
   static constexpr better is_better = better::greater;
-  static std::string name() { return Most == 1 ? "accuracy" : "top_" + std::to_string(Most); }
+  static std::string name() { return Most == 1 ? "accuracy" : ext::concat({"top_", Most}); }
   static constexpr std::size_t numbers = 2, needs_more_outputs_than = Most;
   static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
                   double weight, std::span<double> sums) {
@@ -117,9 +118,8 @@ struct confusion_matrix {
   static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
                   double weight, std::span<double> sums) {
     if (outputs.size() != Classes)
-      throw input_error("measures::confusion_matrix: it has " + std::to_string(Classes) +
-                        " classes, the model " + std::to_string(outputs.size()) +
-                        " outputs; make the two numbers equal");
+      throw input_error({"measures::confusion_matrix: it has ", Classes, " classes, the model ",
+                         outputs.size(), " outputs; make the two numbers equal"});
     auto const taken_for = static_cast<std::size_t>(
         std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
     auto const mine = detail::class_of(label, Classes, "measures::confusion_matrix");
@@ -145,9 +145,8 @@ struct mean_absolute_error {
   static void add(std::span<double const> outputs, std::span<Target const> targets, double weight,
                   std::span<double> sums) {
     if (outputs.size() != targets.size())
-      throw input_error("measures::mean_absolute_error: the model has " +
-                        std::to_string(outputs.size()) + " outputs for " +
-                        std::to_string(targets.size()) + " targets; it compares them one by one");
+      throw input_error({"measures::mean_absolute_error: the model has ", outputs.size(),
+                         " outputs for ", targets.size(), " targets; it compares them one by one"});
     for (std::size_t c = 0; c < targets.size(); ++c) {
       if (std::isnan(targets[c])) continue;
       sums[0] += weight * std::abs(outputs[c] - static_cast<double>(targets[c]));

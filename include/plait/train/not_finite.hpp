@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/train/agreement.hpp"
@@ -52,22 +53,21 @@ template <class Rank>
     return std::string(text);
   };
   bool const is_loss = !std::isfinite(of.loss);
-  std::string out = "trainer: step " + std::to_string(of.step) + ": ";
-  out += is_loss ? "the loss is " + number(of.loss)
-                 : "the norm of the gradients is " + number(of.gradient_norm);
+  std::string out = concat({"trainer: step ", of.step, ": "});
+  out += is_loss ? concat({"the loss is ", number(of.loss)})
+                 : concat({"the norm of the gradients is ", number(of.gradient_norm)});
   if (last)
-    out += "; the last good loss, of step " + std::to_string(last->step) + ", is " +
-           number(last->loss);
+    out += concat({"; the last good loss, of step ", last->step, ", is ", number(last->loss)});
   out += "; the weights are those before the step; ";
   if (first != nullptr) {
     auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
     if (name.ends_with('.')) name.pop_back();
-    out += "the first layer whose output is not finite is '" + name + "', in microbatch " +
-           std::to_string(first[microbatch]) + " on rank " + std::to_string(first_rank);
+    out += concat({"the first layer whose output is not finite is '", name, "', in microbatch ",
+                   first[microbatch], " on rank ", first_rank});
   } else {
     out += "the outputs of all layers are finite in the forward";
   }
-  return out + "; .stop_at_nan = false trains on";
+  return concat({out, "; .stop_at_nan = false trains on"});
 }
 
 }  // namespace plait::execution

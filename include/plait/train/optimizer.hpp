@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
 
@@ -141,7 +142,7 @@ template <optimizer O>
   for (int i = 0; i < O::states; ++i) {
     if constexpr (requires { O::state_names; })
       out.emplace_back(O::state_names[static_cast<std::size_t>(i)]);
-    else out.push_back("state_" + std::to_string(i));
+    else out.push_back(concat({"state_", i}));
   }
   return out;
 }

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/finite.hpp"
 #include "plait/core/lean_vector.hpp"
@@ -154,7 +155,7 @@ class parameter_store {
       else if (!source(parameter.name, info.unpadded(), whole)) continue;
       if (auto const problem = not_finite<parameter_element>(parameter.name, values);
           !problem.empty())
-        throw input_error("import_parameters: " + problem + "; nothing can be trained from there");
+        throw input_error({"import_parameters: ", problem, "; nothing can be trained from there"});
       if (is_whole(parameter)) {
         set(parameter, values);
       } else {
@@ -177,8 +178,8 @@ class parameter_store {
       read_block(source, parameter, block);
       if (auto const problem = not_finite<parameter_element>(parameter.name, block);
           !problem.empty())
-        throw input_error("import_parameters: " + problem +
-                          " in this rank's block; nothing can be trained from there");
+        throw input_error({"import_parameters: ", problem,
+                           " in this rank's block; nothing can be trained from there"});
       set(parameter, block);
       out.back().read(block);
     }

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
@@ -25,8 +26,8 @@ class falling_rate {
  protected:
   falling_rate(std::string const& name, std::int64_t total, double final_fraction)
       : total_(total), final_(final_fraction) {
-    require_range(name + ": total", static_cast<double>(total), number_ranges::at_least_1);
-    require_range(name + ": final_fraction", final_fraction, number_ranges::finite_from_0);
+    require_range(concat({name, ": total"}), static_cast<double>(total), number_ranges::at_least_1);
+    require_range(concat({name, ": final_fraction"}), final_fraction, number_ranges::finite_from_0);
   }
   [[nodiscard]] double final_fraction() const { return final_; }
   /// How much of the way from step `first` on is done.
@@ -156,7 +157,7 @@ class warm_up {
                           number_ranges::at_least_0);
     if constexpr (requires { then_.total(); })
       detail::require_range(
-          "rates::warm_up(" + std::to_string(steps) + ", then): the total of then",
+          ext::concat({"rates::warm_up(", steps, ", then): the total of then"}),
           static_cast<double>(then_.total()),
           {static_cast<double>(steps) + 1, number_ranges::infinite,
            "more than the steps of the rise, as it counts from the start of training"});
@@ -183,14 +184,13 @@ namespace plait::execution {
 [[noreturn]] [[gnu::cold]] inline void refuse_factor(double factor, std::int64_t step) {
   char number[32];
   std::snprintf(number, sizeof number, "%.6g", factor);
-  auto const text = "trainer_options::rate gives " + std::string(number) + " at step " +
-                    std::to_string(step) + "; ";
+  auto const text = concat({"trainer_options::rate gives ", number, " at step ", step, "; "});
   if (!(factor > 1) || std::isinf(factor))
-    throw input_error(text + "the factor of the learning rate must be a finite number from 0 on");
-  throw input_error(text +
-                    "it is no learning rate but the factor that the optimizer's learning_rate is "
-                    "multiplied by: give the greatest rate to the optimizer and let the factor be "
-                    "from 0 to 1, or write .rate_above_1 = true");
+    throw input_error({text, "the factor of the learning rate must be a finite number from 0 on"});
+  throw input_error({text,
+                     "it is no learning rate but the factor that the optimizer's learning_rate is "
+                     "multiplied by: give the greatest rate to the optimizer and let the factor be "
+                     "from 0 to 1, or write .rate_above_1 = true"});
 }
 
 /// The factor of the learning rate at a step; 1 if there is no function.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/fields.hpp"
@@ -34,9 +35,9 @@ namespace plait::execution {
 template <class Rank>
 [[gnu::cold]] Rank& in_mesh(Rank& rank, mesh const& planned) {
   if (!planned.fits(rank.grid()))
-    throw input_error("trainer: rank " + std::to_string(rank.world_rank()) + " runs in the mesh '" +
-                      to_string(rank.grid()) + "', the job to be trained has the mesh '" +
-                      to_string(planned) + "'; launch the job that is trained");
+    throw input_error({"trainer: rank ", rank.world_rank(), " runs in the mesh '",
+                       to_string(rank.grid()), "', the job to be trained has the mesh '",
+                       to_string(planned), "'; launch the job that is trained"});
   return rank;
 }
 
@@ -73,10 +74,10 @@ template <class Optimizer>
 [[gnu::cold]] inline void check_groups(std::vector<parameter_group> const& groups,
                                        lean_vector<model_parameter> const& parameters) {
   for (auto const& group : groups) {
-    std::string const which = "the pattern " + detail::in_quotes(group.pattern);
-    require_range("trainer_options::groups: .rate of " + which, group.rate,
+    std::string const which = concat({"the pattern ", detail::in_quotes(group.pattern)});
+    require_range(concat({"trainer_options::groups: .rate of ", which}), group.rate,
                   number_ranges::finite_from_0);
-    require_range("trainer_options::groups: .decay of " + which, group.decay,
+    require_range(concat({"trainer_options::groups: .decay of ", which}), group.decay,
                   number_ranges::finite_from_0);
     bool matched = false, counts = false;
     std::string others;  // that have what it matches
@@ -89,15 +90,15 @@ template <class Optimizer>
       if (others.find(other) == std::string::npos) others += (others.empty() ? "" : ", ") + other;
     }
     if (!matched)
-      throw input_error("trainer_options::groups: " + which +
-                        " matches no parameter of the model; names are like '" +
-                        (parameters.empty() ? std::string{} : parameters.front().name) +
-                        "', and a * stands for any characters");
+      throw input_error({"trainer_options::groups: ", which,
+                         " matches no parameter of the model; names are like '",
+                         (parameters.empty() ? std::string{} : parameters.front().name),
+                         "', and a * stands for any characters"});
     if (!counts)
-      throw input_error("trainer_options::groups: " + which +
-                        " has no effect, as all parameters that it matches belong to " + others +
-                        " before it; the first group that matches counts, so write narrower "
-                        "patterns first");
+      throw input_error({"trainer_options::groups: ", which,
+                         " has no effect, as all parameters that it matches belong to ", others,
+                         " before it; the first group that matches counts, so write narrower "
+                         "patterns first"});
   }
 }
 
@@ -177,12 +178,12 @@ template <class Rank>
     auto const here = text_of(std::size_t(other)), there = text_of(std::size_t(reference));
     return here == there
                ? std::string{}
-               : subject + ": " + what + ": " + here + " here and " + there + " in the job";
+               : concat({subject, ": ", what, ": ", here, " here and ", there, " in the job"});
   });
   for (std::size_t other = 1; other < all.size() / agreed_fields; ++other)
     if (text_of(other) != text_of(0))
-      throw input_error(subject + ": the ranks differ in " + what + ": " + text_of(0) +
-                        " on rank 0, " + text_of(other) + " on rank " + std::to_string(other));
+      throw input_error({subject, ": the ranks differ in ", what, ": ", text_of(0), " on rank 0, ",
+                         text_of(other), " on rank ", other});
 }
 
 /// Compares the factors themselves, as many at a time as there is room for.
@@ -194,8 +195,8 @@ template <class Rank>
   for (std::size_t begin = 0; begin < all.size(); begin += at_a_time) {
     agreement mine(subject);
     for (std::size_t i = begin; i < std::min(all.size(), begin + at_a_time); ++i) {
-      mine.add("the rate of parameter '" + all[i].name + "'", all[i].factors.rate);
-      mine.add("the decay of parameter '" + all[i].name + "'", all[i].factors.decay);
+      mine.add(concat({"the rate of parameter '", all[i].name, "'"}), all[i].factors.rate);
+      mine.add(concat({"the decay of parameter '", all[i].name, "'"}), all[i].factors.decay);
     }
     require_equal(rank, mine, numbers_of_all(rank, room, mine.mine()));
   }
@@ -240,7 +241,7 @@ template <class Rank, class Optimizer>
 [[gnu::cold]] void compare_trainers(Rank& rank, agreement_room const& room,
                                     plan_numbers const& plan, std::uint64_t number,
                                     Optimizer const& optimizer, trainer_options const& options) {
-  std::string const subject = "trainer " + std::to_string(number);
+  std::string const subject = concat({"trainer ", number});
   agreement mine(subject);
   mine.add("the number of trainers made so far", number);
   mine.add("the parameters of the model", plan.parameter_count);
@@ -254,7 +255,7 @@ template <class Rank, class Optimizer>
   mine.add("clip", options.clip);
   mine.add("average", options.average);
   for_some_steps([&](std::int64_t step) {
-    mine.add("rate at step " + std::to_string(step), rate_at(options, step));
+    mine.add(concat({"rate at step ", step}), rate_at(options, step));
   });
   mine.add("replay", options.replay);
   mine.add("stop_at_nan", options.stop_at_nan);
@@ -265,9 +266,7 @@ template <class Rank, class Optimizer>
   for (std::int64_t step : {0, 1}) {
     int field = 0;
     for_each_field(optimizer.numbers_of(step, rate_at(options, step)), [&](double value) {
-      mine.add(
-          "number " + std::to_string(field++) + " of the optimizer at step " + std::to_string(step),
-          value);
+      mine.add(concat({"number ", field++, " of the optimizer at step ", step}), value);
     });
   }
   auto const factors = factors_of_model(optimizer, options, plan.parameters);
@@ -310,14 +309,12 @@ template <class Digest>
     int& other = first[std::size_t(data_rank)];
     if (other < 0) other = rank;
     if (digest_on(other) == digest_on(rank)) continue;
-    throw input_error(
-        subject + ": rank " + std::to_string(other) + " and rank " + std::to_string(rank) +
-        " are both data rank " + std::to_string(data_rank) + ", and their samples of step " +
-        std::to_string(step) + " are not the same: these have the digest " +
-        std::to_string(digest_on(other)) + " on rank " + std::to_string(other) + " and " +
-        std::to_string(digest_on(rank)) + " on rank " + std::to_string(rank) +
-        "; a data set gives the same inputs, targets and weights of a sample on "
-        "every rank");
+    throw input_error({subject, ": rank ", other, " and rank ", rank, " are both data rank ",
+                       data_rank, ", and their samples of step ", step,
+                       " are not the same: these have the digest ", digest_on(other), " on rank ",
+                       other, " and ", digest_on(rank), " on rank ", rank,
+                       "; a data set gives the same inputs, targets and weights of a sample on "
+                       "every rank"});
   }
 }
 
@@ -329,7 +326,7 @@ template <class Rank, class Memory>
 [[gnu::cold]] void compare_batches(Rank& rank, agreement_room const& room,
                                    device_batch<Memory> const& batch, std::string const& measures) {
   auto const& of = *batch.description;
-  std::string const subject = "batches " + std::to_string(of.number), last = "the measures";
+  std::string const subject = concat({"batches ", of.number}), last = "the measures";
   std::string const text = "what the data set says that it is";
   agreement mine(subject);
   mine.add("the number of batches made so far", of.number);
@@ -365,9 +362,9 @@ template <class Rank, class Memory>
     for (int one = 0; one < rank.world_size(); ++one)
       if (data_rank(one) == data_rank(other) && digest_on(one) != digest_on(other) &&
           (accepted[std::size_t(one)] || !accepted[std::size_t(other)]))
-        return subject + ": the samples of step " + std::to_string(batch.step) +
-               " have the digest " + std::to_string(digest_on(other)) + " here and " +
-               std::to_string(digest_on(one)) + " on another rank of the replica";
+        return concat({subject, ": the samples of step ", batch.step, " have the digest ",
+                       digest_on(other), " here and ", digest_on(one),
+                       " on another rank of the replica"});
     return std::string{};
   });
   require_same_samples(rank.grid(), subject, batch.step, digest_on);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "plait/core/caught_signal.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -20,7 +21,7 @@ struct stopped_by_signal : job_ended {
   stopped_by_signal(int number, std::int64_t after)
       : job_ended(std::string("stopped by ") + detail::caught_signal::name(number) +
                   (after < 0 ? std::string(" before the first step")
-                             : " after step " + std::to_string(after))),
+                             : ext::concat({" after step ", after}))),
         signal(number),
         step(after) {}
 
@@ -70,8 +71,8 @@ class stop_on_signals {
       action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
       if (sigaction(signals[i], &action, &before_[i]) != 0) {
         restore(i);
-        throw input_error("stop_on_signals: the handler of signal " + std::to_string(signals[i]) +
-                          " cannot be installed");
+        throw input_error(ext::concat(
+            {"stop_on_signals: the handler of signal ", signals[i], " cannot be installed"}));
       }
     }
   }

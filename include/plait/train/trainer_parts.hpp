@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "plait/core/concat.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/workload.hpp"
@@ -119,11 +120,9 @@ class trainer_parts {
   }
 
   /// How messages begin.
-  [[nodiscard]] [[gnu::cold]] std::string name() const {
-    return "trainer " + std::to_string(number);
-  }
+  [[nodiscard]] [[gnu::cold]] std::string name() const { return concat({"trainer ", number}); }
   [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
-    return name() + ": rank " + std::to_string(rank.world_rank());
+    return concat({name(), ": rank ", rank.world_rank()});
   }
 
   void check(batch_type const& batch, bool trains) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -46,7 +47,7 @@ class trainer_state final : public saved_state {
   explicit trainer_state(Parts& of) : of_(of) {
     share_out();
     kinds_.push_back("");
-    for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back("." + name);
+    for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back(concat({".", name}));
     if (of.averaged.bytes() > 0) kinds_.push_back(".average");
   }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/optimizer.hpp"
@@ -42,10 +43,9 @@ template <class Plan>
   std::string text;
   for (auto const& parameter : Plan::blocks_of_model(grid)) {
     auto const info = Plan::entries[parameter.entry].info.unpadded();
-    text += parameter.name + " " + std::to_string(info.rank) + " " + std::to_string(info.rows) +
-            " " + std::to_string(info.columns) +
-            (info.is_buffer() ? " buffer " + std::to_string(info.momentum_nano) : "") +
-            (Plan::entries[parameter.entry].is_frozen ? " frozen\n" : "\n");
+    text += concat({parameter.name, " ", info.rank, " ", info.rows, " ", info.columns,
+                    (info.is_buffer() ? concat({" buffer ", info.momentum_nano}) : ""),
+                    (Plan::entries[parameter.entry].is_frozen ? " frozen\n" : "\n")});
   }
   return text;
 }
@@ -61,10 +61,10 @@ template <class Plan, class Optimizer>
     out.emplace_back(std::move(name), std::move(value));
   };
   add("model", fingerprint_of(text_of_model<Plan>(grid)));
-  add("precision", "activations of " + std::to_string(Plan::element_bytes) + ", parameters of " +
-                       std::to_string(Plan::parameter_bytes) + ", gradients of " +
-                       std::to_string(Plan::gradient_bytes) + " bytes");
-  if (Plan::slices > 0) add("reproducible", std::to_string(Plan::slices) + " slices");
+  add("precision",
+      concat({"activations of ", Plan::element_bytes, ", parameters of ", Plan::parameter_bytes,
+              ", gradients of ", Plan::gradient_bytes, " bytes"}));
+  if (Plan::slices > 0) add("reproducible", concat({Plan::slices, " slices"}));
   add("seed", std::to_string(options.seed));
   add("clip", number_text(options.clip));
   add("average", number_text(options.average));
@@ -82,13 +82,13 @@ template <class Plan, class Optimizer>
   std::string more;
   for (std::int64_t step = 0, each = 1; step <= std::int64_t{1} << 20; step += each) {
     if (step >= std::int64_t{1} << 12 && (step & (step - 1)) == 0) each = step >> 8;
-    more += number_text(rate_at(options, step)) + " ";
+    more += concat({number_text(rate_at(options, step)), " "});
   }
-  add("schedule", rates + ", fingerprint " + fingerprint_of(more));
+  add("schedule", concat({rates, ", fingerprint ", fingerprint_of(more)}));
   std::string factors;
   for (auto const& [name, of] :
        factors_of_model(optimizer, options, parameters_of_model<Plan>(grid)))
-    factors += name + " " + number_text(of.rate) + " " + number_text(of.decay) + "\n";
+    factors += concat({name, " ", number_text(of.rate), " ", number_text(of.decay), "\n"});
   add("parameter_groups", fingerprint_of(factors));
   return out;
 }

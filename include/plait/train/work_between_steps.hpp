@@ -15,6 +15,7 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/generation.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/train/agreement.hpp"
@@ -99,7 +100,7 @@ class work_between_steps {
       words.resize(std::min(words.find('\0'), most));
       if (other == rank.world_rank()) words = what().text;
       if (rank.world_size() > 1 && words.find("rank ") == std::string::npos)
-        words = "rank " + std::to_string(other) + ": " + words;
+        words = concat({"rank ", other, ": ", words});
       return work_failed(words, {.rank = other, .is_input = row[state] == failed_by_input}, step);
     }
     return std::nullopt;

@@ -25,6 +25,7 @@
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/started_once.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"
@@ -71,10 +72,10 @@ struct cuda {
     detail::require_ranges(options);
     detail::require_range("cuda::first_device", first_device, number_ranges::at_least_0);
     if (options.graphs && (share_one_gpu || ranks > 1))
-      throw input_error(
-          std::string("cuda: ranks that share one ") + (share_one_gpu ? "GPU" : "process") +
-          " cannot record graphs; give each a process, by plait::cuda_process{}, or leave "
-          ".options.graphs off");
+      throw input_error(ext::concat(
+          {"cuda: ranks that share one ", (share_one_gpu ? "GPU" : "process"),
+           " cannot record graphs; give each a process, by plait::cuda_process{}, or leave "
+           ".options.graphs off"}));
     detail::check_machine(ranks, first_device, share_one_gpu);
     if (share_one_gpu) run_on_one(where, program);
     else run_on_all(where, program);

@@ -20,6 +20,7 @@
 #include "plait/backend/process/rendezvous_file.hpp"
 #include "plait/backend/process/store_place.hpp"
 #include "plait/backend/process_ranks.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 
@@ -94,8 +95,8 @@ struct cuda_process {
 
  private:
   [[nodiscard]] ext::rendezvous_file file(ext::process_ranks const& here) const {
-    auto const job =
-        std::to_string(here.world_size) + " processes" + (here.job.empty() ? "" : ", " + here.job);
+    auto const job = ext::concat(
+        {here.world_size, " processes", (here.job.empty() ? "" : ext::concat({", ", here.job}))});
     auto const place = detail::find_store_place(here, rendezvous, "cuda_process", "file",
                                                 "NCCL_COMM_ID to host:port of rank 0");
     return ext::rendezvous_file(place.path, job);

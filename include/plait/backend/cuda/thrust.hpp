@@ -11,6 +11,7 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
@@ -81,10 +82,10 @@ class thrust_scratch {
   }
 
   [[noreturn, gnu::cold]] void refuse(std::size_t bytes, std::size_t left) const {
-    throw out_of_memory("thrust_scratch: " + std::to_string(bytes) + " bytes are needed, " +
-                            std::to_string(left) + " of " + std::to_string(size_) +
-                            " are left; make the slot larger: slot<Label, PerRow, Values>",
-                        {.asked = bytes, .free = left, .total = size_, .held = used_});
+    throw out_of_memory(
+        concat({"thrust_scratch: ", bytes, " bytes are needed, ", left, " of ", size_,
+                " are left; make the slot larger: slot<Label, PerRow, Values>"}),
+        {.asked = bytes, .free = left, .total = size_, .held = used_});
   }
 
   std::byte* begin_ = nullptr;
@@ -148,10 +149,11 @@ class stream_policy : public thrust::cuda::execution_policy<stream_policy<Queue>
                                                                std::ptrdiff_t count) {
     std::size_t const bytes = static_cast<std::size_t>(count) * sizeof(T);
     if (on.memory_ == nullptr)
-      throw out_of_memory("thrust_policy(queue): the algorithm needs " + std::to_string(bytes) +
-                              " bytes of temporary memory; write thrust_policy(queue, memory) with "
-                              "a thrust_scratch of at least that",
-                          {.asked = bytes});
+      throw out_of_memory(
+          concat({"thrust_policy(queue): the algorithm needs ", bytes,
+                  " bytes of temporary memory; write thrust_policy(queue, memory) with "
+                  "a thrust_scratch of at least that"}),
+          {.asked = bytes});
     return {reinterpret_cast<T*>(on.memory_->allocate(bytes)), count};
   }
   template <class Pointer>

@@ -26,6 +26,7 @@
 #include "plait/backend/process/store_place.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
@@ -57,8 +58,8 @@ class gloo_engine final : public process_engine {
     if (!here_) here_ = read_process_ranks();
     auto const [rank, size] = std::pair{here_->rank, here_->world_size};
     if (rank < 0 || rank >= size)
-      throw input_error("processes: .ranks has the rank " + std::to_string(rank) + " of " +
-                        std::to_string(size) + " processes; it must be from 0 and below");
+      throw input_error({"processes: .ranks has the rank ", rank, " of ", size,
+                         " processes; it must be from 0 and below"});
     return *here_;
   }
 
@@ -133,8 +134,8 @@ class gloo_engine final : public process_engine {
       rendezvous.fail(problem.what());
       throw;
     } catch (std::exception const& problem) {  // of Gloo, where it opens its ends
-      auto const text = "gloo: rank " + std::to_string(here.rank) +
-                        " cannot open its connections: " + gloo_words(problem);
+      auto const text =
+          concat({"gloo: rank ", here.rank, " cannot open its connections: ", gloo_words(problem)});
       rendezvous.fail(text);
       throw engine_error(text);
     }
@@ -147,8 +148,8 @@ class gloo_engine final : public process_engine {
       });
     } catch (engine_error const& problem) {
       if (problem.rank < 0) throw;
-      throw engine_error("gloo: rank " + std::to_string(rank) + " cannot connect to rank " +
-                         std::to_string(problem.rank) + ": " + problem.what());
+      throw engine_error(concat(
+          {"gloo: rank ", rank, " cannot connect to rank ", problem.rank, ": ", problem.what()}));
     }
   }
   void hold(std::shared_ptr<gloo_connections>& as, std::shared_ptr<gloo_connections> with) {

@@ -19,6 +19,7 @@
 
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
@@ -62,7 +63,7 @@ struct network_interface {
     std::string out;
     for (auto const& [name, what] : from)
       if (with_loopback || !what.is_loopback)
-        out += (out.empty() ? "" : ", ") + name + " (" + what.address + ")";
+        out += concat({(out.empty() ? "" : ", "), name, " (", what.address, ")"});
     return out.empty() ? "none" : out;
   }
 };
@@ -91,14 +92,14 @@ struct gloo_interface {
   while (other < marks.size() && marks[other].shares_loopback_with(marks[0])) ++other;
   bool const is_one_host = other == marks.size();
   auto const hosts = [&] {
-    return "the ranks are on several hosts (rank 0 on " + in_quotes(marks[0].host) + ", rank " +
-           std::to_string(other) + " on " + in_quotes(marks[other].host) +
-           "), which the loopback interface does not join";
+    return concat({"the ranks are on several hosts (rank 0 on ", in_quotes(marks[0].host),
+                   ", rank ", other, " on ", in_quotes(marks[other].host),
+                   "), which the loopback interface does not join"});
   };
-  auto const choose = "; set PLAIT_INTERFACE on each host to one of its interfaces, here " +
-                      network_interface::text(there, is_one_host);
+  auto const choose = concat({"; set PLAIT_INTERFACE on each host to one of its interfaces, here ",
+                              network_interface::text(there, is_one_host)});
   auto const refuse = [&](std::string const& what) {
-    throw input_error("gloo: rank " + std::to_string(rank) + ": " + what + choose);
+    throw input_error({"gloo: rank ", rank, ": ", what, choose});
   };
   if (name.empty()) {
     if (!is_one_host) refuse(hosts());
@@ -108,10 +109,10 @@ struct gloo_interface {
   }
   auto const found = there.find(name);
   if (found == there.end())
-    refuse(said_by + " is " + in_quotes(name) +
-           ", and there is no interface of this name that is up and has an address");
+    refuse(concat({said_by, " is ", in_quotes(name),
+                   ", and there is no interface of this name that is up and has an address"}));
   if (found->second.is_loopback && !is_one_host)
-    refuse(said_by + " is " + in_quotes(name) + "; " + hosts());
+    refuse(concat({said_by, " is ", in_quotes(name), "; ", hosts()}));
   ::gloo::transport::tcp::attr what;
   what.iface = name;
   what.ai_family = found->second.family;
@@ -120,8 +121,8 @@ struct gloo_interface {
     return {std::make_shared<::gloo::transport::tcp::Device>(at), at.ai_addr,
             static_cast<std::size_t>(at.ai_addrlen)};
   } catch (std::exception const& problem) {
-    throw engine_error("gloo: rank " + std::to_string(rank) + ": interface " + in_quotes(name) +
-                       " cannot be used: " + escaped(problem.what()));
+    throw engine_error({"gloo: rank ", rank, ": interface ", in_quotes(name),
+                        " cannot be used: ", escaped(problem.what())});
   }
 }
 

@@ -22,6 +22,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {
@@ -264,8 +265,8 @@ class gloo_group final : public process_group {
     if (members_.size() == static_cast<std::size_t>(with_->world->size) &&
         std::is_sorted(members_.begin(), members_.end()))
       return mesh_ = with_->world;
-    auto name = "group " + std::to_string(number_);
-    for (int const member : members_) name += " " + std::to_string(member);
+    auto name = concat({"group ", number_});
+    for (int const member : members_) name += concat({" ", member});
     mesh_ = new_mesh(name, with_->watch);
     with_->add(mesh_);
     return mesh_;
@@ -282,7 +283,7 @@ class gloo_group final : public process_group {
     for (std::size_t at = 0; at < all.size(); at += mine.size())
       addresses.push_back(all.substr(at, mine.size()));
     auto of = with_->identity;
-    of.rendezvous += ", " + name;
+    of.rendezvous += concat({", ", name});
     mesh->connect(of, std::move(addresses), [&](gloo_listener::progress const& now) {
       other_ = static_cast<std::size_t>(now.missing.front());
       if (std::chrono::steady_clock::now() >= end_ || with_->watch->is_interrupted())
@@ -301,7 +302,7 @@ class gloo_group final : public process_group {
   void ask(char const* function, Work work) {
     if (with_->has_failed) {
       if (with_->other_has_failed) end_with_other(function);
-      throw engine_error(call_text(function) + ": the connections were closed when a call failed");
+      throw engine_error({call_text(function), ": the connections were closed when a call failed"});
     }
     end_ = with_->watch->time() + with_->timeout.load();
     try {
@@ -324,25 +325,24 @@ class gloo_group final : public process_group {
     posted_.clear();
     if (with_->other_has_failed) end_with_other(function);
     if (ended.signal != 0)
-      throw wait_stopped_by_signal(call_text(function) + " has waited " +
-                                       std::to_string(ended.waited.count()) + " ms after " +
-                                       caught_signal::name(signal) + " for " + other + " (Gloo)",
-                                   signal);
+      throw wait_stopped_by_signal(
+          concat({call_text(function), " has waited ", ended.waited.count(), " ms after ",
+                  caught_signal::name(signal), " for ", other, " (Gloo)"}),
+          signal);
     if (late)
-      throw communication_timeout(call_text(function) + " has waited " +
-                                  std::to_string(with_->timeout.load().count()) + " ms for " +
-                                  other + " (Gloo)");
+      throw communication_timeout({call_text(function), " has waited ",
+                                   with_->timeout.load().count(), " ms for ", other, " (Gloo)"});
     if (with_->watch->is_interrupted())
-      throw engine_error(call_text(function) + " was ended, as the ranks of the job change");
-    auto const lost = call_text(function) + ": the connection to " + other +
-                      " is lost, whose process has failed or ended (Gloo: " + words + ")";
+      throw engine_error({call_text(function), " was ended, as the ranks of the job change"});
+    auto const lost = concat({call_text(function), ": the connection to ", other,
+                              " is lost, whose process has failed or ended (Gloo: ", words, ")"});
     if (signal != 0)  // as others have it, who have waited as long
-      throw wait_stopped_by_signal(lost + ", after " + caught_signal::name(signal), signal);
+      throw wait_stopped_by_signal(concat({lost, ", after ", caught_signal::name(signal)}), signal);
     throw engine_error(lost, other_ == none ? -1 : world_rank(static_cast<int>(other_)));
   }
   [[noreturn]] [[gnu::cold]] void end_with_other(char const* function) const {
-    throw other_thread_failed(call_text(function) +
-                              " was ended, as the other thread of the rank has failed");
+    throw other_thread_failed(
+        {call_text(function), " was ended, as the other thread of the rank has failed"});
   }
 
   std::shared_ptr<gloo_connections> with_;

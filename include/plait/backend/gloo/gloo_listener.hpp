@@ -21,6 +21,7 @@
 #include "plait/backend/gloo/gloo_challenge.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/mesh/ranks_text.hpp"
 
@@ -34,8 +35,8 @@ namespace plait::detail {
   if (::getnameinfo(reinterpret_cast<sockaddr const*>(&at), static_cast<socklen_t>(address.size()),
                     host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     return "an address that is none";
-  return (at.ss_family == AF_INET6 ? "[" + std::string(host) + "]" : std::string(host)) + ":" +
-         port;
+  return concat(
+      {(at.ss_family == AF_INET6 ? concat({"[", host, "]"}) : std::string(host)), ":", port});
 }
 
 /// The port at which other members of a mesh reach this one, until all are connected: then it is
@@ -57,7 +58,7 @@ class gloo_listener {
     if (socket_.get() < 0 || ::bind(socket_.get(), to, size) != 0 ||
         ::listen(socket_.get(), SOMAXCONN) != 0 ||
         ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&found), &found_size) != 0)
-      throw engine_error("a port of its own cannot be opened: " + words(errno));
+      throw engine_error({"a port of its own cannot be opened: ", words(errno)});
     address_.assign(reinterpret_cast<char const*>(&found), found_size);
   }
 
@@ -71,11 +72,11 @@ class gloo_listener {
 
     /// "rank 3 has not connected to 10.0.0.2:4711 (12 others have, who do not know ...)"
     [[nodiscard]] [[gnu::cold]] std::string text(std::string_view address) const {
-      auto const out = ranks_text(missing) + (missing.size() == 1 ? " is" : " are") +
-                       " not connected with " + socket_text(address);
+      auto const out = concat({ranks_text(missing), (missing.size() == 1 ? " is" : " are"),
+                               " not connected with ", socket_text(address)});
       if (dropped == 0) return out;
-      return out + " (" + std::to_string(dropped) + (dropped == 1 ? " other has" : " others have") +
-             " tried, and not known the secret of this job)";
+      return concat({out, " (", dropped, (dropped == 1 ? " other has" : " others have"),
+                     " tried, and not known the secret of this job)"});
     }
   };
 
@@ -171,16 +172,16 @@ class gloo_listener {
   void refused(gloo_challenge const& challenge, int member, int code) {
     auto& of = tries_[static_cast<std::size_t>(member)];
     if (++of.refused < most_failures) return again(member);
-    throw engine_error(place(challenge, member) + ": " + words(code) +
-                           "; do the interfaces of their hosts reach each other (PLAIT_INTERFACE)?",
-                       member);
+    throw engine_error(
+        concat({place(challenge, member), ": ", words(code),
+                "; do the interfaces of their hosts reach each other (PLAIT_INTERFACE)?"}),
+        member);
   }
   void wrong(gloo_challenge const& challenge, int member) {
     auto& of = tries_[static_cast<std::size_t>(member)];
     if (++of.wrong < most_failures) return again(member);
-    throw engine_error("somebody else has answered at " + place(challenge, member) + ", " +
-                           std::to_string(most_failures) +
-                           " times, who does not know the secret of this job",
+    throw engine_error(concat({"somebody else has answered at ", place(challenge, member), ", ",
+                               most_failures, " times, who does not know the secret of this job"}),
                        member);
   }
   static std::string place(gloo_challenge const& challenge, int member) {

@@ -25,6 +25,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/terminate_sentence.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 
 namespace plait::detail {
@@ -62,7 +63,7 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
     int const on = 1;
     if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
         ::fcntl(socket.get(), F_SETFL, O_NONBLOCK) != 0)
-      throw engine_error("a connection cannot be used: " + std::generic_category().message(errno));
+      throw engine_error({"a connection cannot be used: ", std::generic_category().message(errno)});
     self_ = ::gloo::transport::tcp::Address::fromSockName(socket.get());
     peer_ = ::gloo::transport::tcp::Address::fromPeerName(socket.get());
     fd_ = socket.release();
@@ -87,7 +88,7 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
       // Another thread that closes the connection holds the mutex and waits for this one.
       std::unique_lock const lock(m_, std::try_to_lock);
       if (!lock || ex_ != nullptr || state_ != CONNECTED) return;
-      signalException("bytes have come that are none of Gloo's: " + std::string(problem.what()));
+      signalException(concat({"bytes have come that are none of Gloo's: ", problem.what()}));
     }
   }
 

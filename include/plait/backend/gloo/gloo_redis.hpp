@@ -17,6 +17,7 @@
 #include "plait/backend/gloo/gloo_redis_tls.hpp"
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/password_file.hpp"
 #include "plait/core/quote.hpp"
@@ -31,7 +32,7 @@ class gloo_redis final : public rendezvous_store {
   /// seconds, and notes stay for two of `timeout`.
   gloo_redis(std::string const& address, std::string_view job, std::chrono::milliseconds timeout)
       : address_(address),
-        prefix_("plait:" + escaped(job) + ":"),
+        prefix_(concat({"plait:", escaped(job), ":"})),
         stays_(std::to_string(2 * timeout.count() + 10'000)),
         longest_(std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds{10})) {
     gloo_redis_address const to(address);
@@ -49,7 +50,9 @@ class gloo_redis final : public rendezvous_store {
     if (to.has_password()) show_password(to);
   }
 
-  [[nodiscard]] std::string name() const override { return "Redis server " + in_quotes(address_); }
+  [[nodiscard]] std::string name() const override {
+    return concat({"Redis server ", in_quotes(address_)});
+  }
   [[nodiscard]] std::string what_to_check() const override {
     return "were all ranks given this server, and the same job name by their launcher?";
   }
@@ -76,7 +79,7 @@ class gloo_redis final : public rendezvous_store {
       std::string cursor = "0", pattern;
       for (char const c : prefix_) (pattern += '\\') += c;
       do {
-        auto const page = ask({"SCAN", cursor, "MATCH", pattern + "*", "COUNT", "1000"});
+        auto const page = ask({"SCAN", cursor, "MATCH", concat({pattern, "*"}), "COUNT", "1000"});
         if (page->type != REDIS_REPLY_ARRAY || page->elements != 2) return;
         cursor.assign(page->element[0]->str, static_cast<std::size_t>(page->element[0]->len));
         for (std::size_t i = 0; i < page->element[1]->elements; ++i) {
@@ -110,11 +113,11 @@ class gloo_redis final : public rendezvous_store {
     if (reply->type != REDIS_REPLY_ERROR) return;
     std::string_view const said(reply->str, static_cast<std::size_t>(reply->len));
     auto const who =
-        to.user.empty() ? std::string("the default user") : "user " + in_quotes(to.user);
+        to.user.empty() ? std::string("the default user") : concat({"user ", in_quotes(to.user)});
     if (said.find("without any password configured") != said.npos)
       refuse("a password is given, but it asks for none; anybody who reaches it can end the job");
-    refuse(who + " is not known to it, or the password in " + path_in_quotes(to.password_file) +
-           " is not this user's");
+    refuse(concat({who, " is not known to it, or the password in ",
+                   path_in_quotes(to.password_file), " is not this user's"}));
   }
   redis_reply send(std::vector<std::string> const& words) try {
     std::vector<char const*> texts;
@@ -128,7 +131,7 @@ class gloo_redis final : public rendezvous_store {
     redis_reply reply(static_cast<::redisReply*>(::redisCommandArgv(
         server_.get(), static_cast<int>(words.size()), texts.data(), sizes.data())));
     if (reply == nullptr && std::chrono::steady_clock::now() - begin >= longest_)
-      fail("it has not answered for " + std::to_string(longest_.count()) + " ms");
+      fail(concat({"it has not answered for ", longest_.count(), " ms"}));
     if (reply == nullptr) fail(server_->errstr);
     return reply;
   } catch (error const&) {
@@ -137,10 +140,10 @@ class gloo_redis final : public rendezvous_store {
     refuse(problem.what());
   }
   [[noreturn]] void refuse(std::string_view what) const {
-    throw input_error(name() + " cannot be used: " + escaped(what));
+    throw input_error({name(), " cannot be used: ", escaped(what)});
   }
   [[noreturn]] void fail(std::string_view what) const {
-    refuse(std::string(what) + "; is it running, and is .redis its host and port?");
+    refuse(concat({what, "; is it running, and is .redis its host and port?"}));
   }
 
   std::string address_, prefix_, stays_;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/password_file.hpp"
@@ -55,8 +56,8 @@ class gloo_redis_address {
       if (std::from_chars(rest.data() + colon + 1, end, port).ptr != end) port = 0;
     }
     if (host.empty() || host.find_first_of("/@ ") != host.npos || port < 1 || port > 65535)
-      throw input_error("gloo: .redis " + in_quotes(text) +
-                        " is not of the form host:port or rediss://user@host:port");
+      throw input_error({"gloo: .redis ", in_quotes(text),
+                         " is not of the form host:port or rediss://user@host:port"});
     check(text);
   }
 
@@ -69,12 +70,12 @@ class gloo_redis_address {
 
  private:
   static std::string variable(char const* name) {
-    char const* const value = std::getenv(("PLAIT_REDIS_" + std::string(name)).c_str());
+    char const* const value = std::getenv((concat({"PLAIT_REDIS_", name})).c_str());
     return value == nullptr ? "" : value;
   }
   void check(std::string_view text) const {
     auto const refuse = [&](std::string const& what) {
-      throw input_error("gloo: .redis " + in_quotes(text) + ": " + what);
+      throw input_error({"gloo: .redis ", in_quotes(text), ": ", what});
     };
     if (certificate.empty() != key.empty())
       refuse("a certificate and its key belong together; set PLAIT_REDIS_CERT and PLAIT_REDIS_KEY");

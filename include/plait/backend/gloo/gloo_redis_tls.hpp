@@ -12,6 +12,7 @@
 
 #include "plait/backend/gloo/gloo_redis_address.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 
 #if PLAIT_USE_REDIS_TLS
 #include <arpa/inet.h>
@@ -159,8 +160,7 @@ class gloo_redis_tls {
     for (;;) {
       auto const left = std::chrono::ceil<std::chrono::milliseconds>(end - clock::now()).count();
       if (left <= 0)
-        throw std::runtime_error("it has not answered for " + std::to_string(longest_.count()) +
-                                 " ms");
+        throw std::runtime_error(concat({"it has not answered for ", longest_.count(), " ms"}));
       pollfd ready{.fd = socket_, .events = events, .revents = 0};
       if (::poll(&ready, 1, static_cast<int>(std::min<long>(left, 60'000))) > 0) return;
     }

@@ -23,6 +23,7 @@
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/mesh/ranks_text.hpp"
@@ -61,8 +62,8 @@ class gloo_rendezvous {
   }
   /// Behind meet(): what only the ranks of this rendezvous know, and which rendezvous it is.
   [[nodiscard]] gloo_identity identity() const {
-    return {key_, "job " + here_.job + " of " + std::to_string(here_.world_size) +
-                      " processes, rendezvous " + number_};
+    return {key_, concat({"job ", here_.job, " of ", here_.world_size, " processes, rendezvous ",
+                          number_})};
   }
   /// Leaves `value` under a name and waits for that of every rank.
   [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value) {
@@ -88,8 +89,8 @@ class gloo_rendezvous {
     try {
       if (number_.empty()) return;
       if (auto const mine = whole(""); why.starts_with(mine)) why.remove_prefix(mine.size());
-      auto const sentence = "rank " + std::to_string(here_.rank) + ": " + std::string(why);
-      if (!told_) (void)store_->put(number_ + ".failed", sentence);
+      auto const sentence = concat({"rank ", here_.rank, ": ", why});
+      if (!told_) (void)store_->put(concat({number_, ".failed"}), sentence);
       store_->remove(note("here", here_.rank));
       if (here_.rank != 0) {
         if (store_->is_of_one_start() && writer_.look(mark_) == process_mark::state::ended)
@@ -146,7 +147,7 @@ class gloo_rendezvous {
   };
 
   [[nodiscard]] std::string note(std::string_view name, int rank) const {
-    return number_ + "." + std::string(name) + "." + std::to_string(rank);
+    return concat({number_, ".", name, ".", rank});
   }
   static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds{5}); }
   [[nodiscard]] bool is_late() const { return std::chrono::steady_clock::now() > end_; }
@@ -156,11 +157,11 @@ class gloo_rendezvous {
     if (!found) return std::nullopt;
     auto out = writer_note::of(*found);
     if (!out)
-      throw input_error(store_->name() + " has a note of the name 'writer' that is none of plait");
+      throw input_error({store_->name(), " has a note of the name 'writer' that is none of plait"});
     return out;
   }
   static std::string process_text(process_mark const& mark) {
-    return "process " + mark.pid + " on host " + in_quotes(mark.host);
+    return concat({"process ", mark.pid, " on host ", in_quotes(mark.host)});
   }
 
   void begin() {
@@ -168,13 +169,13 @@ class gloo_rendezvous {
     if (auto const old = read_writer(); old) {
       auto const what = old->mark.look(mark_);
       if (what == process_mark::state::alive)
-        throw input_error(store_->name() + " is in use: " + process_text(old->mark) +
-                          " runs and is rank 0 of " + job_text(old->job) +
-                          "; was rank 0 started twice? Another job needs another path or name");
+        throw input_error({store_->name(), " is in use: ", process_text(old->mark),
+                           " runs and is rank 0 of ", job_text(old->job),
+                           "; was rank 0 started twice? Another job needs another path or name"});
       if (what == process_mark::state::unknown)
-        throw input_error(store_->name() + " was left by or belongs to " + process_text(old->mark) +
-                          ", of which this host cannot see whether it runs; if it does not, "
-                          "delete what was left, or choose another path or name");
+        throw input_error({store_->name(), " was left by or belongs to ", process_text(old->mark),
+                           ", of which this host cannot see whether it runs; if it does not, "
+                           "delete what was left, or choose another path or name"});
       store_->clear(false);
     }
     number_ = new_number();
@@ -183,14 +184,14 @@ class gloo_rendezvous {
     if (!is_secret) key_ = random_bytes();
     if (!store_->put(note("key", 0), is_secret ? fingerprint() : in_digits(key_)) ||
         !store_->put("writer", mine.text()) || !store_->put(note("here", 0), mark_.text()))
-      throw input_error(store_->name() +
-                        " was taken by another rank 0 at the same time; was rank 0 "
-                        "started twice?");
+      throw input_error({store_->name(),
+                         " was taken by another rank 0 at the same time; was rank 0 "
+                         "started twice?"});
   }
 
   void join() {
     // What is said if it stays so to the end.
-    auto problem = "rank 0 has not come to " + store_->name();
+    auto problem = concat({"rank 0 has not come to ", store_->name()});
     for (;; rest()) {
       check_signal(problem);
       if (is_late()) late(problem);
@@ -202,19 +203,19 @@ class gloo_rendezvous {
         if (what == process_mark::state::alive) throw input_error(whole(text));
       };
       if (what == process_mark::state::ended) {
-        problem = store_->name() + " was left by " + process_text(writer->mark) +
-                  ", which has ended, and rank 0 has not come";
+        problem = concat({store_->name(), " was left by ", process_text(writer->mark),
+                          ", which has ended, and rank 0 has not come"});
       } else if (writer->job != escaped(here_.job)) {
-        either(store_->name() + " is of " + job_text(writer->job) + ", this process is of " +
-               job_text(escaped(here_.job)));
+        either(concat({store_->name(), " is of ", job_text(writer->job), ", this process is of ",
+                       job_text(escaped(here_.job))}));
       } else if (writer->world_size != std::to_string(here_.world_size)) {
-        either("rank 0 was started as one of " + writer->world_size +
-               " processes, this rank as one of " + std::to_string(here_.world_size));
+        either(concat({"rank 0 was started as one of ", writer->world_size,
+                       " processes, this rank as one of ", here_.world_size}));
       } else {
         number_ = writer->number;
         writer_ = writer->mark;
         if (!take_key()) {
-          problem = "rank 0 has left no key of the rendezvous in " + store_->name();
+          problem = concat({"rank 0 has left no key of the rendezvous in ", store_->name()});
           number_.clear();
           continue;
         }
@@ -222,8 +223,8 @@ class gloo_rendezvous {
         auto const other = store_->get(note("here", here_.rank));
         number_.clear();
         if (other)
-          either("rank " + std::to_string(here_.rank) + " has come already, as " +
-                 process_text(process_mark::of(*other)) + "; was it started twice?");
+          either(concat({"rank ", here_.rank, " has come already, as ",
+                         process_text(process_mark::of(*other)), "; was it started twice?"}));
       }
     }
   }
@@ -264,16 +265,18 @@ class gloo_rendezvous {
     }
     std::string const variable = "the secret of the job (PLAIT_JOB_SECRET_FILE)";
     throw input_error(whole(
-        is_left && key ? variable + " was given to this rank and not to rank 0; give it to all"
-        : is_left
-            ? "what rank 0 has left in " + store_->name() + " as a key of the rendezvous is none"
-        : is_secret ? variable + " is another on rank 0 than on this rank; give all the same"
-                    : variable + " was given to rank 0 and not to this rank; give it to all"));
+        is_left && key
+            ? concat({variable, " was given to this rank and not to rank 0; give it to all"})
+        : is_left ? concat({"what rank 0 has left in ", store_->name(),
+                            " as a key of the rendezvous is none"})
+        : is_secret
+            ? concat({variable, " is another on rank 0 than on this rank; give all the same"})
+            : concat({variable, " was given to rank 0 and not to this rank; give it to all"})));
   }
   /// Of a secret, in the notes of rank 0: who reads it learns nothing of the secret.
   [[nodiscard]] std::string fingerprint() const {
     return std::string(fingerprint_begin) +
-           in_digits(hmac_sha256(key_, "plait: fingerprint for rendezvous " + number_));
+           in_digits(hmac_sha256(key_, concat({"plait: fingerprint for rendezvous ", number_})));
   }
   static constexpr std::string_view fingerprint_begin = "secret ";
   static constexpr std::string_view hexadecimal = "0123456789abcdef";
@@ -296,15 +299,15 @@ class gloo_rendezvous {
   }
 
   void check_failed() {
-    auto const why = store_->get(number_ + ".failed");
+    auto const why = store_->get(concat({number_, ".failed"}));
     if (!why) return;
     told_ = true;
-    throw engine_error(whole("the start has failed on " + sentence_of_another(*why)));
+    throw engine_error(whole(concat({"the start has failed on ", sentence_of_another(*why)})));
   }
   void check_lives(int rank, process_mark const& mark) const {
     if (mark.look(mark_) == process_mark::state::ended)
-      throw engine_error(whole("rank " + std::to_string(rank) + ", " + process_text(mark) +
-                               ", has ended before all ranks were connected"));
+      throw engine_error(whole(concat({"rank ", rank, ", ", process_text(mark),
+                                       ", has ended before all ranks were connected"})));
   }
   /// Whether those who have come are still there.
   void check_others(std::string_view name, std::vector<std::optional<std::string>> const& found) {
@@ -315,8 +318,8 @@ class gloo_rendezvous {
         check_lives(rank, process_mark::of(*found[std::size_t(rank)]));
     auto const writer = read_writer();
     if (!writer || writer->number != number_)
-      throw engine_error(whole("what the ranks of this job had left in " + store_->name() +
-                               " was removed by somebody else"));
+      throw engine_error(whole(concat({"what the ranks of this job had left in ", store_->name(),
+                                       " was removed by somebody else"})));
   }
   [[nodiscard]] std::string missing_text(
       std::string_view name, std::vector<std::optional<std::string>> const& found) const {
@@ -330,26 +333,26 @@ class gloo_rendezvous {
   /// Ranks that have not met cannot agree on an end.
   void check_signal(std::string const& problem) const {
     if (interrupted_.load())
-      throw engine_error(whole("the start was ended, as the ranks of the job change: " + problem));
+      throw engine_error(
+          whole(concat({"the start was ended, as the ranks of the job change: ", problem})));
     if (int const signal = caught_signal::number(); signal != 0)
       throw wait_stopped_by_signal(
-          whole(std::string(caught_signal::name(signal)) + " has ended the start: " + problem),
-          signal);
+          whole(concat({caught_signal::name(signal), " has ended the start: ", problem})), signal);
   }
   [[noreturn]] void late(std::string const& problem) const {
-    throw communication_timeout(whole(problem + " within " + std::to_string(timeout_.count()) +
-                                      " ms; is that process running, and " +
-                                      store_->what_to_check()));
+    throw communication_timeout(
+        whole(concat({problem, " within ", timeout_.count(), " ms; is that process running, and ",
+                      store_->what_to_check()})));
   }
   [[noreturn]] void refuse_double() const {
-    throw input_error(whole("a note of this rank is in " + store_->name() +
-                            " already; was the rank started twice?"));
+    throw input_error(whole(concat(
+        {"a note of this rank is in ", store_->name(), " already; was the rank started twice?"})));
   }
   [[nodiscard]] std::string whole(std::string const& text) const {
-    return "gloo: rank " + std::to_string(here_.rank) + ": " + text;
+    return concat({"gloo: rank ", here_.rank, ": ", text});
   }
   static std::string job_text(std::string const& job) {
-    return job.empty() ? "a job without a name" : "job " + in_quotes(job);
+    return job.empty() ? "a job without a name" : concat({"job ", in_quotes(job)});
   }
   static std::vector<process_mark> read_marks(std::vector<std::string> const& texts) {
     std::vector<process_mark> out;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "plait/backend/process/rendezvous_store.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 
@@ -28,7 +29,7 @@ class gloo_folder final : public rendezvous_store {
       : path_(std::move(path)), name_("rendezvous folder", path_), of_one_start_(of_one_start) {}
 
   [[nodiscard]] std::string name() const override {
-    return "rendezvous folder " + path_in_quotes(path_);
+    return concat({"rendezvous folder ", path_in_quotes(path_)});
   }
   [[nodiscard]] std::string what_to_check() const override {
     return of_one_start_ ? "have all ranks the same TMPDIR? Or choose a path by PLAIT_RENDEZVOUS"
@@ -94,12 +95,12 @@ class gloo_folder final : public rendezvous_store {
       name_.fail("cannot be looked for", errno);
     }
     if (!S_ISDIR(found.st_mode))
-      name_.refuse(std::string("is there and not a folder") +
-                   (S_ISLNK(found.st_mode) ? " but a symbolic link" : "") +
-                   "; choose another path by PLAIT_RENDEZVOUS, in a folder that all processes see");
+      name_.refuse(concat(
+          {"is there and not a folder", (S_ISLNK(found.st_mode) ? " but a symbolic link" : ""),
+           "; choose another path by PLAIT_RENDEZVOUS, in a folder that all processes see"}));
     if (found.st_uid != ::geteuid())
-      name_.refuse("belongs to user " + std::to_string(found.st_uid) + ", not to user " +
-                   std::to_string(::geteuid()) + " of this process");
+      name_.refuse(concat(
+          {"belongs to user ", found.st_uid, ", not to user ", ::geteuid(), " of this process"}));
     if ((found.st_mode & 077u) != 0)
       name_.refuse(
           "may be entered by other users; plait makes the folder itself: choose a path that is not "

@@ -15,6 +15,7 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/host/thread_channel.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 
@@ -165,9 +166,8 @@ class barrier_slot {
 
   void check_other_end(collective_call const& call) const {
     if (call.other >= 0 && call.other < size() && call.other != rank_) return;
-    throw input_error("rank " + std::to_string(world_rank(rank_)) + " called " +
-                      call_text(call, group_->members) +
-                      ": the other end must be another member of the group");
+    throw input_error({"rank ", world_rank(rank_), " called ", call_text(call, group_->members),
+                       ": the other end must be another member of the group"});
   }
 
   // `receiver` is a world rank.

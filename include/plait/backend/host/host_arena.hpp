@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plait/backend/posted_messages.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::ext {
@@ -27,8 +28,8 @@ class host_arena {
     data_.reset(
         static_cast<std::byte*>(::operator new(bytes + place, std::align_val_t{64}, std::nothrow)));
     if (data_ == nullptr)
-      throw out_of_memory("out of memory: asked the processor for " + std::to_string(bytes) +
-                              " bytes (" + std::to_string(bytes >> 20) + " MiB)",
+      throw out_of_memory(concat({"out of memory: asked the processor for ", bytes, " bytes (",
+                                  bytes >> 20, " MiB)"}),
                           {.asked = bytes});
   }
   host_arena(host_arena&&) noexcept = default;

@@ -10,6 +10,7 @@
 #include <typeinfo>
 
 #include "plait/backend/host/thread_world.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
@@ -20,7 +21,7 @@ namespace plait::detail {
 // type with "rank R: " before the text; any other standard exception nested in such an error.
 [[noreturn]] [[gnu::cold]] inline void rethrow_with_rank(std::exception_ptr const& failure,
                                                          int rank) {
-  auto const prefix = "rank " + std::to_string(rank) + ": ";
+  auto const prefix = concat({"rank ", rank, ": "});
   try {
     std::rethrow_exception(failure);
   } catch (error const& e) {
@@ -37,13 +38,13 @@ namespace plait::detail {
 }
 
 [[gnu::cold]] inline std::string failure_text(std::exception_ptr const& failure, int rank) {
-  auto const subject = "rank " + std::to_string(rank) + " failed";
+  auto const subject = concat({"rank ", rank, " failed"});
   try {
     std::rethrow_exception(failure);
   } catch (std::exception const& e) {
-    return subject + ": " + e.what();
+    return concat({subject, ": ", e.what()});
   } catch (...) {
-    return subject + " with an exception that is not a std::exception";
+    return concat({subject, " with an exception that is not a std::exception"});
   }
 }
 
@@ -89,7 +90,7 @@ template <class Program>
       threads.reserve(static_cast<std::size_t>(world.size()));
       for (int rank = 1; rank < world.size(); ++rank) threads.push_back(std::jthread(run, rank));
     } catch (std::system_error const& e) {
-      world.abort("run_ranks: a thread could not be started: " + std::string(e.what()));
+      world.abort(concat({"run_ranks: a thread could not be started: ", e.what()}));
       throw;
     }
     run(0);

@@ -16,6 +16,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/number_range.hpp"
@@ -208,8 +209,8 @@ class thread_barrier {
       if (me.bell.wait_until(lock, deadline) == std::cv_status::no_timeout || what.over()) continue;
       auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
       if (!what.is_certain(count_of(what.word->load())))
-        break_world(cause::timed_out, "rank " + std::to_string(rank) + " waited longer than " +
-                                          std::to_string(limit) + " ms: " + state_text());
+        break_world(cause::timed_out,
+                    concat({"rank ", rank, " waited longer than ", limit, " ms: ", state_text()}));
       deadline += timeout_;
     }
     me.asleep.store(false);
@@ -264,9 +265,8 @@ class thread_barrier {
       for (next = i + 1; same(i + 1) && same(i + 2) && same(next); ++next) {
       }
       text += i == 0 ? "" : "; ";
-      if (next == i + 1) text += "rank " + std::to_string(i) + state_of(i, false);
-      else
-        text += "ranks " + std::to_string(i) + "-" + std::to_string(next - 1) + state_of(i, true);
+      if (next == i + 1) text += concat({"rank ", i, state_of(i, false)});
+      else text += concat({"ranks ", i, "-", next - 1, state_of(i, true)});
     }
     return text;
   }
@@ -277,7 +277,7 @@ class thread_barrier {
     return of_several ? " are running" : " is running";
   }
 
-  std::string deadlock_text() const { return "deadlock: " + state_text(); }
+  std::string deadlock_text() const { return concat({"deadlock: ", state_text()}); }
 
   void break_world(cause why, std::string text) {
     if (cause_ != cause::none) return;  // the first cause is the one to report

@@ -15,6 +15,7 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/posted_messages.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
@@ -99,8 +100,8 @@ class thread_messages final : public posted_messages {
     if (unseen_ != nullptr) std::rethrow_exception(std::exchange(unseen_, nullptr));
     if (count <= mine.given_up) return;
     if (mine.given_up > 0)
-      throw job_aborted("rank " + std::to_string(world_rank_) + " has given up its messages of " +
-                        std::string(to_string(on)) + ", as an exception had ended its program");
+      throw job_aborted({"rank ", world_rank_, " has given up its messages of ", to_string(on),
+                         ", as an exception had ended its program"});
     auto const call = first_of(channel);
     room_->wait_until_over(world_rank_, {.word = &channel.state,
                                          .target = 2 * count,

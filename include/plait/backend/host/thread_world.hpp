@@ -12,6 +12,7 @@
 #include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/host/thread_channel.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
@@ -42,8 +43,8 @@ class thread_world {
     detail::stable_sort(sorted, [](int a, int b) { return a < b; });
     if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size_ ||
         std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-      throw input_error("thread_world::add_group: " + ranks_in_braces(members) +
-                        " is not a set of different ranks from 0 to " + std::to_string(size_ - 1));
+      throw input_error({"thread_world::add_group: ", ranks_in_braces(members),
+                         " is not a set of different ranks from 0 to ", size_ - 1});
     auto const same = std::find_if(groups_.begin(), groups_.end(),
                                    [&](auto const& one) { return one->members == members; });
     if (same != groups_.end()) return static_cast<int>(same - groups_.begin());
@@ -78,9 +79,7 @@ class thread_world {
   friend class thread_communicator;
 
   static int checked(int ranks) {
-    if (ranks < 1)
-      throw input_error("thread_world: " + std::to_string(ranks) +
-                        " ranks; there must be at least 1");
+    if (ranks < 1) throw input_error({"thread_world: ", ranks, " ranks; there must be at least 1"});
     return ranks;
   }
 

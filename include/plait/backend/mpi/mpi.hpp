@@ -21,6 +21,7 @@
 #include "plait/backend/process/watchdog.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
@@ -89,8 +90,8 @@ class mpi_library {
     char const* const name = level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
                              : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
                                                             : "MPI_THREAD_SINGLE";
-    return std::string("MPI was started with ") + name +
-           ", and a second thread needs MPI_THREAD_MULTIPLE";
+    return concat(
+        {"MPI was started with ", name, ", and a second thread needs MPI_THREAD_MULTIPLE"});
   }
 
   /// Calls work(), which calls one function of MPI.
@@ -99,8 +100,8 @@ class mpi_library {
     call(
         work,
         [function](std::string const& when) {
-          return std::string("plait: ") + function + " has not ended" +
-                 (when.empty() ? "" : ", " + when);
+          return concat(
+              {"plait: ", function, " has not ended", (when.empty() ? "" : concat({", ", when}))});
         },
         function);
   }
@@ -111,15 +112,15 @@ class mpi_library {
       throw engine_error(std::string("mpi: MPI was finalised while a job runs, before ") +
                          function);
     if (broken_)
-      throw other_thread_failed(std::string("mpi: ") + function +
-                                " cannot be called, as another call has failed");
+      throw other_thread_failed(
+          {"mpi: ", function, " cannot be called, as another call has failed"});
     int const code = watch_.during(work, text, thread);
     if (code == MPI_SUCCESS) return;
     broken_ = true;
     char words[MPI_MAX_ERROR_STRING] = {};
     int length = 0;
     MPI_Error_string(code, words, &length);
-    throw engine_error(std::string("mpi: ") + function + ": " + words);
+    throw engine_error({"mpi: ", function, ": ", words});
   }
 
   [[nodiscard]] static bool is_finalized() {
@@ -389,7 +390,7 @@ class mpi_group final : public process_group {
         }
         if (library.second_gives_up()) {
           library.leave_call();
-          throw call_left(call_text(function) + " was left, as the rank has failed");
+          throw call_left({call_text(function), " was left, as the rank has failed"});
         }
         pause_->pause(looks);
       }
@@ -405,9 +406,9 @@ class mpi_group final : public process_group {
   }
   static std::string waiting_text(mpi_group const& of, char const* function,
                                   std::chrono::milliseconds timeout, std::string const& when) {
-    return "plait: " + of.call_text(function) + " has waited " +
-           (when.empty() ? std::to_string(timeout.count()) + " ms" : when) + " for " +
-           of.others_text() + " (MPI); the job ends here";
+    return concat({"plait: ", of.call_text(function), " has waited ",
+                   (when.empty() ? concat({timeout.count(), " ms"}) : when), " for ",
+                   of.others_text(), " (MPI); the job ends here"});
   }
 
   MPI_Comm comm_;
@@ -442,10 +443,9 @@ class mpi_engine final : public process_engine {
       if (!is_guest) check_mpi_launcher(here_, library_name);
     }
     if (told != nullptr && (told->rank != here_.rank || told->world_size != here_.world_size))
-      throw input_error("mpi: .ranks has the rank " + std::to_string(told->rank) + " of " +
-                        std::to_string(told->world_size) + ", and this is rank " +
-                        std::to_string(here_.rank) + " of " + std::to_string(here_.world_size) +
-                        " of MPI's processes, which decide; leave .ranks out");
+      throw input_error({"mpi: .ranks has the rank ", told->rank, " of ", told->world_size,
+                         ", and this is rank ", here_.rank, " of ", here_.world_size,
+                         " of MPI's processes, which decide; leave .ranks out"});
     return here_;
   }
 

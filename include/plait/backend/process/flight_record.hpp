@@ -29,6 +29,7 @@
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/shared_file.hpp"
 #include "plait/mesh/axis.hpp"
@@ -134,7 +135,7 @@ class flight_record {
     if (!folder.empty()) return folder;
     std::error_code code;
     auto const temporary = std::filesystem::temp_directory_path(code);
-    if (!code) return temporary / ("plait-flight-" + std::to_string(::geteuid()));
+    if (!code) return temporary / (concat({"plait-flight-", ::geteuid()}));
     std::fprintf(
         stderr,
         "plait: there are no flight records: the temporary folder (TMPDIR) cannot be used: "
@@ -176,7 +177,7 @@ class flight_record {
       described.push_back(
           {to_string(groups.grid().of_several_ranks(over)), groups.grid().group_of(rank, over)});
     }
-    file_.emplace(*folder_, "rank-" + std::to_string(rank) + ".flight",
+    file_.emplace(*folder_, concat({"rank-", rank, ".flight"}),
                   flight_ring::bytes_for(described, threads), kind);
     auto const describe = [&](flight_header& head) {
       auto const mark = process_mark::here();

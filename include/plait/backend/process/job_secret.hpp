@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/password_file.hpp"
 
@@ -21,9 +22,8 @@ namespace plait::detail {
   open_file const file(path, "secret of the job (PLAIT_JOB_SECRET_FILE)");
   require_private(file);
   if (file.size() < least || file.size() > most)
-    file.name().refuse("has " + std::to_string(file.size()) + " bytes; it must have from " +
-                       std::to_string(least) + " to " + std::to_string(most) +
-                       ", random ones: head -c 32 /dev/urandom");
+    file.name().refuse(concat({"has ", file.size(), " bytes; it must have from ", least, " to ",
+                               most, ", random ones: head -c 32 /dev/urandom"}));
   std::string out(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(out)), 0);
   return out;

@@ -7,6 +7,7 @@
 
 #include "plait/backend/launcher_variables.hpp"
 #include "plait/backend/process_ranks.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {
@@ -24,9 +25,9 @@ enum class mpi_name { open_mpi, mpich };
     return;  // nobody has said anything that could be understood
   }
   if (told.launched && told.world_size > 1)
-    throw input_error("mpi: MPI says that this process is alone, and " + told.text() +
-                      ": that launcher is not MPI's; start the program by mpirun, or use "
-                      "plait::gloo()");
+    throw input_error({"mpi: MPI says that this process is alone, and ", told.text(),
+                       ": that launcher is not MPI's; start the program by mpirun, or use "
+                       "plait::gloo()"});
 }
 
 /// Compares what MPI_COMM_WORLD says, `here`, with what MPI's launchers have put into the
@@ -53,21 +54,20 @@ enum class mpi_name { open_mpi, mpich };
   bool const has_own = variable(own.world_size) != nullptr;
   auto const* const size = has_own ? own.world_size : other.world_size;
   if (here.world_size == 1 && number(size, 1) > 1)
-    throw input_error(std::string("mpi: MPI says that this process is alone, and ") + size +
-                      " says that the launcher started " + std::to_string(number(size, 1)) +
-                      " of them: the program was built with another MPI than this mpirun; "
-                      "start it by the launcher of its own library");
+    throw input_error({std::string("mpi: MPI says that this process is alone, and "), size,
+                       " says that the launcher started ", number(size, 1),
+                       " of them: the program was built with another MPI than this mpirun; "
+                       "start it by the launcher of its own library"});
   if (!has_own) {
     if (here.world_size == 1) check_other_launchers(variable);
     return;
   }
   auto const compare = [&](char const* name, char const* what, int is) {
     if (int const said = number(name, is); said != is)
-      throw input_error(std::string("mpi: ") + name + "=" + std::to_string(said) +
-                        " in the environment, and MPI_COMM_WORLD has the " + what + " " +
-                        std::to_string(is) +
-                        ": something has set the variable anew, or the launcher is that of "
-                        "another MPI; start the program by the launcher of its own library");
+      throw input_error({"mpi: ", name, "=", said,
+                         " in the environment, and MPI_COMM_WORLD has the ", what, " ", is,
+                         ": something has set the variable anew, or the launcher is that of "
+                         "another MPI; start the program by the launcher of its own library"});
   };
   compare(own.world_size, "size", here.world_size);
   compare(own.rank, "rank", here.rank);

@@ -21,6 +21,7 @@
 #include "plait/backend/process/second_thread.hpp"
 #include "plait/backend/process/shown_call.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
@@ -200,9 +201,8 @@ class process_communicator : public communicator_calls<process_communicator> {
 
   void check_other_end(detail::collective_call const& call) const {
     if (call.other < 0 || call.other >= size() || call.other == rank_)
-      throw input_error("rank " + std::to_string(world_rank(rank_)) + " called " +
-                        detail::call_text(call, members_) +
-                        ": the other end must be another member of the group");
+      throw input_error({"rank ", world_rank(rank_), " called ", detail::call_text(call, members_),
+                         ": the other end must be another member of the group"});
   }
   /// A message: where calls are compared, both ends show theirs before it goes.
   template <collective Kind>

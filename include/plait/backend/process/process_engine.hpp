@@ -11,6 +11,7 @@
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -109,18 +110,19 @@ class process_group {
   /// "rank 0 on host a: all_reduce of 8 bytes on group {0,1} (data)"; `function` is the engine's
   /// name of a call that no communicator was asked for.
   [[nodiscard]] [[gnu::cold]] std::string call_text(char const* function) const {
-    return member_text(names_.member) + ": " +
-           (call_ != nullptr ? detail::call_text(*call_, names_.ranks)
-                             : function + (" on group " + ranks_in_braces(names_.ranks))) +
-           (names_.axes.empty() ? "" : " (" + names_.axes + ")");
+    return concat(
+        {member_text(names_.member), ": ",
+         (call_ != nullptr ? detail::call_text(*call_, names_.ranks)
+                           : function + (concat({" on group ", ranks_in_braces(names_.ranks)}))),
+         (names_.axes.empty() ? "" : concat({" (", names_.axes, ")"}))});
   }
   /// What messages call a member.
   [[nodiscard]] int world_rank(int member) const { return names_.ranks[std::size_t(member)]; }
   /// "rank 1 on host b"
   [[nodiscard]] [[gnu::cold]] std::string member_text(int member) const {
     auto const at = static_cast<std::size_t>(member);
-    return "rank " + std::to_string(names_.ranks[at]) +
-           (names_.hosts.empty() ? "" : " on host " + names_.hosts[at]);
+    return concat({"rank ", names_.ranks[at],
+                   (names_.hosts.empty() ? "" : concat({" on host ", names_.hosts[at]}))});
   }
   /// What messages call the others where nobody knows which of them has not come.
   [[nodiscard]] [[gnu::cold]] std::string others_text() const {
@@ -194,9 +196,9 @@ class process_engine {
 }
 [[gnu::cold]] inline void process_engine::begin_anew(
     process_ranks const& now, std::unique_ptr<detail::rendezvous_store> where) {
-  throw input_error(where->name() + ": rank " + std::to_string(now.rank) +
-                    " cannot meet others there, as the engine has the processes that were started "
-                    "together; write .engine = plait::gloo()");
+  throw input_error({where->name(), ": rank ", now.rank,
+                     " cannot meet others there, as the engine has the processes that were started "
+                     "together; write .engine = plait::gloo()"});
 }
 
 }  // namespace plait::ext

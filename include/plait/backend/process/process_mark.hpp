@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {
@@ -64,7 +65,7 @@ struct process_mark {
   /// code.
   [[nodiscard]] static std::string start_of(std::string const& pid) {
     if (pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos) return "";
-    std::ifstream file("/proc/" + pid + "/stat");
+    std::ifstream file(concat({"/proc/", pid, "/stat"}));
     std::string const all(std::istreambuf_iterator<char>(file), {});
     if (auto const state = field_of_stat(all, 0); state == "Z" || state == "X") return "";
     constexpr int start = 19;
@@ -72,7 +73,7 @@ struct process_mark {
   }
   /// The number of a process's parent; "" if there is no such process.
   [[nodiscard]] static std::string parent_of(std::string const& pid) {
-    std::ifstream file("/proc/" + pid + "/stat");
+    std::ifstream file(concat({"/proc/", pid, "/stat"}));
     return field_of_stat(std::string(std::istreambuf_iterator<char>(file), {}), 1);
   }
   [[nodiscard]] bool shares_loopback_with(process_mark const& other) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/hosts.hpp"
@@ -50,9 +51,9 @@ class process_places {
   [[gnu::cold]] void check(mesh const& grid, axis_set local) const {
     for (axis const which : all_axes)
       if (auto const text = crossing(grid, which); local.contains(which) && !text.empty())
-        throw input_error(text +
-                          "; start as many processes on each host as a whole number of these "
-                          "groups has, or leave .require_local out");
+        throw input_error({text,
+                           "; start as many processes on each host as a whole number of these "
+                           "groups has, or leave .require_local out"});
     if (auto const text = crossing(grid, axis_within_layers); rank_ == 0 && !text.empty())
       std::fprintf(stderr, "plait: %s; what they exchange in each layer goes over the network\n",
                    text.c_str());
@@ -64,8 +65,8 @@ class process_places {
     if (found.empty()) return "";
     std::string names;
     for (auto const& name : hosts_.names()) names += (names.empty() ? "" : ", ") + name;
-    return "processes: " + std::string(to_string(which)) +
-           " groups have ranks on several of the hosts " + names + ": " + text_of_groups(found);
+    return concat({"processes: ", to_string(which), " groups have ranks on several of the hosts ",
+                   names, ": ", text_of_groups(found)});
   }
 
   std::vector<int> processes_;  // of each rank

@@ -27,6 +27,7 @@
 #include "plait/backend/process_ranks.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/mesh/axis.hpp"
@@ -205,7 +206,7 @@ struct processes {
   }
   [[gnu::cold]] static void say_in_turn(std::string const& why_here, int process) {
     auto const why = why_here.empty()
-                         ? "the engine of process " + std::to_string(process) + " serves one thread"
+                         ? ext::concat({"the engine of process ", process, " serves one thread"})
                          : why_here;
     std::fprintf(stderr,
                  "plait: processes: %s; calls over batch axes and computations run in turn\n",

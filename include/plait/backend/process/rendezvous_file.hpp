@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/namespaces.hpp"
@@ -57,10 +58,9 @@ class rendezvous_file {
     while (!is_there()) {
       check();
       if (std::chrono::steady_clock::now() > end)
-        name().refuse(
-            "has not come in " +
-            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) +
-            " s; rank 0 writes it: is that process running, and do all see this path?");
+        name().refuse(concat(
+            {"has not come in ", std::chrono::duration_cast<std::chrono::seconds>(timeout).count(),
+             " s; rank 0 writes it: is that process running, and do all see this path?"}));
       std::this_thread::sleep_for(std::chrono::milliseconds{10});
     }
     return checked(detail::open_file(path_, kind, detail::open_file::links::refused), size);
@@ -92,24 +92,25 @@ class rendezvous_file {
   [[nodiscard]] std::vector<std::byte> checked(detail::open_file const& file,
                                                std::size_t size) const {
     if (file.owner() != ::geteuid())
-      file.name().refuse("belongs to user " + std::to_string(file.owner()) + ", not to user " +
-                         std::to_string(::geteuid()) + " of this process");
+      file.name().refuse(concat(
+          {"belongs to user ", file.owner(), ", not to user ", ::geteuid(), " of this process"}));
     auto const begin = first_lines();
     // A job's text of another length is to be read as well.
     std::string found(std::min<std::size_t>(file.size(), begin.size() + size + 1000), '\0');
     file.read(std::as_writable_bytes(std::span(found)), 0);
     if (!found.starts_with(first_line))
-      file.name().refuse("is none: it does not begin with '" +
-                         std::string(first_line.substr(0, first_line.size() - 1)) + "'");
+      file.name().refuse(concat({"is none: it does not begin with '",
+                                 std::string(first_line.substr(0, first_line.size() - 1)), "'"}));
     if (!found.starts_with(begin)) {
       auto const rest = std::string_view(found).substr(first_line.size());
-      file.name().refuse("is of job " + detail::in_quotes(rest.substr(0, rest.find('\n'))) +
-                         ", this process is of job " + detail::in_quotes(job_) +
-                         "; delete what was left, or choose another path by PLAIT_RENDEZVOUS");
+      file.name().refuse(
+          concat({"is of job ", detail::in_quotes(rest.substr(0, rest.find('\n'))),
+                  ", this process is of job ", detail::in_quotes(job_),
+                  "; delete what was left, or choose another path by PLAIT_RENDEZVOUS"}));
     }
     if (file.size() - begin.size() != size)
-      file.name().refuse("has " + std::to_string(file.size() - begin.size()) + " bytes, not " +
-                         std::to_string(size) + "; it is not of this job");
+      file.name().refuse(concat(
+          {"has ", file.size() - begin.size(), " bytes, not ", size, "; it is not of this job"}));
     auto const bytes = std::as_bytes(std::span(found)).subspan(begin.size(), size);
     return {bytes.begin(), bytes.end()};
   }

@@ -13,6 +13,7 @@
 
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
@@ -67,8 +68,7 @@ struct shown_terms {
   }
 
   static std::string version_text(std::int32_t version) {
-    return std::to_string(version / 1'000'000) + "." + std::to_string(version / 1'000 % 1'000) +
-           "." + std::to_string(version % 1'000);
+    return concat({version / 1'000'000, ".", version / 1'000 % 1'000, ".", version % 1'000});
   }
 
   /// "data, data x tensor"
@@ -87,10 +87,10 @@ struct shown_terms {
   [[nodiscard]] std::string difference(shown_terms const& other, int rank) const {
     auto const say = [&](std::string const& what, std::string const& mine,
                          std::string const& theirs) {
-      return what + ": " + mine + " on rank 0, " + theirs + " on rank " + std::to_string(rank);
+      return concat({what, ": ", mine, " on rank 0, ", theirs, " on rank ", rank});
     };
     auto const quoted = [](auto const& text) {
-      return "'" + sentence_of_another(text.data()) + "'";
+      return concat({"'", sentence_of_another(text.data()), "'"});
     };
     if (version != other.version)
       return say("the version of plait", version_text(version), version_text(other.version));
@@ -120,8 +120,8 @@ struct shown_terms {
       return say(".require_local", local(require_local), local(other.require_local));
     }
     if (token != other.token)
-      return "the token, of which rank " + std::to_string(rank) +
-             " was given another than rank 0 (they are not shown)";
+      return concat({"the token, of which rank ", rank,
+                     " was given another than rank 0 (they are not shown)"});
     return "";
   }
 };
@@ -146,7 +146,7 @@ struct start_rendezvous {
       return one.host == other.host && std::strcmp(one.boot.data(), other.boot.data()) != 0;
     });
     auto const name = std::string(one.host.data()) +
-                      (is_taken ? "/" + std::string(one.boot.data()).substr(0, 8) : "");
+                      (is_taken ? concat({"/", std::string(one.boot.data()).substr(0, 8)}) : "");
     names.push_back(sentence_of_another(name));
   }
   return host_map(std::move(names));
@@ -162,8 +162,8 @@ struct start_rendezvous {
   for (auto& each : all) each.mesh.back() = each.host.back() = each.boot.back() = '\0';
   for (int rank = 1; rank < processes; ++rank)
     if (auto const found = all[0].difference(all[std::size_t(rank)], rank); !found.empty())
-      return {"processes: the ranks were not told the same: " + found +
-                  "; start all by one command, with one program and the same options",
+      return {concat({"processes: the ranks were not told the same: ", found,
+                      "; start all by one command, with one program and the same options"}),
               {}};
   auto const found = std::ranges::find(all, 1, &shown_terms::is_one_thread);
   return {"", hosts_of(all), found == all.end() ? -1 : static_cast<int>(found - all.begin())};

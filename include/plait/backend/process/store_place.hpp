@@ -19,6 +19,7 @@
 
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process_ranks.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 
@@ -29,7 +30,7 @@ namespace plait::detail {
 /// known, or has ended.
 [[nodiscard]] [[gnu::cold]] inline std::string launcher_process(process_ranks const& here) {
   auto const was_told_the_same = [&](std::string const& pid) {
-    std::ifstream file("/proc/" + pid + "/environ", std::ios::binary);
+    std::ifstream file(concat({"/proc/", pid, "/environ"}), std::ios::binary);
     std::string const all(std::istreambuf_iterator<char>(file), {});
     std::map<std::string, std::string, std::less<>> variables;
     for (std::string_view rest(all); !rest.empty();) {
@@ -71,9 +72,8 @@ namespace plait::detail {
   auto const digits = of_job.text();
   std::error_code code;
   auto const folder = std::filesystem::temp_directory_path(code);
-  if (code) throw input_error("the temporary folder (TMPDIR) cannot be used: " + code.message());
-  return folder / ("plait-" + std::string(user) + "-" + std::to_string(::geteuid()) + "-" +
-                   launcher + "-" + digits);
+  if (code) throw input_error({"the temporary folder (TMPDIR) cannot be used: ", code.message()});
+  return folder / (concat({"plait-", user, "-", ::geteuid(), "-", launcher, "-", digits}));
 }
 
 /// Where processes meet.
@@ -100,13 +100,13 @@ struct store_place {
                                                                 std::string_view otherwise) {
   if (auto path = store_place_of_user(given); !path.empty()) return {path};
   if (auto path = place_of_one_machine(here, user)) return {*path, true};
-  throw input_error(std::string(user) +
-                    ": the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or "
-                    ".rendezvous, to the path of a new " +
-                    std::string(kind) + " in a place that all processes see, or " +
-                    std::string(otherwise) + " (this is " + here.text() +
-                    "; they meet by themselves only where one launcher says that it has started "
-                    "all of them on this machine)");
+  throw input_error({user,
+                     ": the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or "
+                     ".rendezvous, to the path of a new ",
+                     kind, " in a place that all processes see, or ", otherwise, " (this is ",
+                     here.text(),
+                     "; they meet by themselves only where one launcher says that it has started "
+                     "all of them on this machine)"});
 }
 
 }  // namespace plait::detail

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {
@@ -67,8 +68,9 @@ class terminate_sentence {
     } catch (...) {
       words = "what was thrown has no words";
     }
-    auto const text = "plait: rank " + std::to_string(of_rank()) + ": " + library +
-                      " has failed in its own thread, which ends the process: " + words + "\n";
+    auto const text =
+        concat({"plait: rank ", of_rank(), ": ", library,
+                " has failed in its own thread, which ends the process: ", words, "\n"});
     (void)!::write(STDERR_FILENO, text.data(), text.size());
     std::abort();
   }

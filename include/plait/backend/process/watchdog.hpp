@@ -17,6 +17,7 @@
 #include "plait/backend/process/signal_patience.hpp"
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 
 namespace plait::detail {
 
@@ -103,9 +104,10 @@ class watchdog {
     int const signal = one.patience.look(static_cast<std::uint64_t>(until));
     if (signal == 0 && now() < until) return;
     if (!one.deadline.compare_exchange_strong(until, taken, std::memory_order_acq_rel)) return;
-    auto const when = signal == 0 ? ""
-                                  : std::to_string(one.patience.waited().count()) + " ms after " +
-                                        caught_signal::name(signal);
+    auto const when =
+        signal == 0
+            ? ""
+            : concat({one.patience.waited().count(), " ms after ", caught_signal::name(signal)});
     auto const text = one.says(one.said, when) + '\n';
     if (auto* const record = flight_ring::of_process().load())
       record->finish(flight_state::cut_off, text.substr(0, text.size() - 1));

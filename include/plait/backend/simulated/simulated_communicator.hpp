@@ -12,6 +12,7 @@
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_rendezvous.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -49,9 +50,9 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
  private:
   void check_other_end(detail::collective_call const& call) const {
     if (call.other >= 0 && call.other < size() && call.other != rank()) return;
-    throw input_error("rank " + std::to_string(slot_->number()) + " called " +
-                      detail::call_text(call, world_->group_at(group_).members) +
-                      ": the other end must be another member of the group");
+    throw input_error({"rank ", slot_->number(), " called ",
+                       detail::call_text(call, world_->group_at(group_).members),
+                       ": the other end must be another member of the group"});
   }
 
   detail::simulated_world* world_;

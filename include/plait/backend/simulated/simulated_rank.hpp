@@ -23,6 +23,7 @@
 #include "plait/backend/host/host_workspace.hpp"
 #include "plait/backend/simulated/shadow_memory.hpp"
 #include "plait/backend/simulated/vector_clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 
@@ -209,35 +210,35 @@ class simulated_rank {
     auto const second = describe(by.on, by.number);
     auto const verb = [](bool wrote) { return wrote ? " writes them" : " reads them"; };
     bool const in_order = came_before(found, by);
-    std::string text = place(found) + (in_order ? first : second) +
-                       verb(in_order ? found.wrote : writes) + ", " + (in_order ? second : first) +
-                       verb(in_order ? writes : found.wrote) +
-                       ", and nothing orders the two; stream ";
+    std::string text =
+        concat({place(found), (in_order ? first : second), verb(in_order ? found.wrote : writes),
+                ", ", (in_order ? second : first), verb(in_order ? writes : found.wrote),
+                ", and nothing orders the two; stream "});
     text += ext::to_string(static_cast<stream>(in_order ? by.on : found.on));
     text += " must wait for stream ";
     text += ext::to_string(static_cast<stream>(in_order ? found.on : by.on));
     text += " after this ";
     text += in_order ? note(found.on, found.number).name : note(by.on, by.number).name;
-    return "race on " + text + left_out();
+    return concat({"race on ", text, left_out()});
   }
 
   [[nodiscard]] [[gnu::cold]] std::string undefined_text(
       shadow_memory::accessor const& by, shadow_memory::finding const& found) const {
-    return "undefined values on " + place(found) + describe(by.on, by.number) +
-           " reads what nobody has written" + left_out();
+    return concat({"undefined values on ", place(found), describe(by.on, by.number),
+                   " reads what nobody has written", left_out()});
   }
 
   [[nodiscard]] [[gnu::cold]] std::string foreign_text(shadow_memory::accessor const& by,
                                                        shadow_memory::finding const& found) const {
-    return "rank " + std::to_string(number_) + ": " + describe(by.on, by.number) + " touches " +
-           std::to_string(found.end - found.begin) +
-           " bytes that are not in an arena of this rank's device; allocate() them there and "
-           "upload() what they hold";
+    return concat(
+        {"rank ", number_, ": ", describe(by.on, by.number), " touches ", found.end - found.begin,
+         " bytes that are not in an arena of this rank's device; allocate() them there and "
+         "upload() what they hold"});
   }
 
   [[nodiscard]] [[gnu::cold]] std::string failure_text(shadow_memory::accessor const& by,
                                                        std::string const& what) const {
-    return "rank " + std::to_string(number_) + ": " + describe(by.on, by.number) + ": " + what;
+    return concat({"rank ", number_, ": ", describe(by.on, by.number), ": ", what});
   }
 
  private:
@@ -289,14 +290,12 @@ class simulated_rank {
   // "rank 0, bytes [0, 64) of arena 2: "
   [[nodiscard]] std::string place(shadow_memory::finding const& found) const {
     auto const arena = shadow_.find(found.begin, found.end);
-    return "rank " + std::to_string(number_) + ", bytes [" +
-           std::to_string(found.begin - arena->first) + ", " +
-           std::to_string(found.end - arena->first) + ") of arena " +
-           std::to_string(arena->second.number) + ": ";
+    return concat({"rank ", number_, ", bytes [", found.begin - arena->first, ", ",
+                   found.end - arena->first, ") of arena ", arena->second.number, ": "});
   }
 
   [[nodiscard]] std::string left_out() const {
-    return without_ ? " (left out: " + to_string(*without_) + ")" : "";
+    return without_ ? concat({" (left out: ", to_string(*without_), ")"}) : "";
   }
 
   int number_;

@@ -22,6 +22,7 @@
 #include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_rendezvous.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
@@ -365,8 +366,8 @@ class simulated_world {
       text += (i == 0 ? " rank " : "; rank ") + std::to_string(i);
       if (threads_[i].now == doing::finished) text += " has finished";
       else if (threads_[i].barrier != nowhere)
-        text +=
-            " waits in barrier on group " + ranks_in_braces(group_at(threads_[i].barrier).members);
+        text += concat({" waits in barrier on group ",
+                        ranks_in_braces(group_at(threads_[i].barrier).members)});
       else text += " waits in synchronize";
       for (std::size_t s = 0; s < operation_order::streams; ++s)
         text += head_text(static_cast<int>(i), stream_of(s));
@@ -378,12 +379,12 @@ class simulated_world {
   [[nodiscard]] std::string head_text(int rank, stream on) const {
     auto const* const head = ranks_[std::size_t(rank)]->head(on);
     if (head == nullptr) return "";
-    auto out = ", stream " + std::string(ext::to_string(on));
+    auto out = concat({", stream ", ext::to_string(on)});
     if (auto const* const wait = std::get_if<stream_wait_item>(head))
-      return out + " waits for stream " + std::string(ext::to_string(wait->awaited));
+      return concat({out, " waits for stream ", ext::to_string(wait->awaited)});
     auto const* const waiting = std::get_if<stream_call_item>(head);
     if (waiting == nullptr) return "";
-    out += " waits in " + call_text(waiting->call, group_at(waiting->group).members);
+    out += concat({" waits in ", call_text(waiting->call, group_at(waiting->group).members)});
     if (!waiting->note.mark.empty()) out.append(" (").append(waiting->note.mark).append(")");
     return out;
   }

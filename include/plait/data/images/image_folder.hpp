@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
@@ -116,11 +117,10 @@ class image_folder {
   /// Its folder and numbers, as a text.
   [[nodiscard]] std::string description() const {
     auto const name = root_.has_filename() ? root_.filename() : root_.parent_path().filename();
-    return "image_folder(" + detail::path_in_quotes(name) + ", " + std::to_string(Channels) +
-           " x " + std::to_string(Height) + " x " + std::to_string(Width) + ", " +
-           std::to_string(size()) + " pictures, " + std::to_string(classes_.size()) + " classes, " +
-           std::to_string(skipped_.size()) + " skipped" +
-           (options_.fit == image_fit::exact ? ")" : ", resized and cropped)");
+    return ext::concat({"image_folder(", detail::path_in_quotes(name), ", ", Channels, " x ",
+                        Height, " x ", Width, ", ", size(), " pictures, ", classes_.size(),
+                        " classes, ", skipped_.size(), " skipped",
+                        (options_.fit == image_fit::exact ? ")" : ", resized and cropped)")});
   }
 
   void inputs(std::size_t sample, std::span<T> out) const {
@@ -169,7 +169,7 @@ class image_folder {
     auto const number = static_cast<std::int32_t>(classes_.size());
     classes_.push_back(name);
     for (auto const& entry : entries_of(root_ / name)) {
-      std::string const file = name + "/" + entry;
+      std::string const file = ext::concat({name, "/", entry});
       if (!has_ending_of_picture(entry)) {
         leave_out(file, "has a name that ends with none of .jpg, .jpeg and .png");
         continue;
@@ -242,11 +242,12 @@ class image_folder {
     for (std::size_t i = 0; i < counts.size(); ++i)
       if (counts[i] == 0)
         detail::file_name(kind_of_folder, root_ / classes_[i])
-            .refuse("has no picture" + (skipped_.empty()
-                                            ? std::string()
-                                            : " but those that are skipped, as " +
-                                                  detail::path_in_quotes(skipped_[0].path) +
-                                                  ": it " + skipped_[0].reason));
+            .refuse(ext::concat(
+                {"has no picture",
+                 (skipped_.empty() ? std::string()
+                                   : ext::concat({" but those that are skipped, as ",
+                                                  detail::path_in_quotes(skipped_[0].path), ": it ",
+                                                  skipped_[0].reason}))}));
   }
 
   detail::picture_size decode(char const* file, std::vector<std::uint8_t>* rgb) const {

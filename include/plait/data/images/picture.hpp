@@ -17,6 +17,7 @@
 #include <jerror.h>
 #include <png.h>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
@@ -27,9 +28,7 @@ struct picture_size {
   friend bool operator==(picture_size const&, picture_size const&) = default;
 };
 
-inline std::string text_of(picture_size size) {
-  return std::to_string(size.width) + " x " + std::to_string(size.height);
-}
+inline std::string text_of(picture_size size) { return concat({size.width, " x ", size.height}); }
 
 /// Sizes of files are believed up to here: it bounds the memory of one picture.
 inline constexpr std::size_t most_pixels = 100'000'000;
@@ -192,12 +191,11 @@ picture_size decode_by(std::span<std::byte const> file, std::optional<picture_si
     throw input_error(std::string("cannot be decoded: ") + escaped(decoder.problem()));
   auto const size = decoder.size();
   if (needed && size != *needed)
-    throw input_error("has " + text_of(size) + " pixels, not " + text_of(*needed) +
-                      " (width x height); for pictures of any size write .fit = "
-                      "plait::image_fit::resize_and_crop");
+    throw input_error({"has ", text_of(size), " pixels, not ", text_of(*needed),
+                       " (width x height); for pictures of any size write .fit = "
+                       "plait::image_fit::resize_and_crop"});
   if (size.width > most_pixels / size.height)
-    throw input_error("has " + text_of(size) + " pixels by its header, more than " +
-                      std::to_string(most_pixels));
+    throw input_error({"has ", text_of(size), " pixels by its header, more than ", most_pixels});
   if (rgb == nullptr) return size;
   std::size_t const bytes = 3 * size.width * size.height;
   if (rgb->size() < bytes) rgb->resize(bytes);

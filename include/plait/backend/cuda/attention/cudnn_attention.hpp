@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plait/backend/cuda/device/cuda_headers.hpp"  // before the headers of CUDA in those of cuDNN
+#include "plait/core/concat.hpp"
 
 #include <cudnn_frontend.h>  // behind <cstring>, which it forgets
 
@@ -118,7 +119,7 @@ class cudnn_graph {
 
   [[noreturn, gnu::cold]] void fail(char const* doing, std::string const& why) const {
     (void)cudaGetLastError();  // the host program should not find our error
-    throw cuda_error(place_text(at_) + what_ + " by cuDNN: " + doing + " failed: " + why);
+    throw cuda_error({place_text(at_), what_, " by cuDNN: ", doing, " failed: ", why});
   }
 
   cuda_place at_;
@@ -224,12 +225,12 @@ class cudnn_attention_engine final : public attention_engine {
     capability_ = 10 * major + minor;
     cudnnHandle_t handle = nullptr;
     if (auto const code = cudnnCreate(&handle); code != CUDNN_STATUS_SUCCESS)
-      throw cuda_error(place_text(at) + "cudnnCreate failed: " + cudnnGetErrorString(code));
+      throw cuda_error({place_text(at), "cudnnCreate failed: ", cudnnGetErrorString(code)});
     handle_.reset(handle);
   }
 
   [[nodiscard]] std::string name() const override {
-    return "cuDNN " + cuda_requirements::cudnn_version_text(cudnnGetVersion());
+    return concat({"cuDNN ", cuda_requirements::cudnn_version_text(cudnnGetVersion())});
   }
 
   [[nodiscard]] std::unique_ptr<prepared_attention> prepare(attention_shape const& shape) override {

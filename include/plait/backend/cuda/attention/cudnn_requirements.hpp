@@ -6,6 +6,7 @@
 
 #include "plait/backend/cuda/attention/attention_engine.hpp"
 #include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/core/concat.hpp"
 
 // What cuDNN's attention needs, decided from numbers alone.
 namespace plait::cuda_requirements {
@@ -14,18 +15,17 @@ inline constexpr std::size_t least_cudnn_version = 91100;  ///< 9.10 has faults 
 
 /// "9.19.0" for 91900.
 [[nodiscard]] inline std::string cudnn_version_text(std::size_t version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
-         std::to_string(version % 100);
+  return concat({version / 10000, ".", version % 10000 / 100, ".", version % 100});
 }
 
 /// `found` is the version of the library that runs, `built_with` that of the header.
 inline void check_cudnn(std::size_t found, std::size_t built_with) {
   if (found >= least_cudnn_version && found / 10000 == built_with / 10000) return;
-  throw cuda_error("cuda: this program runs with cuDNN " + cudnn_version_text(found) +
-                   " and was built with " + cudnn_version_text(built_with) +
-                   "; its attention needs at least " + cudnn_version_text(least_cudnn_version) +
-                   " of the same major version; correct the path of libcudnn.so." +
-                   std::to_string(built_with / 10000) + " or use plait's own attention");
+  throw cuda_error({"cuda: this program runs with cuDNN ", cudnn_version_text(found),
+                    " and was built with ", cudnn_version_text(built_with),
+                    "; its attention needs at least ", cudnn_version_text(least_cudnn_version),
+                    " of the same major version; correct the path of libcudnn.so.",
+                    built_with / 10000, " or use plait's own attention"});
 }
 
 /// Whether cuDNN may be asked for a shape; it may still say no.

@@ -15,6 +15,7 @@
 #include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/backend/cuda/job_signal.hpp"
 #include "plait/backend/device.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -172,8 +173,8 @@ class cuda_device {
     cudaDeviceProp about{};
     detail::check(cudaGetDeviceProperties(&about, place().device), "cudaGetDeviceProperties",
                   place());
-    return std::string(about.name) + ", " + std::to_string(about.multiProcessorCount) +
-           " multiprocessors, cuBLASLt " + std::to_string(cublasLtGetVersion());
+    return concat({about.name, ", ", about.multiProcessorCount, " multiprocessors, cuBLASLt ",
+                   cublasLtGetVersion()});
   }
 
   /// Bytes that its streams have for libraries and for kernels that need room of their own.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -31,14 +32,14 @@ struct cuda_place {
 namespace plait::detail {
 
 [[gnu::cold]] inline std::string place_text(cuda_place at) {
-  return "rank " + std::to_string(at.rank) + ", CUDA device " + std::to_string(at.device) + ": ";
+  return concat({"rank ", at.rank, ", CUDA device ", at.device, ": "});
 }
 
 [[noreturn, gnu::cold]] inline void throw_cuda_error(cudaError_t code, char const* call,
                                                      cuda_place at) {
   (void)cudaGetLastError();  // the host program should not find our error
-  throw cuda_error(place_text(at) + call + " failed: " + cudaGetErrorString(code) + " (" +
-                   cudaGetErrorName(code) + ")");
+  throw cuda_error({place_text(at), call, " failed: ", cudaGetErrorString(code), " (",
+                    cudaGetErrorName(code), ")"});
 }
 
 inline void check(cudaError_t code, char const* call, cuda_place at) {
@@ -48,17 +49,15 @@ inline void check(cudaError_t code, char const* call, cuda_place at) {
 
 inline void check(cublasStatus_t code, std::string const& call, cuda_place at) {
   if (code != CUBLAS_STATUS_SUCCESS) [[unlikely]]
-    throw cuda_error(place_text(at) + call + " failed: " + cublasLtGetStatusString(code));
+    throw cuda_error({place_text(at), call, " failed: ", cublasLtGetStatusString(code)});
 }
 
 [[noreturn, gnu::cold]] inline void throw_out_of_memory(cuda_place at,
                                                         out_of_memory::numbers const& bytes) {
-  auto const text = [](std::size_t n) {
-    return std::to_string(n) + " bytes (" + std::to_string(n >> 20) + " MiB)";
-  };
-  throw out_of_memory(place_text(at) + "out of memory: asked for " + text(bytes.asked) + ", free " +
-                          text(bytes.free) + " of " + text(bytes.total) +
-                          "; this rank already holds " + text(bytes.held),
+  auto const text = [](std::size_t n) { return concat({n, " bytes (", n >> 20, " MiB)"}); };
+  throw out_of_memory(concat({place_text(at), "out of memory: asked for ", text(bytes.asked),
+                              ", free ", text(bytes.free), " of ", text(bytes.total),
+                              "; this rank already holds ", text(bytes.held)}),
                       bytes);
 }
 

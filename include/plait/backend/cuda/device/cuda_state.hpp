@@ -25,6 +25,7 @@
 #include "plait/backend/cuda/job_signal.hpp"
 #include "plait/backend/cuda/products/matrix_products.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -133,8 +134,8 @@ class cuda_state {
 
   void require_no_capture(char const* what) const {
     if (capturing)
-      throw cuda_error(place_text(place) + what +
-                       " while a step is recorded as a graph; move it out of what replay() runs");
+      throw cuda_error({place_text(place), what,
+                        " while a step is recorded as a graph; move it out of what replay() runs"});
   }
 
   // Before an operation of the program's own waits for a stream.
@@ -194,7 +195,7 @@ class cuda_state {
   }
   void wait_for_stream(stream which) const {
     wait_until([&] { return is_empty(which); },
-               [&] { return "stream " + std::string(to_string(which)); });
+               [&] { return concat({"stream ", to_string(which)}); });
   }
 
   // All other streams after what compute has been given, or compute after what they have.
@@ -259,17 +260,16 @@ class cuda_state {
   // Once for shapes that differ in the batch alone; `why` is what the engine has against it.
   [[gnu::cold]] void say_who_attends(attention_shape const& shape, bool by_engine,
                                      char const* why = "does not take it") {
-    std::string text = "plait: attention in bfloat16 of " + std::to_string(shape.sequence) +
-                       " positions and " + std::to_string(shape.heads) + " x " +
-                       std::to_string(shape.head_width) + " columns";
+    std::string text =
+        concat({"plait: attention in bfloat16 of ", shape.sequence, " positions and ", shape.heads,
+                " x ", shape.head_width, " columns"});
     if (shape.queries_per_key > 1)
-      text += " with " + std::to_string(shape.key_value_heads()) + " key-value heads";
+      text += concat({" with ", shape.key_value_heads(), " key-value heads"});
     if (!shape.options.causal) text += " without mask";
-    if (shape.options.window != 0)
-      text += " in a window of " + std::to_string(shape.options.window);
+    if (shape.options.window != 0) text += concat({" in a window of ", shape.options.window});
     text += " is by ";
     if (by_engine) text += engine_->name();
-    else if (engine_) text += "plait's own kernels, as " + engine_->name() + " " + why;
+    else if (engine_) text += concat({"plait's own kernels, as ", engine_->name(), " ", why});
     else if (options.attention == nullptr) text += "plait's own kernels, as the options say";
     else text += "plait's own kernels, as plait::cudnn is not linked into the program";
     if (said_.insert(text).second) std::fprintf(stderr, "%s\n", text.c_str());
@@ -277,28 +277,29 @@ class cuda_state {
 
   [[noreturn, gnu::cold]] void refuse_value() const {
     (void)cudaGetLastError();
-    throw cuda_error(place_text(place) +
-                     "ops.run: the kernel waited for its stream or took memory while a step is "
-                     "recorded as a graph: an algorithm that returns a value to the host cannot "
-                     "stand in a recorded step; use cub::DeviceReduce into device memory");
+    throw cuda_error({place_text(place),
+                      "ops.run: the kernel waited for its stream or took memory while a step is "
+                      "recorded as a graph: an algorithm that returns a value to the host cannot "
+                      "stand in a recorded step; use cub::DeviceReduce into device memory"});
   }
 
   [[noreturn, gnu::cold]] void give_up(std::string const& what) const {
     auto const limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout).count();
-    std::string message = place_text(place) + "waited longer than " + std::to_string(limit) +
-                          " ms for " + what + "; not ended:";
+    std::string message =
+        concat({place_text(place), "waited longer than ", limit, " ms for ", what, "; not ended:"});
     for (int s = 0; s < stream_count; ++s) {
       auto const which = static_cast<stream>(s);
       if (cudaStreamQuery(on(which)) == cudaSuccess) continue;
-      message += " stream " + std::string(to_string(which));
+      message += concat({" stream ", to_string(which)});
       if (auto const& site = last_wait[static_cast<std::size_t>(s)])
-        message += " (last wait: " + to_string(*site) + ")";
+        message += concat({" (last wait: ", to_string(*site), ")"});
       message += ";";
     }
     (void)cudaGetLastError();
     for (auto* const user : users)
-      if (auto const call = user->pending(); !call.empty()) message += " last call: " + call + ";";
+      if (auto const call = user->pending(); !call.empty())
+        message += concat({" last call: ", call, ";"});
     message.pop_back();
     abandon_all();
     throw communication_timeout(message);

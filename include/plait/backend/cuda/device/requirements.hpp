@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/core/concat.hpp"
 
 // What a machine must have, decided from numbers alone. Each function returns if it is enough and
 // otherwise throws cuda_error with what was found, what is needed and what to do.
@@ -17,32 +18,29 @@ inline constexpr int least_nccl_version_of_several = 22600;
 
 /// "13.0" for 13000, as the runtime writes versions.
 [[nodiscard]] inline std::string cuda_version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  return concat({version / 1000, ".", version % 1000 / 10});
 }
 
 /// "2.28.9" for 22809.
 [[nodiscard]] inline std::string nccl_version_text(int version) {
   if (version < 10000)  // before 2.9
-    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 100) + "." +
-           std::to_string(version % 100);
-  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
-         std::to_string(version % 100);
+    return concat({version / 1000, ".", version % 1000 / 100, ".", version % 100});
+  return concat({version / 10000, ".", version % 10000 / 100, ".", version % 100});
 }
 
 /// `driver` is the newest CUDA version that the driver knows, 0 if there is none; `runtime` that
 /// with which the program was built. A driver runs programs of its own major version and older.
 inline void check_driver(int driver, int runtime) {
   if (driver == 0)
-    throw cuda_error(
-        "cuda: no CUDA driver is loaded on this machine (the program needs one for CUDA " +
-        cuda_version_text(runtime) +
-        "); install the NVIDIA driver, give the container access to the GPU, or run the job on "
-        "plait::threads{}");
+    throw cuda_error(concat(
+        {"cuda: no CUDA driver is loaded on this machine (the program needs one for CUDA ",
+         cuda_version_text(runtime),
+         "); install the NVIDIA driver, give the container access to the GPU, or run the job on "
+         "plait::threads{}"}));
   if (driver / 1000 < runtime / 1000)
-    throw cuda_error("cuda: the driver knows CUDA up to " + cuda_version_text(driver) +
-                     ", the program was built with CUDA " + cuda_version_text(runtime) +
-                     "; update the driver or build with CUDA " + std::to_string(driver / 1000) +
-                     ".x");
+    throw cuda_error({"cuda: the driver knows CUDA up to ", cuda_version_text(driver),
+                      ", the program was built with CUDA ", cuda_version_text(runtime),
+                      "; update the driver or build with CUDA ", driver / 1000, ".x"});
 }
 
 /// `devices` visible GPUs for the ranks [0, ranks) of a process, the first on `first_device`.
@@ -53,23 +51,20 @@ inline void check_device_count(int devices, int ranks, int first_device, bool sh
         "CUDA_VISIBLE_DEVICES");
   int const needed = first_device + (share_one_gpu ? 1 : ranks);
   if (first_device < 0 || devices < needed)
-    throw cuda_error("cuda: the job has " + std::to_string(ranks) + " ranks from GPU " +
-                     std::to_string(first_device) + " on, but this process sees " +
-                     std::to_string(devices) + (devices == 1 ? " GPU" : " GPUs") +
-                     (share_one_gpu
-                          ? "; choose another .first_device"
-                          : "; use a smaller mesh, plait::cuda_process{} on several machines, or "
-                            ".share_one_gpu = true to put all ranks on one GPU for tests"));
+    throw cuda_error(concat(
+        {"cuda: the job has ", ranks, " ranks from GPU ", first_device,
+         " on, but this process sees ", devices, (devices == 1 ? " GPU" : " GPUs"),
+         (share_one_gpu ? "; choose another .first_device"
+                        : "; use a smaller mesh, plait::cuda_process{} on several machines, or "
+                          ".share_one_gpu = true to put all ranks on one GPU for tests")}));
 }
 
 /// `name` is that of the GPU, for the message.
 inline void check_capability(int device, std::string const& name, int major, int minor) {
   if (major * 10 + minor >= least_capability) return;
-  throw cuda_error(
-      "cuda: GPU " + std::to_string(device) + " (" + name + ") has compute capability " +
-      std::to_string(major) + "." + std::to_string(minor) + ", plait needs " +
-      std::to_string(least_capability / 10) + "." + std::to_string(least_capability % 10) +
-      " or newer; choose another GPU by CUDA_VISIBLE_DEVICES");
+  throw cuda_error({"cuda: GPU ", device, " (", name, ") has compute capability ", major, ".",
+                    minor, ", plait needs ", least_capability / 10, ".", least_capability % 10,
+                    " or newer; choose another GPU by CUDA_VISIBLE_DEVICES"});
 }
 
 /// `found` is the version of the library that runs, `built_with` that of the header; a rank is a
@@ -77,14 +72,14 @@ inline void check_capability(int device, std::string const& name, int major, int
 inline void check_nccl(int found, int built_with, int groups) {
   int const least = groups > 1 ? least_nccl_version_of_several : least_nccl_version;
   if (found >= least && found / 10000 == built_with / 10000) return;
-  throw cuda_error("cuda: this program runs with NCCL " + nccl_version_text(found) +
-                   " and was built with " + nccl_version_text(built_with) + "; it needs at least " +
-                   nccl_version_text(least) + " of the same major version" +
-                   (groups > 1 ? ", as a rank is in " + std::to_string(groups) +
-                                     " groups, whose kernels an older one may launch in "
-                                     "different orders on different GPUs"
-                               : std::string{}) +
-                   "; correct the path of libnccl.so.2");
+  throw cuda_error({"cuda: this program runs with NCCL ", nccl_version_text(found),
+                    " and was built with ", nccl_version_text(built_with), "; it needs at least ",
+                    nccl_version_text(least), " of the same major version",
+                    (groups > 1 ? concat({", as a rank is in ", groups,
+                                          " groups, whose kernels an older one may launch in "
+                                          "different orders on different GPUs"})
+                                : std::string{}),
+                    "; correct the path of libnccl.so.2"});
 }
 
 }  // namespace plait::cuda_requirements

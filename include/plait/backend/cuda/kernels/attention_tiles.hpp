@@ -8,6 +8,7 @@
 
 #include "plait/backend/attention_shape.hpp"
 #include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 // What the kernels of attention share. A block of 16 x 16 threads works on square tiles of queries
@@ -359,8 +360,8 @@ void choose_attention_width(std::size_t head_width, WithWidth with_width) {
   else if (head_width <= 128) with_width(std::integral_constant<int, 128>{});
   else if (head_width <= 256) with_width(std::integral_constant<int, 256>{});
   else
-    throw error("attention: head width " + std::to_string(head_width) +
-                " is above the limit 256 of the CUDA kernels");
+    throw error(concat(
+        {"attention: head width ", head_width, " is above the limit 256 of the CUDA kernels"}));
 }
 
 }  // namespace plait::cuda_kernels::detail

@@ -24,6 +24,7 @@
 #include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
@@ -51,9 +52,9 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
         group_(world.groups_.at(static_cast<std::size_t>(group_id)).get()),
         slot_(world.room_, group_->table, place_of(group_->table, world_rank)) {
     if (size() > cuda_kernels::most_sources)
-      throw input_error(detail::place_text(state_->place) + "a group of " + std::to_string(size()) +
-                        " ranks that share one GPU; at most " +
-                        std::to_string(cuda_kernels::most_sources) + " can");
+      throw input_error({detail::place_text(state_->place), "a group of ", size(),
+                         " ranks that share one GPU; at most ", cuda_kernels::most_sources,
+                         " can"});
     device_scope const scope(state_->place);
     auto& mine = events_of(rank());
     mine.ready = detail::make_event_handle(state_->place);
@@ -196,9 +197,9 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   void check_other_end(detail::collective_call const& call) const {
     state_->require_no_capture("ranks that share a GPU communicated");
     if (call.other < 0 || call.other >= size() || call.other == rank())
-      throw input_error(detail::place_text(state_->place) +
-                        detail::call_text(call, group_->table.members) +
-                        ": the other end must be another member of the group");
+      throw input_error({detail::place_text(state_->place),
+                         detail::call_text(call, group_->table.members),
+                         ": the other end must be another member of the group"});
   }
 
   void wait_until(room::counter const& word, std::uint64_t target, std::uint64_t certain_from,

@@ -21,6 +21,7 @@
 #include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/backend/cuda/nccl/nccl_link.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
@@ -262,8 +263,8 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
 
   void check_other(detail::collective_call const& call) const {
     if (call.other >= 0 && call.other < size() && call.other != rank_) return;
-    throw input_error(detail::place_text(state_->place) + detail::call_text(call, members_) +
-                      ": the other end must be another member of the group");
+    throw input_error({detail::place_text(state_->place), detail::call_text(call, members_),
+                       ": the other end must be another member of the group"});
   }
 
   template <class T>
@@ -275,7 +276,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     check_post(group, ncclRecv(buffer, n, detail::nccl_type<T>(), from, link_->handle(), stream()));
   }
   void check_post(nccl_group&, ncclResult_t code) const {
-    detail::check_nccl(code, "a message on " + link_->where(), state_->place);
+    detail::check_nccl(code, concat({"a message on ", link_->where()}), state_->place);
   }
 
   void copy(void const* from, void* to, std::size_t bytes) const {

@@ -15,6 +15,7 @@
 #include "plait/backend/cuda/device/cuda_state.hpp"
 #include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::ext {
@@ -30,8 +31,8 @@ namespace plait::detail {
 
 [[gnu::cold]] inline void check_nccl(ncclResult_t code, std::string const& call, cuda_place at) {
   if (code == ncclSuccess || code == ncclInProgress) return;
-  throw nccl_error(place_text(at) + call + " failed: " + ncclGetErrorString(code) + " (" +
-                   ncclGetLastError(nullptr) + ")");
+  throw nccl_error({place_text(at), call, " failed: ", ncclGetErrorString(code), " (",
+                    ncclGetLastError(nullptr), ")"});
 }
 
 // One NCCL communicator of one rank. It never blocks inside NCCL, so that it can be given up: every
@@ -96,7 +97,9 @@ class nccl_link final : public stream_user {
   [[nodiscard]] std::vector<int> const& members() const { return members_; }
   // For calls between ncclGroupStart and ncclGroupEnd; null after an abort.
   [[nodiscard]] ncclComm_t handle() const { return *comm_; }
-  [[nodiscard]] std::string where() const { return "NCCL group " + ranks_in_braces(members_); }
+  [[nodiscard]] std::string where() const {
+    return concat({"NCCL group ", ranks_in_braces(members_)});
+  }
 
   // One call: work(communicator) -> ncclResult_t.
   template <class Work>
@@ -167,8 +170,8 @@ class nccl_link final : public stream_user {
     last_ = call;
     has_call_ = true;
     if (*comm_ == nullptr)
-      throw nccl_error(place_text(state_.place) + call_text(call, members_) +
-                       ": the communicator has been aborted after an earlier error");
+      throw nccl_error({place_text(state_.place), call_text(call, members_),
+                        ": the communicator has been aborted after an earlier error"});
   }
 
   // Waits until NCCL has taken the call in; `name` is that of a call that moves no data.
@@ -181,7 +184,7 @@ class nccl_link final : public stream_user {
             now = asked;
           return now != ncclInProgress;
         },
-        [&] { return name_of(name) + " on " + where(); });
+        [&] { return concat({name_of(name), " on ", where()}); });
     if (now != ncclSuccess) fail(now, name);
   }
 
@@ -191,11 +194,11 @@ class nccl_link final : public stream_user {
 
   [[noreturn, gnu::cold]] void fail(ncclResult_t code, char const* name) {
     std::string message =
-        place_text(state_.place) +
-        (name != nullptr ? name + (" on " + where()) : call_text(last_, members_)) +
-        " failed in NCCL: " + ncclGetErrorString(code);
+        concat({place_text(state_.place),
+                (name != nullptr ? name + (concat({" on ", where()})) : call_text(last_, members_)),
+                " failed in NCCL: ", ncclGetErrorString(code)});
     if (char const* const more = ncclGetLastError(*comm_); more != nullptr && *more != '\0')
-      message += " (" + std::string(more) + ")";
+      message += concat({" (", more, ")"});
     if (code == ncclRemoteError || code == ncclSystemError)
       message += "; a rank has probably ended: look at the first message of the other ranks";
     state_.abandon_all();

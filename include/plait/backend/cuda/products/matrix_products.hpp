@@ -19,6 +19,7 @@
 #include "plait/backend/cuda/device/cuda_handles.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/stable_sort.hpp"
 
 namespace plait::detail {
@@ -52,8 +53,7 @@ struct matrix_product {
   }
 
   std::string text() const {
-    return "cublasLtMatmul (" + std::to_string(m) + ", " + std::to_string(k) + ") x (" +
-           std::to_string(k) + ", " + std::to_string(n) + ")";
+    return concat({"cublasLtMatmul (", m, ", ", k, ") x (", k, ", ", n, ")"});
   }
 };
 
@@ -111,7 +111,7 @@ class matrix_products {
                          epilogue_operands const& more, void* workspace, cudaStream_t stream) {
     // What an earlier kernel has left behind would come back as the library's refusal.
     if (auto const earlier = cudaPeekAtLastError(); earlier != cudaSuccess)
-      check(earlier, ("a kernel launched before " + what.text()).c_str(), at_);
+      check(earlier, (concat({"a kernel launched before ", what.text()})).c_str(), at_);
     auto found = plans_.find(what);
     bool const is_new = found == plans_.end();
     if (is_new) found = plans_.emplace(what, make(what, more)).first;
@@ -234,7 +234,7 @@ class matrix_products {
           offer.state == CUBLAS_STATUS_SUCCESS)
         out.algorithms.push_back({offer.algo});
     if (code != CUBLAS_STATUS_NOT_SUPPORTED)
-      check(code, "cublasLtMatmulAlgoGetHeuristic for " + what.text(), at_);
+      check(code, concat({"cublasLtMatmulAlgoGetHeuristic for ", what.text()}), at_);
     return out;
   }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plait/backend/host/maths/blas.hpp"
+#include "plait/core/concat.hpp"
 
 namespace plait::host_maths {
 
@@ -24,7 +25,7 @@ namespace plait::host_maths {
 #if !defined(__FMA__) && !defined(__ARM_FEATURE_FMA)
   out += ", compiled without fused multiply-adds";
 #endif
-  out += ", " + kind_of_products();
+  out += concat({", ", kind_of_products()});
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "plait/backend/host/maths/blas.hpp"
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::host_maths {
@@ -127,7 +128,7 @@ void portable_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t 
 #if defined(PLAIT_USE_CBLAS)
 inline int blas_int(std::size_t extent) {
   if (extent > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw error("matmul: extent " + std::to_string(extent) + " is above CBLAS's limit 2147483647");
+    throw error({"matmul: extent ", extent, " is above CBLAS's limit 2147483647"});
   return static_cast<int>(extent);
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
+
+/// A part of a text: characters, or an integer that stands there in decimal digits. It refers to
+/// the characters that it is made from and so lives no longer than an expression.
+class text_part {
+ public:
+  constexpr text_part(char const* of) : kind_(is::characters), characters_(of) {}
+  constexpr text_part(std::string const& of) : kind_(is::string), string_(&of) {}
+  constexpr text_part(std::string_view of)
+      : kind_(is::view), size_(of.size()), characters_(of.data()) {}
+  constexpr text_part(char of) : kind_(is::character), character_(of) {}
+  template <std::integral T>
+  constexpr text_part(T of)
+      : kind_(of < T{} ? is::negative : is::integer),
+        integer_(of < T{} ? 0ULL - static_cast<unsigned long long>(of)
+                          : static_cast<unsigned long long>(of)) {}
+  text_part(bool) = delete;
+
+  [[gnu::cold]] constexpr void append_to(std::string& out) const {
+    switch (kind_) {
+      case is::characters: out += characters_; break;
+      case is::string: out += *string_; break;
+      case is::view: out.append(characters_, size_); break;
+      case is::character: out += character_; break;
+      case is::negative: out += '-'; [[fallthrough]];
+      case is::integer: append_digits(out); break;
+    }
+  }
+
+ private:
+  enum class is { characters, string, view, character, integer, negative };
+
+  [[gnu::cold]] constexpr void append_digits(std::string& out) const {
+    auto const begin = out.size();
+    auto rest = integer_;
+    do out.insert(out.begin() + static_cast<std::ptrdiff_t>(begin), char('0' + rest % 10));
+    while ((rest /= 10) > 0);
+  }
+
+  is kind_;
+  std::size_t size_;  // of a view alone
+  union {
+    char const* characters_;
+    std::string const* string_;
+    unsigned long long integer_;
+    char character_;
+  };
+};
+
+/// The parts one after another.
+///
+/// Example (tests/core/concat_test.cpp parts):
+///     concat({"rank ", 3, " of ", world_size, ": ", why})
+///
+/// Cost:    one call for the sentence; docs/contributing.md says what a chain of `+` takes of the
+///          compiler's time.
+/// Errors:  std::bad_alloc.
+/// Threads: any.
+[[gnu::cold]] [[gnu::noinline]] constexpr std::string concat(
+    std::initializer_list<text_part> parts) {
+  std::string out;
+  for (auto const& part : parts) part.append_to(out);
+  return out;
+}
+
+}  // namespace plait::ext
