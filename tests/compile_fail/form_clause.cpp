@@ -17,4 +17,4 @@ struct scale {
 #endif
 };
 
-int main() { return plait::ext::leaf_of<scale>.form_count == 0; }
+int main() { return plait::ext::leaf_of<scale>.forms.size() == 0; }

@@ -29,4 +29,4 @@ inline constexpr auto five =
 #endif
 static_assert(one[0] == five[0]);
 
-int main() { return plait::ext::leaf_of<weighted>.form_count == 0; }
+int main() { return plait::ext::leaf_of<weighted>.forms.size() == 0; }

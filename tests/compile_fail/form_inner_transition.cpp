@@ -25,7 +25,7 @@ struct scale {
 
 template <class L>
 constexpr bool has_no_form() {
-  return plait::ext::leaf_of<L>.form_count == 0;
+  return plait::ext::leaf_of<L>.forms.size() == 0;
 }
 
 int main() {

@@ -32,6 +32,6 @@ struct by_slices {
 };
 
 int main() {
-  return plait::ext::leaf_of<scale<of_one_rank>>.form_count +
-         plait::ext::leaf_of<scale<by_slices>>.form_count;
+  return plait::ext::leaf_of<scale<of_one_rank>>.forms.size() +
+         plait::ext::leaf_of<scale<by_slices>>.forms.size();
 }

@@ -14,4 +14,4 @@ struct scale {
   using forms = plait::forms<plait::whole, plait::column<plait::split<weight, 0>>>;
 };
 
-int main() { return plait::ext::leaf_of<scale>.form_count == 0; }
+int main() { return plait::ext::leaf_of<scale>.forms.size() == 0; }

@@ -77,14 +77,14 @@ struct nine : base {
 };
 #endif
 
-static_assert(plait::ext::leaf_of<one>.form_count > 0);
-static_assert(plait::ext::leaf_of<two>.form_count > 0);
-static_assert(plait::ext::leaf_of<three>.form_count > 0);
-static_assert(plait::ext::leaf_of<four>.form_count > 0);
-static_assert(plait::ext::leaf_of<five>.form_count > 0);
-static_assert(plait::ext::leaf_of<six>.form_count > 0);
-static_assert(plait::ext::leaf_of<seven>.form_count > 0);
-static_assert(plait::ext::leaf_of<eight>.form_count > 0);
-static_assert(plait::ext::leaf_of<nine>.form_count > 0);
+static_assert(plait::ext::leaf_of<one>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<two>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<three>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<four>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<five>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<six>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<seven>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<eight>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<nine>.forms.size() > 0);
 
 int main() {}

@@ -19,4 +19,4 @@ struct scale {
   using output = plait::features<8>;
 };
 
-int main() { return plait::ext::leaf_of<scale>.parameter_count == 0; }
+int main() { return plait::ext::leaf_of<scale>.parameters.size() == 0; }

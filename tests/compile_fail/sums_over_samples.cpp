@@ -55,5 +55,5 @@ int main() {
   train<job<summing<listed, of_sums>, serial, precision<bfloat16, float>>>();
   train<job<summing<more, slot_element::accumulate>, serial, float>>();
   using odd = form<"odd", invariant, invariant, ext::batch_sum<at, 4>>;
-  return int(ext::leaf_of<summing<odd, slot_element::accumulate>>.form_count) == 0;
+  return int(ext::leaf_of<summing<odd, slot_element::accumulate>>.forms.size()) == 0;
 }

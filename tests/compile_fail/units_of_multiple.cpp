@@ -18,4 +18,4 @@ struct layer {
                                plait::shard<plait::dim::features>, plait::units_of<12, multiple>>>;
 };
 
-int main() { return plait::ext::leaf_of<layer>.form_count == 0; }
+int main() { return plait::ext::leaf_of<layer>.forms.size() == 0; }

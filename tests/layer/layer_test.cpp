@@ -59,8 +59,8 @@ TEST(Layer, WhatIsNotSaidHasADefault) {
   EXPECT_EQ(info.input(), (value_info{value_kind::features, 6}));
   EXPECT_EQ(info.output, (value_info{value_kind::features, 4}));
   EXPECT_FALSE(info.is_loss);
-  EXPECT_EQ(info.parameter_count, 0);
-  ASSERT_EQ(info.form_count, 1);
+  EXPECT_EQ(info.parameters.size(), 0);
+  ASSERT_EQ(info.forms.size(), 1);
   EXPECT_EQ(info.forms[0].label, name("whole"));
   EXPECT_EQ(info.forms[0].input(), invariant);
   EXPECT_EQ(info.forms[0].output, invariant);
@@ -77,13 +77,13 @@ TEST(Layer, WhatIsSaidIsRead) {
   constexpr auto info = leaf_of<full>;
   EXPECT_EQ(info.input_count, 2);
   EXPECT_EQ(info.inputs[1].kind, value_kind::tokens);
-  ASSERT_EQ(info.parameter_count, 2);
+  ASSERT_EQ(info.parameters.size(), 2);
   EXPECT_EQ(info.parameters[0].label, name("weight"));
   EXPECT_EQ(info.parameters[0].rows, 6u);
   EXPECT_EQ(info.parameters[0].columns, 8u);
   EXPECT_EQ(info.parameters[1].rank, 1);
   EXPECT_EQ(info.parameters[1].count(), 8u);
-  EXPECT_EQ(info.form_count, 3);
+  EXPECT_EQ(info.forms.size(), 3);
   EXPECT_FALSE(info.saved.keeps_input);
   EXPECT_TRUE(info.saved.keeps_output);
   ASSERT_EQ(info.saved.own_count, 1);
@@ -171,8 +171,9 @@ struct own_names : form {
 };
 
 TEST(Layer, ALayerMayCallItsOwnThingsAsItLikes) {
-  EXPECT_EQ(leaf_of<form>.form_count + leaf_of<save>.form_count + leaf_of<unit>.form_count, 3);
-  EXPECT_EQ(leaf_of<own_names>.parameter_count, 1);
+  EXPECT_EQ(leaf_of<form>.forms.size() + leaf_of<save>.forms.size() + leaf_of<unit>.forms.size(),
+            3);
+  EXPECT_EQ(leaf_of<own_names>.parameters.size(), 1);
 }
 
 }  // namespace

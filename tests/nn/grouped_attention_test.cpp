@@ -21,8 +21,8 @@ template <class L>
 std::string forms_by_ranks() {
   std::string out;
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    for (int i = 0; i < leaf_of<L>.form_count; ++i)
-      if (auto const& form = leaf_of<L>.forms[std::size_t(i)]; form.divides(ranks))
+    for (int i = 0; i < leaf_of<L>.forms.size(); ++i)
+      if (auto const& form = leaf_of<L>.forms[i]; form.divides(ranks))
         out += form.label.text().front();
     out += ' ';
   }

@@ -67,7 +67,7 @@ void expect_sound_activations(std::size_t rows) {
         for (int k = 0; k < slots.own_count; ++k) {
           auto const index = static_cast<std::size_t>(k);
           std::size_t const bytes =
-              slot_count(slots.own[index], code.forms[leaf], rows, Plan::tensor_ranks) *
+              slot_count(slots.own[index], code.form(leaf), rows, Plan::tensor_ranks) *
               Plan::element_bytes;
           add(range{"slot " + slots.own[index].label.text() + " of leaf " + std::to_string(leaf),
                     offsets[index], offsets[index] + bytes});

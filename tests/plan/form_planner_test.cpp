@@ -20,7 +20,7 @@ using namespace plait::models;
 template <class Plan>
 std::vector<std::string> labels() {
   std::vector<std::string> out;
-  for (auto const& form : Plan::code.forms) out.push_back(form.label.text());
+  for (auto const* form : Plan::code.forms) out.push_back(form->label.text());
   return out;
 }
 
@@ -50,7 +50,7 @@ constexpr std::int64_t activation_bytes = rows * width * 4;
 
 template <std::size_t Leaf, class Plan>
 constexpr bool chose(name label) {
-  return Plan::code.forms[static_cast<int>(Leaf)].label == label;
+  return Plan::code.form(static_cast<int>(Leaf)).label == label;
 }
 
 // --- the shape of Megatron comes out by itself --------------------------------------------------
@@ -75,10 +75,10 @@ using attention_block =
 using split_attention = plan<attention_block, tensor_parallel<2>>;
 static_assert(chose<0, split_attention>("whole") && chose<1, split_attention>("column") &&
               chose<2, split_attention>("heads") && chose<3, split_attention>("row"));
-static_assert(split_attention::code.forms[1].uses[0] == shard<1, 3>, "query, key and value");
-static_assert(split_attention::code.forms[1].uses[1] == shard<0, 3>, "their biases");
-static_assert(split_attention::code.forms[3].uses[0] == shard<0>);
-static_assert(split_attention::code.forms[3].uses[1] == partial, "the bias enters once");
+static_assert(split_attention::code.form(1).uses[0] == shard<1, 3>, "query, key and value");
+static_assert(split_attention::code.form(1).uses[1] == shard<0, 3>, "their biases");
+static_assert(split_attention::code.form(3).uses[0] == shard<0>);
+static_assert(split_attention::code.form(3).uses[1] == partial, "the bias enters once");
 static_assert(count_messages<split_attention>() == 1 && count_messages<split_attention>(true) == 1);
 static_assert(split_attention::bytes_sent(axis::tensor, {.rows = rows}).forward ==
               activation_bytes);
@@ -119,8 +119,8 @@ static_assert([] {
 }());
 // Each rank has other rows of the norm, so its parameters' gradients are summed over the tensor
 // axis too: forgetting that is the classic bug.
-static_assert(sharded_attention::code.forms[0].uses[0] == replicate &&
-              sharded_attention::code.forms[0].uses[1] == replicate);
+static_assert(sharded_attention::code.form(0).uses[0] == replicate &&
+              sharded_attention::code.form(0).uses[1] == replicate);
 static_assert(sharded_attention::entries[0].reduced_over_tensor() &&
               sharded_attention::entries[1].reduced_over_tensor());
 static_assert(!split_attention::entries[0].reduced_over_tensor());
@@ -278,8 +278,8 @@ struct all_ways {
   std::vector<way> of_leaf(int leaf_index) const {
     std::vector<way> out;
     auto const& leaf = tree.leaves[leaf_index];
-    for (int i = 0; i < leaf.form_count; ++i) {
-      auto const& form = leaf.forms[static_cast<std::size_t>(i)];
+    for (int i = 0; i < leaf.forms.size(); ++i) {
+      auto const& form = leaf.forms[i];
       auto const by_sequence = [](placement at) {
         return is_shard(at) && at.index == dim::sequence;
       };
@@ -289,8 +289,8 @@ struct all_ways {
       way mine{form.input(), form.output};
       mine.flops =
           leaf.flops_per_row / (is_shard(form.input()) || is_shard(form.output) ? ranks : 1);
-      for (int k = 0; k < leaf.parameter_count; ++k) {
-        auto const& parameter = leaf.parameters[static_cast<std::size_t>(k)];
+      for (int k = 0; k < leaf.parameters.size(); ++k) {
+        auto const& parameter = leaf.parameters[k];
         if (parameter.rank == 2)
           mine.held += static_cast<double>(parameter.count()) /
                        (is_shard(form.uses[static_cast<std::size_t>(k)]) ? ranks : 1);

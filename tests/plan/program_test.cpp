@@ -54,7 +54,7 @@ void expect_well_formed() {
       switch (now.kind) {
         case step_kind::leaf: {
           EXPECT_EQ(now.leaf, next_leaf++);
-          auto const& form = code.forms[now.leaf];
+          auto const& form = code.form(now.leaf);
           EXPECT_EQ(from.at, form.input());
           EXPECT_EQ(to.at, form.output);
           EXPECT_EQ(to.info, Plan::tree.leaves[now.leaf].output);

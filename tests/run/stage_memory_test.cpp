@@ -198,7 +198,7 @@ void expect_records() {
           auto const at = std::size_t(k);
           kept.take(std::ptrdiff_t(layout.saved_offset[std::size_t(leaf)][at]),
                     sizeof(double) * slot_count(plan::tree.leaves[leaf].saved.own[at],
-                                                plan::code.forms[leaf], memory.rows(),
+                                                plan::code.form(leaf), memory.rows(),
                                                 plan::tensor_ranks));
         }
       kept.expect_apart_within(0, layout.activation_stash_bytes[std::size_t(item)]);

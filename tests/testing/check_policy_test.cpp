@@ -98,9 +98,9 @@ TEST(CheckPolicy, FormsCutWhatThePolicySays) {
     return is_shard(at) && at.index == dimension;
   };
   int by_positions = 0;
-  for (auto const& form : plan::code.forms) {
-    EXPECT_FALSE(cuts(form.input(), dim::features) || cuts(form.output, dim::features));
-    by_positions += cuts(form.output, dim::sequence);
+  for (auto const* form : plan::code.forms) {
+    EXPECT_FALSE(cuts(form->input(), dim::features) || cuts(form->output, dim::features));
+    by_positions += cuts(form->output, dim::sequence);
   }
   EXPECT_GT(by_positions, 3);
 }

@@ -3,11 +3,13 @@
 
 #include <array>
 #include <cstddef>
-#include <type_traits>
+#include <initializer_list>
+#include <tuple>
 #include <utility>
 
 #include "plait/core/name.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/type_list.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/layer/slot.hpp"
 #include "plait/placement/transition.hpp"
@@ -246,12 +248,6 @@ enum class form_problem : int {
   input_count,
 };
 
-template <class Keys, class Clause>
-struct read_clause {
-  static constexpr form_problem problem = form_problem::not_a_clause;
-  static constexpr void apply(form_info&) {}
-};
-
 /// Whether a parameter comes from how it is kept to `used` without a message, and its gradient back
 /// by a sum at most: all that steps do with parameters.
 constexpr bool is_kept_parameter(placement used) {
@@ -261,119 +257,129 @@ constexpr bool is_kept_parameter(placement used) {
          (!communicates(back.moves) || back.moves == collective::all_reduce);
 }
 
-template <class Parameters, class Saved, class Scratch, std::size_t Inputs, class Key, placement At>
-struct read_clause<clause_keys<Parameters, Saved, Scratch, Inputs>, use<Key, At>> {
-  static constexpr int index = parameter_index<Parameters, Key>;
-  static constexpr int slot = slot_number<Saved, Scratch, Key>;
-  static constexpr form_problem problem = index < 0 && slot < 0 ? form_problem::unlisted
-                                          : index >= 0 && !is_kept_parameter(At)
-                                              ? form_problem::not_kept
-                                              : form_problem::none;
-  static constexpr void apply(form_info& info) {
-    if constexpr (index >= 0) info.uses[static_cast<std::size_t>(index)] = At;
-    else if constexpr (slot >= 0)
-      info.slots.at(static_cast<std::size_t>(info.slot_count++)) = {slot, At};
+/// A clause of a form as a value.
+struct clause_info {
+  enum class kind : int { parameter, slot, inner, sum, units };
+
+  form_problem problem = form_problem::none;
+  kind says = kind::parameter;
+  int index = 0;  ///< of the parameter or slot
+  placement at{};
+  form_info::inner_move move{};
+  std::size_t units = 0, multiple = 1;
+
+  [[nodiscard]] constexpr bool is_inner() const {
+    return says == kind::inner || says == kind::sum;
+  }
+  constexpr void add_to(form_info& form) const {
+    if (says == kind::parameter) form.uses[static_cast<std::size_t>(index)] = at;
+    if (says == kind::slot)
+      form.slots.at(static_cast<std::size_t>(form.slot_count++)) = {index, at};
+    if (is_inner()) form.inner[static_cast<std::size_t>(form.inner_count++)] = move;
+    if (says == kind::sum) ++form.sum_count;
+    if (says == kind::units) form.units = units, form.multiple = multiple;
   }
 };
+
+constexpr clause_info use_of(int parameter, int slot, placement at) {
+  if (parameter < 0 && slot < 0) return {form_problem::unlisted};
+  if (parameter < 0) return {form_problem::none, clause_info::kind::slot, slot, at};
+  return {is_kept_parameter(at) ? form_problem::none : form_problem::not_kept,
+          clause_info::kind::parameter, parameter, at};
+}
+
+template <class Keys, class Clause>
+inline constexpr clause_info clause_of{form_problem::not_a_clause};
+
+template <class Parameters, class Saved, class Scratch, std::size_t Inputs, class Key, placement At>
+inline constexpr clause_info
+    clause_of<clause_keys<Parameters, Saved, Scratch, Inputs>, use<Key, At>> =
+        use_of(parameter_index<Parameters, Key>, slot_number<Saved, Scratch, Key>, At);
 
 template <class Keys, placement From, placement To, std::size_t Width, slot_element Element>
-struct read_clause<Keys, inner<From, To, Width, Element>> {
-  static constexpr form_problem problem = reduces_in_place(transition_between(From, To).moves)
-                                              ? form_problem::none
-                                              : form_problem::no_inner_move;
-  static constexpr void apply(form_info& info) {
-    info.inner[static_cast<std::size_t>(info.inner_count++)] = {From, To, Width, Element};
-  }
-};
+inline constexpr clause_info clause_of<Keys, inner<From, To, Width, Element>>{
+    reduces_in_place(transition_between(From, To).moves) ? form_problem::none
+                                                         : form_problem::no_inner_move,
+    clause_info::kind::inner,
+    0,
+    {},
+    {From, To, Width, Element}};
 
 template <class Keys, placement At, std::size_t Width, layer_body Body>
-struct read_clause<Keys, batch_sum<At, Width, Body>> {
+inline constexpr clause_info clause_of<Keys, batch_sum<At, Width, Body>> = [] {
   static_assert(
       At == invariant || (is_shard(At) && At.index == dim::features && At.parts == 1),
       "batch_sum<At, Width>: what is summed over samples must be the same on all ranks of "
       "the tensor axis, or cut by features; write invariant or shard<dim::features>");
-  static constexpr form_problem problem = form_problem::none;
-  static constexpr void apply(form_info& info) {
-    info.inner[static_cast<std::size_t>(info.inner_count++)] = {
-        At, At, Width, slot_element::accumulate, true, Body};
-    ++info.sum_count;
-  }
-};
+  return clause_info{form_problem::none,
+                     clause_info::kind::sum,
+                     0,
+                     {},
+                     {At, At, Width, slot_element::accumulate, true, Body}};
+}();
 
 template <class Keys, std::size_t Count, std::size_t MultipleOf>
-struct read_clause<Keys, units_of<Count, MultipleOf>> {
+inline constexpr clause_info clause_of<Keys, units_of<Count, MultipleOf>> = [] {
   static_assert(MultipleOf > 0 && Count % MultipleOf == 0,
                 "units_of<Count, MultipleOf>: Count is not a multiple of MultipleOf, so no number "
                 "of ranks divides the one and is a multiple of the other");
-  static constexpr form_problem problem = form_problem::none;
-  static constexpr void apply(form_info& info) {
-    info.units = Count;
-    info.multiple = MultipleOf;
-  }
+  return clause_info{form_problem::none, clause_info::kind::units, 0, {}, {}, Count, MultipleOf};
+}();
+
+/// A form as a value, and the first that is wrong with it.
+struct read_form {
+  form_info info{};
+  form_problem problem = form_problem::none;
 };
 
-template <class Clause>
-inline constexpr bool is_inner = false;
-template <placement From, placement To, std::size_t Width, slot_element Element>
-inline constexpr bool is_inner<inner<From, To, Width, Element>> = true;
-template <class Clause>
-inline constexpr bool is_batch_sum = false;
-template <placement At, std::size_t Width, layer_body Body>
-inline constexpr bool is_batch_sum<batch_sum<At, Width, Body>> = true;
+constexpr read_form read_clauses(name label, input_placements const& input, placement output,
+                                 std::size_t inputs, std::initializer_list<clause_info> clauses) {
+  read_form out{{label, input, output}};
+  auto const cannot_be_whole = [](placement at) {
+    return !transition_between(at, invariant).allowed();
+  };
+  int inner = 0;
+  for (auto const& clause : clauses) inner += clause.is_inner();
+  if (inner > form_info::most_inner) out.problem = form_problem::inner_count;
+  else if (input.any(cannot_be_whole) || cannot_be_whole(output))
+    out.problem = form_problem::no_whole_value;
+  else if (input.count != 0 && input.count != inputs) out.problem = form_problem::input_count;
+  for (auto const& clause : clauses)
+    if (out.problem == form_problem::none) out.problem = clause.problem;
+  bool const is_invariant = !input.any([](placement at) { return at != invariant; });
+  out.info.uses.fill(is_invariant ? invariant : replicate);
+  if (out.problem != form_problem::none) return out;
+  for (auto const& clause : clauses)
+    if (clause.says != clause_info::kind::sum) clause.add_to(out.info);
+  for (auto const& clause : clauses)
+    if (clause.says == clause_info::kind::sum) clause.add_to(out.info);
+  return out;
+}
 
 template <class Keys, class Form>
-struct read_form {
-  static constexpr form_problem problem = form_problem::not_a_form;
-  static constexpr form_info value() { return {}; }
-};
+inline constexpr read_form form_as_read{{}, form_problem::not_a_form};
 
 template <class Keys, name Label, input_placements Input, placement Output, class... Clauses>
-struct read_form<Keys, form<Label, Input, Output, Clauses...>> {
-  static constexpr bool has_room =
-      ((is_inner<Clauses> + is_batch_sum<Clauses>)+... + 0) <= form_info::most_inner;
-  static constexpr form_problem problem = [] {
-    if (!has_room) return form_problem::inner_count;
-    auto const cannot_be_whole = [](placement at) {
-      return !transition_between(at, invariant).allowed();
-    };
-    if (Input.any(cannot_be_whole) || cannot_be_whole(Output)) return form_problem::no_whole_value;
-    if (Input.count != 0 && Input.count != Keys::inputs) return form_problem::input_count;
-    auto found = form_problem::none;
-    ((found = found == form_problem::none ? read_clause<Keys, Clauses>::problem : found), ...);
-    return found;
-  }();
-  static constexpr form_info value() {
-    form_info info{Label, Input, Output};
-    bool const is_invariant = !Input.any([](placement at) { return at != invariant; });
-    info.uses.fill(is_invariant ? invariant : replicate);
-    if constexpr (has_room) {
-      ((is_batch_sum<Clauses> ? void() : read_clause<Keys, Clauses>::apply(info)), ...);
-      ((is_batch_sum<Clauses> ? read_clause<Keys, Clauses>::apply(info) : void()), ...);
-    }
-    return info;
-  }
-};
+inline constexpr read_form form_as_read<Keys, form<Label, Input, Output, Clauses...>> =
+    read_clauses(Label, Input, Output, Keys::inputs, {clause_of<Keys, Clauses>...});
 
 template <class Keys, class Forms>
 inline constexpr int form_table = 0;
 
 template <class Keys, class... Forms>
 inline constexpr std::array<form_info, sizeof...(Forms)> form_table<Keys, forms<Forms...>>{
-    read_form<Keys, Forms>::value()...};
+    form_as_read<Keys, Forms>.info...};
 
-/// The first problem of a form, and which one has it. Of what it asserts compilers print `Form`.
+/// The first form that has a problem, as a type and as its place; -1 if none has.
 template <class Keys, class Forms>
-struct problem_of_forms {
-  static constexpr form_problem what = form_problem::none;
+struct problem_of_forms;
+template <class Keys, class... Forms>
+struct problem_of_forms<Keys, forms<Forms...>> {
+  static constexpr int place = place_of_first({form_as_read<Keys, Forms>.problem !=
+                                               form_problem::none...});
+  template <int Place>
+  using form_at = type_at<std::tuple<Forms...>, std::size_t(Place)>;
 };
-template <class Keys, class First, class... Rest>
-  requires(read_form<Keys, First>::problem != form_problem::none)
-struct problem_of_forms<Keys, forms<First, Rest...>> {
-  static constexpr form_problem what = read_form<Keys, First>::problem;
-  using form = First;
-};
-template <class Keys, class First, class... Rest>
-struct problem_of_forms<Keys, forms<First, Rest...>> : problem_of_forms<Keys, forms<Rest...>> {};
 template <class Form>
 inline constexpr bool is_sound = false;
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "plait/core/namespaces.hpp"
+#include "plait/core/static_vector.hpp"
 #include "plait/layer/form.hpp"
 #include "plait/layer/layer_checks.hpp"
 #include "plait/layer/parameter.hpp"
@@ -123,10 +124,9 @@ struct leaf_info {
   double loss_weight = 1;     ///< of its term
   int term = -1;              ///< which term of the loss is its own; -1: none
   bool is_frozen = false;     ///< its parameters are not trained
-  std::array<parameter_info, form_info::most_parameters> parameters{};
-  int parameter_count = 0;
-  std::array<form_info, most_forms> forms{};
-  int form_count = 0;
+  static_view<parameter_info> parameters{};
+  static_view<form_info> forms{};
+  static_view<form_info> frozen_forms{};  ///< the same, without sums over samples
   slots_info saved{};
   slots_info scratch{};
   std::size_t sequence = 0;  ///< 0: any
@@ -147,7 +147,7 @@ struct leaf_info {
   /// Inputs that come from other layers; the targets of a loss do not.
   [[nodiscard]] constexpr int flowing_inputs() const { return is_loss ? 1 : input_count; }
   [[nodiscard]] constexpr bool has_term() const { return is_loss || adds_to_loss; }
-  [[nodiscard]] constexpr bool is_trained() const { return parameter_count > 0 && !is_frozen; }
+  [[nodiscard]] constexpr bool is_trained() const { return parameters.size() > 0 && !is_frozen; }
 };
 
 }  // namespace plait::ext
@@ -216,40 +216,36 @@ template <class X, class Targets>
 inline constexpr bool compares_with_features<inputs<X, Targets>> =
     Targets::info.kind == value_kind::features;
 
+template <class Parameters>
+inline constexpr std::array<parameter_info, 0> parameter_table{};
 template <class... Parameters>
-constexpr void read_parameters(leaf_info& info, parameter_list<Parameters...>) {
-  if constexpr (sizeof...(Parameters) <= form_info::most_parameters)
-    ((info.parameters[static_cast<std::size_t>(info.parameter_count++)] = info_of<Parameters>()),
-     ...);
-}
+inline constexpr std::array<parameter_info, sizeof...(Parameters)>
+    parameter_table<parameter_list<Parameters...>>{info_of<Parameters>()...};
 
-/// Says of each form what the number of ranks must divide.
-constexpr void read_divisibility(leaf_info& info) {
-  for (int i = 0; i < info.form_count; ++i) {
-    auto& form = info.forms[static_cast<std::size_t>(i)];
-    auto const cut = [&form](std::size_t length, int parts) {
-      auto const each = static_cast<std::size_t>(parts);
-      if (length % each != 0) form.cuts_in_parts = false;
-      form.divisible = std::gcd(form.divisible, length / each);
-    };
-    for (int k = 0; k < info.parameter_count; ++k)
-      if (auto const at = form.uses[static_cast<std::size_t>(k)]; is_shard(at))
-        cut(info.parameters[static_cast<std::size_t>(k)].length(at.index), at.parts);
-    auto const edge = [&](placement at, std::size_t width) {
-      if (at.kind != placement_kind::shard || at.index != dim::features) return;
-      if (auto const units = form.units != 0 ? form.units : info.units; units != 0) cut(units, 1);
-      cut(width, at.parts);
-    };
-    for (int k = 0; k < info.input_count; ++k)
-      if (auto const& input = info.inputs[static_cast<std::size_t>(k)];
-          input.kind == value_kind::features)
-        edge(form.inputs[static_cast<std::size_t>(k)], input.width);
-    edge(form.output, info.output.width);
-    for (int k = 0; k < form.inner_count; ++k)
-      if (auto const& sum = form.inner[static_cast<std::size_t>(k)];
-          sum.over_samples && is_shard(sum.from))
-        cut(sum.width, 1);
-  }
+/// Says of a form what the number of ranks must divide.
+constexpr void read_divisibility(form_info& form, leaf_info const& info) {
+  auto const cut = [&form](std::size_t length, int parts) {
+    auto const each = static_cast<std::size_t>(parts);
+    if (length % each != 0) form.cuts_in_parts = false;
+    form.divisible = std::gcd(form.divisible, length / each);
+  };
+  for (int k = 0; k < info.parameters.size(); ++k)
+    if (auto const at = form.uses[static_cast<std::size_t>(k)]; is_shard(at))
+      cut(info.parameters[k].length(at.index), at.parts);
+  auto const edge = [&](placement at, std::size_t width) {
+    if (at.kind != placement_kind::shard || at.index != dim::features) return;
+    if (auto const units = form.units != 0 ? form.units : info.units; units != 0) cut(units, 1);
+    cut(width, at.parts);
+  };
+  for (int k = 0; k < info.input_count; ++k)
+    if (auto const& input = info.inputs[static_cast<std::size_t>(k)];
+        input.kind == value_kind::features)
+      edge(form.inputs[static_cast<std::size_t>(k)], input.width);
+  edge(form.output, info.output.width);
+  for (int k = 0; k < form.inner_count; ++k)
+    if (auto const& sum = form.inner[static_cast<std::size_t>(k)];
+        sum.over_samples && is_shard(sum.from))
+      cut(sum.width, 1);
 }
 
 /// What a layer lists.
@@ -266,6 +262,7 @@ struct lists_of {
   using problem = problem_of_forms<keys, forms>;
 };
 
+/// All but the forms.
 template <class L>
 constexpr leaf_info read_leaf() {
   check_is_layer<L>();
@@ -274,16 +271,13 @@ constexpr leaf_info read_leaf() {
   info.output = L::output::info;
   info.is_loss = std::is_same_v<typename L::output, loss_value>;
   using lists = lists_of<L>;
-  read_parameters(info, typename lists::parameters{});
-  for (auto const& form : form_table<typename lists::keys, typename lists::forms>)
-    if (info.form_count < leaf_info::most_forms)
-      info.forms[static_cast<std::size_t>(info.form_count++)] = form;
+  auto& parameters = parameter_table<typename lists::parameters>;
+  info.parameters = {parameters.data(), int(parameters.size())};
   info.saved = read_slots(typename lists::saved{});
   info.scratch = read_slots(typename lists::scratch{}, slots_info::most_slots);
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
   if constexpr (requires { L::units; }) info.units = L::units;
   if constexpr (requires { L::mixes_samples; }) info.mixes_samples = L::mixes_samples;
-  read_divisibility(info);
   if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
@@ -309,6 +303,30 @@ constexpr leaf_info read_leaf() {
   }
   return info;
 }
+
+template <std::size_t Count>
+constexpr std::array<form_info, Count> with_divisibility(std::array<form_info, Count> forms,
+                                                         leaf_info const& of) {
+  for (auto& form : forms) read_divisibility(form, of);
+  return forms;
+}
+template <std::size_t Count>
+constexpr bool any_sums_over_samples(std::array<form_info, Count> const& forms) {
+  for (auto const& form : forms)
+    if (form.sum_count > 0) return true;
+  return false;
+}
+template <std::size_t Count>
+constexpr auto without_sums_over_samples(std::array<form_info, Count> forms) {
+  for (auto& form : forms) form = form.without_sums_over_samples();
+  return forms;
+}
+template <class L>
+inline constexpr auto forms_of_leaf = with_divisibility(
+    form_table<typename lists_of<L>::keys, typename lists_of<L>::forms>, read_leaf<L>());
+
+template <class L>
+inline constexpr auto frozen_forms_of_leaf = without_sums_over_samples(forms_of_leaf<L>);
 
 template <class L>
 consteval int place_of_overwritten() {
@@ -371,10 +389,9 @@ inline constexpr leaf_info leaf_of = [] {
                     detail::own_slots<typename lists::scratch> <= slots_info::most_slots,
                 "saved<...> or scratch<...>: a layer may have four slots of its own in each; make "
                 "one wider slot of several");
-  using problem = typename lists::problem;
-  if constexpr (problem::what != detail::form_problem::none) {
-    using form = typename problem::form;
-    constexpr auto what = problem::what;
+  if constexpr (constexpr int place = lists::problem::place; place >= 0) {
+    using form = typename lists::problem::template form_at<place>;
+    constexpr auto what = detail::form_as_read<typename lists::keys, form>.problem;
     using enum detail::form_problem;
     static_assert(what != not_a_form || detail::is_sound<form>,
                   "forms<...>: an entry is not a form<Label, Input, Output, Clauses...>");
@@ -414,7 +431,12 @@ inline constexpr leaf_info leaf_of = [] {
   static_assert(detail::place_of_overwritten<L>() >= 0,
                 "overwrites_gradient of this layer is none of its parameters; name one of its "
                 "parameter_list, or take it out");
-  return detail::read_leaf<L>();
+  auto info = detail::read_leaf<L>();
+  auto& forms = detail::forms_of_leaf<L>;
+  info.forms = info.frozen_forms = {forms.data(), int(forms.size())};
+  if constexpr (detail::any_sums_over_samples(detail::forms_of_leaf<L>))
+    info.frozen_forms.first = detail::frozen_forms_of_leaf<L>.data();
+  return info;
 }();
 
 }  // namespace plait::ext

@@ -8,6 +8,7 @@
 
 #include "plait/core/name.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/type_list.hpp"
 
 namespace plait {
 
@@ -230,11 +231,7 @@ template <class List, class Parameter>
 inline constexpr int parameter_index = -1;
 
 template <class... Parameters, class Parameter>
-inline constexpr int parameter_index<parameter_list<Parameters...>, Parameter> = [] {
-  [[maybe_unused]] int index = 0;
-  int found = -1;
-  ((found = std::is_same_v<Parameters, Parameter> ? index : found, ++index), ...);
-  return found;
-}();
+inline constexpr int parameter_index<parameter_list<Parameters...>, Parameter> =
+    place_of_last({std::is_same_v<Parameters, Parameter>...});
 
 }  // namespace plait::detail

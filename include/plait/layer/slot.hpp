@@ -4,6 +4,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <initializer_list>
 #include <type_traits>
 
 #include "plait/core/name.hpp"
@@ -168,23 +169,25 @@ constexpr slots_info read_slots(List<Slots...>, int first_number = 0) {
   return info;
 }
 
+/// The index, among the own slots of a list, of the last that is it.
+constexpr int own_slot_at(std::initializer_list<bool> is_it,
+                          std::initializer_list<bool> is_of_edge) {
+  int found = -1, index = 0;
+  for (std::size_t i = 0; i < is_it.size(); ++i) {
+    if (is_it.begin()[i]) found = index;
+    if (!is_of_edge.begin()[i]) ++index;
+  }
+  return found;
+}
+
 /// The index of `Slot` among the own slots of a list, -1 if it is not there.
 template <class List, class Slot>
 inline constexpr int own_slot_index = -1;
 
 template <template <class...> class List, class... Slots, class Slot>
-inline constexpr int own_slot_index<List<Slots...>, Slot> = [] {
-  [[maybe_unused]] int index = 0;
-  int found = -1;
-  [[maybe_unused]] auto const visit = [&](bool is_it, bool is_own) {
-    if (is_it) found = index;
-    if (is_own) ++index;
-  };
-  (visit(std::is_same_v<Slots, Slot>,
-         !std::is_same_v<Slots, input_slot> && !std::is_same_v<Slots, output_slot>),
-   ...);
-  return found;
-}();
+inline constexpr int own_slot_index<List<Slots...>, Slot> = own_slot_at(
+    {std::is_same_v<Slots, Slot>...},
+    {std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot>...});
 
 /// The number of `Slot` among all slots of a layer: the saved ones, then scratch; -1 if it is in
 /// neither list.

@@ -122,7 +122,7 @@ template <int Leaves>
         std::size_t const each = own.element == slot_element::compute ? element_bytes : slot_bytes;
         if (!which(own)) continue;
         offsets[static_cast<std::size_t>(k)] = next;
-        next += aligned(each * slot_count(own, code.forms[leaf], rows, ranks));
+        next += aligned(each * slot_count(own, code.form(leaf), rows, ranks));
       }
     };
     for (int level = made_never; level >= (levels == nullptr ? made_never : 0); --level) {

@@ -50,9 +50,10 @@ struct parameter_name {
   constexpr characters operator()() const {
     auto const tree = make_outline<Model>();
     int leaf = 0, index = Number;
-    while (index >= tree.leaves[leaf].parameter_count) index -= tree.leaves[leaf++].parameter_count;
+    while (index >= tree.leaves[leaf].parameters.size())
+      index -= tree.leaves[leaf++].parameters.size();
     return joined(leaf_characters(tree)[std::size_t(leaf)],
-                  tree.leaves[leaf].parameters[std::size_t(index)].label);
+                  tree.leaves[leaf].parameters[index].label);
   }
 };
 
@@ -107,7 +108,7 @@ consteval void report_indivisible() {
                 "use_form<\"whole\", Layer>, with which every rank does all its work");
 }
 
-template <class Layer, class Forms = std::make_index_sequence<leaf_of<Layer>.form_count>>
+template <class Layer, class Forms = std::make_index_sequence<leaf_of<Layer>.forms.size()>>
 struct printed_labels;
 template <class Layer, std::size_t... Form>
 struct printed_labels<Layer, std::index_sequence<Form...>> {
@@ -273,7 +274,7 @@ inline constexpr bool runs_stages = (check_schedule<Schedule, Stages>(), true);
 
 constexpr int count_parameters(auto const& tree, int first_leaf, int end_leaf) {
   int count = 0;
-  for (int i = first_leaf; i < end_leaf; ++i) count += tree.leaves[i].parameter_count;
+  for (int i = first_leaf; i < end_leaf; ++i) count += tree.leaves[i].parameters.size();
   return count;
 }
 
@@ -313,10 +314,11 @@ struct name_in_frozen {
     auto const tree = make_outline<Model>();
     auto const& problem = tree.frozen;
     int leaf = first_leaf(problem), index = Number;
-    while (index >= tree.leaves[leaf].parameter_count) index -= tree.leaves[leaf++].parameter_count;
+    while (index >= tree.leaves[leaf].parameters.size())
+      index -= tree.leaves[leaf++].parameters.size();
     auto const names = leaf_characters(tree, problem.node);
     return joined(names[std::size_t(leaf - problem.first_leaf)],
-                  tree.leaves[leaf].parameters[std::size_t(index)].label);
+                  tree.leaves[leaf].parameters[index].label);
   }
   static constexpr int first_leaf(frozen_problem const& of) {
     return of.what == frozen_error::part_of_a_layer ? of.leaf : of.first_leaf;
@@ -404,14 +406,12 @@ constexpr bool has_nested_repeat(auto const& tree) {
 /// and in messages; -1 if there is none.
 constexpr int find_equal_name(auto const& tree) {
   auto const names = leaf_characters(tree);
-  auto const label = [&](int leaf, int index) {
-    return tree.leaves[leaf].parameters[std::size_t(index)].label;
-  };
+  auto const label = [&](int leaf, int index) { return tree.leaves[leaf].parameters[index].label; };
   // Lists of the leaves whose names have the same hash, so that few are compared.
   int const leaves = tree.leaves.size();
   std::vector<int> first(std::size_t(leaves), leaves), next(std::size_t(leaves), leaves);
   for (int leaf = leaves - 1; leaf >= 0; --leaf) {
-    if (tree.leaves[leaf].parameter_count == 0) continue;
+    if (tree.leaves[leaf].parameters.size() == 0) continue;
     std::uint64_t hash = 14695981039346656037u;  // FNV-1a
     for (char const each : names[std::size_t(leaf)])
       hash = (hash ^ static_cast<unsigned char>(each)) * 1099511628211u;
@@ -420,11 +420,11 @@ constexpr int find_equal_name(auto const& tree) {
     list = leaf;
   }
   int number = 0;
-  for (int a = 0; a < leaves; number += tree.leaves[a++].parameter_count)
+  for (int a = 0; a < leaves; number += tree.leaves[a++].parameters.size())
     for (int b = next[std::size_t(a)]; b < leaves; b = next[std::size_t(b)]) {
       if (names[std::size_t(a)] != names[std::size_t(b)]) continue;
-      for (int i = 0; i < tree.leaves[a].parameter_count; ++i)
-        for (int k = 0; k < tree.leaves[b].parameter_count; ++k)
+      for (int i = 0; i < tree.leaves[a].parameters.size(); ++i)
+        for (int k = 0; k < tree.leaves[b].parameters.size(); ++k)
           if (label(a, i) == label(b, k)) return number + i;
     }
   return -1;

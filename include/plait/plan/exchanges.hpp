@@ -169,7 +169,7 @@ struct exchange_lister {
         send(row.from, row.to, exchange_element::compute, plan.values[now.in].info.width);
       }
       if (now.kind == step_kind::leaf) {
-        auto const& form = plan.forms[now.leaf];
+        auto const& form = *plan.forms[now.leaf];
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
           if (move.over_samples) {

@@ -57,7 +57,7 @@ template <class Plan>
       auto const& now = code.steps[s];
       if (now.kind == step_kind::leaf) {
         flush();
-        auto const& form = code.forms[now.leaf];
+        auto const& form = code.form(now.leaf);
         auto const name = title_of_leaf(names[std::size_t(now.leaf)], types[std::size_t(now.leaf)],
                                         Plan::tree.leaves[now.leaf].is_frozen);
         auto inputs = to_string(form.input());

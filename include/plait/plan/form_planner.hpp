@@ -79,9 +79,9 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
   auto const fails = [&](std::size_t length, int parts) {
     return length % (static_cast<std::size_t>(parts) * p) != 0;
   };
-  for (int i = 0; i < leaf.parameter_count; ++i) {
+  for (int i = 0; i < leaf.parameters.size(); ++i) {
     auto const at = form.uses[static_cast<std::size_t>(i)];
-    auto const length = leaf.parameters[static_cast<std::size_t>(i)].length(at.index);
+    auto const length = leaf.parameters[i].length(at.index);
     if (is_shard(at) && fails(length, at.parts)) return length;
   }
   auto const edge = [&](placement at, std::size_t width) -> std::size_t {
@@ -241,8 +241,8 @@ struct form_planner {
   constexpr form_cost cost_of(leaf_info const& leaf, form_info const& form) const {
     form_cost cost;
     cost.flops = leaf.flops_per_row / (form.shares_work() ? ranks : 1);
-    for (int i = 0; i < leaf.parameter_count; ++i)
-      if (auto const& parameter = leaf.parameters[static_cast<std::size_t>(i)]; parameter.rank == 2)
+    for (int i = 0; i < leaf.parameters.size(); ++i)
+      if (auto const& parameter = leaf.parameters[i]; parameter.rank == 2)
         cost.held += static_cast<double>(parameter.count()) /
                      (is_shard(form.uses[static_cast<std::size_t>(i)]) ? ranks : 1);
     for (int i = 0; i < form.inner_count; ++i) {
@@ -281,11 +281,11 @@ struct form_planner {
     auto const& leaf = tree.leaves[index];
     auto const& pin = tree.pins[index];
     bool const is_pinned = !pin.empty();
-    bool const may_split = cuts.features && (leaf.parameter_count > 0 || leaf.units > 0);
+    bool const may_split = cuts.features && (leaf.parameters.size() > 0 || leaf.units > 0);
     bool known_pin = !is_pinned, wants_split = false, can_split = false, in_multiples = false;
     auto const first = passages.size();
-    for (int i = 0; i < leaf.form_count; ++i) {
-      auto const& form = leaf.forms[static_cast<std::size_t>(i)];
+    for (int i = 0; i < leaf.forms.size(); ++i) {
+      auto const& form = leaf.forms[i];
       bool const is_meant = !is_pinned || form.label == pin;
       known_pin = known_pin || is_meant;
       // On one rank all forms compute the same, and whole ones need no moves between them.
@@ -314,8 +314,8 @@ struct form_planner {
                                   : planning_error::nothing_divides;
     if (chosen.error == planning_error::none) return;
     chosen.error_leaf = index;
-    for (int i = 0; i < leaf.form_count && chosen.error_length == 0; ++i)
-      if (auto const& form = leaf.forms[std::size_t(i)]; !is_pinned || form.label == pin)
+    for (int i = 0; i < leaf.forms.size() && chosen.error_length == 0; ++i)
+      if (auto const& form = leaf.forms[i]; !is_pinned || form.label == pin)
         chosen.error_length = indivisible_length(leaf, form, ranks);
   }
 

@@ -181,7 +181,7 @@ class layer_lister {
   }
 
   [[nodiscard]] [[gnu::cold]] drawn_layer layer_of(int leaf) const {
-    auto const& form = plan_.forms[leaf];
+    auto const& form = *plan_.forms[leaf];
     auto from = to_string(form.input());
     for (std::size_t k = 1; k < form.inputs.count; ++k)
       from += concat({", ", to_string(form.inputs[k])});
@@ -243,7 +243,7 @@ class layer_lister {
         take(forward, true);
       if (step.kind != step_kind::leaf) continue;
       ++leaf;
-      auto const& form = plan_.forms[step.leaf];
+      auto const& form = *plan_.forms[step.leaf];
       for (int k = 0; k < form.inner_count; ++k) {
         auto const& inside = form.inner[std::size_t(k)];
         if (communicates(transition_between(inside.from, inside.to).moves) ||
@@ -260,7 +260,7 @@ class layer_lister {
           communicates(row_of_move(plan_.values, step, direction::backward).moves))
         take(backward, false);
       if (step.kind != step_kind::leaf) continue;
-      auto const& form = plan_.forms[step.leaf];
+      auto const& form = *plan_.forms[step.leaf];
       for (int k = 0; k < form.inner_count; ++k)
         if (auto const& inside = form.inner[std::size_t(k)];
             has_sums && inside.over_samples &&

@@ -26,7 +26,7 @@ struct listed_plan {
   static_view<step> steps;
   static_view<value> values;
   static_view<item> items;
-  static_view<form_info> forms;
+  static_view<form_info const*> forms;
   static_view<bool> needs_gradient;
   static_view<parameter_entry> entries;
   static_view<unit_range> chunk_units;  ///< of all chunks, those of a stage one behind the other

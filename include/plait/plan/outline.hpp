@@ -274,14 +274,14 @@ constexpr void freeze(auto& tree, int node, int first, std::initializer_list<nam
       tree.frozen = {what, pattern, leaf, node, first, end};
   };
   auto const is_matched = [&](int leaf, int parameter, name pattern, bool any_copy = false) {
-    auto const& info = tree.leaves[leaf].parameters[static_cast<std::size_t>(parameter)];
+    auto const& info = tree.leaves[leaf].parameters[parameter];
     auto const& prefix = names[static_cast<std::size_t>(leaf - first)];
     return matches(pattern, joined(prefix, info.label), any_copy);
   };
   for (name const pattern : patterns) {
     bool found = false, found_copy = false;
     for (int leaf = first; leaf < end; ++leaf)
-      for (int i = 0; i < tree.leaves[leaf].parameter_count; ++i) {
+      for (int i = 0; i < tree.leaves[leaf].parameters.size(); ++i) {
         found = found || is_matched(leaf, i, pattern);
         found_copy = found_copy || is_matched(leaf, i, pattern, true);
       }
@@ -290,13 +290,13 @@ constexpr void freeze(auto& tree, int node, int first, std::initializer_list<nam
   }
   for (int leaf = first; leaf < end; ++leaf) {
     int matched = 0;
-    for (int i = 0; i < tree.leaves[leaf].parameter_count; ++i) {
+    for (int i = 0; i < tree.leaves[leaf].parameters.size(); ++i) {
       bool found = false;
       for (name const pattern : patterns) found = found || is_matched(leaf, i, pattern);
       matched += found;
     }
     if (matched == 0) continue;
-    if (matched < tree.leaves[leaf].parameter_count)
+    if (matched < tree.leaves[leaf].parameters.size())
       report(frozen_error::part_of_a_layer, {}, leaf);
     tree.leaves[leaf].is_frozen = true;
   }

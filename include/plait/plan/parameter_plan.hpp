@@ -93,8 +93,8 @@ constexpr std::size_t count_samples_together(auto const& tree) {
 /// Whether a layer sums over the samples of a microbatch, of all ranks.
 constexpr bool sums_over_samples(auto const& tree) {
   for (auto const& leaf : tree.leaves)
-    for (int i = 0; i < leaf.form_count; ++i)
-      if (leaf.forms[static_cast<std::size_t>(i)].sum_count > 0) return true;
+    for (int i = 0; i < leaf.forms.size(); ++i)
+      if (leaf.forms[i].sum_count > 0) return true;
   return false;
 }
 
@@ -159,7 +159,7 @@ struct parameter_list_result {
 constexpr parameter_entry used_parameter(leaf_info const& layer, form_info const& form, int index,
                                          int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
-  parameter_entry entry{.index = index, .info = layer.parameters[std::size_t(index)]};
+  parameter_entry entry{.index = index, .info = layer.parameters[index]};
   entry.used = form.uses[std::size_t(index)];
   entry.stored = stored(entry.used);
   bool const cut = is_shard(entry.stored);
@@ -177,8 +177,8 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
   for (int item = 0; item < code.items.size(); ++item)
     for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf) {
       first_entry[std::size_t(leaf)] = entries.size();
-      for (int i = 0; i < tree.leaves[leaf].parameter_count; ++i) {
-        parameter_entry entry = used_parameter(tree.leaves[leaf], code.forms[leaf], i, ranks);
+      for (int i = 0; i < tree.leaves[leaf].parameters.size(); ++i) {
+        parameter_entry entry = used_parameter(tree.leaves[leaf], code.form(leaf), i, ranks);
         entry.leaf = leaf;
         entry.item = item;
         entry.is_frozen = tree.leaves[leaf].is_frozen;

@@ -80,11 +80,12 @@ struct program {
   static_vector<step, most_steps> steps{};
   static_vector<value, most_values> values{};
   static_vector<item, 2 * Leaves + 1> items{};
-  /// The chosen form of each leaf.
-  static_vector<form_info, Leaves> forms{};
+  /// The chosen form of each leaf: one of those of its type.
+  static_vector<form_info const*, Leaves> forms{};
   bool has_loss = false;
 
   [[nodiscard]] constexpr int unit_count() const { return count_units(items.view()); }
+  [[nodiscard]] constexpr form_info const& form(int leaf) const { return *forms[leaf]; }
 };
 
 template <class Tree, class Chosen>
@@ -102,7 +103,7 @@ struct program_builder {
     return kind == node_kind::residual || kind == node_kind::fan_out || kind == node_kind::sum_of;
   }
 
-  constexpr form_info const& form_of(int leaf) const { return out.forms[leaf]; }
+  constexpr form_info const& form_of(int leaf) const { return out.form(leaf); }
 
   constexpr placement input_placement(int at) const {
     auto const& here = tree.nodes[at];
@@ -231,10 +232,8 @@ struct program_builder {
   constexpr void run() {
     for (int i = 0; i < tree.leaves.size(); ++i) {
       auto const& leaf = tree.leaves[i];
-      auto const& form =
-          leaf.forms[static_cast<std::size_t>(chosen.form[static_cast<std::size_t>(i)])];
-      bool const reads_buffers = leaf.is_frozen && form.sum_count > 0;
-      out.forms.push_back(reads_buffers ? form.without_sums_over_samples() : form);
+      auto const& forms = leaf.is_frozen ? leaf.frozen_forms : leaf.forms;
+      out.forms.push_back(&forms[chosen.form[static_cast<std::size_t>(i)]]);
     }
     static_vector<int, leaves> nodes;
     collect(0, nodes);

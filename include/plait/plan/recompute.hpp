@@ -92,8 +92,8 @@ class rerun_finder {
            row_of_move(code_.values, now, direction::forward).moves == local_move::none;
   }
   static constexpr bool is_cheap(auto const& leaf) {
-    for (int i = 0; i < leaf.parameter_count; ++i)
-      if (leaf.parameters[std::size_t(i)].rank > 1) return false;
+    for (int i = 0; i < leaf.parameters.size(); ++i)
+      if (leaf.parameters[i].rank > 1) return false;
     return leaf.units == 0;
   }
   constexpr bool gathers(step const& now) const {

@@ -21,7 +21,7 @@ constexpr double rerun_flops_per_row(int item, again what) {
     int const leaf = Plan::code.steps[s].leaf;
     if (leaf < 0 || !Plan::recomputes.any() || (Plan::recomputes.steps[s] & bit_of(int(what))) == 0)
       continue;
-    int const ranks = Plan::code.forms[leaf].shares_work() ? Plan::tensor_ranks : 1;
+    int const ranks = Plan::code.form(leaf).shares_work() ? Plan::tensor_ranks : 1;
     sum += Plan::tree.leaves[leaf].flops_per_row / ranks;
   }
   return sum;

@@ -227,7 +227,7 @@ class unit_runner {
       queue().discard(
           memory_.transients() + memory_.layout().scratch_offset[std::size_t(leaf)][at],
           (slot.element == slot_element::compute ? sizeof(T) : sizeof(accumulate_t<T>)) *
-              slot_count(slot, code.forms[leaf], memory_.rows(), plan::tensor_ranks));
+              slot_count(slot, code.form(leaf), memory_.rows(), plan::tensor_ranks));
     }
   }
   /// Nothing in the transient buffers outlives an item.
@@ -425,7 +425,7 @@ class unit_runner {
   [[gnu::noinline]] void const* begin_gradients_of(int leaf, pass_frame const& at) {
     auto const& layer = plan::tree.leaves[leaf];
     void const* product = nullptr;
-    for (int i = 0; i < layer.parameter_count; ++i) {
+    for (int i = 0; i < layer.parameters.size(); ++i) {
       int const number = entry_of<plan>(leaf, i);
       auto const& entry = plan::entries[number];
       // The sums of a step that are not in blocks go on.

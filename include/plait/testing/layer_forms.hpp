@@ -58,7 +58,7 @@ struct form_choice {
 template <class L>
 inline constexpr auto form_choices = [] {
   if constexpr (is_leaf<L>) {
-    std::array<form_choice, static_cast<std::size_t>(leaf_of<L>.form_count)> out{};
+    std::array<form_choice, static_cast<std::size_t>(leaf_of<L>.forms.size())> out{};
     auto const cut = [](placement at) { return is_shard(at) && at.index == dim::sequence; };
     for (std::size_t i = 0; i < out.size(); ++i) {
       auto const& form = leaf_of<L>.forms[i];
@@ -130,8 +130,8 @@ template <class L, name Form, int Ranks, bool Sharded>
 constexpr fit fit_of() {
   if (Sharded && sequence_for<L> % Ranks != 0) return fit::does_not_divide;
   if constexpr (is_leaf<L>)
-    for (int i = 0; i < leaf_of<L>.form_count; ++i) {
-      auto const& form = leaf_of<L>.forms[static_cast<std::size_t>(i)];
+    for (int i = 0; i < leaf_of<L>.forms.size(); ++i) {
+      auto const& form = leaf_of<L>.forms[i];
       if (form.label != Form) continue;
       if (plait::planning::indivisible_length(leaf_of<L>, form, Ranks) != 0)
         return fit::does_not_divide;
@@ -147,8 +147,8 @@ constexpr fit fit_of() {
 template <class L>
 constexpr int multiple_of(name form) {
   if constexpr (is_leaf<L>)
-    for (int i = 0; i < leaf_of<L>.form_count; ++i)
-      if (auto const& of = leaf_of<L>.forms[static_cast<std::size_t>(i)]; of.label == form)
+    for (int i = 0; i < leaf_of<L>.forms.size(); ++i)
+      if (auto const& of = leaf_of<L>.forms[i]; of.label == form)
         return static_cast<int>(of.multiple);
   return 1;
 }
