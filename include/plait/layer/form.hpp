@@ -268,9 +268,7 @@ struct clause_info {
   form_info::inner_move move{};
   std::size_t units = 0, multiple = 1;
 
-  [[nodiscard]] constexpr bool is_inner() const {
-    return says == kind::inner || says == kind::sum;
-  }
+  [[nodiscard]] constexpr bool is_inner() const { return says == kind::inner || says == kind::sum; }
   constexpr void add_to(form_info& form) const {
     if (says == kind::parameter) form.uses[static_cast<std::size_t>(index)] = at;
     if (says == kind::slot)
@@ -375,8 +373,8 @@ template <class Keys, class Forms>
 struct problem_of_forms;
 template <class Keys, class... Forms>
 struct problem_of_forms<Keys, forms<Forms...>> {
-  static constexpr int place = place_of_first({form_as_read<Keys, Forms>.problem !=
-                                               form_problem::none...});
+  static constexpr int place =
+      place_of_first({form_as_read<Keys, Forms>.problem != form_problem::none...});
   template <int Place>
   using form_at = type_at<std::tuple<Forms...>, std::size_t(Place)>;
 };

@@ -185,9 +185,9 @@ template <class List, class Slot>
 inline constexpr int own_slot_index = -1;
 
 template <template <class...> class List, class... Slots, class Slot>
-inline constexpr int own_slot_index<List<Slots...>, Slot> = own_slot_at(
-    {std::is_same_v<Slots, Slot>...},
-    {std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot>...});
+inline constexpr int own_slot_index<List<Slots...>, Slot> =
+    own_slot_at({std::is_same_v<Slots, Slot>...},
+                {std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot>...});
 
 /// The number of `Slot` among all slots of a layer: the saved ones, then scratch; -1 if it is in
 /// neither list.

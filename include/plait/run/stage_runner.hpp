@@ -148,11 +148,14 @@ class stage_runner {
   std::byte* forward_items(unit_range units, std::byte* made, int end_item,
                            std::index_sequence<I...>) {
     in_order{(int(I) + 1 == items ? void(model_output_ = made) : void(),  // also without the loss
-              int(I) < end_item ? void(made = forward_item<int(I)>(units, made)) : void(), 0)...};
+              int(I) < end_item ? void(made = forward_item<int(I)>(units, made, steps_of<int(I)>{}))
+                                : void(),
+              0)...};
     return made;
   }
-  template <int Item>
-  std::byte* forward_item(unit_range units, std::byte* made) {
+  template <int Item, std::size_t... I>
+  std::byte* forward_item(unit_range units, std::byte* made, std::index_sequence<I...>) {
+    constexpr int first = code.items[Item].first_step;
     auto const here = within(code.items[Item], units);
     for (int unit = here.begin; unit < here.end; ++unit) {
       enter_item(Item, unit);
@@ -162,7 +165,9 @@ class stage_runner {
         discard_working(Item, unit);
         if (runs_again_) frame.steps_again = bit_of(plan::recomputes.of(unit));
       }
-      unit_.template forward<Item>(frame, steps_of<Item>{});
+      unit_.begin_forward(Item, frame);
+      in_order{(unit_.template forward_step<first + int(I)>(frame), 0)...};
+      unit_.end_forward(Item, frame);
       made = frame.output;
     }
     return made;
@@ -170,12 +175,15 @@ class stage_runner {
   template <std::size_t... I>
   std::byte* backward_items(unit_range units, std::byte* input, std::byte* gradient,
                             backward_part part, std::index_sequence<I...>) {
-    in_order{(gradient = backward_item<items - 1 - int(I)>(units, input, gradient, part), 0)...};
+    in_order{(gradient = backward_item<items - 1 - int(I)>(units, input, gradient, part,
+                                                           steps_of<items - 1 - int(I)>{}),
+              0)...};
     return gradient;
   }
-  template <int Item>
+  template <int Item, std::size_t... I>
   std::byte* backward_item(unit_range units, std::byte* input, std::byte* gradient,
-                           backward_part part) {
+                           backward_part part, std::index_sequence<I...>) {
+    constexpr int last = code.items[Item].end_step - 1;
     auto const here = within(code.items[Item], units);
     for (int unit = here.end - 1; unit >= here.begin; --unit) {
       enter_item(Item, unit);
@@ -183,7 +191,10 @@ class stage_runner {
       edge_ = 1 - edge_;
       if constexpr (plan::chunks > 1)
         if (of_chunk_input_ != nullptr && unit == chunk_->units.begin) made_ = of_chunk_input_;
-      unit_.template backward<Item>(frame_of(unit, input, gradient, made_), part, steps_of<Item>{});
+      auto const frame = frame_of(unit, input, gradient, made_);
+      unit_.begin_backward(Item, part);
+      in_order{(unit_.template backward_step<last - int(I)>(frame), 0)...};
+      unit_.end_backward(Item);
       if constexpr (plan::has_reruns)
         if (part == backward_part::all) discard_working(Item, unit);
       gradient = made_;
@@ -229,16 +240,21 @@ class stage_runner {
 
   void backward_of_parameters(std::byte* input, unit_range units) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      in_order{(parameters_of_item<items - 1 - int(I)>(input, units), 0)...};
+      in_order{
+          (parameters_of_item<items - 1 - int(I)>(input, units, steps_of<items - 1 - int(I)>{}),
+           0)...};
     }(item_numbers{});
   }
-  template <int Item>
-  void parameters_of_item(std::byte* input, unit_range units) {
+  template <int Item, std::size_t... I>
+  void parameters_of_item(std::byte* input, unit_range units, std::index_sequence<I...>) {
+    constexpr int last = code.items[Item].end_step - 1;
     auto const here = within(code.items[Item], units);
     for (int unit = here.end - 1; unit >= here.begin; --unit) {
       enter_item(Item, unit);
-      unit_.template backward_of_parameters<Item>(frame_of(unit, input, nullptr, nullptr),
-                                                  steps_of<Item>{});
+      auto const frame = frame_of(unit, input, nullptr, nullptr);
+      unit_.begin_backward(Item, backward_part::parameters);
+      in_order{(unit_.template backward_parameters<last - int(I)>(frame), 0)...};
+      unit_.end_backward(Item);
       if constexpr (plan::has_reruns) discard_working(Item, unit);
     }
   }
@@ -254,19 +270,20 @@ class stage_runner {
     for (int chunk = 0; chunk < plan::chunks; ++chunk) {
       auto const units = enter(pass_place{.chunk = chunk});
       [&]<std::size_t... I>(std::index_sequence<I...>) {
-        in_order{(prepare_item<int(I)>(units), 0)...};
+        in_order{(prepare_item<int(I)>(units, steps_of<int(I)>{}), 0)...};
       }(item_numbers{});
     }
   }
-  template <int Item>
-  [[gnu::cold]] void prepare_item([[maybe_unused]] unit_range units) {
+  template <int Item, std::size_t... I>
+  [[gnu::cold]] void prepare_item([[maybe_unused]] unit_range units, std::index_sequence<I...>) {
     if constexpr (prepares(code.items[Item].first_leaf, code.items[Item].end_leaf)) {
       int const unit = within(code.items[Item], units).begin;
       if (unit >= within(code.items[Item], units).end) return;
       enter_item(Item, unit);
-      unit_.template prepare<Item>(
-          {.unit = unit, .input = activations_of(unit), .output = activations_of(unit)},
-          steps_of<Item>{});
+      pass_frame const frame{
+          .unit = unit, .input = activations_of(unit), .output = activations_of(unit)};
+      constexpr int first = code.items[Item].first_step;
+      in_order{(unit_.template prepare_step<first + int(I)>(frame), 0)...};
     }
   }
 

@@ -66,15 +66,9 @@ class unit_runner {
   using formed_at = typename memory_type::template formed<code.steps[Step].leaf>;
   template <int Step>
   using bodies = leaf_bodies<setting, Rank, formed_at<Step>, code.steps[Step].more.size()>;
-  /// Of the element-wise layer that is done with a step, `Step` itself if there is none.
-  template <int Step, int Epilogue>
-  struct epilogue_type {
-    using type = formed_at<Epilogue>;
-  };
-  template <int Step>
-  struct epilogue_type<Step, Step> {
-    using type = no_epilogue;
-  };
+  /// Of the element-wise layer that is done with a step, where `Last` is not the step itself.
+  template <int Step, int Last>
+  using epilogue_of = std::conditional_t<Last == Step, no_epilogue, formed_at<Last>>;
 
  public:
   /// `memory` outlives it.
@@ -105,42 +99,142 @@ class unit_runner {
   using steps_of = std::make_index_sequence<std::size_t(code.items[Item].end_step -
                                                         code.items[Item].first_step)>;
 
-  /// Runs a unit of item `Item`, from its input into its activation stash, or makes again what the
-  /// frame says; `I`: the steps.
-  template <int Item, std::size_t... I>
-  void forward(pass_frame const& at, std::index_sequence<I...>) {
-    constexpr int first = code.items[Item].first_step;
-    if constexpr (has_waits) pass_edge(forward_waits(Item, at), waits::begin);
-    in_order{(forward_step<first + int(I)>(at), 0)...};
-    if constexpr (has_waits) pass_edge(forward_waits(Item, at), waits::end);
+  /// Begins a unit of an item: the steps that follow, in their order, run it from its input into
+  /// its activation stash, or make again what the frame says.
+  void begin_forward(int item, pass_frame const& at) {
+    if constexpr (has_waits) pass_edge(forward_waits(item, at), waits::begin);
+  }
+  void end_forward(int item, pass_frame const& at) {
+    if constexpr (has_waits) pass_edge(forward_waits(item, at), waits::end);
     discard_transients();
   }
-  /// The way back, from the gradient of its output to that of its input; gradients of parameters
-  /// are added up, or what they are made of is kept.
-  template <int Item, std::size_t... I>
-  void backward(pass_frame const& at, backward_part part, std::index_sequence<I...>) {
-    constexpr int last = code.items[Item].end_step - 1;
+  /// Begins the way back, from the gradient of a unit's output to that of its input: its steps from
+  /// the last to the first. Gradients of parameters are added up, or what they are made of is kept;
+  /// for the part of the parameters alone, backward_parameters is what runs of each step.
+  void begin_backward(int item, backward_part part) {
     part_ = part;
-    if constexpr (has_waits) pass_edge({Item, direction::backward}, waits::begin);
-    in_order{(backward_step<last - int(I)>(at), 0)...};
-    if constexpr (has_waits) pass_edge({Item, direction::backward}, waits::end);
-    discard_transients();
+    if constexpr (has_waits)
+      if (part != backward_part::parameters) pass_edge({item, direction::backward}, waits::begin);
   }
-  /// Adds up the gradients of parameters of what the half before has kept.
-  template <int Item, std::size_t... I>
-  void backward_of_parameters(pass_frame const& at, std::index_sequence<I...>) {
-    constexpr int last = code.items[Item].end_step - 1;
-    part_ = backward_part::parameters;
-    in_order{(backward_parameters<last - int(I)>(at), 0)...};
+  void end_backward(int item) {
+    if constexpr (has_waits)
+      if (part_ != backward_part::parameters) pass_edge({item, direction::backward}, waits::end);
     discard_transients();
   }
   /// What lies there has no value any more.
   void discard(std::byte* data, std::size_t bytes) { queue().discard(data, bytes); }
-  /// Calls the `prepare` of the layers that have one, with the views of their forward.
-  template <int Item, std::size_t... I>
-  [[gnu::cold]] void prepare(pass_frame const& at, std::index_sequence<I...>) {
-    constexpr int first = code.items[Item].first_step;
-    in_order{(prepare_step<first + int(I)>(at), 0)...};
+
+  /// Runs one step of a unit forward; the way back is that of the steps in reverse.
+  template <int Step>
+  void forward_step(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    constexpr int last = last_of(Step, direction::forward);
+    if constexpr (!plan::is_epilogue(Step, direction::forward)) {
+      if constexpr (plan::has_reruns)
+        if (!runs(Step, at)) return;
+      [[maybe_unused]] auto const planned = forward_waits(item_of(Step), at);
+      if constexpr (has_waits) begin_step(planned, Step, last);
+      if constexpr (now.kind == step_kind::leaf) {
+        auto const& names = forward_names(at);
+        [[maybe_unused]] auto const mark =
+            rank_.device().mark(names[std::size_t(now.leaf)].c_str());
+        std::byte* mapped = nullptr;
+        if constexpr (last != Step) mapped = memory_.value_data(code.steps[last].out, at);
+        bodies<Step>::template forward<epilogue_of<Step, last>>(
+            operations_of<typename bodies<Step>::operations_type>(now, at, names),
+            memory_.place_of_leaf(now, at), mapped);
+        if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+      } else if constexpr (now.kind == step_kind::move) {
+        constexpr auto& from = code.values[now.in];
+        using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
+        constexpr auto row = row_of_move(code.values, now, direction::forward);
+        move<row.from, row.to, element>(from.info.width, memory_.value_data(now.in, at),
+                                        memory_.value_data(now.out, at));
+      } else {
+        forward_sum(now, at);
+      }
+      if constexpr (has_waits) end_step(planned, Step, last);
+    }
+    if constexpr (now.kind == step_kind::leaf && last == Step)
+      if (watch_ != nullptr && at.steps_again == 0) show(Step, at);
+  }
+  template <int Step>
+  void backward_step(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    constexpr planned_waits planned{item_of(Step), direction::backward};
+    if constexpr (!plan::is_epilogue(Step, direction::backward)) {
+      constexpr int last = last_of(Step, direction::backward);
+      if constexpr (has_waits) begin_step(planned, Step, last);
+      if constexpr (is_trained<Step> && !plan::postpones_parameters(Step))
+        backward_parameters<Step>(at);
+      if constexpr (plan::needs_gradient[std::size_t(now.in)]) {
+        if constexpr (now.kind == step_kind::leaf) {
+          [[maybe_unused]] auto const mark =
+              rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
+          auto ops =
+              operations_of<typename bodies<Step>::operations_type>(now, at, backward_names_);
+          gradient_place of{output_gradient(now, at), memory_.gradient_data(now.in, at)};
+          for (int i = 0; i < now.more.size(); ++i)
+            of.more[std::size_t(i)] = memory_.gradient_data(now.more[i], at);
+          auto const place = memory_.place_of_leaf(now, at);
+          using epilogue = epilogue_of<Step, last>;
+          if constexpr (last == Step) {
+            bodies<Step>::template backward_input<epilogue>(ops, place, of, nullptr, nullptr);
+          } else {
+            constexpr auto& then = code.steps[last];
+            auto const of_epilogue = memory_.place_of_leaf(then, at);
+            bodies<Step>::template backward_input<epilogue>(ops, place, of, &of_epilogue,
+                                                            memory_.gradient_data(then.in, at));
+          }
+          if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+        } else if constexpr (now.kind == step_kind::move) {
+          constexpr auto row = row_of_move(code.values, now, direction::backward);
+          move<row.from, row.to, T>(code.values[now.in].info.width,
+                                    memory_.gradient_data(now.out, at),
+                                    memory_.gradient_data(now.in, at));
+        } else {
+          backward_sum(now, at);
+        }
+      }
+      if constexpr (has_waits) end_step(planned, Step, last);
+    }
+    if constexpr (plan::postpones_parameters(Step + 1)) {
+      constexpr int parameters = waits::parameters_of(Step + 1);
+      if constexpr (has_waits) keep_waits(planned, parameters);
+      backward_parameters<Step + 1>(at);
+      if constexpr (has_waits) record_step(planned, parameters);
+    }
+  }
+  /// The gradients of a leaf's parameters, or what their half of the backward needs for them.
+  template <int Step>
+  void backward_parameters(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    if constexpr (is_trained<Step>) {
+      if constexpr (plan::splits_backward)
+        if (part_ == backward_part::input) {
+          if constexpr (!plan::tree.leaves[now.leaf].is_loss)
+            queue().copy_bytes(memory_.gradient_data(now.out, at), stash_of(now.leaf, at),
+                               memory_.block(now.out).count() * sizeof(T));
+          return;
+        }
+      [[maybe_unused]] auto const mark =
+          rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
+      auto ops = operations_of<typename bodies<Step>::operations_type>(now, at, backward_names_);
+      if (begins_gradients_ || plan::rules.sums_blocks())
+        ops.begin_by_product(begin_gradients_of(now.leaf, at));
+      bodies<Step>::template backward_parameters<has_parameters<now.in>>(
+          ops, memory_.place_of_leaf(now, at), output_gradient(now, at));
+      if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+    }
+  }
+  /// Calls the `prepare` of a layer that has one, with the views of its forward.
+  template <int Step>
+  void prepare_step(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    if constexpr (prepares<Step>)
+      bodies<Step>::prepare(
+          operations_of<typename bodies<Step>::operations_type>(now, at, forward_names_),
+          memory_.place_of_leaf(now, at));
   }
 
  private:
@@ -157,11 +251,10 @@ class unit_runner {
   // Steps wait for each other where there is a stream besides that of compute.
   static constexpr bool has_waits = plan::tensor_ranks > 1;
   /// The element-wise function that is done with a step, or the step itself.
-  template <int Step, direction Way>
-  static constexpr int last_of = [] {
-    constexpr int next = Way == direction::forward ? Step + 1 : Step - 1;
-    return plan::is_epilogue(next, Way) ? next : Step;
-  }();
+  static constexpr int last_of(int step, direction way) {
+    int const next = way == direction::forward ? step + 1 : step - 1;
+    return plan::is_epilogue(next, way) ? next : step;
+  }
 
   static constexpr stream stream_of(int step, direction way) {
     if (step == waits::begin || step >= waits::end) return stream::compute;
@@ -255,35 +348,6 @@ class unit_runner {
   }
   static constexpr int item_of(int step) { return code.values[code.steps[step].in].item; }
 
-  template <int Step>
-  void forward_step(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    constexpr int last = last_of<Step, direction::forward>;
-    if constexpr (!plan::is_epilogue(Step, direction::forward)) {
-      if constexpr (plan::has_reruns)
-        if (!runs(Step, at)) return;
-      [[maybe_unused]] auto const planned = forward_waits(item_of(Step), at);
-      if constexpr (has_waits) begin_step(planned, Step, last);
-      if constexpr (now.kind == step_kind::leaf) {
-        auto const& names = forward_names(at);
-        [[maybe_unused]] auto const mark =
-            rank_.device().mark(names[std::size_t(now.leaf)].c_str());
-        std::byte* mapped = nullptr;
-        if constexpr (last != Step) mapped = memory_.value_data(code.steps[last].out, at);
-        bodies<Step>::template forward<typename epilogue_type<Step, last>::type>(
-            operations_of<typename bodies<Step>::operations_type>(now, at, names),
-            memory_.place_of_leaf(now, at), mapped);
-        if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
-      } else if constexpr (now.kind == step_kind::move) {
-        forward_move<Step>(at);
-      } else {
-        forward_sum(now, at);
-      }
-      if constexpr (has_waits) end_step(planned, Step, last);
-    }
-    if constexpr (now.kind == step_kind::leaf && last == Step)
-      if (watch_ != nullptr && at.steps_again == 0) show(Step, at);
-  }
   [[nodiscard]] bool runs(int step, pass_frame const& at) const {
     return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
   }
@@ -304,24 +368,6 @@ class unit_runner {
                               code.items[i], direction::forward, [&](int step) {
                                 return (plan::reruns.step[std::size_t(step)] & bit_of(what)) != 0;
                               }));
-  }
-  template <int Step>
-  void prepare_step(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    if constexpr (prepares<Step>)
-      bodies<Step>::prepare(
-          operations_of<typename bodies<Step>::operations_type>(now, at, forward_names_),
-          memory_.place_of_leaf(now, at));
-  }
-
-  template <int Step>
-  void forward_move(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    constexpr auto& from = code.values[now.in];
-    using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
-    constexpr auto row = row_of_move(code.values, now, direction::forward);
-    move<row.from, row.to, element>(from.info.width, memory_.value_data(now.in, at),
-                                    memory_.value_data(now.out, at));
   }
   /// A step that begins or ends a residual or a fan_out.
   void forward_sum(step const& now, pass_frame const& at) {
@@ -352,74 +398,6 @@ class unit_runner {
     watch_->copy = context_.copy;
   }
 
-  template <int Step>
-  void backward_step(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    constexpr planned_waits planned{item_of(Step), direction::backward};
-    if constexpr (!plan::is_epilogue(Step, direction::backward)) {
-      constexpr int last = last_of<Step, direction::backward>;
-      if constexpr (has_waits) begin_step(planned, Step, last);
-      if constexpr (!plan::postpones_parameters(Step)) backward_parameters<Step>(at);
-      if constexpr (plan::needs_gradient[std::size_t(now.in)]) {
-        if constexpr (now.kind == step_kind::leaf) {
-          [[maybe_unused]] auto const mark =
-              rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-          auto ops =
-              operations_of<typename bodies<Step>::operations_type>(now, at, backward_names_);
-          gradient_place of{output_gradient(now, at), memory_.gradient_data(now.in, at)};
-          for (int i = 0; i < now.more.size(); ++i)
-            of.more[std::size_t(i)] = memory_.gradient_data(now.more[i], at);
-          auto const place = memory_.place_of_leaf(now, at);
-          using epilogue = typename epilogue_type<Step, last>::type;
-          if constexpr (last == Step) {
-            bodies<Step>::template backward_input<epilogue>(ops, place, of, nullptr, nullptr);
-          } else {
-            constexpr auto& then = code.steps[last];
-            auto const of_epilogue = memory_.place_of_leaf(then, at);
-            bodies<Step>::template backward_input<epilogue>(ops, place, of, &of_epilogue,
-                                                            memory_.gradient_data(then.in, at));
-          }
-          if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
-        } else if constexpr (now.kind == step_kind::move) {
-          constexpr auto row = row_of_move(code.values, now, direction::backward);
-          move<row.from, row.to, T>(code.values[now.in].info.width,
-                                    memory_.gradient_data(now.out, at),
-                                    memory_.gradient_data(now.in, at));
-        } else {
-          backward_sum(now, at);
-        }
-      }
-      if constexpr (has_waits) end_step(planned, Step, last);
-    }
-    if constexpr (plan::postpones_parameters(Step + 1)) {
-      constexpr int parameters = waits::parameters_of(Step + 1);
-      if constexpr (has_waits) keep_waits(planned, parameters);
-      backward_parameters<Step + 1>(at);
-      if constexpr (has_waits) record_step(planned, parameters);
-    }
-  }
-  /// The gradients of a leaf's parameters, or what their half of the backward needs for them.
-  template <int Step>
-  void backward_parameters(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    if constexpr (is_trained<Step>) {
-      if constexpr (plan::splits_backward)
-        if (part_ == backward_part::input) {
-          if constexpr (!plan::tree.leaves[now.leaf].is_loss)
-            queue().copy_bytes(memory_.gradient_data(now.out, at), stash_of(now.leaf, at),
-                               memory_.block(now.out).count() * sizeof(T));
-          return;
-        }
-      [[maybe_unused]] auto const mark =
-          rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<typename bodies<Step>::operations_type>(now, at, backward_names_);
-      if (begins_gradients_ || plan::rules.sums_blocks())
-        ops.begin_by_product(begin_gradients_of(now.leaf, at));
-      bodies<Step>::template backward_parameters<has_parameters<now.in>>(
-          ops, memory_.place_of_leaf(now, at), output_gradient(now, at));
-      if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
-    }
-  }
   /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
   /// parameter has an accumulator of its own, so that who adds to it first is known.
   [[gnu::noinline]] void const* begin_gradients_of(int leaf, pass_frame const& at) {
