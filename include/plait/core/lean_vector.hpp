@@ -2,11 +2,31 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <initializer_list>
+#include <new>
 #include <type_traits>
 #include <utility>
 
 #include "plait/core/namespaces.hpp"
+
+namespace plait::detail {
+
+/// A copy of bytes; null if there are none.
+[[nodiscard]] [[gnu::noinline]] inline void* copied_bytes(void const* from, std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  return std::memcpy(::operator new(bytes), from, bytes);
+}
+/// The bytes in a place with more room; that where they were is given back.
+[[nodiscard]] [[gnu::noinline]] inline void* moved_bytes(void* from, std::size_t bytes,
+                                                         std::size_t room) {
+  void* const to = ::operator new(room);
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  ::operator delete(from);
+  return to;
+}
+
+}  // namespace plait::detail
 
 namespace plait::ext {
 
@@ -29,15 +49,27 @@ class lean_vector {
   using const_iterator = T const*;
 
   constexpr lean_vector() = default;
-  constexpr explicit lean_vector(std::size_t count)
-      : data_(count > 0 ? new T[count]() : nullptr), size_(count), room_(count) {}
+  constexpr explicit lean_vector(std::size_t count) : lean_vector() {
+    if constexpr (can_be_bytes) {
+      resize(count);
+    } else if (count > 0) {  // also of elements that stay where they are
+      data_ = new T[count]();
+      size_ = room_ = count;
+    }
+  }
   constexpr lean_vector(std::size_t count, T const& value) : lean_vector() {
     reserve(count);
     for (; size_ < count; ++size_) data_[size_] = value;
   }
   constexpr lean_vector(std::initializer_list<T> of) : lean_vector(of.begin(), of.end()) {}
   constexpr lean_vector(T const* first, T const* last) : lean_vector() {
-    reserve(static_cast<std::size_t>(last - first));
+    auto const count = static_cast<std::size_t>(last - first);
+    if (is_bytes()) {
+      data_ = static_cast<T*>(detail::copied_bytes(first, count * sizeof(T)));
+      size_ = room_ = count;
+      return;
+    }
+    reserve(count);
     for (; first != last; ++first, ++size_) data_[size_] = *first;
   }
   constexpr lean_vector(lean_vector const& of) : lean_vector(of.begin(), of.end()) {}
@@ -46,7 +78,7 @@ class lean_vector {
     swap(of);
     return *this;
   }
-  constexpr ~lean_vector() { delete[] data_; }
+  constexpr ~lean_vector() { free(data_); }
 
   [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
   [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
@@ -72,6 +104,11 @@ class lean_vector {
     static_assert(std::is_nothrow_move_assignable_v<T>,
                   "lean_vector<T>: an element is moved without an exception");
     if (room <= room_) return;
+    if (is_bytes()) {
+      data_ = static_cast<T*>(detail::moved_bytes(data_, size_ * sizeof(T), room * sizeof(T)));
+      room_ = room;
+      return;
+    }
     T* const more = new T[room];
     for (std::size_t i = 0; i < size_; ++i) more[i] = std::move(data_[i]);
     delete[] data_;
@@ -110,6 +147,16 @@ class lean_vector {
   }
 
  private:
+  /// Whether elements are bytes, which one function moves for all types. Not where compilers
+  /// evaluate: there is no memory without a type.
+  static constexpr bool can_be_bytes =
+      std::is_trivially_copyable_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+  static constexpr bool is_bytes() { return can_be_bytes && !std::is_constant_evaluated(); }
+  static constexpr void free(T* data) noexcept {
+    if (is_bytes()) ::operator delete(data);
+    else delete[] data;
+  }
+
   T* data_ = nullptr;
   std::size_t size_ = 0, room_ = 0;
 };
