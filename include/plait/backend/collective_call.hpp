@@ -102,8 +102,8 @@ inline constexpr bool has_root(collective kind) { return kind == collective::bro
                              : call.element.kind == 'b' ? "bfloat"
                              : call.element.kind == 'i' ? "int"
                                                         : "uint";
-    text += std::string(" (") + kind + std::to_string(8 * call.element.bytes);
-    if (call.kind == collective::all_reduce) text += std::string(", ") + to_string(call.operation);
+    text += concat({" (", kind, 8 * call.element.bytes});
+    if (call.kind == collective::all_reduce) text += concat({", ", to_string(call.operation)});
     text += ")";
   }
   if (call.caller != 0) text += concat({" for trainer ", call.caller});

@@ -75,8 +75,8 @@ inline int environment_number(char const* name, std::string_view text) {
   int value = -1;
   auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc{} || end != text.data() + text.size() || value < 0)
-    throw input_error(concat(
-        {name, "=", in_quotes(text), " in the environment is not a number from 0 to 2147483647"}));
+    throw input_error(
+        {name, "=", in_quotes(text), " in the environment is not a number from 0 to 2147483647"});
   return value;
 }
 
@@ -100,12 +100,12 @@ class slurm_step {
   /// Throws input_error, which says what the process is instead of a task of srun.
   [[noreturn]] void refuse() const {
     bool const has_step = variable_("SLURM_STEP_ID") != nullptr;
-    throw input_error(concat(
+    throw input_error(
         {"you are not under srun: SLURM_JOB_ID=", in_quotes(text_of("SLURM_JOB_ID")),
          (has_step ? concat({" and SLURM_STEP_ID=", in_quotes(text_of("SLURM_STEP_ID"))})
                    : std::string(" without SLURM_STEP_ID")),
          " are those of a batch script or of a shell of salloc, which runs once however many tasks "
-         "the job has; start the program by srun in there, or by mpirun or torchrun"}));
+         "the job has; start the program by srun in there, or by mpirun or torchrun"});
   }
   /// Throws input_error where the variables of a step are not those of its job: a job that was
   /// submitted from within a step has inherited them.

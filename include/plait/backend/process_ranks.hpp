@@ -80,7 +80,7 @@ class launcher_reader {
   [[nodiscard]] bool has(char const* name) const {
     return name != nullptr && variable_(name) != nullptr;
   }
-  int number(char const* name) {
+  [[gnu::cold]] int number(char const* name) {
     if (!has(name))
       throw input_error({"the environment has ", of_.rank, " but no ", name, ", which ", of_.name,
                          " sets beside it; set it, or PLAIT_RANK, ",
@@ -88,7 +88,7 @@ class launcher_reader {
     add(used_, name, ", ");
     return environment_number(name, variable_(name));
   }
-  static void add(std::string& to, std::string const& word, char const* between) {
+  [[gnu::cold]] static void add(std::string& to, std::string const& word, char const* between) {
     to += (to.empty() ? "" : between) + word;
   }
   static std::string says(char const* name, int value) { return concat({name, "=", value}); }
@@ -137,14 +137,14 @@ namespace plait::ext {
   detail::slurm_step const slurm(variable);
   if (slurm.is_allocated()) slurm.refuse();
   char const* const pmix = variable("PMIX_RANK");
-  throw input_error(concat(
+  throw input_error(
       {(pmix == nullptr ? std::string("the environment does not say which rank this process is")
                         : concat({"PMIX_RANK=", detail::in_quotes(pmix),
                                   " says which rank this process is, but PMIx does not say in the "
                                   "environment of how many"})),
        "; start the program by plait's scripts/launch, torchrun, mpirun or srun, or "
        "set PLAIT_RANK, PLAIT_WORLD_SIZE and "
-       "PLAIT_LOCAL_RANK"}));
+       "PLAIT_LOCAL_RANK"});
 }
 
 /// Throws input_error unless the processes are as many as the ranks of the plan.
@@ -155,9 +155,9 @@ inline void check_world_size(process_ranks const& here, int plan_ranks) {
     throw input_error({"this process was started alone, the plan has ", ranks,
                        " ranks; start as many: scripts/launch -n ", ranks, ", mpirun -n ", ranks,
                        " or srun -n ", ranks, " before the program"});
-  throw input_error(concat(
-      {"rank ", here.rank, ": the launcher started ", here.world_size, " processes, the plan has ",
-       ranks, " ranks; start as many processes, or choose another size of the data axis"}));
+  throw input_error({"rank ", here.rank, ": the launcher started ", here.world_size,
+                     " processes, the plan has ", ranks,
+                     " ranks; start as many processes, or choose another size of the data axis"});
 }
 
 }  // namespace plait::ext

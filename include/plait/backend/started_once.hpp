@@ -28,10 +28,9 @@ namespace plait::detail {
     return;
   }
   if (processes == 1) return;
-  auto const size = std::to_string(processes);
-  throw input_error({"launch: the program was started as ", size, " processes (",
-                     launcher->world_size, "=", size, "), but the backend is ", backend, "; write ",
-                     instead, "{...}, or start it once; with .in_each_process = true ",
+  throw input_error({"launch: the program was started as ", processes, " processes (",
+                     launcher->world_size, "=", processes, "), but the backend is ", backend,
+                     "; write ", instead, "{...}, or start it once; with .in_each_process = true ",
                      "each of them runs the whole job"});
 }
 

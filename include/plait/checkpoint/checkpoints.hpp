@@ -472,10 +472,10 @@ class checkpoints {
 
   void refuse_mixed_runs() const {
     if (!is_new_run_ || !found_) return;
-    throw input_error(ext::concat(
+    throw input_error(
         {"folder of checkpoints ", detail::path_in_quotes(options_.folder),
          " has those of another run, up to step ", *found_,
-         "; go on from there (resume, --resume of train_gpt), or give another folder"}));
+         "; go on from there (resume, --resume of train_gpt), or give another folder"});
   }
 
   [[nodiscard]] bool is_undamaged(detail::state_reader& reader) {

@@ -124,7 +124,7 @@ template <class Source>
   for (auto const& name : source.names())
     if (!taken.contains(name) && !detail::matches_any(names.extra, name)) unused.push_back(name);
   if (!lacking.empty() || !unused.empty())
-    throw input_error(ext::concat(
+    throw input_error(
         {"load_weights: ",
          (lacking.empty()
               ? ""
@@ -134,7 +134,7 @@ template <class Source>
          (unused.empty()
               ? ""
               : ext::concat({"No parameter takes ", detail::list_of_names(unused, "tensor"),
-                             " of the file; name what may be left out in weight_names::extra"}))}));
+                             " of the file; name what may be left out in weight_names::extra"}))});
   detail::weights_source from(source, in_file, taken, state.element_bytes());
   state.import_parameters(from);
 }

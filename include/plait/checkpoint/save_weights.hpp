@@ -86,13 +86,13 @@ struct weights_files {
       files.back().push_back(std::move(entry));
     }
     if (files.empty())
-      throw input_error(concat(
+      throw input_error(
           {"save_weights: no parameter is to be saved; ",
            (options.only.empty()
                 ? std::string("the model has none")
                 : concat({"save_weights_options::only begins with ", in_quotes(options.only[0]),
                           ", and the model's first parameter is ",
-                          in_quotes(tensors.empty() ? std::string() : tensors[0].name)}))}));
+                          in_quotes(tensors.empty() ? std::string() : tensors[0].name)}))});
   }
 
   /// model.safetensors, or model-00002-of-00003.safetensors.

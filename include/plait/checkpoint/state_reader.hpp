@@ -148,9 +148,9 @@ class state_reader final : public state_source {
       throw input_error(
           {"checkpoint ", path_in_quotes(folder_), " has no tensor ", in_quotes(name)});
     if (found->second.whole->shape != sizes)
-      throw input_error(concat(
-          {"checkpoint ", path_in_quotes(folder_), ": tensor ", in_quotes(name), " has the shape ",
-           shape_text(found->second.whole->shape), ", the model has ", shape_text(sizes)}));
+      throw input_error({"checkpoint ", path_in_quotes(folder_), ": tensor ", in_quotes(name),
+                         " has the shape ", shape_text(found->second.whole->shape),
+                         ", the model has ", shape_text(sizes)});
     return found->second;
   }
 

@@ -52,7 +52,7 @@ struct name {
 
   [[nodiscard]] constexpr bool empty() const { return word0 == 0; }
 
-  [[nodiscard]] constexpr std::string text() const {
+  [[nodiscard]] [[gnu::cold]] constexpr std::string text() const {
     std::string out;
     for (std::size_t i = 0; i < size(); ++i) out.push_back((*this)[i]);
     return out;

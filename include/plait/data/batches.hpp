@@ -115,6 +115,7 @@ class batch_range {
   }
   batch_range(batch_range const&) = delete;
   batch_range& operator=(batch_range const&) = delete;
+  [[gnu::cold]] ~batch_range() = default;
 
   /// Steps in one epoch.
   [[nodiscard]] std::size_t steps_per_epoch() const { return sampler_.batches_per_epoch(size_); }

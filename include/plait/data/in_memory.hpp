@@ -50,8 +50,10 @@ class in_memory {
   }
 
   /// Made-up samples: each class has a random centre, its samples lie around it.
-  [[nodiscard]] static in_memory random_classes(std::size_t samples, std::size_t width,
-                                                std::size_t classes, std::uint64_t seed = 0)
+  [[nodiscard]] [[gnu::cold]] static in_memory random_classes(std::size_t samples,
+                                                              std::size_t width,
+                                                              std::size_t classes,
+                                                              std::uint64_t seed = 0)
     requires std::same_as<Target, std::int32_t>
   {
     if (classes == 0) throw input_error("in_memory: random_classes needs at least 1 class");

@@ -74,7 +74,7 @@ class loader {
   };
 
   /// Errors: input_error if a sample has no elements.
-  explicit loader(Data const& data)
+  [[gnu::cold]] explicit loader(Data const& data)
       : data_(&data),
         sequence_(data.sequence_length()),
         width_(width_of(data)),

@@ -180,8 +180,8 @@ class table {
     if (!words.empty() && words[0].empty())
       throw input_error("table_options::classes has the word '', which stands for a missing class");
     if (auto const twice = std::adjacent_find(words.begin(), words.end()); twice != words.end())
-      throw input_error(ext::concat(
-          {"table_options::classes has the word ", detail::in_quotes(*twice), " twice"}));
+      throw input_error(
+          {"table_options::classes has the word ", detail::in_quotes(*twice), " twice"});
   }
 
   void read(std::string_view text, table_options const& options) {

@@ -156,8 +156,8 @@ class token_shards {
     if (options.sequence == 0)
       throw input_error("token_options::sequence is 0; the sequence length must be at least 1");
     if (options.vocabulary == 0 || options.vocabulary > most)
-      throw input_error(ext::concat(
-          {"token_options::vocabulary is ", options.vocabulary, "; it must be from 1 to ", most}));
+      throw input_error(
+          {"token_options::vocabulary is ", options.vocabulary, "; it must be from 1 to ", most});
     if (files.empty()) throw input_error("token_shards: no file is given");
     shards_.reserve(files.size());
     firsts_.reserve(files.size());

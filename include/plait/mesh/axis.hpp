@@ -93,7 +93,7 @@ constexpr static_vector<axis, int(axis_count)> scatter_order(axis_set cut) {
 }
 
 /// Returns the axes as text, for example "data x tensor".
-constexpr std::string to_string(axis_set over) {
+[[gnu::cold]] constexpr std::string to_string(axis_set over) {
   std::string text;
   for (axis const which : all_axes)
     if (over.contains(which)) {

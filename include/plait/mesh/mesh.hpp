@@ -169,7 +169,7 @@ struct mesh {
 
   /// The ranks that differ from `rank` only along the axes `over`, `rank` included, in the order of
   /// rank numbers.
-  [[nodiscard]] constexpr std::vector<int> group_of(int rank, axis_set over) const {
+  [[nodiscard]] [[gnu::cold]] constexpr std::vector<int> group_of(int rank, axis_set over) const {
     std::vector<int> members;
     auto const mine = coordinates_of(rank);
     for (int other = 0; other < world_size(); ++other) {
@@ -211,10 +211,10 @@ struct mesh {
         known.add(which, size);
     int const others = known.world_size(), fit = std::max(1, processors / others);
     if (all && are_ranks && fit * others != processors)
-      throw input_error(concat(
+      throw input_error(
           {"launch: ", processors, (processors == 1 ? " process is" : " processes are"),
            " not a multiple of the ", others, " ranks of ", to_string(known), "; start ",
-           fit * others, (processors < others ? "" : concat({" or ", (fit + 1) * others}))}));
+           fit * others, (processors < others ? "" : concat({" or ", (fit + 1) * others}))});
     int const groups = all ? fit : 1;
     return planned.with_ranks_at_launch(
         all || data_ranks == 0 ? groups * planned.known_batch_ranks() : data_ranks);

@@ -71,7 +71,7 @@ struct placements {
     if (text.size() > 1) text += ", ";
     text += concat({to_string(which), ": ", to_string(where.at(which))});
   }
-  return concat({text, "}"});
+  return text += "}";
 }
 
 /// The rows of the table for a value on all axes, as one communication.
@@ -91,7 +91,8 @@ struct placements_transition {
 /// Sums over several axes are one sum over the union of the groups; of other movements only one
 /// axis may need one. Of elements that are cut along several axes only the last cut, in the order
 /// of scatters, can be made or undone.
-constexpr placements_transition transition_between(placements const& from, placements const& to) {
+[[gnu::cold]] constexpr placements_transition transition_between(placements const& from,
+                                                                 placements const& to) {
   auto const is_cut = [](placement at) { return at == shard<dim::elements>; };
   axis_set stays_cut;
   for (axis const which : all_axes)

@@ -18,7 +18,7 @@ namespace plait::ext {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     std::size_t last = i;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    out.push_back(std::to_string(ranks[i]));
+    out.push_back(concat({ranks[i]}));
     if (last < i + 2) continue;
     out.back() += concat({"-", ranks[last]});
     i = last;
@@ -31,20 +31,19 @@ namespace plait::ext {
   auto const words = rank_ranges(ranks);
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < words.size() ? ", " : " and ") + words[i];
+    text += concat({i == 0 ? "" : i + 1 < words.size() ? ", " : " and ", words[i]});
   return text;
 }
 
 /// The members of a group: "{0,2,4}", and of more than eight "{0-31}".
 [[nodiscard]] [[gnu::cold]] inline std::string ranks_in_braces(std::vector<int> const& ranks) {
   constexpr std::size_t most = 8;
-  std::string text = "{";
-  auto const add = [&](std::string const& word) { text += (text.size() > 1 ? "," : "") + word; };
+  std::string text;
   if (ranks.size() <= most)
-    for (int const rank : ranks) add(std::to_string(rank));
+    for (int const rank : ranks) text += concat({text.empty() ? "{" : ",", rank});
   else
-    for (auto const& word : rank_ranges(ranks)) add(word);
-  return concat({text, "}"});
+    for (auto const& range : rank_ranges(ranks)) text += concat({text.empty() ? "{" : ",", range});
+  return text.empty() ? "{}" : text += "}";
 }
 
 }  // namespace plait::ext

@@ -69,8 +69,8 @@ struct cross_entropy {
     for (auto const label : labels) {
       if (label == Options.ignored || label == ext::ignored_target) continue;
       if (label < 0 || static_cast<std::size_t>(label) >= Classes)
-        throw input_error(ext::concat(
-            {"cross_entropy: label ", label, " is not one of the ", Classes, " classes"}));
+        throw input_error(
+            {"cross_entropy: label ", label, " is not one of the ", Classes, " classes"});
       ++valid;
     }
     return valid;

@@ -116,21 +116,14 @@ constexpr placement dual(placement at) {
 namespace plait {
 
 /// Returns the placement as text, for example "shard<features>" or "partial".
-constexpr std::string to_string(placement at) {
-  auto number = [](int value) {
-    std::string digits;
-    if (value == 0) digits = "0";
-    for (; value > 0; value /= 10)
-      digits.insert(digits.begin(), static_cast<char>('0' + value % 10));
-    return digits;
-  };
+[[gnu::cold]] constexpr std::string to_string(placement at) {
   switch (at.kind) {
     case ext::placement_kind::replicate: return "replicate";
     case ext::placement_kind::invariant: return "invariant";
     case ext::placement_kind::partial: return "partial";
     case ext::placement_kind::sliced: return "sliced";
     case ext::placement_kind::partial_max: return "partial_max";
-    case ext::placement_kind::only: return ext::concat({"only<", number(at.index), ">"});
+    case ext::placement_kind::only: return ext::concat({"only<", at.index, ">"});
     case ext::placement_kind::shard: break;
   }
   std::string text = "shard<";
@@ -138,9 +131,9 @@ constexpr std::string to_string(placement at) {
           : at.index == dim::batch    ? "batch"
           : at.index == dim::features ? "features"
           : at.index == dim::elements ? "elements"
-                                      : number(at.index);
-  if (at.parts != 1) text += ext::concat({", ", number(at.parts), " parts"});
-  return ext::concat({text, ">"});
+                                      : ext::concat({at.index});
+  if (at.parts != 1) text += ext::concat({", ", at.parts, " parts"});
+  return text += ">";
 }
 
 }  // namespace plait

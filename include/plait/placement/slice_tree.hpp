@@ -128,7 +128,8 @@ class slice_tree {
     }
     return at == wanted;
   }
-  static constexpr void add_roots(slice_range node, slice_range of, lean_vector<slice_range>& out) {
+  [[gnu::cold]] static constexpr void add_roots(slice_range node, slice_range of,
+                                                lean_vector<slice_range>& out) {
     if (node.end() <= of.first || of.end() <= node.first) return;
     if (of.first <= node.first && node.end() <= of.end()) return out.push_back(node);
     int const left = left_of(node.count);
@@ -136,8 +137,8 @@ class slice_tree {
     add_roots({node.first + left, node.count - left}, of, out);
   }
   /// The number of the accumulator in which a node is.
-  static constexpr int add_sums(slice_range node, lean_vector<numbered> const& all,
-                                lean_vector<sum>& out) {
+  [[gnu::cold]] static constexpr int add_sums(slice_range node, lean_vector<numbered> const& all,
+                                              lean_vector<sum>& out) {
     for (auto const& one : all)
       if (one.of == node) return one.number;
     int const left = left_of(node.count);

@@ -37,7 +37,7 @@ struct transition {
 /// This is the one place where a collective is chosen; everything that is sent anywhere is a row of
 /// this table. No row multiplies by a factor.
 /// Source: docs/design/placement.md has the proof that the backward of a row is `adjoint(row)`.
-constexpr transition transition_between(placement from, placement to) {
+[[gnu::cold]] constexpr transition transition_between(placement from, placement to) {
   using enum placement_kind;
   auto row = [&](row_operation moves, derivation status = derivation::automatic) {
     return transition{from, to, moves, status};

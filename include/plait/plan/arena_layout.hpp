@@ -353,7 +353,7 @@ struct parameter_layout {
     count += rounded_up(entry.local_count(), alignment);
   }
   out.units = count_units(items);
-  out.parameter_base.resize(3 * at(out.units), parameter_layout::absent);
+  out.parameter_base = std::vector(3 * at(out.units), parameter_layout::absent);
   std::size_t next = 0;
   for (int region = 0; region <= parameter_layout::frozen; ++region) {
     std::size_t const begin = next;

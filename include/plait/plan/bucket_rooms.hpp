@@ -331,8 +331,7 @@ struct gather_plan {
     for (int i = 0; i < end - first; ++i) order.push_back(forward ? first + i : end - 1 - i);
   }
   gather_plan out;
-  out.ends.resize(order.size(), 0);
-  out.lets_go.resize(order.size(), 0);
+  out.ends = out.lets_go = std::vector(order.size(), 0);
   auto const& at = layout.parameters_at;
   add_gathers(out, layout, at.room, used, order, 0);
   out.trained = out.gathers.size();

@@ -541,7 +541,7 @@ struct form_planner {
     for (auto const& from : placements)
       for (auto const& to : placements) crossings.push_back(crossing_between(from, to));
     crossed.resize(crossings.size());
-    crossed_on.resize(crossings.size(), -1);
+    crossed_on = std::vector(crossings.size(), -1);
     nodes.resize(std::size_t(tree.nodes.size()));
     solve(0);
     // The first layer may want its input differently: what comes from outside is free to be cut.

@@ -73,7 +73,7 @@ template <class Device>
 /// What make() returns. If there is too little memory for it, the error says what the rank needs by
 /// its plan, and what its device has taken besides.
 template <class Rank, class Make>
-decltype(auto) allocate_for_plan(Rank& rank, memory_need need, Make make) {
+[[gnu::cold]] decltype(auto) allocate_for_plan(Rank& rank, memory_need need, Make make) {
   try {
     return make();
   } catch (out_of_memory const& e) {

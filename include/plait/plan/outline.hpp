@@ -188,14 +188,14 @@ struct outline_of<times<Weight, L>> : outline_of<L> {
 /// Text that can be made at compile time; std::string cannot with every compiler.
 using characters = std::vector<char>;
 
-constexpr void append(characters& text, name more) {
+[[gnu::cold]] constexpr void append(characters& text, name more) {
   for (std::size_t i = 0; i < more.size(); ++i) text.push_back(more[i]);
 }
-constexpr void append(characters& text, int number) {
+[[gnu::cold]] constexpr void append(characters& text, int number) {
   if (number >= 10) append(text, number / 10);
   text.push_back(static_cast<char>('0' + number % 10));
 }
-constexpr characters joined(characters text, auto const&... pieces) {
+[[gnu::cold]] constexpr characters joined(characters text, auto const&... pieces) {
   (append(text, pieces), ...);
   return text;
 }

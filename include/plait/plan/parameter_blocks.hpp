@@ -153,7 +153,8 @@ constexpr element_range overlap(element_range const& range, parameter_block cons
 /// The full name of a parameter: the star of a repeat becomes the copy's number.
 [[gnu::cold]] inline std::string name_of_copy(std::string pattern, int copy) {
   if (auto const star = pattern.find('*'); star != std::string::npos)
-    pattern.replace(star, 1, std::to_string(copy));
+    return concat({std::string_view(pattern).substr(0, star), copy,
+                   std::string_view(pattern).substr(star + 1)});
   return pattern;
 }
 

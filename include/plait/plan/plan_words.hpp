@@ -41,7 +41,7 @@ namespace plait::planning {
     auto name = names[std::size_t(piece.first_leaf)];
     if (piece.repeated) {
       int const first = here.begin - piece.first_unit;
-      name = name.substr(0, name.find('*')) + std::to_string(first);
+      name = concat({name.substr(0, name.find('*')), first});
       if (here.count() > 1) name += concat({"-", first + here.count() - 1});
     } else if (!name.empty()) {
       name.pop_back();

@@ -42,7 +42,7 @@ class program_writer : row_writer {
         record_(plan.items, plan.recomputes),
         scatter_room_(parameters, parameters.gradients_at.room) {
     span_ = std::max({plan.unit_count(), buckets() + int(parameters.frozen_buckets.size()), 4}) + 1;
-    has_run_.resize(std::size_t(plan.chunks), 0);
+    has_run_ = std::vector(std::size_t(plan.chunks), 0);
     if (passes == nullptr) return;
     if (places_.pieces == 0) {
       constexpr chunk_arena has_all{.receives_gradient = true,

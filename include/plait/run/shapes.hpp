@@ -167,24 +167,23 @@ class shape_checks {
   }
 
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail_not_begun() const {
-    throw error(concat(
+    throw error(
         {"layer ", layer_text(),
          ": its overwrites_gradient says that ops.accumulate_matmul adds to that gradient, and "
-         "the body has not called it; take overwrites_gradient out"}));
+         "the body has not called it; take overwrites_gradient out"});
   }
   /// The layer, for a message.
   [[nodiscard]] [[gnu::cold]] std::string layer_text() const {
-    std::string layer = body_;  // of a model of one layer " forward", without a name
-    if (layer.empty() || layer.front() == ' ') layer.insert(0, std::to_string(leaf_));
-    return layer;
+    std::string const layer = body_;  // of a model of one layer " forward", without a name
+    return layer.empty() || layer.front() == ' ' ? concat({leaf_, layer}) : layer;
   }
 
  private:
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail(char const* operation, named_shape a,
                                                          named_shape b,
                                                          std::string const& rule) const {
-    throw size_mismatch(concat(
-        {"ops.", operation, " in layer ", layer_text(), ": ", text(a), ", ", text(b), ": ", rule}));
+    throw size_mismatch(
+        {"ops.", operation, " in layer ", layer_text(), ": ", text(a), ", ", text(b), ": ", rule});
   }
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void unexpected(char const* operation,
                                                                named_shape of, std::size_t rows,

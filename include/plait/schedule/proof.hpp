@@ -182,8 +182,8 @@ class timetable_check {
   }
 
   // Whether all chunks of a stage have done what they compute, or what they send and receive.
-  constexpr schedule_verdict complete(lean_vector<counts> const& of_chunks, int stage,
-                                      bool computed) const {
+  [[gnu::cold]] constexpr schedule_verdict complete(lean_vector<counts> const& of_chunks, int stage,
+                                                    bool computed) const {
     for (int chunk = 0; chunk < table_.chunks; ++chunk)
       for (work const kind : all_kinds)
         if (computes(kind) == computed &&

@@ -86,7 +86,7 @@ class agreement {
         if (all[i] != all[rank * agreed_fields + i]) return {i, rank};
     return {};
   }
-  [[nodiscard]] std::string text(std::size_t field, std::uint64_t bits) const {
+  [[nodiscard]] [[gnu::cold]] std::string text(std::size_t field, std::uint64_t bits) const {
     if ((is_real_ >> (names_.size() - 1 - field) & 1) == 0) return std::to_string(bits);
     char out[32];
     std::snprintf(out, sizeof out, "%.17g", std::bit_cast<double>(bits));

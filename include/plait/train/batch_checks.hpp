@@ -42,12 +42,11 @@ template <class Memory>
 template <class Memory, class Trainer>
 void require_in_place(device_batch<Memory> const& batch, Trainer trainer) {
   if (batch.description == nullptr || batch.description->step == batch.step) return;
-  auto const step = std::to_string(batch.step);
-  throw error({trainer(), ": the batch of step ", step, " is used after that of step ",
+  throw error({trainer(), ": the batch of step ", batch.step, " is used after that of step ",
                batch.description->step,
                " was made in its place; use each batch before the next one is made, or make it "
                "again: batches.at(",
-               step, ")"});
+               batch.step, ")"});
 }
 
 /// Batches for evaluation are not trained on, and what is random in samples is not evaluated.

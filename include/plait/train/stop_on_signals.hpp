@@ -18,7 +18,7 @@ namespace plait {
 /// Training has ended after a whole step because a process of the job got SIGINT, SIGTERM or
 /// SIGUSR1; every rank throws it after the same step.
 struct stopped_by_signal : job_ended {
-  stopped_by_signal(int number, std::int64_t after)
+  [[gnu::cold]] stopped_by_signal(int number, std::int64_t after)
       : job_ended(std::string("stopped by ") + detail::caught_signal::name(number) +
                   (after < 0 ? std::string(" before the first step")
                              : ext::concat({" after step ", after}))),
@@ -71,8 +71,8 @@ class stop_on_signals {
       action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
       if (sigaction(signals[i], &action, &before_[i]) != 0) {
         restore(i);
-        throw input_error(ext::concat(
-            {"stop_on_signals: the handler of signal ", signals[i], " cannot be installed"}));
+        throw input_error(
+            {"stop_on_signals: the handler of signal ", signals[i], " cannot be installed"});
       }
     }
   }

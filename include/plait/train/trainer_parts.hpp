@@ -85,6 +85,7 @@ class trainer_parts {
   }
   trainer_parts(trainer_parts const&) = delete;
   trainer_parts& operator=(trainer_parts const&) = delete;
+  [[gnu::cold]] ~trainer_parts() = default;
 
   /// Evaluates a batch and gives each row of its outputs to measures.
   template <class Each>

@@ -56,6 +56,9 @@ class trainer_passes {
   [[gnu::cold]] trainer_passes(Rank& rank, parameter_store<Job, Rank>& store,
                                program_shape const& step)
       : rank_(rank), store_(store), step_(step) {}
+  [[gnu::cold]] ~trainer_passes() = default;
+  trainer_passes(trainer_passes const&) = delete;
+  trainer_passes& operator=(trainer_passes const&) = delete;
 
   /// Bytes of the arena.
   [[nodiscard]] std::size_t bytes() const { return activations_.size(); }
@@ -96,7 +99,7 @@ class trainer_passes {
     stage_program operations{};
     std::array<std::optional<step_runner<Rank>>, std::size_t(trainer_programs)> programs{};
 
-    void reset() {
+    [[gnu::cold]] void reset() {
       passes.reset();
       for (auto& one : programs) one.reset();
     }

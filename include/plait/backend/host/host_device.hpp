@@ -46,7 +46,9 @@ struct host_device {
         workspace_(std::make_shared<host_workspace>(place_)),
         messages_(std::move(messages)) {}
 
-  [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(bytes, place_, messages_); }
+  [[nodiscard]] [[gnu::cold]] arena allocate(std::size_t bytes) const {
+    return arena(bytes, place_, messages_);
+  }
 
   void upload(void const* from, void* to, std::size_t bytes) const {
     queue{}.copy_bytes(from, to, bytes);

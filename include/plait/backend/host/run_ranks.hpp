@@ -27,13 +27,13 @@ namespace plait::detail {
   } catch (error const& e) {
     std::string const text = e.what();
     if (text.find("rank ") != std::string::npos) throw;
-    if (typeid(e) == typeid(input_error)) throw input_error(prefix + text);
-    if (typeid(e) == typeid(size_mismatch)) throw size_mismatch(prefix + text);
-    if (typeid(e) == typeid(collective_mismatch)) throw collective_mismatch(prefix + text);
-    if (typeid(e) == typeid(error)) throw error(prefix + text);
+    if (typeid(e) == typeid(input_error)) throw input_error({prefix, text});
+    if (typeid(e) == typeid(size_mismatch)) throw size_mismatch({prefix, text});
+    if (typeid(e) == typeid(collective_mismatch)) throw collective_mismatch({prefix, text});
+    if (typeid(e) == typeid(error)) throw error({prefix, text});
     throw;
   } catch (std::exception const& e) {
-    std::throw_with_nested(error(prefix + e.what()));
+    std::throw_with_nested(error({prefix, e.what()}));
   }
 }
 

@@ -82,7 +82,7 @@ class thread_barrier {
     }
   };
 
-  thread_barrier(int ranks, thread_options options)
+  [[gnu::cold]] thread_barrier(int ranks, thread_options options)
       : ranks_(static_cast<std::size_t>(ranks)),
         can_move_(static_cast<std::size_t>(ranks)),
         timeout_(std::clamp<std::chrono::nanoseconds>(
@@ -151,7 +151,7 @@ class thread_barrier {
   }
 
   // Two ends of a message do not fit: every wait throws collective_mismatch with this text.
-  void refuse(std::string text) {
+  [[gnu::cold]] void refuse(std::string text) {
     std::scoped_lock const lock{mutex_};
     break_world(cause::mismatch, std::move(text));
   }
@@ -234,7 +234,7 @@ class thread_barrier {
 
   // A rank can move if it runs, if its wait is over, or if all ranks it waits for can move. Only
   // registered ranks count as waiting and they leave under the mutex, so what is found is final.
-  bool someone_is_stuck() {
+  [[gnu::cold]] bool someone_is_stuck() {
     for (std::size_t i = 0; i < ranks_.size(); ++i)
       can_move_[i] = !ranks_[i].finished && (ranks_[i].waits == nullptr || ranks_[i].waits->over());
     for (bool changed = true; changed;) {

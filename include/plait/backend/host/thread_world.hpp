@@ -64,7 +64,7 @@ class thread_world {
 
   /// Every present and future wait of a rank throws job_aborted with this message, except where an
   /// earlier failure has already been declared.
-  void abort(std::string message) { room_.abort(std::move(message)); }
+  [[gnu::cold]] void abort(std::string message) { room_.abort(std::move(message)); }
 
   /// Says that all ranks run; run_ranks() calls it.
   ///

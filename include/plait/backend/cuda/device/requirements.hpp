@@ -32,11 +32,11 @@ inline constexpr int least_nccl_version_of_several = 22600;
 /// with which the program was built. A driver runs programs of its own major version and older.
 inline void check_driver(int driver, int runtime) {
   if (driver == 0)
-    throw cuda_error(concat(
+    throw cuda_error(
         {"cuda: no CUDA driver is loaded on this machine (the program needs one for CUDA ",
          cuda_version_text(runtime),
          "); install the NVIDIA driver, give the container access to the GPU, or run the job on "
-         "plait::threads{}"}));
+         "plait::threads{}"});
   if (driver / 1000 < runtime / 1000)
     throw cuda_error({"cuda: the driver knows CUDA up to ", cuda_version_text(driver),
                       ", the program was built with CUDA ", cuda_version_text(runtime),
@@ -51,12 +51,12 @@ inline void check_device_count(int devices, int ranks, int first_device, bool sh
         "CUDA_VISIBLE_DEVICES");
   int const needed = first_device + (share_one_gpu ? 1 : ranks);
   if (first_device < 0 || devices < needed)
-    throw cuda_error(concat(
+    throw cuda_error(
         {"cuda: the job has ", ranks, " ranks from GPU ", first_device,
          " on, but this process sees ", devices, (devices == 1 ? " GPU" : " GPUs"),
          (share_one_gpu ? "; choose another .first_device"
                         : "; use a smaller mesh, plait::cuda_process{} on several machines, or "
-                          ".share_one_gpu = true to put all ranks on one GPU for tests")}));
+                          ".share_one_gpu = true to put all ranks on one GPU for tests")});
 }
 
 /// `name` is that of the GPU, for the message.

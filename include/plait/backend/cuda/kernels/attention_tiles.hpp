@@ -360,8 +360,8 @@ void choose_attention_width(std::size_t head_width, WithWidth with_width) {
   else if (head_width <= 128) with_width(std::integral_constant<int, 128>{});
   else if (head_width <= 256) with_width(std::integral_constant<int, 256>{});
   else
-    throw error(concat(
-        {"attention: head width ", head_width, " is above the limit 256 of the CUDA kernels"}));
+    throw error(
+        {"attention: head width ", head_width, " is above the limit 256 of the CUDA kernels"});
 }
 
 }  // namespace plait::cuda_kernels::detail
