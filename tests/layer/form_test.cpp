@@ -17,7 +17,7 @@ using keys =
     detail::clause_keys<parameter_list<weight, bias>, saved<input_slot, inside>, scratch<room>, 1>;
 
 template <class Form>
-constexpr form_info read = detail::read_form<keys, Form>::value();
+constexpr form_info read = detail::form_as_read<keys, Form>.info;
 
 TEST(Form, ColumnSplit) {
   constexpr auto info = read<column<split<weight, 1, 3>, split<bias, 0, 3>>>;

@@ -79,7 +79,7 @@ outcome run_layer(std::size_t samples, numbers const& x, std::vector<numbers> pa
     keyed_views<double const> p;
     keyed_views<double> dp;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      auto const& info = leaf.parameters[i];
+      auto const& info = leaf.parameters[static_cast<int>(i)];
       p.views.push_back({parameters[i].data(), info.rows, info.columns});
       dp.views.push_back({made.gradients[i].data(), info.rows, info.columns});
     }

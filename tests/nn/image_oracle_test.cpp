@@ -45,7 +45,7 @@ void expect_as_pytorch(std::string const& name, std::vector<std::string> const& 
   constexpr auto leaf = plait::ext::leaf_of<L>;
   std::vector<numbers> values;
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    values.push_back(by_formula(leaf.parameters[i].count(), int(i) + 2));
+    values.push_back(by_formula(leaf.parameters[static_cast<int>(i)].count(), int(i) + 2));
   auto const got =
       image_layers::run_layer<L>(samples, by_formula(samples * L::input::info.width, 1), values,
                                  by_formula(samples * L::output::info.width, 9));

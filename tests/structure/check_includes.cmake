@@ -13,6 +13,8 @@
 #     seventh of a program;
 #   - plan/ and what it stands on, run/ and train/ keep records of their own in lean_vectors: each record
 #     in a std::vector costs every program some 60 functions;
+#   - texts are made by concat: each + of strings is a text of its own, and what gives it back, in every
+#     program;
 #   - plait.hpp brings no standard header that costs every program's compiler a fiftieth and is not
 #     needed by most; clocks come with core/clock.hpp;
 #   - own headers are written "plait/...", and start with the licence line and #pragma once.
@@ -116,6 +118,9 @@ foreach(header IN LISTS headers)
       list(GET vectors 0 first)
       report("has a ${first}, which costs every program's compiler; write lean_vector")
     endif()
+  endif()
+  if(text MATCHES "[A-Za-z0-9_)] [+][ \n]+\"")
+    report("adds a text to another; write concat({...}), or an error's {...}")
   endif()
   if(text MATCHES "using enum (plait::)?axis[^_]")
     report("has `using enum axis`; write axis::, or better ask its placements")

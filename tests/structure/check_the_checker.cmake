@@ -89,6 +89,8 @@ expect("has a std::vector<slice_tree::sum>" run/bad.hpp "${top}std::vector<slice
 expect("has a std::vector<exchange const*>" plan/bad.hpp "${top}std::vector<exchange const*> rows;\n")
 expect("has a std::vector<typename Device::event>" run/bad.hpp "${top}std::vector<typename Device::event> all;\n")
 expect("" train/good.hpp "${top}std::vector<double> a; std::vector<std::uint64_t> b; std::vector<ext::saved_tensor> c;\n")
+expect("adds a text to another" data/bad.hpp "${top}auto text(auto a) { return a +\n  \" rows\"; }\n")
+expect("" data/good.hpp "${top}auto text(auto a) { return concat({a, \" + 1\"}); }\n")
 expect("" elastic/good.hpp "${top}std::vector<exchange> rows;\n")
 expect("<chrono> brings the calendar" io/bad.hpp "${top}#include <chrono>\n")
 expect("<filesystem> would come with plait.hpp" plait.hpp "${top}#include <filesystem>\n")

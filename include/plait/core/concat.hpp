@@ -20,11 +20,13 @@ class text_part {
   constexpr text_part(std::string_view of)
       : kind_(is::view), size_(of.size()), characters_(of.data()) {}
   constexpr text_part(char of) : kind_(is::character), character_(of) {}
-  template <std::integral T>
+  template <std::unsigned_integral T>
+  constexpr text_part(T of) : kind_(is::integer), integer_(of) {}
+  template <std::signed_integral T>
   constexpr text_part(T of)
-      : kind_(of < T{} ? is::negative : is::integer),
-        integer_(of < T{} ? 0ULL - static_cast<unsigned long long>(of)
-                          : static_cast<unsigned long long>(of)) {}
+      : kind_(of < 0 ? is::negative : is::integer),
+        integer_(of < 0 ? 0ULL - static_cast<unsigned long long>(of)
+                        : static_cast<unsigned long long>(of)) {}
   text_part(bool) = delete;
 
   [[gnu::cold]] constexpr void append_to(std::string& out) const {
@@ -61,7 +63,7 @@ class text_part {
 /// The parts one after another.
 ///
 /// Example (tests/core/concat_test.cpp parts):
-///     concat({"rank ", 3, " of ", world_size, ": ", why})
+///     auto const sentence = plait::ext::concat({"rank ", 3, " of ", world_size, ": ", why});
 ///
 /// Cost:    one call for the sentence; docs/contributing.md says what a chain of `+` takes of the
 ///          compiler's time.

@@ -150,7 +150,8 @@ class lean_vector {
   /// Whether elements are bytes, which one function moves for all types. Not where compilers
   /// evaluate: there is no memory without a type.
   static constexpr bool can_be_bytes =
-      std::is_trivially_copyable_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+      std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T> &&
+      std::is_default_constructible_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
   static constexpr bool is_bytes() { return can_be_bytes && !std::is_constant_evaluated(); }
   static constexpr void free(T* data) noexcept {
     if (is_bytes()) ::operator delete(data);

@@ -185,7 +185,7 @@ class loader {
     if constexpr (weighted_dataset<Data>) {
       weight_ = static_cast<double>(data_->weight(sample));
       if (!(weight_ >= 0) || !std::isfinite(weight_))
-        throw input_error({"loader: sample ", sample, " has the weight ", weight_,
+        throw input_error({"loader: sample ", sample, " has the weight ", std::to_string(weight_),
                            "; weights are finite and not negative"});
     }
   }

@@ -148,12 +148,12 @@ template <class Data>
                 "plait/data/dataset.hpp has them");
   if constexpr (is_dataset) {
     if (!(fraction > 0 && fraction < 1))
-      throw input_error({"split_data: the fraction is ", fraction,
+      throw input_error({"split_data: the fraction is ", std::to_string(fraction),
                          "; it is the share of the first part, above 0 and below 1"});
     std::size_t const size = data.size();
     auto const first = static_cast<std::size_t>(fraction * static_cast<double>(size) + 0.5);
     if (first == 0 || first >= size)
-      throw input_error({"split_data: a fraction of ", fraction, " of ", size,
+      throw input_error({"split_data: a fraction of ", std::to_string(fraction), " of ", size,
                          " samples gives parts of ", first, " and ", size - first,
                          "; both must have one at least: give more samples or another fraction"});
     std::shared_ptr<Whole const> held;

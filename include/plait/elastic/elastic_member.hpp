@@ -130,10 +130,10 @@ class elastic_member {
         carry_out(todo, state.view, mine);
         if (todo.what != membership::act::wait) heard(true);
       } catch (foreign_key_error const& problem) {
-        throw engine_error({"elastic: job ", in_quotes(job_), ": ", problem.what()});
+        throw engine_error(concat({"elastic: job ", in_quotes(job_), ": ", problem.what()}));
       } catch (etcd_error const& problem) {
         auto const lasts = not_heard(problem, began, answers);
-        if (lasts >= store_wait_) throw engine_error({"elastic: ", why_given_up()});
+        if (lasts >= store_wait_) throw engine_error(concat({"elastic: ", why_given_up()}));
         // The others see that the lease ends.
         if (leaving_ != 0 && lasts >= store_silence::said_after)
           return {.what = membership::act::leave};
@@ -336,7 +336,8 @@ class elastic_member {
     else if (of.id != terms_.id) refuse_lost("the job of this name is another one now");
   }
   [[noreturn]] [[gnu::cold]] void refuse_lost(std::string const& how) const {
-    throw engine_error({"elastic: etcd has lost the data of job ", in_quotes(job_), ": ", how});
+    throw engine_error(
+        concat({"elastic: etcd has lost the data of job ", in_quotes(job_), ": ", how}));
   }
 
   [[gnu::cold]] void carry_out(membership::action const& todo, membership_view const& view,

@@ -208,7 +208,7 @@ class etcd {
     try {
       question = access_->question();
     } catch (input_error const& problem) {
-      throw etcd_refusal({"etcd: ", problem.what()});
+      throw etcd_refusal(concat({"etcd: ", problem.what()}));
     }
     http_.begin(server, "auth/authenticate", question, with);
     reply out{.problem = http_.end(), .is_refusal = http_.refused()};

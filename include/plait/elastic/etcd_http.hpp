@@ -102,7 +102,7 @@ class etcd_http {
     again_ = with.again;
     auto const& name = server.socket.empty() ? server.name : "etcd";
     set(CURLOPT_URL,
-        (concat({(access_->is_encrypted() ? "https://" : "http://"), name, "/v3/", call})).c_str());
+        concat({(access_->is_encrypted() ? "https://" : "http://"), name, "/v3/", call}).c_str());
     set(CURLOPT_UNIX_SOCKET_PATH, server.socket.empty() ? nullptr : server.socket.c_str());
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
     set(CURLOPT_POSTFIELDS, body.data());
@@ -205,7 +205,7 @@ class etcd_http {
     // Empty: libcurl's own is not sent, as it would wait for an answer. Its "Accept" is: who sends
     // none and has a certificate is taken by etcd 3.4 for the user that is named in its own.
     for (auto const* const line : {"Content-Type: application/json", "Expect:"}) add(line);
-    if (!token.empty()) add((concat({"Authorization: ", token})).c_str());
+    if (!token.empty()) add(concat({"Authorization: ", token}).c_str());
     set(CURLOPT_HTTPHEADER, lines.get());
     headers_ = std::move(lines);
     token_ = token;

@@ -136,7 +136,7 @@ class tensorboard_writer {
           .refuse(concat({"cannot be made: ", problem.message()}));
     auto const nanoseconds = std::chrono::system_clock::now().time_since_epoch().count();
     return detail::path_of_rank(
-        folder / (concat({"events.out.tfevents.", nanoseconds, ".", ::getpid()})), rank);
+        folder / concat({"events.out.tfevents.", nanoseconds, ".", ::getpid()}), rank);
   }
 
   detail::growing_file file_;

@@ -61,7 +61,7 @@ inline constexpr auto form_choices = [] {
     std::array<form_choice, static_cast<std::size_t>(leaf_of<L>.forms.size())> out{};
     auto const cut = [](placement at) { return is_shard(at) && at.index == dim::sequence; };
     for (std::size_t i = 0; i < out.size(); ++i) {
-      auto const& form = leaf_of<L>.forms[i];
+      auto const& form = leaf_of<L>.forms[static_cast<int>(i)];
       out[i] = {form.label, form.inputs.any(cut) || cut(form.output)};
     }
     return out;

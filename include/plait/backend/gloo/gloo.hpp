@@ -148,8 +148,8 @@ class gloo_engine final : public process_engine {
       });
     } catch (engine_error const& problem) {
       if (problem.rank < 0) throw;
-      throw engine_error(
-          {"gloo: rank ", rank, " cannot connect to rank ", problem.rank, ": ", problem.what()});
+      throw engine_error(concat(
+          {"gloo: rank ", rank, " cannot connect to rank ", problem.rank, ": ", problem.what()}));
     }
   }
   void hold(std::shared_ptr<gloo_connections>& as, std::shared_ptr<gloo_connections> with) {

@@ -121,8 +121,8 @@ struct gloo_interface {
     return {std::make_shared<::gloo::transport::tcp::Device>(at), at.ai_addr,
             static_cast<std::size_t>(at.ai_addrlen)};
   } catch (std::exception const& problem) {
-    throw engine_error({"gloo: rank ", rank, ": interface ", in_quotes(name),
-                        " cannot be used: ", escaped(problem.what())});
+    throw engine_error(concat({"gloo: rank ", rank, ": interface ", in_quotes(name),
+                               " cannot be used: ", escaped(problem.what())}));
   }
 }
 

@@ -302,7 +302,8 @@ class gloo_group final : public process_group {
   void ask(char const* function, Work work) {
     if (with_->has_failed) {
       if (with_->other_has_failed) end_with_other(function);
-      throw engine_error({call_text(function), ": the connections were closed when a call failed"});
+      throw engine_error(
+          concat({call_text(function), ": the connections were closed when a call failed"}));
     }
     end_ = with_->watch->time() + with_->timeout.load();
     try {
@@ -333,7 +334,8 @@ class gloo_group final : public process_group {
       throw communication_timeout({call_text(function), " has waited ",
                                    with_->timeout.load().count(), " ms for ", other, " (Gloo)"});
     if (with_->watch->is_interrupted())
-      throw engine_error({call_text(function), " was ended, as the ranks of the job change"});
+      throw engine_error(
+          concat({call_text(function), " was ended, as the ranks of the job change"}));
     auto const lost = concat({call_text(function), ": the connection to ", other,
                               " is lost, whose process has failed or ended (Gloo: ", words, ")"});
     if (signal != 0)  // as others have it, who have waited as long
@@ -342,7 +344,7 @@ class gloo_group final : public process_group {
   }
   [[noreturn]] [[gnu::cold]] void end_with_other(char const* function) const {
     throw other_thread_failed(
-        {call_text(function), " was ended, as the other thread of the rank has failed"});
+        concat({call_text(function), " was ended, as the other thread of the rank has failed"}));
   }
 
   std::shared_ptr<gloo_connections> with_;

@@ -58,7 +58,7 @@ class gloo_listener {
     if (socket_.get() < 0 || ::bind(socket_.get(), to, size) != 0 ||
         ::listen(socket_.get(), SOMAXCONN) != 0 ||
         ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&found), &found_size) != 0)
-      throw engine_error({"a port of its own cannot be opened: ", words(errno)});
+      throw engine_error(concat({"a port of its own cannot be opened: ", words(errno)}));
     address_.assign(reinterpret_cast<char const*>(&found), found_size);
   }
 

@@ -63,7 +63,8 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
     int const on = 1;
     if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
         ::fcntl(socket.get(), F_SETFL, O_NONBLOCK) != 0)
-      throw engine_error({"a connection cannot be used: ", std::generic_category().message(errno)});
+      throw engine_error(
+          concat({"a connection cannot be used: ", std::generic_category().message(errno)}));
     self_ = ::gloo::transport::tcp::Address::fromSockName(socket.get());
     peer_ = ::gloo::transport::tcp::Address::fromPeerName(socket.get());
     fd_ = socket.release();

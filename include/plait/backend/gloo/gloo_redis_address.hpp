@@ -70,7 +70,7 @@ class gloo_redis_address {
 
  private:
   static std::string variable(char const* name) {
-    char const* const value = std::getenv((concat({"PLAIT_REDIS_", name})).c_str());
+    char const* const value = std::getenv(concat({"PLAIT_REDIS_", name}).c_str());
     return value == nullptr ? "" : value;
   }
   void check(std::string_view text) const {

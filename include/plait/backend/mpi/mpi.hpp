@@ -113,14 +113,14 @@ class mpi_library {
                          function);
     if (broken_)
       throw other_thread_failed(
-          {"mpi: ", function, " cannot be called, as another call has failed"});
+          concat({"mpi: ", function, " cannot be called, as another call has failed"}));
     int const code = watch_.during(work, text, thread);
     if (code == MPI_SUCCESS) return;
     broken_ = true;
     char words[MPI_MAX_ERROR_STRING] = {};
     int length = 0;
     MPI_Error_string(code, words, &length);
-    throw engine_error({"mpi: ", function, ": ", words});
+    throw engine_error(concat({"mpi: ", function, ": ", words}));
   }
 
   [[nodiscard]] static bool is_finalized() {
@@ -390,7 +390,7 @@ class mpi_group final : public process_group {
         }
         if (library.second_gives_up()) {
           library.leave_call();
-          throw call_left({call_text(function), " was left, as the rank has failed"});
+          throw call_left(concat({call_text(function), " was left, as the rank has failed"}));
         }
         pause_->pause(looks);
       }

@@ -135,7 +135,7 @@ class flight_record {
     if (!folder.empty()) return folder;
     std::error_code code;
     auto const temporary = std::filesystem::temp_directory_path(code);
-    if (!code) return temporary / (concat({"plait-flight-", ::geteuid()}));
+    if (!code) return temporary / concat({"plait-flight-", ::geteuid()});
     std::fprintf(
         stderr,
         "plait: there are no flight records: the temporary folder (TMPDIR) cannot be used: "

@@ -113,7 +113,7 @@ class process_group {
     return concat(
         {member_text(names_.member), ": ",
          (call_ != nullptr ? detail::call_text(*call_, names_.ranks)
-                           : function + (concat({" on group ", ranks_in_braces(names_.ranks)}))),
+                           : concat({function, " on group ", ranks_in_braces(names_.ranks)})),
          (names_.axes.empty() ? "" : concat({" (", names_.axes, ")"}))});
   }
   /// What messages call a member.

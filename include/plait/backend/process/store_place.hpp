@@ -73,7 +73,7 @@ namespace plait::detail {
   std::error_code code;
   auto const folder = std::filesystem::temp_directory_path(code);
   if (code) throw input_error({"the temporary folder (TMPDIR) cannot be used: ", code.message()});
-  return folder / (concat({"plait-", user, "-", ::geteuid(), "-", launcher, "-", digits}));
+  return folder / concat({"plait-", user, "-", ::geteuid(), "-", launcher, "-", digits});
 }
 
 /// Where processes meet.

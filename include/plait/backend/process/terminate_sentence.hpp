@@ -69,7 +69,7 @@ class terminate_sentence {
       words = "what was thrown has no words";
     }
     auto const text =
-        concat({"plait: rank ", of_rank(), ": ", library,
+        concat({"plait: rank ", of_rank().load(), ": ", library,
                 " has failed in its own thread, which ends the process: ", words, "\n"});
     (void)!::write(STDERR_FILENO, text.data(), text.size());
     std::abort();

@@ -195,7 +195,7 @@ class nccl_link final : public stream_user {
   [[noreturn, gnu::cold]] void fail(ncclResult_t code, char const* name) {
     std::string message =
         concat({place_text(state_.place),
-                (name != nullptr ? name + (concat({" on ", where()})) : call_text(last_, members_)),
+                (name != nullptr ? concat({name, " on ", where()}) : call_text(last_, members_)),
                 " failed in NCCL: ", ncclGetErrorString(code)});
     if (char const* const more = ncclGetLastError(*comm_); more != nullptr && *more != '\0')
       message += concat({" (", more, ")"});

@@ -111,7 +111,7 @@ class matrix_products {
                          epilogue_operands const& more, void* workspace, cudaStream_t stream) {
     // What an earlier kernel has left behind would come back as the library's refusal.
     if (auto const earlier = cudaPeekAtLastError(); earlier != cudaSuccess)
-      check(earlier, (concat({"a kernel launched before ", what.text()})).c_str(), at_);
+      check(earlier, concat({"a kernel launched before ", what.text()}).c_str(), at_);
     auto found = plans_.find(what);
     bool const is_new = found == plans_.end();
     if (is_new) found = plans_.emplace(what, make(what, more)).first;
