@@ -10,7 +10,6 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"

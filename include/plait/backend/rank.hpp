@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "plait/backend/generation.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/groups.hpp"

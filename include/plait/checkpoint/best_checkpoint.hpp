@@ -17,7 +17,6 @@
 #include "plait/checkpoint/checkpoint_options.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_text.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"

@@ -16,7 +16,6 @@
 #include "plait/checkpoint/checksum.hpp"
 #include "plait/checkpoint/elements.hpp"
 #include "plait/checkpoint/manifest.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/io/safetensors.hpp"
 #include "plait/train/saved_state.hpp"

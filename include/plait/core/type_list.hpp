@@ -87,11 +87,5 @@ constexpr int place_of_first(std::initializer_list<bool> of) {
   }
   return -1;
 }
-/// The place of the last that is true; -1 if none is.
-constexpr int place_of_last(std::initializer_list<bool> of) {
-  int found = -1, place = 0;
-  for (bool const is : of) found = is ? place : found, ++place;
-  return found;
-}
 
 }  // namespace plait::detail

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/data/sampler.hpp"

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <string>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/random_normal.hpp"
 #include "plait/data/dataset.hpp"

@@ -12,7 +12,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"

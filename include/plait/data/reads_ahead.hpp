@@ -18,7 +18,6 @@
 #include <thread>
 #include <utility>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/random.hpp"

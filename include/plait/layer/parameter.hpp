@@ -232,6 +232,6 @@ inline constexpr int parameter_index = -1;
 
 template <class... Parameters, class Parameter>
 inline constexpr int parameter_index<parameter_list<Parameters...>, Parameter> =
-    place_of_last({std::is_same_v<Parameters, Parameter>...});
+    place_of_first({std::is_same_v<Parameters, Parameter>...});
 
 }  // namespace plait::detail

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "plait/backend/cross_entropy_target.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/fraction.hpp"
 #include "plait/layer/layer.hpp"

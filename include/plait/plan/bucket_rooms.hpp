@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "plait/backend/backend.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/plan/exchanges.hpp"

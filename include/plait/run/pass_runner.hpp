@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"

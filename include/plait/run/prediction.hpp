@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"

@@ -5,7 +5,6 @@
 #include <exception>
 #include <string>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/run_rows.hpp"

@@ -11,7 +11,6 @@
 #include <tuple>
 #include <utility>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/type_name.hpp"

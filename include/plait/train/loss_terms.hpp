@@ -10,7 +10,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/core/type_list.hpp"

@@ -10,7 +10,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/finite.hpp"
 #include "plait/core/lean_vector.hpp"

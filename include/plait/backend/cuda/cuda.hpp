@@ -25,7 +25,6 @@
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/started_once.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"

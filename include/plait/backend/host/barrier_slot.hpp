@@ -15,7 +15,6 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/host/thread_channel.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 

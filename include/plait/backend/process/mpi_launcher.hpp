@@ -7,7 +7,6 @@
 
 #include "plait/backend/launcher_variables.hpp"
 #include "plait/backend/process_ranks.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {

@@ -21,7 +21,6 @@
 #include "plait/backend/process/second_thread.hpp"
 #include "plait/backend/process/shown_call.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"

@@ -12,7 +12,6 @@
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_rendezvous.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 

@@ -8,7 +8,6 @@
 
 #include "plait/backend/attention_shape.hpp"
 #include "plait/backend/cuda/kernels/launch.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 // What the kernels of attention share. A block of 16 x 16 threads works on square tiles of queries

@@ -24,7 +24,6 @@
 #include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"

@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "plait/backend/host/maths/blas.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::host_maths {
