@@ -44,7 +44,7 @@ class taken_ranges {
 template <class Job, class Rank>
 struct rank_memory {
   using plan = typename Job::plan_type;
-  using memory_type = execution::stage_memory<Job, host_memory>;
+  using memory_type = execution::stage_memory_of<Job, host_memory>;
   workload load{.rows = small_gpt::length};
   parameter_layout layout;
   std::vector<std::byte> activations;
@@ -56,7 +56,8 @@ struct rank_memory {
         activations(plan::arena_for(rank.stage(), load).total_bytes),
         parameters(layout.kept_count()),
         gradients(layout.gradient_count()),
-        memory(rank, load, {activations.data(), parameters.data(), gradients.data()}) {}
+        memory(execution::stage_memory_for<Job>(
+            rank, load, {activations.data(), parameters.data(), gradients.data()})) {}
 };
 
 /// Calls each(entry number, unit) for the parameters of all units of a stage.
@@ -139,20 +140,19 @@ struct masked_job : parallel<body, small_gpt::tp2, double> {};
 
 TEST(StageMemory, ShowsZerosToWhoDoesNotCount) {
   using plan = masked_job::plan_type;
-  constexpr int leaf = 2, bias = execution::entry_of<plan>(leaf, 1);
+  constexpr int leaf = 2, bias = plan::listed.first_entry[leaf] + 1;
   using layer = std::tuple_element_t<std::size_t(leaf), plan::leaf_types>;
   using weight_key = typename nn::linear<16, 8>::weight;
   using bias_key = typename nn::linear<16, 8>::bias;
   static_assert(plan::entries[bias].masked() && !plan::entries[bias - 1].masked());
-  static_assert(sizeof(layer) > 0);
   launch<masked_job>(threads{}, [](auto& rank) {
     rank_memory<masked_job, std::remove_cvref_t<decltype(rank)>> here(rank);
     using memory_type = typename decltype(here)::memory_type;
     int const unit = unit_of<plan>(bias);
     using setting = typename memory_type::setting;
-    using formed = typename memory_type::template formed<leaf>;
+    using formed = execution::formed_layer<layer, plan::chosen.form[leaf]>;
     auto const& buffers = here.memory.buffers();
-    auto const* const places = here.memory.parameters_of(leaf, unit);
+    auto const* const places = here.memory.place_of(bias - 1, unit);
     execution::parameter_access<setting, formed, false> const seen{buffers, places};
     execution::parameter_access<setting, formed, true> const sums{buffers, places};
     EXPECT_EQ(seen[weight_key{}].data, here.memory.parameter(bias - 1, unit));

@@ -52,7 +52,7 @@ class block_rooms {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   using sum = typename Job::gradient_element;
-  using memory_type = stage_memory<Job, typename Rank::device_type::memory>;
+  using memory_type = stage_memory_of<Job, typename Rank::device_type::memory>;
 
  public:
   /// `memory`: that of the runner, which looks up where parameters are.

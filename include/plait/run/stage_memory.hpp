@@ -16,14 +16,10 @@
 #include "plait/plan/parallel.hpp"
 #include "plait/run/leaf_views.hpp"
 #include "plait/run/pass_frame.hpp"
+#include "plait/run/plan_tables.hpp"
+#include "plait/run/step_code.hpp"
 
 namespace plait::execution {
-
-/// The number of the entry of parameter `index` of leaf `leaf`.
-template <class Plan>
-constexpr int entry_of(int leaf, int index) {
-  return Plan::listed.first_entry[std::size_t(leaf)] + index;
-}
 
 /// The arenas of a rank: activations in bytes, parameters and gradients in elements.
 template <class Setting>
@@ -52,16 +48,38 @@ struct stage_arenas {
   return out;
 }
 
-/// What stage_memory has that is the same for all jobs of so many leaves and entries.
-template <class Setting, int Leaves, int Entries>
-class stage_memory_base {
- public:
-  using setting = Setting;
-  using arenas = stage_arenas<Setting>;
-  static constexpr int leaves = Leaves;
+/// Where the values, gradients, slots and parameters of one pipeline stage lie in a rank's arenas.
+template <class Setting>
+class stage_memory {
+  static constexpr auto traits = Setting::traits;
+  using T = typename Setting::leaf::element;
 
+ public:
+  using setting = typename Setting::leaf;
+  using arenas = stage_arenas<setting>;
+  using layout_type = activation_layout<traits.leaves>;
+  using tables_type = plan_tables<traits.leaves>;
+
+  /// \see stage_memory_for
+  [[gnu::cold]] stage_memory(tables_type const& tables, stage_arena arena,
+                             layout_type const& layout, lean_vector<parameter_place> places,
+                             int block, std::size_t rows, arenas const& where)
+      : tables_(tables),
+        arena_(std::move(arena)),
+        layout_(layout),
+        places_(std::move(places)),
+        activations_(where.activations),
+        block_(block),
+        buffers_{where.parameters,
+                 where.gradients,
+                 reinterpret_cast<T const*>(at(arena_.zeros_offset)),
+                 at(arena_.transient_offset),
+                 nullptr,
+                 rows} {}
+
+  [[nodiscard]] tables_type const& tables() const { return tables_; }
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
-  [[nodiscard]] activation_layout<Leaves> const& layout() const { return layout_; }
+  [[nodiscard]] layout_type const& layout() const { return layout_; }
   /// Rows of a microbatch.
   [[nodiscard]] std::size_t rows() const { return buffers_.rows; }
   /// The block that this rank has of values that forms cut.
@@ -70,7 +88,7 @@ class stage_memory_base {
   /// Where the targets of the microbatch are.
   void set_targets(void const* targets) { buffers_.targets = targets; }
   /// Where gradients of parameters are added up.
-  void set_gradients(typename Setting::sum* to) { buffers_.gradients = to; }
+  void set_gradients(typename setting::sum* to) { buffers_.gradients = to; }
 
   /// A place in the arena of activations, and what lies there: one of the two places for gradients
   /// between units, and what does not outlive a unit.
@@ -81,11 +99,11 @@ class stage_memory_base {
   [[nodiscard]] std::byte* transients() const { return buffers_.transients; }
 
   /// The value of parameter `entry` of unit `unit`.
-  [[nodiscard]] typename Setting::element const* parameter(int entry, int unit) const {
+  [[nodiscard]] T const* parameter(int entry, int unit) const {
     return buffers_.parameters + place_of(entry, unit)->parameter;
   }
   /// The gradient accumulator of that use.
-  [[nodiscard]] typename Setting::sum* gradient(int entry, int unit) const {
+  [[nodiscard]] typename setting::sum* gradient(int entry, int unit) const {
     return buffers_.gradients + place_of(entry, unit)->gradient;
   }
 
@@ -93,86 +111,61 @@ class stage_memory_base {
   [[nodiscard]] parameter_place& place_of_use(std::size_t use) { return places_[use]; }
 
   /// What all layers of the stage have in common.
-  [[nodiscard]] stage_buffers<Setting> const& buffers() const { return buffers_; }
-
- protected:
-  [[gnu::cold]] stage_memory_base(stage_arena arena, activation_layout<Leaves> const& layout,
-                                  lean_vector<parameter_place> places, int block, std::size_t rows,
-                                  arenas const& where)
-      : arena_(std::move(arena)),
-        layout_(layout),
-        places_(std::move(places)),
-        activations_(where.activations),
-        block_(block),
-        buffers_{where.parameters,
-                 where.gradients,
-                 reinterpret_cast<typename Setting::element const*>(at(arena_.zeros_offset)),
-                 at(arena_.transient_offset),
-                 nullptr,
-                 rows} {}
-  ~stage_memory_base() = default;
-
-  [[nodiscard]] parameter_place const* place_of(int entry, int unit) const {
-    return places_.data() + std::size_t(unit) * std::size_t(Entries) + std::size_t(entry);
-  }
-
-  stage_arena arena_;
-  activation_layout<Leaves> layout_;
-
- private:
-  lean_vector<parameter_place> places_;  // of all entries, unit by unit
-  std::byte* activations_;
-  int block_;  // that the rank has of values that forms cut
-  stage_buffers<Setting> buffers_;
-};
-
-template <class Job, class Memory>
-using stage_memory_base_of =
-    stage_memory_base<leaf_setting<Memory, typename Job::element, typename Job::gradient_element,
-                                   Job::plan_type::tensor_ranks>,
-                      Job::plan_type::leaf_count, Job::plan_type::entries.size()>;
-
-/// Where the values, gradients, slots and parameters of one pipeline stage lie in a rank's arenas.
-template <class Job, class Memory>
-class stage_memory : public stage_memory_base_of<Job, Memory> {
-  using base = stage_memory_base_of<Job, Memory>;
-
- public:
-  using plan = typename Job::plan_type;
-  using T = typename Job::element;
-  using base::buffers, base::rows, base::transients;
-  using typename base::arenas, typename base::setting;
-  static constexpr auto& code = plan::code;
-
-  template <class Rank>
-  [[gnu::cold]] stage_memory(Rank const& rank, workload const& load, arenas const& where)
-      : base(plan::arena_for(rank.stage(), load), plan::activation_layout_for(load.rows),
-             places_of_parameters(code.items.view(), plan::entries.view(), plan::rules,
-                                  plan::chunks_of(rank.stage()),
-                                  plan::parameter_layout_for(rank.stage(), rank.grid()),
-                                  rank.place()),
-             block_of(plait::ext::placements{}.with_form(shard<dim::features>), rank.grid(),
-                      rank.place())
-                 .number,
-             load.rows, where) {}
+  [[nodiscard]] stage_buffers<setting> const& buffers() const { return buffers_; }
 
   [[nodiscard]] block_shape block(int value) const {
-    if constexpr (plan::tensor_ranks == 1) return {rows(), code.values[value].info.width};
-    return local_block(code.values[value], rows(), plan::tensor_ranks);
-  }
-  /// The bytes before this rank's block of the rows of a value that lies in a whole one.
-  [[nodiscard]] std::size_t block_offset(int value, residence const& home_of) const {
-    if (plan::tensor_ranks == 1 || !home_of.row_block) return 0;
-    bool const is_tokens = code.values[value].info.kind == value_kind::tokens;
-    return static_cast<std::size_t>(base::form_block()) * block(value).count() *
-           (is_tokens ? sizeof(std::int32_t) : sizeof(T));
+    auto const& what = tables_.code.values[value];
+    if constexpr (setting::tensor_ranks == 1) return {rows(), what.info.width};
+    return local_block(what, rows(), setting::tensor_ranks);
   }
 
-  // Values and gradients are run-time numbers here: one function for all of them, which is inlined
-  // where the number is known.
+  // Where a value lies is known to the compiler in a step. With several tensor ranks it is looked
+  // up: there may be a block of it, and code for each is more than these calls save.
 
-  [[nodiscard]] std::byte* value_data(int value, pass_frame const& frame) const {
-    residence const& home_of = plan::storage.values[std::size_t(value)];
+  [[nodiscard]] PLAIT_IN_LOOPS std::byte* value_data(placed_value const& of,
+                                                     pass_frame const& frame) const {
+    if constexpr (setting::tensor_ranks > 1) return value_data(of.number, frame);
+    else return data_of(of.number, of.value, frame);
+  }
+  [[nodiscard]] PLAIT_IN_LOOPS std::byte* gradient_data(placed_value const& of,
+                                                        pass_frame const& frame) const {
+    if constexpr (setting::tensor_ranks > 1) return gradient_data(of.number, frame);
+    else return gradient_data_of(of.number, of.gradient, frame);
+  }
+  [[nodiscard]] [[gnu::noinline]] std::byte* value_data(int value, pass_frame const& frame) const {
+    return data_of(value, tables_.storage.values[std::size_t(value)], frame);
+  }
+  [[nodiscard]] [[gnu::noinline]] std::byte* gradient_data(int value,
+                                                           pass_frame const& frame) const {
+    return gradient_data_of(value, tables_.storage.gradients[std::size_t(value)], frame);
+  }
+
+  /// Where a unit has a parameter, and behind it the next ones of its layer.
+  [[nodiscard]] parameter_place const* place_of(int entry, int unit) const {
+    return places_.data() + std::size_t(unit) * std::size_t(traits.entries) + std::size_t(entry);
+  }
+  /// What is of the leaf that a step runs. Always inlined, since a step is a constant there.
+  [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(step_facts const& now,
+                                                                 pass_frame const& frame) const {
+    auto const leaf = std::size_t(now.leaf);
+    leaf_place<setting> place{
+        buffers(),
+        place_of(now.first_entry, frame.unit),
+        &layout_.saved_offset[leaf],
+        &layout_.scratch_offset[leaf],
+        frame.output,
+        slots_base(now, frame),
+        value_data(now.in, frame),
+        now.is_loss ? nullptr : value_data(now.out, frame),
+    };
+    for (int i = 0; i < now.more_count; ++i)
+      place.more[std::size_t(i)] = value_data(tables_.code.steps[now.number].more[i], frame);
+    return place;
+  }
+
+ private:
+  [[nodiscard]] std::byte* data_of(int value, residence const& home_of,
+                                   pass_frame const& frame) const {
     std::size_t const offset = block_offset(value, home_of);
     if (home_of.where == home::input) return frame.input + offset;
     if (home_of.where == home::output) return frame.output + offset;
@@ -180,60 +173,60 @@ class stage_memory : public stage_memory_base_of<Job, Memory> {
     if (home_of.where == home::kept) return base_of(root, frame) + root + offset;
     return transients() + root + offset;
   }
-  /// From where on a unit has what its layout says to be at `offset`.
-  [[nodiscard]] std::byte* base_of([[maybe_unused]] std::size_t offset,
-                                   pass_frame const& frame) const {
-    if constexpr (plan::has_reruns)
-      if (offset >= frame.stash_end) return frame.working;
-    return frame.output;
-  }
-  [[nodiscard]] std::byte* gradient_data(int value, pass_frame const& frame) const {
-    residence const& home_of = plan::storage.gradients[std::size_t(value)];
+  [[nodiscard]] std::byte* gradient_data_of(int value, residence const& home_of,
+                                            pass_frame const& frame) const {
     std::size_t const offset = block_offset(value, home_of);
     if (home_of.where == home::input) return frame.of_input + offset;
     if (home_of.where == home::output) return frame.of_output + offset;
     return transients() + layout_.gradient_offset[std::size_t(home_of.root)] + offset;
   }
-
-  template <int Leaf>
-  using formed = formed_layer<detail::type_at<typename plan::leaf_types, std::size_t(Leaf)>,
-                              plan::chosen.form[std::size_t(Leaf)]>;
-
-  /// Where a unit has the parameters of a leaf.
-  [[nodiscard]] parameter_place const* parameters_of(int leaf, int unit) const {
-    return base::place_of(entry_of<plan>(leaf, 0), unit);
+  /// The bytes before this rank's block of the rows of a value that lies in a whole one.
+  [[nodiscard]] std::size_t block_offset(int value, residence const& home_of) const {
+    if (setting::tensor_ranks == 1 || !home_of.row_block) return 0;
+    bool const is_tokens = tables_.code.values[value].info.kind == value_kind::tokens;
+    return static_cast<std::size_t>(form_block()) * block(value).count() *
+           (is_tokens ? sizeof(std::int32_t) : sizeof(T));
   }
-  /// What is of the leaf that a step runs. Always inlined, since a step is a constant there.
-  [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(step const& now,
-                                                                 pass_frame const& frame) const {
-    auto const leaf = std::size_t(now.leaf);
-    leaf_place<setting> place{
-        buffers(),
-        parameters_of(now.leaf, frame.unit),
-        &layout_.saved_offset[leaf],
-        &layout_.scratch_offset[leaf],
-        frame.output,
-        slots_base(now.leaf, frame),
-        value_data(now.in, frame),
-        plan::tree.leaves[now.leaf].is_loss ? nullptr : value_data(now.out, frame),
-    };
-    for (int i = 0; i < now.more.size(); ++i)
-      place.more[std::size_t(i)] = value_data(now.more[i], frame);
-    return place;
-  }
-
- private:
-  using base::layout_;
-
-  [[nodiscard]] std::byte* slots_base([[maybe_unused]] int leaf, pass_frame const& frame) const {
-    if constexpr (plan::has_reruns) {
-      auto const& saved = plan::tree.leaves[leaf].saved;
-      for (int k = 0; k < saved.own_count; ++k)
-        if (!saved.own[std::size_t(k)].is_always_kept)
-          return base_of(layout_.saved_offset[std::size_t(leaf)][std::size_t(k)], frame);
-    }
+  /// From where on a unit has what its layout says to be at `offset`.
+  [[nodiscard]] std::byte* base_of([[maybe_unused]] std::size_t offset,
+                                   pass_frame const& frame) const {
+    if constexpr (traits.has_reruns)
+      if (offset >= frame.stash_end) return frame.working;
     return frame.output;
   }
+  [[nodiscard]] std::byte* slots_base(step_facts const& now, pass_frame const& frame) const {
+    if (traits.has_reruns && now.slot_made_again >= 0)
+      return base_of(layout_.saved_offset[std::size_t(now.leaf)][std::size_t(now.slot_made_again)],
+                     frame);
+    return frame.output;
+  }
+
+  tables_type const& tables_;
+  stage_arena arena_;
+  layout_type layout_;
+  lean_vector<parameter_place> places_;  // of all entries, unit by unit
+  std::byte* activations_;
+  int block_;  // that the rank has of values that forms cut
+  stage_buffers<setting> buffers_;
 };
+
+template <class Job, class Memory>
+using stage_memory_of = stage_memory<typename stage_setting_of<Job, Memory>::type>;
+
+/// That of a rank, for microbatches of `load`.
+template <class Job, class Rank>
+[[nodiscard]] [[gnu::cold]] auto stage_memory_for(
+    Rank const& rank, workload const& load,
+    typename stage_memory_of<Job, typename Rank::device_type::memory>::arenas const& where) {
+  using plan = typename Job::plan_type;
+  return stage_memory_of<Job, typename Rank::device_type::memory>(
+      tables_of<plan>, plan::arena_for(rank.stage(), load), plan::activation_layout_for(load.rows),
+      places_of_parameters(plan::code.items.view(), plan::entries.view(), plan::rules,
+                           plan::chunks_of(rank.stage()),
+                           plan::parameter_layout_for(rank.stage(), rank.grid()), rank.place()),
+      block_of(plait::ext::placements{}.with_form(shard<dim::features>), rank.grid(), rank.place())
+          .number,
+      load.rows, where);
+}
 
 }  // namespace plait::execution

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -14,7 +15,6 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/type_list.hpp"
-#include "plait/plan/parallel.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/forward_watch.hpp"
@@ -22,7 +22,9 @@
 #include "plait/run/move.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/pass_frame.hpp"
+#include "plait/run/plan_tables.hpp"
 #include "plait/run/stage_memory.hpp"
+#include "plait/run/step_code.hpp"
 #include "plait/run/term_operations.hpp"
 #include "plait/tensor/view.hpp"
 
@@ -40,42 +42,49 @@ namespace plait::execution {
   }
 }
 
+/// The layer of an epilogue in its form.
+template <class Epilogue>
+struct formed_or_none {
+  using type = typename Epilogue::work;
+};
+template <>
+struct formed_or_none<no_step> {
+  using type = no_epilogue;
+};
+
 /// Runs the forward and the backward of one unit of a model on one microbatch: walks through the
 /// steps of its item, makes the views that the layers see and applies the transitions between them.
 ///
 /// Cost:   no allocation.
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank>
+template <class Setting, class Rank>
 class unit_runner {
-  using memory_type = stage_memory<Job, typename Rank::device_type::memory>;
-  using plan = typename Job::plan_type;
-  using T = typename Job::element;
+  static constexpr auto traits = Setting::traits;
+  using memory_type = stage_memory<Setting>;
+  using setting = typename Setting::leaf;
+  using T = typename setting::element;
   using device_type = typename Rank::device_type;
-  using waits = item_waits<program<plan::leaf_count>::most_steps>;
+  using tables_type = typename memory_type::tables_type;
+  using waits = typename tables_type::waits;
   /// Which waits are meant. Numbers: what keeps them is the same code for all items.
   struct planned_waits {
     int item;
     direction way;
     unsigned char steps_again = 0;  // see pass_frame
   };
-  static constexpr int leaves = plan::leaf_count;
-  static constexpr auto& code = plan::code;
-  using setting = typename memory_type::setting;
+  static constexpr int leaves = traits.leaves;
   /// The code that runs a leaf.
-  template <int Step>
-  using formed_at = typename memory_type::template formed<code.steps[Step].leaf>;
-  template <int Step>
-  using bodies = leaf_bodies<setting, Rank, formed_at<Step>, code.steps[Step].more.size()>;
-  /// Of the element-wise layer that is done with a step, where `Last` is not the step itself.
-  template <int Step, int Last>
-  using epilogue_of = std::conditional_t<Last == Step, no_epilogue, formed_at<Last>>;
+  template <class Step>
+  using bodies =
+      leaf_bodies<setting, Rank, typename Step::work, std::size_t(Step::facts.more_count)>;
 
  public:
-  /// `memory` outlives it.
-  [[gnu::cold]] unit_runner(Rank& rank, memory_type const& memory) : rank_(rank), memory_(memory) {
+  /// `memory` outlives it; `names`: of the leaves.
+  [[gnu::cold]] unit_runner(Rank& rank, memory_type const& memory, std::vector<std::string> names)
+      : rank_(rank), memory_(memory), tables_(memory.tables()) {
     for (auto& event : events_) event = rank.device().make_event();
-    name_bodies(leaf_names(plan::tree), forward_names_, backward_names_);
-    if constexpr (plan::has_reruns) prepare_reruns();
+    name_bodies(std::move(names), forward_names_, backward_names_);
+    if constexpr (traits.has_reruns) prepare_reruns();
   }
 
   /// Seed, step, microbatch and so on of the next calls; `site` and `copy` are filled in here.
@@ -92,12 +101,9 @@ class unit_runner {
   void watch(forward_watch* by) { watch_ = by; }
 
   // Which steps an item has is known to the compiler, and so is all of them: no loop looks up what
-  // is to be done. What is a template on the place of a step only puts together a call of what is
-  // none, `leaf_bodies`, `move` or `forward_sum`, and there are few such templates: each of their
-  // names has the whole model in it, which costs compilers time.
-  template <int Item>
-  using steps_of = std::make_index_sequence<std::size_t(code.items[Item].end_step -
-                                                        code.items[Item].first_step)>;
+  // is to be done. What is a template on a step only puts together a call of what is none,
+  // `leaf_bodies`, `move` or `forward_sum`, and is put into the function of its item: compilers
+  // would make a function of each.
 
   /// Begins a unit of an item: the steps that follow, in their order, run it from its input into
   /// its activation stash, or make again what the frame says.
@@ -124,142 +130,148 @@ class unit_runner {
   /// What lies there has no value any more.
   void discard(std::byte* data, std::size_t bytes) { queue().discard(data, bytes); }
 
-  /// Runs one step of a unit forward; the way back is that of the steps in reverse.
-  template <int Step>
-  void forward_step(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    constexpr int last = last_of(Step, direction::forward);
-    if constexpr (!plan::is_epilogue(Step, direction::forward)) {
-      if constexpr (plan::has_reruns)
-        if (!runs(Step, at)) return;
-      [[maybe_unused]] auto const planned = forward_waits(item_of(Step), at);
-      if constexpr (has_waits) begin_step(planned, Step, last);
+  /// Runs one step of a unit forward, a `step_code`; the way back is that of the steps in reverse.
+  template <class Code>
+  PLAIT_IN_LOOPS void forward_step(pass_frame const& at) {
+    constexpr auto& now = Code::facts;
+    using epilogue = typename Code::forward_epilogue;
+    constexpr int last = number_of<epilogue, now.number>;
+    if constexpr (!Code::is_done_forward) {
+      if constexpr (traits.has_reruns)
+        if (!runs(now.number, at)) return;
+      [[maybe_unused]] auto const planned = forward_waits(now.item, at);
+      if constexpr (has_waits) begin_step(planned, now.number, last);
       if constexpr (now.kind == step_kind::leaf) {
+        using body = bodies<typename Code::step>;
         auto const& names = forward_names(at);
         [[maybe_unused]] auto const mark =
             rank_.device().mark(names[std::size_t(now.leaf)].c_str());
         std::byte* mapped = nullptr;
-        if constexpr (last != Step) mapped = memory_.value_data(code.steps[last].out, at);
-        bodies<Step>::template forward<epilogue_of<Step, last>>(
-            operations_of<typename bodies<Step>::operations_type>(now, at, names),
+        if constexpr (last != now.number) mapped = memory_.value_data(epilogue::facts.out, at);
+        body::template forward<formed_of<epilogue>>(
+            operations_of<typename body::operations_type>(now, at, names),
             memory_.place_of_leaf(now, at), mapped);
-        if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+        if constexpr (now.has_scratch) forget_scratch(now.leaf);
       } else if constexpr (now.kind == step_kind::move) {
-        constexpr auto& from = code.values[now.in];
-        using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
-        constexpr auto row = row_of_move(code.values, now, direction::forward);
-        move<row.from, row.to, element>(from.info.width, memory_.value_data(now.in, at),
-                                        memory_.value_data(now.out, at));
+        using row = typename Code::step::work;
+        using element = std::conditional_t<now.is_tokens, std::int32_t, T>;
+        move<row::from, row::to, element>(width_of(now.in), memory_.value_data(now.in, at),
+                                          memory_.value_data(now.out, at));
       } else {
-        forward_sum(now, at);
+        forward_sum(tables_.code.steps[now.number], at);
       }
-      if constexpr (has_waits) end_step(planned, Step, last);
+      if constexpr (has_waits) end_step(planned, now.number, last);
     }
-    if constexpr (now.kind == step_kind::leaf && last == Step)
-      if (watch_ != nullptr && at.steps_again == 0) show(Step, at);
+    if constexpr (now.kind == step_kind::leaf && last == now.number)
+      if (watch_ != nullptr && at.steps_again == 0) show(now.number, at);
   }
-  template <int Step>
-  void backward_step(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    constexpr planned_waits planned{item_of(Step), direction::backward};
-    if constexpr (!plan::is_epilogue(Step, direction::backward)) {
-      constexpr int last = last_of(Step, direction::backward);
-      if constexpr (has_waits) begin_step(planned, Step, last);
-      if constexpr (is_trained<Step> && !plan::postpones_parameters(Step))
-        backward_parameters<Step>(at);
-      if constexpr (plan::needs_gradient[std::size_t(now.in)]) {
+  template <class Code>
+  PLAIT_IN_LOOPS void backward_step(pass_frame const& at) {
+    constexpr auto& now = Code::facts;
+    constexpr planned_waits planned{now.item, direction::backward};
+    if constexpr (!Code::is_done_backward) {
+      using epilogue = typename Code::backward_epilogue;
+      constexpr int last = number_of<epilogue, now.number>;
+      if constexpr (has_waits) begin_step(planned, now.number, last);
+      if constexpr (!Code::is_postponed) backward_parameters<typename Code::step>(at);
+      if constexpr (now.gives_gradient) {
         if constexpr (now.kind == step_kind::leaf) {
+          using body = bodies<typename Code::step>;
           [[maybe_unused]] auto const mark =
               rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-          auto ops =
-              operations_of<typename bodies<Step>::operations_type>(now, at, backward_names_);
+          auto ops = operations_of<typename body::operations_type>(now, at, backward_names_);
           gradient_place of{output_gradient(now, at), memory_.gradient_data(now.in, at)};
-          for (int i = 0; i < now.more.size(); ++i)
-            of.more[std::size_t(i)] = memory_.gradient_data(now.more[i], at);
+          for (int i = 0; i < now.more_count; ++i)
+            of.more[std::size_t(i)] =
+                memory_.gradient_data(tables_.code.steps[now.number].more[i], at);
           auto const place = memory_.place_of_leaf(now, at);
-          using epilogue = epilogue_of<Step, last>;
-          if constexpr (last == Step) {
-            bodies<Step>::template backward_input<epilogue>(ops, place, of, nullptr, nullptr);
+          using formed = formed_of<epilogue>;
+          if constexpr (last == now.number) {
+            body::template backward_input<formed>(ops, place, of, nullptr, nullptr);
           } else {
-            constexpr auto& then = code.steps[last];
+            constexpr auto& then = epilogue::facts;
             auto const of_epilogue = memory_.place_of_leaf(then, at);
-            bodies<Step>::template backward_input<epilogue>(ops, place, of, &of_epilogue,
-                                                            memory_.gradient_data(then.in, at));
+            body::template backward_input<formed>(ops, place, of, &of_epilogue,
+                                                  memory_.gradient_data(then.in, at));
           }
-          if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+          if constexpr (now.has_scratch) forget_scratch(now.leaf);
         } else if constexpr (now.kind == step_kind::move) {
-          constexpr auto row = row_of_move(code.values, now, direction::backward);
-          move<row.from, row.to, T>(code.values[now.in].info.width,
-                                    memory_.gradient_data(now.out, at),
-                                    memory_.gradient_data(now.in, at));
+          using row = typename Code::step::work;
+          move<row::gradient_from, row::gradient_to, T>(width_of(now.in),
+                                                        memory_.gradient_data(now.out, at),
+                                                        memory_.gradient_data(now.in, at));
         } else {
-          backward_sum(now, at);
+          backward_sum(tables_.code.steps[now.number], at);
         }
       }
-      if constexpr (has_waits) end_step(planned, Step, last);
+      if constexpr (has_waits) end_step(planned, now.number, last);
     }
-    if constexpr (plan::postpones_parameters(Step + 1)) {
-      constexpr int parameters = waits::parameters_of(Step + 1);
+    using postponed = typename Code::postponed;
+    if constexpr (!std::is_same_v<postponed, no_step>) {
+      constexpr int parameters = waits::parameters_of(postponed::facts.number);
       if constexpr (has_waits) keep_waits(planned, parameters);
-      backward_parameters<Step + 1>(at);
+      backward_parameters<postponed>(at);
       if constexpr (has_waits) record_step(planned, parameters);
     }
   }
-  /// The gradients of a leaf's parameters, or what their half of the backward needs for them.
-  template <int Step>
-  void backward_parameters(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    if constexpr (is_trained<Step>) {
-      if constexpr (plan::splits_backward)
+  /// The gradients of a leaf's parameters, or what their half of the backward needs for them; a
+  /// `coded_step`.
+  template <class Step>
+  PLAIT_IN_LOOPS void backward_parameters(pass_frame const& at) {
+    constexpr auto& now = Step::facts;
+    if constexpr (now.is_trained) {
+      using body = bodies<Step>;
+      if constexpr (traits.splits_backward)
         if (part_ == backward_part::input) {
-          if constexpr (!plan::tree.leaves[now.leaf].is_loss)
+          if constexpr (!now.is_loss)
             queue().copy_bytes(memory_.gradient_data(now.out, at), stash_of(now.leaf, at),
-                               memory_.block(now.out).count() * sizeof(T));
+                               memory_.block(now.out.number).count() * sizeof(T));
           return;
         }
       [[maybe_unused]] auto const mark =
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<typename bodies<Step>::operations_type>(now, at, backward_names_);
-      if (begins_gradients_ || plan::rules.sums_blocks())
+      auto ops = operations_of<typename body::operations_type>(now, at, backward_names_);
+      if (begins_gradients_ || traits.sums_blocks)
         ops.begin_by_product(begin_gradients_of(now.leaf, at));
-      bodies<Step>::template backward_parameters<has_parameters<now.in>>(
-          ops, memory_.place_of_leaf(now, at), output_gradient(now, at));
-      if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+      body::template backward_parameters<now.has_parameters>(ops, memory_.place_of_leaf(now, at),
+                                                             output_gradient(now, at));
+      if constexpr (now.has_scratch) forget_scratch(now.leaf);
     }
   }
   /// Calls the `prepare` of a layer that has one, with the views of its forward.
-  template <int Step>
+  template <class Code>
   void prepare_step(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    if constexpr (prepares<Step>)
-      bodies<Step>::prepare(
-          operations_of<typename bodies<Step>::operations_type>(now, at, forward_names_),
-          memory_.place_of_leaf(now, at));
+    constexpr auto& now = Code::facts;
+    if constexpr (now.has_prepare) {
+      using body = bodies<typename Code::step>;
+      body::prepare(operations_of<typename body::operations_type>(now, at, forward_names_),
+                    memory_.place_of_leaf(now, at));
+    }
   }
 
  private:
-  /// Whether a layer with this input may read its parameters in its backward: those that are
-  /// gathered are so for layers that give a gradient to their input.
-  template <int Input>
-  static constexpr bool has_parameters =
-      !plan::rules.keeps_blocks() || plan::needs_gradient[std::size_t(Input)];
+  /// The number of an epilogue's step, or of the step itself.
+  template <class Epilogue, int Step>
+  static constexpr int number_of = [] {
+    if constexpr (std::is_same_v<Epilogue, no_step>) return Step;
+    else return Epilogue::facts.number;
+  }();
+  template <class Epilogue>
+  using formed_of = typename formed_or_none<Epilogue>::type;
+
   /// Where the first half of a backward leaves the gradient of a leaf's output to the second.
   [[nodiscard]] std::byte* stash_of(int leaf, pass_frame const& at) const {
     return at.gradient_stash + memory_.layout().gradient_stash_offset[std::size_t(leaf)];
   }
 
   // Steps wait for each other where there is a stream besides that of compute.
-  static constexpr bool has_waits = plan::tensor_ranks > 1;
-  /// The element-wise function that is done with a step, or the step itself.
-  static constexpr int last_of(int step, direction way) {
-    int const next = way == direction::forward ? step + 1 : step - 1;
-    return plan::is_epilogue(next, way) ? next : step;
-  }
+  static constexpr bool has_waits = setting::tensor_ranks > 1;
 
-  static constexpr stream stream_of(int step, direction way) {
+  [[nodiscard]] stream stream_of(int step, direction way) const {
     if (step == waits::begin || step >= waits::end) return stream::compute;
-    auto const& now = code.steps[step];
-    return now.kind == step_kind::move && communicates(row_of_move(code.values, now, way).moves)
+    auto const& now = tables_.code.steps[step];
+    return now.kind == step_kind::move &&
+                   communicates(row_of_move(tables_.code.values, now, way).moves)
                ? within_layers
                : stream::compute;
   }
@@ -268,12 +280,13 @@ class unit_runner {
     return {item, direction::forward, at.steps_again};
   }
   [[nodiscard]] waits planned(planned_waits all) const {
-    if constexpr (plan::has_reruns)
+    if constexpr (traits.has_reruns)
       if (all.steps_again != 0) {
         auto const& found = again_.waits[waits_again_at(all.item, all.steps_again)];
         return {{found.data(), int(found.size())}};
       }
-    return plan::waits_of(all.item, all.way);
+    return (all.way == direction::forward ? tables_.forward_waits : tables_.backward_waits)
+        .of(all.item);
   }
   static std::size_t waits_again_at(int item, unsigned char steps_again) {
     return std::size_t(item * again_kinds + std::countr_zero(steps_again));
@@ -313,14 +326,14 @@ class unit_runner {
 
   /// Scratch does not outlive a body.
   void forget_scratch(int leaf) {
-    auto const& scratch = plan::tree.leaves[leaf].scratch;
+    auto const& scratch = tables_.leaves[leaf].scratch;
     for (int k = 0; k < scratch.own_count; ++k) {
       auto const at = static_cast<std::size_t>(k);
       auto const& slot = scratch.own[at];
       queue().discard(
           memory_.transients() + memory_.layout().scratch_offset[std::size_t(leaf)][at],
           (slot.element == slot_element::compute ? sizeof(T) : sizeof(accumulate_t<T>)) *
-              slot_count(slot, code.form(leaf), memory_.rows(), plan::tensor_ranks));
+              slot_count(slot, tables_.code.form(leaf), memory_.rows(), setting::tensor_ranks));
     }
   }
   /// Nothing in the transient buffers outlives an item.
@@ -330,44 +343,36 @@ class unit_runner {
 
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
 
-  template <int Leaf>
-  static constexpr bool has_scratch = plan::tree.leaves[Leaf].scratch.own_count > 0;
-  template <int Step>
-  static constexpr bool prepares = code.steps[Step].kind == step_kind::leaf &&
-                                   plan::tree.leaves[code.steps[Step].leaf].has_prepare;
-  template <int Step>
-  static constexpr bool is_trained = code.steps[Step].kind == step_kind::leaf &&
-                                     plan::tree.leaves[code.steps[Step].leaf].is_trained();
-
   /// The gradient of what a leaf writes, if it is no loss.
-  [[nodiscard]] std::byte* output_gradient(step const& now, pass_frame const& at) const {
-    if (plan::tree.leaves[now.leaf].is_loss) return nullptr;
-    if constexpr (plan::splits_backward)
+  [[nodiscard]] std::byte* output_gradient(step_facts const& now, pass_frame const& at) const {
+    if (now.is_loss) return nullptr;
+    if constexpr (traits.splits_backward)
       if (part_ == backward_part::parameters) return stash_of(now.leaf, at);
     return memory_.gradient_data(now.out, at);
   }
-  static constexpr int item_of(int step) { return code.values[code.steps[step].in].item; }
+  [[nodiscard]] std::size_t width_of(placed_value const& of) const {
+    return tables_.code.values[of.number].info.width;
+  }
 
   [[nodiscard]] bool runs(int step, pass_frame const& at) const {
     return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
   }
   [[nodiscard]] auto const& forward_names([[maybe_unused]] pass_frame const& at) const {
-    if constexpr (plan::has_reruns)
+    if constexpr (traits.has_reruns)
       if (at.steps_again != 0) return again_.names;
     return forward_names_;
   }
   [[gnu::cold]] void prepare_reruns() {
     for (std::size_t i = 0; i < again_.names.size(); ++i)
       again_.names[i] = concat({forward_names_[i], " again"});
-    again_.steps = plan::reruns.step;
+    std::copy_n(tables_.reruns, again_.steps.size(), again_.steps.begin());
     if constexpr (has_waits)
-      for (int i = 0; i < code.items.size(); ++i)
+      for (int i = 0; i < tables_.code.items.size(); ++i)
         for (int what = 0; what < again_kinds; ++what)
-          again_.waits.push_back(
-              plan_item_waits(code, plan::tree.leaves, plan::storage, plan::needs_gradient,
-                              code.items[i], direction::forward, [&](int step) {
-                                return (plan::reruns.step[std::size_t(step)] & bit_of(what)) != 0;
-                              }));
+          again_.waits.push_back(plan_item_waits(
+              tables_.code, tables_.leaves, tables_.storage, tables_.needs_gradient,
+              tables_.code.items[i], direction::forward,
+              [&](int step) { return (tables_.reruns[step] & bit_of(what)) != 0; }));
   }
   /// A step that begins or ends a residual or a fan_out.
   void forward_sum(step const& now, pass_frame const& at) {
@@ -386,8 +391,8 @@ class unit_runner {
 
   [[gnu::cold]] void show(int step, pass_frame const& at) {
     if (watch_->found) return;
-    auto const& now = code.steps[step];
-    auto const& leaf = plan::tree.leaves[now.leaf];
+    auto const& now = tables_.code.steps[step];
+    auto const& leaf = tables_.leaves[now.leaf];
     if (leaf.has_term()) watch_->look(rank_.device(), context_.loss.data, 1);
     if (!leaf.is_loss && !watch_->found)
       watch_->look(rank_.device(), as_elements(memory_.value_data(now.out, at)),
@@ -401,18 +406,16 @@ class unit_runner {
   /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
   /// parameter has an accumulator of its own, so that who adds to it first is known.
   [[gnu::noinline]] void const* begin_gradients_of(int leaf, pass_frame const& at) {
-    auto const& layer = plan::tree.leaves[leaf];
+    auto const& layer = tables_.leaves[leaf];
     void const* product = nullptr;
     for (int i = 0; i < layer.parameters.size(); ++i) {
-      int const number = entry_of<plan>(leaf, i);
-      auto const& entry = plan::entries[number];
+      int const number = tables_.first_entry[leaf] + i;
+      auto const& entry = tables_.entries[number];
       // The sums of a step that are not in blocks go on.
       if (!begins_gradients_ && (entry.owner >= 0 || entry.reduced_over_tensor())) continue;
       auto* const gradient = memory_.gradient(number, at.unit);
       if (i == layer.overwrites_gradient) product = gradient;
-      else
-        queue().fill(typename Job::gradient_element{0}, gradient,
-                     entry.local_rows * entry.local_columns);
+      else queue().fill(typename setting::sum{0}, gradient, entry.local_rows * entry.local_columns);
     }
     return product;
   }
@@ -442,28 +445,29 @@ class unit_runner {
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
 
   template <class Operations>
-  Operations operations_of(step const& now, pass_frame const& at, auto const& names) {
+  Operations operations_of(step_facts const& now, pass_frame const& at, auto const& names) {
     context_.site = static_cast<std::uint32_t>(at.unit * leaves + now.leaf);
-    if constexpr (plan::has_buffers || plan::sums_over_samples)
-      context_.reads_buffers = !context_.training || plan::tree.leaves[now.leaf].is_frozen;
-    if constexpr (plan::has_reruns) context_.runs_again = at.steps_again != 0;
+    if constexpr (traits.reads_buffers)
+      context_.reads_buffers = !context_.training || tables_.leaves[now.leaf].is_frozen;
+    if constexpr (traits.has_reruns) context_.runs_again = at.steps_again != 0;
     if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
       context_.loss = loss_;
-      if constexpr (plan::has_reruns)
+      if constexpr (traits.has_reruns)
         if (at.steps_again != 0) context_.loss.data = nullptr;  // it has its term
       if (loss_.data != nullptr) {
-        context_.loss.data += plan::tree.leaves[now.leaf].term;
-        context_.loss.scale += plan::tree.leaves[now.leaf].term;
+        context_.loss.data += tables_.leaves[now.leaf].term;
+        context_.loss.scale += tables_.leaves[now.leaf].term;
       }
-      if (code.values[now.in].at == shard<dim::sequence>)
+      if (tables_.code.values[now.in.number].at == shard<dim::sequence>)
         context_.loss.first_row =
-            static_cast<std::size_t>(memory_.form_block()) * memory_.block(now.in).rows;
+            static_cast<std::size_t>(memory_.form_block()) * memory_.block(now.in.number).rows;
     }
     return {rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str()};
   }
 
   Rank& rank_;
   memory_type const& memory_;
+  tables_type const& tables_;
   // For each step what it has done, and for what came before it.
   std::array<typename device_type::event, std::size_t(waits::parameters_of(waits::end) + 1)>
       events_{};
@@ -476,12 +480,12 @@ class unit_runner {
 
   // Which steps run again, by what marks call them, and for what they wait.
   struct reruns_of_steps {
-    std::array<unsigned char, program<plan::leaf_count>::most_steps> steps{};
+    std::array<unsigned char, program<leaves>::most_steps> steps{};
     std::array<std::string, std::size_t(leaves)> names{};
     lean_vector<lean_vector<planned_wait>> waits{};  // of each item, for each `again`
   };
   struct nothing_again {};
-  [[no_unique_address]] std::conditional_t<plan::has_reruns, reruns_of_steps, nothing_again>
+  [[no_unique_address]] std::conditional_t<traits.has_reruns, reruns_of_steps, nothing_again>
       again_{};
 };
 

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "plait/core/type_list.hpp"
+#include "plait/plan/parallel.hpp"
+#include "plait/plan/program.hpp"
+#include "plait/run/leaf_views.hpp"
+#include "plait/run/plan_tables.hpp"
+
+// The steps of a plan as types, which hold what code is made from and not the plan itself: the
+// function for an item then has a short name. One with a model in it has 10 kB for 128 layers,
+// which costs compilers more than the code.
+namespace plait::execution {
+
+/// What the code for a step is made from.
+struct step_facts {
+  int number = 0;  ///< in the program
+  int item = 0;
+  step_kind kind = step_kind::leaf;
+  placed_value in{}, out{};
+  bool gives_gradient = false;  ///< to its input
+  bool is_tokens = false;       ///< the input
+  // Of leaves.
+  int leaf = -1;
+  int first_entry = 0;  ///< of its parameters
+  bool is_loss = false;
+  bool is_trained = false;
+  bool has_scratch = false;
+  bool has_parameters = false;  ///< in its backward
+  bool has_prepare = false;
+  int slot_made_again = -1;  ///< the first saved slot that need not always be kept
+  int more_count = 0;        ///< inputs besides the first
+};
+
+template <class Plan>
+constexpr step_facts facts_of(int number) {
+  auto const& tables = tables_of<Plan>;
+  auto const& code = tables.code;
+  auto const& now = code.steps[number];
+  bool const gives_gradient = tables.needs_gradient[std::size_t(now.in)];
+  step_facts out{.number = number,
+                 .item = code.values[now.in].item,
+                 .kind = now.kind,
+                 .in = tables.placed(now.in),
+                 .out = tables.placed(now.out),
+                 .gives_gradient = gives_gradient,
+                 .is_tokens = code.values[now.in].info.kind == value_kind::tokens};
+  if (now.kind != step_kind::leaf) return out;
+  auto const& leaf = tables.leaves[now.leaf];
+  out.leaf = now.leaf;
+  out.first_entry = tables.first_entry[now.leaf];
+  out.is_loss = leaf.is_loss;
+  out.is_trained = leaf.is_trained();
+  out.has_scratch = leaf.scratch.own_count > 0;
+  out.has_parameters = !Plan::rules.keeps_blocks() || gives_gradient;
+  out.has_prepare = leaf.has_prepare;
+  for (int k = leaf.saved.own_count - 1; k >= 0; --k)
+    if (!leaf.saved.own[std::size_t(k)].is_always_kept) out.slot_made_again = k;
+  out.more_count = now.more.size();
+  return out;
+}
+
+/// A step and what it does: a leaf in its form, `step_move` or `step_sum`.
+template <step_facts Facts, class Work>
+struct coded_step {
+  static constexpr step_facts facts = Facts;
+  using work = Work;
+};
+/// The rows by which a step moves a value forward and its gradient backward.
+template <placement From, placement To, placement GradientFrom, placement GradientTo>
+struct step_move {
+  static constexpr placement from = From, to = To;
+  static constexpr placement gradient_from = GradientFrom, gradient_to = GradientTo;
+};
+struct step_sum {};
+
+template <class Plan, int Number, step_kind Kind = Plan::code.steps[Number].kind>
+struct work_of_step {
+  using type = step_sum;
+};
+template <class Plan, int Number>
+struct work_of_step<Plan, Number, step_kind::leaf> {
+  static constexpr auto leaf = std::size_t(Plan::code.steps[Number].leaf);
+  using type =
+      formed_layer<detail::type_at<typename Plan::leaf_types, leaf>, Plan::chosen.form[leaf]>;
+};
+template <class Plan, int Number>
+struct work_of_step<Plan, Number, step_kind::move> {
+  static constexpr auto& step = Plan::code.steps[Number];
+  static constexpr auto row = row_of_move(Plan::code.values, step, direction::forward);
+  static constexpr auto back = row_of_move(Plan::code.values, step, direction::backward);
+  using type = step_move<row.from, row.to, back.from, back.to>;
+};
+
+template <class Plan, int Number>
+using coded_step_of = coded_step<facts_of<Plan>(Number), typename work_of_step<Plan, Number>::type>;
+
+/// In place of a step that is not there.
+struct no_step {};
+
+template <class Plan, int Number, bool IsThere>
+struct step_if {
+  using type = no_step;
+};
+template <class Plan, int Number>
+struct step_if<Plan, Number, true> {
+  using type = coded_step_of<Plan, Number>;
+};
+
+/// A step and what is done with it: the steps of the element-wise functions of its forward and its
+/// backward, and that whose gradients of parameters come behind its backward; `no_step` where there
+/// is none.
+template <class Step, class Forward, class Backward, class Postponed, bool IsDoneForward,
+          bool IsDoneBackward, bool IsPostponed>
+struct step_code {
+  static constexpr auto& facts = Step::facts;
+  using step = Step;
+  using forward_epilogue = Forward;
+  using backward_epilogue = Backward;
+  using postponed = Postponed;
+  /// Whether it is done with another one itself, and whether its own parameters are postponed.
+  static constexpr bool is_done_forward = IsDoneForward, is_done_backward = IsDoneBackward,
+                        is_postponed = IsPostponed;
+};
+
+template <class Plan, int Number>
+using step_code_of = step_code<
+    coded_step_of<Plan, Number>,
+    typename step_if<Plan, Number + 1, Plan::is_epilogue(Number + 1, direction::forward)>::type,
+    typename step_if<Plan, Number - 1, Plan::is_epilogue(Number - 1, direction::backward)>::type,
+    typename step_if<Plan, Number + 1, Plan::postpones_parameters(Number + 1)>::type,
+    Plan::is_epilogue(Number, direction::forward), Plan::is_epilogue(Number, direction::backward),
+    Plan::postpones_parameters(Number)>;
+
+/// An item of a program: its number and its units.
+struct item_facts {
+  int number = 0;
+  unit_range units{};
+};
+
+/// An item and its steps, in the order of a forward or of a backward.
+template <item_facts Item, class... Steps>
+struct item_code {};
+
+template <class Plan, int Item,
+          class = std::make_index_sequence<std::size_t(Plan::code.items[Item].end_step -
+                                                       Plan::code.items[Item].first_step)>>
+struct item_code_of;
+template <class Plan, int Item, std::size_t... I>
+struct item_code_of<Plan, Item, std::index_sequence<I...>> {
+  static constexpr auto& item = Plan::code.items[Item];
+  static constexpr item_facts facts{Item, item.units()};
+  using forward = item_code<facts, step_code_of<Plan, item.first_step + int(I)>...>;
+  using backward = item_code<facts, step_code_of<Plan, item.end_step - 1 - int(I)>...>;
+};
+
+}  // namespace plait::execution
