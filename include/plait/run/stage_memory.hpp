@@ -5,12 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
-#include "plait/core/type_list.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/parallel.hpp"

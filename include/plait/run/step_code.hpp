@@ -35,6 +35,7 @@ struct step_facts {
   int more_count = 0;        ///< inputs besides the first
 };
 
+/// Those of step `number` of a plan.
 template <class Plan>
 constexpr step_facts facts_of(int number) {
   auto const& tables = tables_of<Plan>;
@@ -63,9 +64,9 @@ constexpr step_facts facts_of(int number) {
   return out;
 }
 
-/// A step and what it does: a leaf in its form, `step_move` or `step_sum`.
+/// A step by itself and what it does: a leaf in its form, `step_move` or `step_sum`.
 template <step_facts Facts, class Work>
-struct coded_step {
+struct single_step {
   static constexpr step_facts facts = Facts;
   using work = Work;
 };
@@ -96,7 +97,8 @@ struct work_of_step<Plan, Number, step_kind::move> {
 };
 
 template <class Plan, int Number>
-using coded_step_of = coded_step<facts_of<Plan>(Number), typename work_of_step<Plan, Number>::type>;
+using single_step_of =
+    single_step<facts_of<Plan>(Number), typename work_of_step<Plan, Number>::type>;
 
 /// In place of a step that is not there.
 struct no_step {};
@@ -107,7 +109,7 @@ struct step_if {
 };
 template <class Plan, int Number>
 struct step_if<Plan, Number, true> {
-  using type = coded_step_of<Plan, Number>;
+  using type = single_step_of<Plan, Number>;
 };
 
 /// A step and what is done with it: the steps of the element-wise functions of its forward and its
@@ -128,7 +130,7 @@ struct step_code {
 
 template <class Plan, int Number>
 using step_code_of = step_code<
-    coded_step_of<Plan, Number>,
+    single_step_of<Plan, Number>,
     typename step_if<Plan, Number + 1, Plan::is_epilogue(Number + 1, direction::forward)>::type,
     typename step_if<Plan, Number - 1, Plan::is_epilogue(Number - 1, direction::backward)>::type,
     typename step_if<Plan, Number + 1, Plan::postpones_parameters(Number + 1)>::type,

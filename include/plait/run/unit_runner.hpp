@@ -14,7 +14,6 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
-#include "plait/core/type_list.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/forward_watch.hpp"
@@ -215,7 +214,7 @@ class unit_runner {
     }
   }
   /// The gradients of a leaf's parameters, or what their half of the backward needs for them; a
-  /// `coded_step`.
+  /// `single_step`.
   template <class Step>
   PLAIT_IN_LOOPS void backward_parameters(pass_frame const& at) {
     constexpr auto& now = Step::facts;
