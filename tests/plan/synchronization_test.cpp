@@ -12,6 +12,7 @@
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/layer_norm.hpp"
 #include "plait/nn/linear.hpp"
+#include "plait/nn/sum.hpp"
 #include "plait/plan/parallel.hpp"
 
 namespace {
@@ -191,5 +192,46 @@ consteval int postponed() {
 static_assert(postponed<plan>() == 1);
 static_assert(postponed<plait::ext::plan<mlp, plait::serial>>() == 0);
 static_assert(postponed<plait::ext::plan<mlp, plait::pipeline<1>>>() == 0);
+
+// --- items that are like others ------------------------------------------------------------------
+
+// Each item has the waits that it would have by itself, also if it has got those of one before it
+// that is like it.
+template <class Plan>
+void expect_waits_of_each() {
+  std::size_t several = 0;
+  for (auto const way : {direction::forward, direction::backward})
+    for (int item = 0; item < Plan::code.items.size(); ++item) {
+      auto const planned =
+          plait::planning::plan_item_waits(Plan::code, Plan::tree.leaves, Plan::storage,
+                                           Plan::needs_gradient, Plan::code.items[item], way);
+      auto const got = Plan::waits_of(item, way).list;
+      EXPECT_EQ(waits(got.begin(), got.end()), planned) << "item " << item;
+      several += planned.size() > 0;
+    }
+  EXPECT_GT(several, 4u);
+}
+
+template <std::size_t Width>
+using branch = plait::sequential<plait::nn::layer_norm<Width>, plait::nn::linear<Width, 2 * Width>,
+                                 plait::nn::gelu<2 * Width>, plait::nn::linear<2 * Width, Width>>;
+template <std::size_t From, std::size_t To>
+using grown = plait::sequential<plait::nn::linear<From, To>, plait::nn::relu<To>>;
+template <std::size_t Width, class Layer>
+using twice = plait::sequential<plait::fan_out<Layer, Layer>, plait::nn::sum<Width, 2>>;
+using unlike = plait::sequential<
+    plait::frozen<grown<8, 16>>, grown<16, 24>, grown<24, 32>, plait::residual<branch<32>>,
+    plait::residual<branch<32>>, plait::residual<plait::frozen<branch<32>>>, grown<32, 40>,
+    twice<40, plait::nn::linear<40, 40>>, plait::nn::relu<40>, twice<40, plait::nn::linear<40, 40>>,
+    plait::residual<plait::sequential<plait::residual<branch<40>>, plait::nn::linear<40, 40>>>,
+    grown<40, 48>, grown<48, 48>, plait::repeat<3, plait::residual<branch<48>>>, grown<48, 8>>;
+
+TEST(ItemWaits, AreThoseOfEachItemByItself) {
+  expect_waits_of_each<plait::ext::plan<unlike, plait::tensor_parallel<2>>>();
+  expect_waits_of_each<plait::ext::plan<unlike, plait::tensor_parallel<4>>>();
+  expect_waits_of_each<
+      plait::ext::plan<unlike, plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>,
+                                             plait::tensor_parallel<2>>>>();
+}
 
 }  // namespace

@@ -31,6 +31,12 @@ struct item_waits {
   static constexpr int parameters_of(int step) { return end + 1 + step; }
   static_view<planned_wait> list{};
 
+  /// True if `step` waits for something.
+  [[nodiscard]] constexpr bool is_waiting(int step) const {
+    for (auto const& wait : list)
+      if (wait.waiting == step) return true;
+    return false;
+  }
   /// True if something waits for `step`.
   [[nodiscard]] constexpr bool is_awaited(int step) const {
     for (auto const& wait : list)
@@ -188,6 +194,36 @@ constexpr lean_vector<planned_wait> plan_item_waits(
   return out;
 }
 
+/// Whether two items have the same steps on the same buffers in one direction, and so the same
+/// waits. Says so of most layers of a deep model, and costs compilers less than these waits.
+template <int Leaves>
+constexpr bool wait_alike(program<Leaves> const& code, auto const& leaves,
+                          storage_plan<program<Leaves>::most_values> const& storage,
+                          auto const& needs_gradient, item const& one, item const& other,
+                          direction way) {
+  if (one.end_step - one.first_step != other.end_step - other.first_step) return false;
+  auto const same_value = [&](int a, int b) {
+    if (a < 0 || b < 0) return a < 0 && b < 0;
+    return a - one.in == b - other.in &&
+           needs_gradient[std::size_t(a)] == needs_gradient[std::size_t(b)] &&
+           buffer_in_item(storage, one.in, a, way) == buffer_in_item(storage, other.in, b, way);
+  };
+  for (int i = one.first_step, k = other.first_step; i < one.end_step; ++i, ++k) {
+    auto const &a = code.steps[i], &b = code.steps[k];
+    if (a.kind != b.kind || !same_value(a.in, b.in) || !same_value(a.out, b.out) ||
+        !same_value(a.skip, b.skip) || a.more.size() != b.more.size())
+      return false;
+    for (int m = 0; m < a.more.size(); ++m)
+      if (!same_value(a.more[m], b.more[m])) return false;
+    if (a.kind == step_kind::leaf && leaves[a.leaf].is_trained() != leaves[b.leaf].is_trained())
+      return false;
+    if (a.kind == step_kind::move &&
+        row_of_move(code.values, a, way).moves != row_of_move(code.values, b, way).moves)
+      return false;
+  }
+  return true;
+}
+
 /// The items of one constant of waits: compilers bound what they do for one.
 inline constexpr int items_of_block = 64;
 
@@ -197,11 +233,32 @@ template <int Steps, int Items, int Leaves>
 constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
                                 storage_plan<program<Leaves>::most_values> const& storage,
                                 auto const& needs_gradient, direction way, int block) {
+  using waits = item_waits<program<Leaves>::most_steps>;
+  constexpr int remembered = 8;
   program_waits<2 * Steps + 2 * Items, Items> out;
+  std::vector<int> planned;  // items, each unlike those before
+  auto const first = [&](int item) { return code.items[item].first_step; };
+  auto const push = [&](planned_wait const& wait, int shift) {
+    auto const here = [shift](int step) {
+      return step == waits::begin || step == waits::end ? step : step + shift;
+    };
+    out.list.push_back({here(wait.waiting), here(wait.awaited)});
+  };
   for (int i = block * items_of_block; i < Items && i < (block + 1) * items_of_block; ++i) {
-    for (auto const& wait :
-         plan_item_waits(code, leaves, storage, needs_gradient, code.items[i], way))
-      out.list.push_back(wait);
+    int like = -1;
+    for (std::size_t p = planned.size(); like < 0 && p-- > 0 && p + remembered >= planned.size();)
+      if (wait_alike(code, leaves, storage, needs_gradient, code.items[planned[p]], code.items[i],
+                     way))
+        like = planned[p];
+    if (like < 0) {
+      planned.push_back(i);
+      for (auto const& wait :
+           plan_item_waits(code, leaves, storage, needs_gradient, code.items[i], way))
+        push(wait, 0);
+    } else {
+      for (int w = out.first[std::size_t(like)]; w < out.first[std::size_t(like + 1)]; ++w)
+        push(out.list[w], first(i) - first(like));
+    }
     out.first[std::size_t(i + 1)] = out.list.size();
   }
   return out;

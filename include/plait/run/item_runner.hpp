@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plait/core/lean_vector.hpp"
+#include "plait/core/macros.hpp"
 #include "plait/core/type_list.hpp"
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/recompute.hpp"
@@ -131,16 +132,10 @@ class item_runner {
   std::byte* forward_item(item_code<Item, Steps...>, unit_range units, std::byte* made) {
     auto const here = within(Item.units, units);
     for (int unit = here.begin; unit < here.end; ++unit) {
-      enter_item(Item, unit);
-      pass_frame frame{.unit = unit, .input = made, .output = activations_of(unit)};
-      if constexpr (traits.has_reruns) {
-        set_working(frame);
-        discard_working(Item.number, unit);
-        if (runs_again_) frame.steps_again = bit_of(memory_.tables().recomputes.of(unit));
-      }
-      unit_.begin_forward(Item.number, frame);
+      pass_frame const frame =
+          is_deep ? called_begin_forward(Item, unit, made) : begin_forward(Item, unit, made);
       in_order{(unit_.template forward_step<Steps>(frame), 0)...};
-      unit_.end_forward(Item.number, frame);
+      unit_.end_forward(Item, frame);
       made = frame.output;
     }
     return made;
@@ -151,17 +146,10 @@ class item_runner {
                            std::byte* gradient, backward_part part) {
     auto const here = within(Item.units, units);
     for (int unit = here.end - 1; unit >= here.begin; --unit) {
-      enter_item(Item, unit);
-      made_ = memory_.edge(edge_);
-      edge_ = 1 - edge_;
-      if constexpr (traits.has_chunks)
-        if (of_chunk_input_ != nullptr && unit == chunk_->units.begin) made_ = of_chunk_input_;
-      auto const frame = frame_of(unit, input, gradient, made_);
-      unit_.begin_backward(Item.number, part);
+      pass_frame const frame = is_deep ? called_begin_backward(Item, unit, input, gradient, part)
+                                       : begin_backward(Item, unit, input, gradient, part);
       in_order{(unit_.template backward_step<Steps>(frame), 0)...};
-      unit_.end_backward(Item.number);
-      if constexpr (traits.has_reruns)
-        if (part == backward_part::all) discard_working(Item.number, unit);
+      end_backward(Item, unit, part);
       gradient = made_;
     }
     return gradient;
@@ -173,9 +161,9 @@ class item_runner {
     for (int unit = here.end - 1; unit >= here.begin; --unit) {
       enter_item(Item, unit);
       auto const frame = frame_of(unit, input, nullptr, nullptr);
-      unit_.begin_backward(Item.number, backward_part::parameters);
+      unit_.begin_backward(Item, backward_part::parameters);
       in_order{(unit_.template backward_parameters<typename Steps::step>(frame), 0)...};
-      unit_.end_backward(Item.number);
+      unit_.end_backward(Item);
       if constexpr (traits.has_reruns) discard_working(Item.number, unit);
     }
   }
@@ -194,6 +182,48 @@ class item_runner {
   }
 
  private:
+  /// Begins a unit of an item: where it works.
+  PLAIT_IN_LOOPS pass_frame begin_forward(item_facts const& item, int unit, std::byte* made) {
+    enter_item(item, unit);
+    pass_frame frame{.unit = unit, .input = made, .output = activations_of(unit)};
+    if constexpr (traits.has_reruns) {
+      set_working(frame);
+      discard_working(item.number, unit);
+      if (runs_again_) frame.steps_again = bit_of(memory_.tables().recomputes.of(unit));
+    }
+    unit_.begin_forward(item, frame);
+    return frame;
+  }
+  /// The same backward; what it makes goes to `made_`.
+  PLAIT_IN_LOOPS pass_frame begin_backward(item_facts const& item, int unit, std::byte* input,
+                                           std::byte* gradient, backward_part part) {
+    enter_item(item, unit);
+    made_ = memory_.edge(edge_);
+    edge_ = 1 - edge_;
+    if constexpr (traits.has_chunks)
+      if (of_chunk_input_ != nullptr && unit == chunk_->units.begin) made_ = of_chunk_input_;
+    unit_.begin_backward(item, part);
+    return frame_of(unit, input, gradient, made_);
+  }
+  void end_backward(item_facts const& item, int unit, backward_part part) {
+    unit_.end_backward(item);
+    if constexpr (traits.has_reruns)
+      if (part == backward_part::all) discard_working(item.number, unit);
+  }
+
+  // Whether a model has so many items that their code is what it costs compilers: they call what
+  // begins them.
+  static constexpr bool is_deep = traits.leaves > 16;
+  [[gnu::noinline]] pass_frame called_begin_forward(item_facts const& item, int unit,
+                                                    std::byte* made) {
+    return begin_forward(item, unit, made);
+  }
+  [[gnu::noinline]] pass_frame called_begin_backward(item_facts const& item, int unit,
+                                                     std::byte* input, std::byte* gradient,
+                                                     backward_part part) {
+    return begin_backward(item, unit, input, gradient, part);
+  }
+
   /// Where what is made again of a unit lies.
   void set_working(pass_frame& frame) const {
     frame.stash_end = places_[std::size_t(frame.unit)].stash_end;

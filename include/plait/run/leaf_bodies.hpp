@@ -129,20 +129,16 @@ struct leaf_bodies {
   template <class Epilogue>
   static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
                              place const* epilogue, std::byte* mapped) {
-    auto const call = [&](auto& with) {
-      call_backward_input<layer>(
-          with, backward_input_body{parameters{at.stage, at.parameters},
-                                    output_gradient(at, ops.context, of.dy),
-                                    input_gradient<Epilogue>(of, at.stage.rows, epilogue, mapped),
-                                    read{at}, scratch{at}, ops.context});
-    };
-    if constexpr (Formed::form.sums_over_samples(layer_body::backward_input)) {
-      summing_operations<operations_type, element, Formed, layer_body::backward_input> with(ops);
-      call(with);
-      with.require_all_sums();
-    } else {
-      call(ops);
-    }
+    constexpr bool sums = Formed::form.sums_over_samples(layer_body::backward_input);
+    using with_sums =
+        summing_operations<operations_type, element, Formed, layer_body::backward_input>;
+    std::conditional_t<sums, with_sums, operations_type&> with(ops);
+    call_backward_input<layer>(
+        with, backward_input_body{parameters{at.stage, at.parameters},
+                                  output_gradient(at, ops.context, of.dy),
+                                  input_gradient<Epilogue>(of, at.stage.rows, epilogue, mapped),
+                                  read{at}, scratch{at}, ops.context});
+    if constexpr (sums) with.require_all_sums();
   }
 
   /// `HasParameters`: whether they are there.

@@ -43,7 +43,7 @@ class pass_runner {
         arena_(where.activations),
         runner_(rank, load, where),
         rooms_(rank, runner_.memory(), where),
-        places_(runner_.arena().place(passes, load.microbatches)),
+        places_(runner_.arena().template place<(plan::chunks > 1)>(passes, load.microbatches)),
         outputs_(std::size_t(plan::chunks) * std::size_t(load.microbatches), nullptr) {
     if (places_.bytes > runner_.arena().passes_bytes)
       throw error({"passes on ", load.microbatches, " microbatches need ", places_.bytes,

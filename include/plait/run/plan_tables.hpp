@@ -49,6 +49,33 @@ struct placed_value {
   residence value{}, gradient{};
 };
 
+/// Whether a step waits for others, and whether others wait for it.
+struct step_waits {
+  bool waits = false, is_awaited = false;
+};
+
+/// What the code for a step is made from.
+struct step_facts {
+  int number = 0;  ///< in the program
+  int item = 0;
+  step_kind kind = step_kind::leaf;
+  placed_value in{}, out{};
+  bool gives_gradient = false;  ///< to its input
+  bool is_tokens = false;       ///< the input
+  step_waits forward{}, backward{};
+  step_waits parameters{};  ///< where its gradients of parameters are postponed
+  // Of leaves.
+  int leaf = -1;
+  int first_entry = 0;  ///< of its parameters
+  bool is_loss = false;
+  bool is_trained = false;
+  bool has_scratch = false;
+  bool has_parameters = false;  ///< in its backward
+  bool has_prepare = false;
+  int slot_made_again = -1;  ///< the first saved slot that need not always be kept
+  int more_count = 0;        ///< inputs besides the first
+};
+
 /// The numbers of a plan that its stages read while they run.
 template <int Leaves>
 struct plan_tables {
@@ -56,9 +83,10 @@ struct plan_tables {
   /// Of all items, in one direction.
   struct waits_of_items {
     planned_wait const* list = nullptr;
-    int const* first = nullptr;  ///< of each item
+    int const* first = nullptr;  ///< of each item; null where nothing waits
 
     [[nodiscard]] constexpr waits of(int item) const {
+      if (first == nullptr) return {};
       return {{list + first[item], first[item + 1] - first[item]}};
     }
   };
@@ -71,11 +99,51 @@ struct plan_tables {
   int const* first_entry;       ///< of each leaf
   unsigned char const* reruns;  ///< of each step, bits of `again`; null if there are none
   recompute_table const& recomputes;
+  bool keeps_blocks;  ///< of parameters
   waits_of_items forward_waits, backward_waits;
 
   [[nodiscard]] constexpr placed_value placed(int value) const {
     auto const at = std::size_t(value);
     return {value, storage.values[at], storage.gradients[at]};
+  }
+  /// What step `number` is.
+  [[nodiscard]] constexpr step_facts facts(int number) const {
+    auto const& now = code.steps[number];
+    bool const gives_gradient = needs_gradient[std::size_t(now.in)];
+    step_facts out{.number = number,
+                   .item = code.values[now.in].item,
+                   .kind = now.kind,
+                   .in = placed(now.in),
+                   .out = placed(now.out),
+                   .gives_gradient = gives_gradient,
+                   .is_tokens = code.values[now.in].info.kind == value_kind::tokens};
+    if (now.kind != step_kind::leaf) return out;
+    auto const& leaf = leaves[now.leaf];
+    out.leaf = now.leaf;
+    out.first_entry = first_entry[now.leaf];
+    out.is_loss = leaf.is_loss;
+    out.is_trained = leaf.is_trained();
+    out.has_scratch = leaf.scratch.own_count > 0;
+    out.has_parameters = !keeps_blocks || gives_gradient;
+    out.has_prepare = leaf.has_prepare;
+    for (int k = leaf.saved.own_count - 1; k >= 0; --k)
+      if (!leaf.saved.own[std::size_t(k)].is_always_kept) out.slot_made_again = k;
+    out.more_count = now.more.size();
+    return out;
+  }
+  /// The same, with the waits of the step.
+  [[nodiscard]] constexpr step_facts facts_and_waits(int number) const {
+    auto out = facts(number);
+    auto const find = [](waits const& of, int step) {
+      return step_waits{of.is_waiting(step), of.is_awaited(step)};
+    };
+    auto const ahead = forward_waits.of(out.item), back = backward_waits.of(out.item);
+    out.forward = find(ahead, number);
+    // Of what is made again others wait for each other, if any do.
+    if (reruns != nullptr) out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
+    out.backward = find(back, number);
+    out.parameters = find(back, waits::parameters_of(number));
+    return out;
   }
 };
 
@@ -102,6 +170,7 @@ inline constexpr plan_tables<Plan::leaf_count> tables_of{
     Plan::listed.first_entry.data(),
     reruns_of<Plan>(),
     Plan::recomputes,
+    Plan::rules.keeps_blocks(),
     waits_of_items<Plan, direction::forward>(),
     waits_of_items<Plan, direction::backward>()};
 

@@ -142,9 +142,20 @@ class stage_memory {
   [[nodiscard]] parameter_place const* place_of(int entry, int unit) const {
     return places_.data() + std::size_t(unit) * std::size_t(traits.entries) + std::size_t(entry);
   }
-  /// What is of the leaf that a step runs. Always inlined, since a step is a constant there.
+  /// What is of the leaf that a step runs.
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(step_facts const& now,
                                                                  pass_frame const& frame) const {
+    if constexpr (setting::tensor_ranks > 1) return place_of_leaf(now.number, frame);
+    else return make_place(now, frame);
+  }
+  [[nodiscard]] [[gnu::noinline]] leaf_place<setting> place_of_leaf(int step,
+                                                                    pass_frame const& frame) const {
+    return make_place(tables_.facts(step), frame);
+  }
+
+ private:
+  [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> make_place(step_facts const& now,
+                                                              pass_frame const& frame) const {
     auto const leaf = std::size_t(now.leaf);
     leaf_place<setting> place{
         buffers(),
@@ -160,8 +171,6 @@ class stage_memory {
       place.more[std::size_t(i)] = value_data(tables_.code.steps[now.number].more[i], frame);
     return place;
   }
-
- private:
   [[nodiscard]] std::byte* data_of(int value, residence const& home_of,
                                    pass_frame const& frame) const {
     std::size_t const offset = block_offset(value, home_of);

@@ -15,52 +15,13 @@
 // which costs compilers more than the code.
 namespace plait::execution {
 
-/// What the code for a step is made from.
-struct step_facts {
-  int number = 0;  ///< in the program
-  int item = 0;
-  step_kind kind = step_kind::leaf;
-  placed_value in{}, out{};
-  bool gives_gradient = false;  ///< to its input
-  bool is_tokens = false;       ///< the input
-  // Of leaves.
-  int leaf = -1;
-  int first_entry = 0;  ///< of its parameters
-  bool is_loss = false;
-  bool is_trained = false;
-  bool has_scratch = false;
-  bool has_parameters = false;  ///< in its backward
-  bool has_prepare = false;
-  int slot_made_again = -1;  ///< the first saved slot that need not always be kept
-  int more_count = 0;        ///< inputs besides the first
-};
-
-/// Those of step `number` of a plan.
+/// What the code for step `number` of a plan is made from. With several tensor ranks values are
+/// looked up, see stage_memory::value_data; without their places the names of functions are
+/// shorter.
 template <class Plan>
 constexpr step_facts facts_of(int number) {
-  auto const& tables = tables_of<Plan>;
-  auto const& code = tables.code;
-  auto const& now = code.steps[number];
-  bool const gives_gradient = tables.needs_gradient[std::size_t(now.in)];
-  step_facts out{.number = number,
-                 .item = code.values[now.in].item,
-                 .kind = now.kind,
-                 .in = tables.placed(now.in),
-                 .out = tables.placed(now.out),
-                 .gives_gradient = gives_gradient,
-                 .is_tokens = code.values[now.in].info.kind == value_kind::tokens};
-  if (now.kind != step_kind::leaf) return out;
-  auto const& leaf = tables.leaves[now.leaf];
-  out.leaf = now.leaf;
-  out.first_entry = tables.first_entry[now.leaf];
-  out.is_loss = leaf.is_loss;
-  out.is_trained = leaf.is_trained();
-  out.has_scratch = leaf.scratch.own_count > 0;
-  out.has_parameters = !Plan::rules.keeps_blocks() || gives_gradient;
-  out.has_prepare = leaf.has_prepare;
-  for (int k = leaf.saved.own_count - 1; k >= 0; --k)
-    if (!leaf.saved.own[std::size_t(k)].is_always_kept) out.slot_made_again = k;
-  out.more_count = now.more.size();
+  auto out = tables_of<Plan>.facts_and_waits(number);
+  if (Plan::tensor_ranks > 1) out.in = {out.in.number}, out.out = {out.out.number};
   return out;
 }
 
@@ -137,10 +98,11 @@ using step_code_of = step_code<
     Plan::is_epilogue(Number, direction::forward), Plan::is_epilogue(Number, direction::backward),
     Plan::postpones_parameters(Number)>;
 
-/// An item of a program: its number and its units.
+/// An item of a program: its number and its units, and whether its steps wait for each other.
 struct item_facts {
   int number = 0;
   unit_range units{};
+  bool waits_forward = false, waits_backward = false;
 };
 
 /// An item and its steps, in the order of a forward or of a backward.
@@ -154,7 +116,10 @@ struct item_code_of;
 template <class Plan, int Item, std::size_t... I>
 struct item_code_of<Plan, Item, std::index_sequence<I...>> {
   static constexpr auto& item = Plan::code.items[Item];
-  static constexpr item_facts facts{Item, item.units()};
+  static constexpr auto& tables = tables_of<Plan>;
+  static constexpr item_facts facts{Item, item.units(),
+                                    tables.forward_waits.of(Item).list.size() > 0,
+                                    tables.backward_waits.of(Item).list.size() > 0};
   using forward = item_code<facts, step_code_of<Plan, item.first_step + int(I)>...>;
   using backward = item_code<facts, step_code_of<Plan, item.end_step - 1 - int(I)>...>;
 };

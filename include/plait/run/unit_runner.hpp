@@ -100,30 +100,29 @@ class unit_runner {
   void watch(forward_watch* by) { watch_ = by; }
 
   // Which steps an item has is known to the compiler, and so is all of them: no loop looks up what
-  // is to be done. What is a template on a step only puts together a call of what is none,
-  // `leaf_bodies`, `move` or `forward_sum`, and is put into the function of its item: compilers
-  // would make a function of each.
+  // is to be done. What is a template on a step only puts together calls of what is none, and is
+  // put into the function of its item: compilers would make a function of each.
 
   /// Begins a unit of an item: the steps that follow, in their order, run it from its input into
   /// its activation stash, or make again what the frame says.
-  void begin_forward(int item, pass_frame const& at) {
-    if constexpr (has_waits) pass_edge(forward_waits(item, at), waits::begin);
+  void begin_forward(item_facts const& item, pass_frame const& at) {
+    if (has_waits && item.waits_forward) pass_edge(forward_waits(item.number, at), waits::begin);
   }
-  void end_forward(int item, pass_frame const& at) {
-    if constexpr (has_waits) pass_edge(forward_waits(item, at), waits::end);
+  void end_forward(item_facts const& item, pass_frame const& at) {
+    if (has_waits && item.waits_forward) pass_edge(forward_waits(item.number, at), waits::end);
     discard_transients();
   }
   /// Begins the way back, from the gradient of a unit's output to that of its input: its steps from
   /// the last to the first. Gradients of parameters are added up, or what they are made of is kept;
   /// for the part of the parameters alone, backward_parameters is what runs of each step.
-  void begin_backward(int item, backward_part part) {
+  void begin_backward(item_facts const& item, backward_part part) {
     part_ = part;
-    if constexpr (has_waits)
-      if (part != backward_part::parameters) pass_edge({item, direction::backward}, waits::begin);
+    if (has_waits && item.waits_backward && part != backward_part::parameters)
+      pass_edge({item.number, direction::backward}, waits::begin);
   }
-  void end_backward(int item) {
-    if constexpr (has_waits)
-      if (part_ != backward_part::parameters) pass_edge({item, direction::backward}, waits::end);
+  void end_backward(item_facts const& item) {
+    if (has_waits && item.waits_backward && part_ != backward_part::parameters)
+      pass_edge({item.number, direction::backward}, waits::end);
     discard_transients();
   }
   /// What lies there has no value any more.
@@ -134,107 +133,70 @@ class unit_runner {
   PLAIT_IN_LOOPS void forward_step(pass_frame const& at) {
     constexpr auto& now = Code::facts;
     using epilogue = typename Code::forward_epilogue;
-    constexpr int last = number_of<epilogue, now.number>;
     if constexpr (!Code::is_done_forward) {
       if constexpr (traits.has_reruns)
         if (!runs(now.number, at)) return;
-      [[maybe_unused]] auto const planned = forward_waits(now.item, at);
-      if constexpr (has_waits) begin_step(planned, now.number, last);
+      if constexpr (are_awaiting<direction::forward, typename Code::step, epilogue>)
+        begin_step<direction::forward, typename Code::step, epilogue>(at);
       if constexpr (now.kind == step_kind::leaf) {
         using body = bodies<typename Code::step>;
-        auto const& names = forward_names(at);
-        [[maybe_unused]] auto const mark =
-            rank_.device().mark(names[std::size_t(now.leaf)].c_str());
+        [[maybe_unused]] auto const mark = mark_of<direction::forward>(now, at);
+        auto const ops = operations_of<typename body::operations_type>(now, direction::forward, at);
         std::byte* mapped = nullptr;
-        if constexpr (last != now.number) mapped = memory_.value_data(epilogue::facts.out, at);
-        body::template forward<formed_of<epilogue>>(
-            operations_of<typename body::operations_type>(now, at, names),
-            memory_.place_of_leaf(now, at), mapped);
+        if constexpr (is_step<epilogue>) mapped = memory_.value_data(epilogue::facts.out, at);
+        body::template forward<formed_of<epilogue>>(ops, memory_.place_of_leaf(now, at), mapped);
         if constexpr (now.has_scratch) forget_scratch(now.leaf);
       } else if constexpr (now.kind == step_kind::move) {
         using row = typename Code::step::work;
         using element = std::conditional_t<now.is_tokens, std::int32_t, T>;
-        move<row::from, row::to, element>(width_of(now.in), memory_.value_data(now.in, at),
-                                          memory_.value_data(now.out, at));
+        move<direction::forward, row::from, row::to, element>(now.number, at);
       } else {
         forward_sum(tables_.code.steps[now.number], at);
       }
-      if constexpr (has_waits) end_step(planned, now.number, last);
+      if constexpr (are_awaited<direction::forward, typename Code::step, epilogue>)
+        end_step<direction::forward, typename Code::step, epilogue>(at);
     }
-    if constexpr (now.kind == step_kind::leaf && last == now.number)
-      if (watch_ != nullptr && at.steps_again == 0) show(now.number, at);
+    if constexpr (now.kind == step_kind::leaf && !is_step<epilogue>)
+      if (watch_ != nullptr) show(now.number, at);
   }
   template <class Code>
   PLAIT_IN_LOOPS void backward_step(pass_frame const& at) {
     constexpr auto& now = Code::facts;
-    constexpr planned_waits planned{now.item, direction::backward};
     if constexpr (!Code::is_done_backward) {
       using epilogue = typename Code::backward_epilogue;
-      constexpr int last = number_of<epilogue, now.number>;
-      if constexpr (has_waits) begin_step(planned, now.number, last);
-      if constexpr (!Code::is_postponed) backward_parameters<typename Code::step>(at);
-      if constexpr (now.gives_gradient) {
-        if constexpr (now.kind == step_kind::leaf) {
-          using body = bodies<typename Code::step>;
-          [[maybe_unused]] auto const mark =
-              rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-          auto ops = operations_of<typename body::operations_type>(now, at, backward_names_);
-          gradient_place of{output_gradient(now, at), memory_.gradient_data(now.in, at)};
-          for (int i = 0; i < now.more_count; ++i)
-            of.more[std::size_t(i)] =
-                memory_.gradient_data(tables_.code.steps[now.number].more[i], at);
-          auto const place = memory_.place_of_leaf(now, at);
-          using formed = formed_of<epilogue>;
-          if constexpr (last == now.number) {
-            body::template backward_input<formed>(ops, place, of, nullptr, nullptr);
-          } else {
-            constexpr auto& then = epilogue::facts;
-            auto const of_epilogue = memory_.place_of_leaf(then, at);
-            body::template backward_input<formed>(ops, place, of, &of_epilogue,
-                                                  memory_.gradient_data(then.in, at));
-          }
-          if constexpr (now.has_scratch) forget_scratch(now.leaf);
-        } else if constexpr (now.kind == step_kind::move) {
+      if constexpr (are_awaiting<direction::backward, typename Code::step, epilogue>)
+        begin_step<direction::backward, typename Code::step, epilogue>(at);
+      if constexpr (now.kind == step_kind::leaf) {
+        backward_leaf<Code>(at);
+      } else if constexpr (now.gives_gradient) {
+        if constexpr (now.kind == step_kind::move) {
           using row = typename Code::step::work;
-          move<row::gradient_from, row::gradient_to, T>(width_of(now.in),
-                                                        memory_.gradient_data(now.out, at),
-                                                        memory_.gradient_data(now.in, at));
+          move<direction::backward, row::gradient_from, row::gradient_to, T>(now.number, at);
         } else {
           backward_sum(tables_.code.steps[now.number], at);
         }
       }
-      if constexpr (has_waits) end_step(planned, now.number, last);
+      if constexpr (are_awaited<direction::backward, typename Code::step, epilogue>)
+        end_step<direction::backward, typename Code::step, epilogue>(at);
     }
     using postponed = typename Code::postponed;
-    if constexpr (!std::is_same_v<postponed, no_step>) {
+    if constexpr (is_step<postponed>) {
+      constexpr planned_waits planned{now.item, direction::backward};
       constexpr int parameters = waits::parameters_of(postponed::facts.number);
-      if constexpr (has_waits) keep_waits(planned, parameters);
+      if constexpr (postponed::facts.parameters.waits) keep_waits(planned, parameters);
       backward_parameters<postponed>(at);
-      if constexpr (has_waits) record_step(planned, parameters);
+      if constexpr (postponed::facts.parameters.is_awaited) record_step(planned, parameters);
     }
   }
   /// The gradients of a leaf's parameters, or what their half of the backward needs for them; a
   /// `single_step`.
   template <class Step>
   PLAIT_IN_LOOPS void backward_parameters(pass_frame const& at) {
-    constexpr auto& now = Step::facts;
-    if constexpr (now.is_trained) {
-      using body = bodies<Step>;
-      if constexpr (traits.splits_backward)
-        if (part_ == backward_part::input) {
-          if constexpr (!now.is_loss)
-            queue().copy_bytes(memory_.gradient_data(now.out, at), stash_of(now.leaf, at),
-                               memory_.block(now.out.number).count() * sizeof(T));
-          return;
-        }
-      [[maybe_unused]] auto const mark =
-          rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<typename body::operations_type>(now, at, backward_names_);
-      if (begins_gradients_ || traits.sums_blocks)
-        ops.begin_by_product(begin_gradients_of(now.leaf, at));
-      body::template backward_parameters<now.has_parameters>(ops, memory_.place_of_leaf(now, at),
-                                                             output_gradient(now, at));
-      if constexpr (now.has_scratch) forget_scratch(now.leaf);
+    if constexpr (Step::facts.is_trained) {
+      using operations_type = typename bodies<Step>::operations_type;
+      auto ops = operations_of<operations_type>(Step::facts, direction::backward, at);
+      add_gradients<Step>(ops, memory_.place_of_leaf(Step::facts, at),
+                          output_gradient(Step::facts, at), at);
     }
   }
   /// Calls the `prepare` of a layer that has one, with the views of its forward.
@@ -243,20 +205,71 @@ class unit_runner {
     constexpr auto& now = Code::facts;
     if constexpr (now.has_prepare) {
       using body = bodies<typename Code::step>;
-      body::prepare(operations_of<typename body::operations_type>(now, at, forward_names_),
+      body::prepare(operations_of<typename body::operations_type>(now, direction::forward, at),
                     memory_.place_of_leaf(now, at));
     }
   }
 
  private:
-  /// The number of an epilogue's step, or of the step itself.
-  template <class Epilogue, int Step>
-  static constexpr int number_of = [] {
-    if constexpr (std::is_same_v<Epilogue, no_step>) return Step;
-    else return Epilogue::facts.number;
-  }();
+  template <class Step>
+  static constexpr bool is_step = !std::is_same_v<Step, no_step>;
   template <class Epilogue>
   using formed_of = typename formed_or_none<Epilogue>::type;
+
+  template <direction Way>
+  PLAIT_IN_LOOPS auto mark_of(step_facts const& now, pass_frame const& at) {
+    return rank_.device().mark(names_of(Way, at)[std::size_t(now.leaf)].c_str());
+  }
+
+  /// The halves of a leaf's backward that a step has.
+  template <class Code>
+  PLAIT_IN_LOOPS void backward_leaf(pass_frame const& at) {
+    constexpr auto& now = Code::facts;
+    constexpr bool adds = now.is_trained && !Code::is_postponed;
+    if constexpr (adds || now.gives_gradient) {
+      using body = bodies<typename Code::step>;
+      auto ops = operations_of<typename body::operations_type>(now, direction::backward, at);
+      auto const place = memory_.place_of_leaf(now, at);
+      std::byte* const dy = output_gradient(now, at);
+      if constexpr (adds) add_gradients<typename Code::step>(ops, place, dy, at);
+      if constexpr (now.gives_gradient) {
+        [[maybe_unused]] auto const mark = mark_of<direction::backward>(now, at);
+        gradient_place of{dy, memory_.gradient_data(now.in, at)};
+        if constexpr (now.more_count > 0)
+          for (int i = 0; i < now.more_count; ++i)
+            of.more[std::size_t(i)] =
+                memory_.gradient_data(tables_.code.steps[now.number].more[i], at);
+        using epilogue = typename Code::backward_epilogue;
+        using formed = formed_of<epilogue>;
+        if constexpr (is_step<epilogue>) {
+          constexpr auto& then = epilogue::facts;
+          auto const of_epilogue = memory_.place_of_leaf(then, at);
+          body::template backward_input<formed>(ops, place, of, &of_epilogue,
+                                                memory_.gradient_data(then.in, at));
+        } else {
+          body::template backward_input<formed>(ops, place, of, nullptr, nullptr);
+        }
+        if constexpr (now.has_scratch) forget_scratch(now.leaf);
+      }
+    }
+  }
+  template <class Step>
+  PLAIT_IN_LOOPS void add_gradients(auto& ops, leaf_place<setting> const& place, std::byte* dy,
+                                    pass_frame const& at) {
+    constexpr auto& now = Step::facts;
+    if constexpr (traits.splits_backward)
+      if (part_ == backward_part::input) {
+        if constexpr (!now.is_loss)
+          queue().copy_bytes(dy, stash_of(now.leaf, at),
+                             memory_.block(now.out.number).count() * sizeof(T));
+        return;
+      }
+    [[maybe_unused]] auto const mark = mark_of<direction::backward>(now, at);
+    if (begins_gradients_ || traits.sums_blocks)
+      ops.begin_by_product(begin_gradients_of(now.leaf, at));
+    bodies<Step>::template backward_parameters<now.has_parameters>(ops, place, dy);
+    if constexpr (now.has_scratch) forget_scratch(now.leaf);
+  }
 
   /// Where the first half of a backward leaves the gradient of a leaf's output to the second.
   [[nodiscard]] std::byte* stash_of(int leaf, pass_frame const& at) const {
@@ -308,14 +321,27 @@ class unit_runner {
   }
 
   /// The waits of a step, and of the element-wise function behind it if that is done with it.
-  [[gnu::noinline]] void begin_step(planned_waits all, int step, int last) {
-    keep_waits(all, step);
-    if (last != step) keep_waits(all, last);
+  template <direction Way, class Step, class Epilogue>
+  PLAIT_IN_LOOPS void begin_step(pass_frame const& at) {
+    planned_waits const planned{Step::facts.item, Way, at.steps_again};
+    if constexpr (waits_of<Way, Step>.waits) keep_waits(planned, Step::facts.number);
+    if constexpr (waits_of<Way, Epilogue>.waits) keep_waits(planned, Epilogue::facts.number);
   }
-  [[gnu::noinline]] void end_step(planned_waits all, int step, int last) {
-    if (last != step) record_step(all, last);
-    record_step(all, step);
+  template <direction Way, class Step, class Epilogue>
+  PLAIT_IN_LOOPS void end_step(pass_frame const& at) {
+    planned_waits const planned{Step::facts.item, Way, at.steps_again};
+    if constexpr (waits_of<Way, Epilogue>.is_awaited) record_step(planned, Epilogue::facts.number);
+    if constexpr (waits_of<Way, Step>.is_awaited) record_step(planned, Step::facts.number);
   }
+  template <direction Way, class Step>
+  static constexpr step_waits waits_of = [] {
+    if constexpr (!is_step<Step>) return step_waits{};
+    else return Way == direction::forward ? Step::facts.forward : Step::facts.backward;
+  }();
+  template <direction Way, class... Steps>
+  static constexpr bool are_awaiting = (waits_of<Way, Steps>.waits || ...);
+  template <direction Way, class... Steps>
+  static constexpr bool are_awaited = (waits_of<Way, Steps>.is_awaited || ...);
   /// Nothing is done at the edges of an item but what others wait for.
   [[gnu::noinline]] void pass_edge(planned_waits all, int edge) {
     keep_waits(all, edge);
@@ -349,17 +375,14 @@ class unit_runner {
       if (part_ == backward_part::parameters) return stash_of(now.leaf, at);
     return memory_.gradient_data(now.out, at);
   }
-  [[nodiscard]] std::size_t width_of(placed_value const& of) const {
-    return tables_.code.values[of.number].info.width;
-  }
-
   [[nodiscard]] bool runs(int step, pass_frame const& at) const {
     return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
   }
-  [[nodiscard]] auto const& forward_names([[maybe_unused]] pass_frame const& at) const {
+  /// What the bodies of the leaves are called.
+  [[nodiscard]] auto const& names_of(direction way, [[maybe_unused]] pass_frame const& at) const {
     if constexpr (traits.has_reruns)
       if (at.steps_again != 0) return again_.names;
-    return forward_names_;
+    return way == direction::forward ? forward_names_ : backward_names_;
   }
   [[gnu::cold]] void prepare_reruns() {
     for (std::size_t i = 0; i < again_.names.size(); ++i)
@@ -389,7 +412,7 @@ class unit_runner {
   }
 
   [[gnu::cold]] void show(int step, pass_frame const& at) {
-    if (watch_->found) return;
+    if (watch_->found || at.steps_again != 0) return;
     auto const& now = tables_.code.steps[step];
     auto const& leaf = tables_.leaves[now.leaf];
     if (leaf.has_term()) watch_->look(rank_.device(), context_.loss.data, 1);
@@ -429,39 +452,56 @@ class unit_runner {
                   as_elements(din), count);
   }
 
-  template <placement From, placement To, class Element>
-  void move(std::size_t width, std::byte* in, std::byte* out) {
+  /// Moves the value of a step, or its gradient.
+  template <direction Way, placement From, placement To, class Element>
+  [[gnu::noinline]] void move(int step, pass_frame const& at) {
     constexpr auto moves = transition_between(From, To).moves;
+    constexpr bool forward = Way == direction::forward;
+    auto const& now = tables_.code.steps[step];
+    auto* const in = forward ? memory_.value_data(now.in, at) : memory_.gradient_data(now.out, at);
+    auto* const out = forward ? memory_.value_data(now.out, at) : memory_.gradient_data(now.in, at);
     [[maybe_unused]] auto const mark = rank_.device().mark(to_string(moves));
-    auto& tensor = rank_.tensor_group();
     move_value<From, To>(
-        rank_.device().on(communicates(moves) ? within_layers : stream::compute), tensor,
-        whole_shape{memory_.rows(), width}, reinterpret_cast<Element const*>(in),
-        reinterpret_cast<Element*>(out),
+        rank_.device().on(communicates(moves) ? within_layers : stream::compute),
+        rank_.tensor_group(), whole_shape{memory_.rows(), tables_.code.values[now.in].info.width},
+        reinterpret_cast<Element const*>(in), reinterpret_cast<Element*>(out),
         reinterpret_cast<Element*>(memory_.transients() + memory_.layout().staging_offset));
   }
 
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
 
+  /// With several tensor ranks this is a call, as where values lie, see stage_memory.
   template <class Operations>
-  Operations operations_of(step_facts const& now, pass_frame const& at, auto const& names) {
-    context_.site = static_cast<std::uint32_t>(at.unit * leaves + now.leaf);
+  PLAIT_IN_LOOPS Operations operations_of(step_facts const& now, direction way,
+                                          pass_frame const& at) {
+    if constexpr (setting::tensor_ranks > 1)
+      return operations_of_leaf<Operations>(now.leaf, now.in.number, way, at);
+    else return make_operations<Operations>(now.leaf, now.in.number, way, at);
+  }
+  template <class Operations>
+  [[gnu::noinline]] Operations operations_of_leaf(int leaf, int in, direction way,
+                                                  pass_frame const& at) {
+    return make_operations<Operations>(leaf, in, way, at);
+  }
+  template <class Operations>
+  PLAIT_IN_LOOPS Operations make_operations(int leaf, int in, direction way, pass_frame const& at) {
+    context_.site = static_cast<std::uint32_t>(at.unit * leaves + leaf);
     if constexpr (traits.reads_buffers)
-      context_.reads_buffers = !context_.training || tables_.leaves[now.leaf].is_frozen;
+      context_.reads_buffers = !context_.training || tables_.leaves[leaf].is_frozen;
     if constexpr (traits.has_reruns) context_.runs_again = at.steps_again != 0;
     if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
       context_.loss = loss_;
       if constexpr (traits.has_reruns)
         if (at.steps_again != 0) context_.loss.data = nullptr;  // it has its term
       if (loss_.data != nullptr) {
-        context_.loss.data += tables_.leaves[now.leaf].term;
-        context_.loss.scale += tables_.leaves[now.leaf].term;
+        context_.loss.data += tables_.leaves[leaf].term;
+        context_.loss.scale += tables_.leaves[leaf].term;
       }
-      if (tables_.code.values[now.in.number].at == shard<dim::sequence>)
+      if (tables_.code.values[in].at == shard<dim::sequence>)
         context_.loss.first_row =
-            static_cast<std::size_t>(memory_.form_block()) * memory_.block(now.in.number).rows;
+            static_cast<std::size_t>(memory_.form_block()) * memory_.block(in).rows;
     }
-    return {rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str()};
+    return {rank_, context_, leaf, names_of(way, at)[std::size_t(leaf)].c_str()};
   }
 
   Rank& rank_;
