@@ -38,6 +38,8 @@ struct one_rank {
       .clips = load.gradient_norm, .updates = true, .checks_loss = true, .masks_loss = load.stops};
 
   [[nodiscard]] step_program program() const {
+    if (part != job_part::training && part != job_part::evaluation && part != job_part::prediction)
+      return program_of<plan>(plan::grid_for(load), list, stage, part);
     auto const places = plan::arena_for(stage, load).place(passes, load.microbatches);
     return program_of<plan>(plan::grid_for(load), list, stage, part, passes, shape, places);
   }

@@ -89,7 +89,8 @@ class launcher_reader {
     return environment_number(name, variable_(name));
   }
   [[gnu::cold]] static void add(std::string& to, std::string const& word, char const* between) {
-    to += (to.empty() ? "" : between) + word;
+    if (!to.empty()) to += between;
+    to += word;
   }
   static std::string says(char const* name, int value) { return concat({name, "=", value}); }
   static void below(char const* name, int value, char const* limit, int size) {

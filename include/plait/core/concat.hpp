@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -44,10 +45,12 @@ class text_part {
   enum class is { characters, string, view, character, integer, negative };
 
   [[gnu::cold]] constexpr void append_digits(std::string& out) const {
-    auto const begin = out.size();
+    char digits[std::numeric_limits<unsigned long long>::digits10 + 1] = {};
+    std::size_t first = sizeof digits;
     auto rest = integer_;
-    do out.insert(out.begin() + static_cast<std::ptrdiff_t>(begin), char('0' + rest % 10));
+    do digits[--first] = char('0' + rest % 10);
     while ((rest /= 10) > 0);
+    out.append(digits + first, sizeof digits - first);
   }
 
   is kind_;

@@ -6,20 +6,36 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "plait/core/namespaces.hpp"
 #include "plait/core/random.hpp"
 
 namespace plait::detail {
 
-// Standard normal numbers, four at a time: sqrt(-2 log u) cos(2 pi v) of two words of the generator
-// (Box-Muller). Each operation is a single correctly rounded one of IEEE 754, or an exact product
-// that it does not matter to fuse, so every compiler, option and processor gives the same bits.
-// Vectors are passed by reference: how they are passed by value depends on the instruction set.
-template <bool has_avx2>
-struct normal_lanes {
+// What a processor calculates with at once.
+struct two_lanes {
+  static constexpr int count = 2;
+  typedef double real __attribute__((vector_size(16)));
+  typedef std::uint64_t bits __attribute__((vector_size(16)));
+};
+struct four_lanes {
+  static constexpr int count = 4;
   typedef double real __attribute__((vector_size(32)));
   typedef std::uint64_t bits __attribute__((vector_size(32)));
+};
+
+// Standard normal numbers, as many at a time as the processor has lanes for: sqrt(-2 log u)
+// cos(2 pi v) of two words of the generator (Box-Muller). Each operation is a single correctly
+// rounded one of IEEE 754, or an exact product that it does not matter to fuse, so every compiler,
+// option and processor gives the same bits. Vectors are passed by reference: how they are passed by
+// value depends on the instruction set.
+template <bool has_avx2>
+struct normal_lanes {
+  using held = std::conditional_t<has_avx2, four_lanes, two_lanes>;
+  using real = typename held::real;
+  using bits = typename held::bits;
+  static constexpr int lanes = held::count;
 
   static constexpr std::uint64_t two_to_52 = 0x4330000000000000u;  // as a double, ulp 1
   static constexpr std::uint64_t low_half = 0xffffffffu;
@@ -34,10 +50,11 @@ struct normal_lanes {
       out = (a & low_half) * b;
   }
 
-  // Blocks `block` to `block + 3` of the stream, as random_bits gives them; words in low halves.
+  // `lanes` blocks of the stream from `block` on, as random_bits gives them; words in low halves.
   [[gnu::always_inline]] static inline void philox(random_key key, std::uint64_t block,
                                                    bits (&word)[4]) {
-    bits word0 = block + bits{0, 1, 2, 3};  // high halves are not read before the end
+    bits word0 = bits{} + block;  // high halves are not read before the end
+    for (int lane = 1; lane < lanes; ++lane) word0[lane] += std::uint64_t(lane);
     bits word1 = word0 >> 32;
     bits word2 = bits{} + key.site;
     bits word3 = bits{} + key.step;
@@ -170,33 +187,34 @@ struct normal_lanes {
       asm("vsqrtpd %0, %%ymm0\n\tvmovupd %%ymm0, %0" : "+m"(value) : : "xmm0");
     else
 #endif
-      for (int lane = 0; lane < 4; ++lane) value[lane] = std::sqrt(value[lane]);
+      for (int lane = 0; lane < lanes; ++lane) value[lane] = std::sqrt(value[lane]);
   }
 
-  // Numbers 8 * group to 8 * (group + groups) - 1 of the stream. Step by step for some groups, as
-  // the steps of one group wait for each other.
+  // Numbers 8 * group to 8 * (group + groups) - 1 of the stream. Step by step for some pieces of
+  // two numbers per lane, as the steps of one piece wait for each other.
   [[gnu::always_inline]] static inline void fill(random_key key, std::uint64_t group,
                                                  std::size_t groups, double* out) {
     constexpr std::size_t most = 8;
     bits word[most][4];
     real radius[most][2];
-    for (; groups > 0; group += most) {
-      std::size_t const count = std::min(groups, most);
-      for (std::size_t g = 0; g < count; ++g) philox(key, 4 * (group + g), word[g]);
-      for (std::size_t g = 0; g < count; ++g) {
+    std::uint64_t block = 4 * group;
+    for (std::size_t pieces = 4 * groups / lanes; pieces > 0;) {
+      std::size_t const count = std::min(pieces, most);
+      for (std::size_t p = 0; p < count; ++p, block += lanes) philox(key, block, word[p]);
+      for (std::size_t p = 0; p < count; ++p) {
         for (int half = 0; half < 2; ++half) {
-          minus_twice_log(word[g][2 * half], radius[g][half]);
-          square_root(radius[g][half]);
+          minus_twice_log(word[p][2 * half], radius[p][half]);
+          square_root(radius[p][half]);
         }
       }
-      for (std::size_t g = 0; g < count; ++g, out += 8)
+      for (std::size_t p = 0; p < count; ++p, out += 2 * lanes)
         for (int half = 0; half < 2; ++half) {
           real value;
-          cosine(word[g][2 * half + 1], value);
-          value *= radius[g][half];
-          for (int lane = 0; lane < 4; ++lane) out[2 * lane + half] = value[lane];
+          cosine(word[p][2 * half + 1], value);
+          value *= radius[p][half];
+          for (int lane = 0; lane < lanes; ++lane) out[2 * lane + half] = value[lane];
         }
-      groups -= count;
+      pieces -= count;
     }
   }
 };

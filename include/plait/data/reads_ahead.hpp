@@ -79,7 +79,7 @@ class reads_ahead {
   /// from now on. Another step than the next one drops what has been filled.
   ///
   /// Errors: what filling it has thrown; the step can be taken again, from its beginning.
-  std::size_t take(std::uint64_t step) {
+  [[gnu::cold]] std::size_t take(std::uint64_t step) {
     std::unique_lock lock(mutex_);
     if (!runs_ || step != taken_ + 1) restart(lock, step);
     else open(step + how_.ahead);
@@ -152,7 +152,7 @@ class reads_ahead {
     return std::nullopt;
   }
 
-  void read(int reader) {
+  [[gnu::cold]] void read(int reader) {
     std::unique_lock lock(mutex_);
     std::optional<piece> mine;
     while (true) {

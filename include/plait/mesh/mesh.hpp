@@ -189,7 +189,7 @@ struct mesh {
   for (int i = 0; i < grid.dimension_count; ++i) {
     auto const& extent = grid.dimensions[static_cast<std::size_t>(i)];
     text += concat({i == 0 ? "" : " x ", to_string(extent.which), " ",
-                    (extent.size == 0 ? "at launch" : std::to_string(extent.size))});
+                    extent.size == 0 ? text_part("at launch") : text_part(extent.size)});
   }
   return text.empty() ? "one rank" : text;
 }

@@ -63,10 +63,10 @@ template <class Plan>
     best = {false, first == 0 ? again::cheap : again::all, first, 0, 0};
     for (int stage = 0; stage < mixed::stages; ++stage) {
       auto const& here = table.stages[std::size_t(stage)];
-      best.bytes =
-          std::max(best.bytes,
-                   besides[std::size_t(stage)] +
-                       lay_out_arena(numbers, stage, layout, here, full.microbatches).total_bytes);
+      best.bytes = std::max(best.bytes, besides[std::size_t(stage)] +
+                                            lay_out_arena<(mixed::chunks > 1)>(
+                                                numbers, stage, layout, here, full.microbatches)
+                                                .total_bytes);
       best.work = std::max(best.work,
                            recompute_work<mixed>(stage, full, here.operations, numbers.recomputes));
     }

@@ -33,15 +33,16 @@ struct stage_arena {
   std::size_t total_bytes = 0;
 
   /// Where passes of the stage on some microbatches have what they leave to each other.
+  template <bool HasChunks = true>
   [[nodiscard]] [[gnu::cold]] constexpr placed_passes place(stage_program const& passes,
                                                             int microbatches) const {
-    return place_passes(chunks, passes, microbatches);
+    return place_passes<HasChunks>(chunks, passes, microbatches);
   }
 };
 
 /// Lays out the activation arena of a stage. `passes`: of a training step; `least_bytes`: of what
-/// they leave to each other.
-template <int Leaves>
+/// they leave to each other; `HasChunks`: whether a stage of the plan has several.
+template <bool HasChunks, int Leaves>
 [[gnu::cold]] constexpr stage_arena lay_out_arena(listed_plan const& plan, int stage,
                                                   activation_layout<Leaves> const& layout,
                                                   stage_program const& passes, int microbatches,
@@ -76,9 +77,9 @@ template <int Leaves>
       if (out.chunks[other].units.begin == chunk.units.end) chunk.handed_to = int(other);
     }
   }
-  out.training = bytes_of_passes(out.chunks, passes, microbatches);
+  out.training = bytes_of_passes<HasChunks>(out.chunks, passes, microbatches);
   out.passes_bytes = std::max(out.training.all, least_bytes);
-  if (plan.chunks > 1) {  // with one an evaluation has no more than one of each
+  if constexpr (HasChunks) {  // with one an evaluation has no more than one of each
     auto const table = evaluation_timetable(plan.stages(), microbatches, plan.shape());
     out.passes_bytes =
         std::max(out.passes_bytes,

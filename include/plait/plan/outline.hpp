@@ -344,7 +344,7 @@ constexpr auto make_outline() {
 /// stands for the number of the copy within a repeat.
 [[gnu::cold]] std::vector<std::string> leaf_names(auto const& tree) {
   std::vector<std::string> names;
-  for (auto const& text : leaf_characters(tree)) names.emplace_back(text.begin(), text.end());
+  for (auto const& text : leaf_characters(tree)) names.push_back({text.data(), text.size()});
   return names;
 }
 

@@ -331,20 +331,25 @@ struct placed_passes {
 struct passed_bytes {
   std::size_t all = 0, live = 0;
 };
+/// `HasChunks`: whether a stage of the plan may have several; else the code for them is left out.
+template <bool HasChunks = true>
 [[nodiscard]] [[gnu::cold]] constexpr passed_bytes bytes_of_passes(
     lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
-  if (chunks.size() == 1) {
-    auto const bytes = place_in_turn(chunks[0], passes.slots).bytes;
-    return {bytes, bytes};
-  }
-  auto const lives = placed_lives(chunks, passes.operations, microbatches);
-  return {end_of(lives), live_bytes(lives)};
+  if constexpr (HasChunks)
+    if (chunks.size() > 1) {
+      auto const lives = placed_lives(chunks, passes.operations, microbatches);
+      return {end_of(lives), live_bytes(lives)};
+    }
+  auto const bytes = place_in_turn(chunks[0], passes.slots).bytes;
+  return {bytes, bytes};
 }
 
+template <bool HasChunks = true>
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_passes(
     lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
-  if (chunks.size() == 1) return place_in_turn(chunks[0], passes.slots);
-  return place_by_lives(chunks, passes.operations, microbatches);
+  if constexpr (HasChunks)
+    if (chunks.size() > 1) return place_by_lives(chunks, passes.operations, microbatches);
+  return place_in_turn(chunks[0], passes.slots);
 }
 
 }  // namespace plait::planning

@@ -10,41 +10,54 @@
 
 namespace plait::planning {
 
-/// The program of the ranks of a stage in a part of a job: where the part is a step, its passes and
-/// what is around them; else its rows.
+/// The program of the ranks of a stage in a part of a job that has passes, a step, an evaluation or
+/// a prediction: these and what is around them.
 ///
 /// `plan`: with all sizes of its mesh; `list`: of this stage and part, as list_exchanges gives it,
 /// to which the rows' numbers belong; `parameters` and `passes`: of the stage, where the part has
 /// some; `places`: of what passes leave, where a stage has several chunks.
 /// Cost: proportional to the operations and what they touch.
-[[nodiscard]] [[gnu::cold]] inline step_program make_step_program(
+[[nodiscard]] [[gnu::cold]] inline step_program make_program_of_passes(
     listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
-    parameter_layout const& parameters, stage_program const& passes,
-    program_shape const& shape = {}, placed_passes const& places = {}) {
+    parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
+    placed_passes const& places) {
   program_writer writer(plan, list, stage, parameters, &passes, places);
-  switch (part) {
-    case job_part::set_up:
-      writer.write_rows(exchange_place::agreement, program_buffer::numbers);
-      break;
-    case job_part::training: writer.write_training(shape); break;
-    case job_part::evaluation: writer.write_evaluation(shape); break;
-    case job_part::prediction: writer.write_prediction(); break;
-    case job_part::export_parameters: writer.write_export(false); break;
-    case job_part::export_gradients: writer.write_export(true); break;
-    case job_part::state_transfer: writer.write_rows(exchange_place::state, program_buffer::state);
-  }
+  if (part == job_part::training) writer.write_training(shape);
+  else if (part == job_part::evaluation) writer.write_evaluation(shape);
+  else writer.write_prediction();
   return writer.take();
 }
 
-/// The same of a plan, whose mesh is `grid` with all its sizes.
+/// The program of any other part: its rows.
+[[nodiscard]] [[gnu::cold]] inline step_program make_program_of_rows(
+    listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
+    parameter_layout const& parameters) {
+  program_writer writer(plan, list, stage, parameters);
+  if (part == job_part::set_up)
+    writer.write_rows(exchange_place::agreement, program_buffer::numbers);
+  else if (part == job_part::state_transfer)
+    writer.write_rows(exchange_place::state, program_buffer::state);
+  else writer.write_export(part == job_part::export_gradients);
+  return writer.take();
+}
+
+/// The same of a plan, whose mesh is `grid` with all its sizes: of a part that has passes, or of
+/// another one.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
                                                     lean_vector<exchange> const& list, int stage,
-                                                    job_part part, stage_program const& passes = {},
+                                                    job_part part, stage_program const& passes,
                                                     program_shape const& shape = {},
                                                     placed_passes const& places = {}) {
-  return make_step_program(numbers_of<Plan>(grid), list, stage, part,
-                           Plan::parameter_layout_for(stage, grid), passes, shape, places);
+  return make_program_of_passes(numbers_of<Plan>(grid), list, stage, part,
+                                Plan::parameter_layout_for(stage, grid), passes, shape, places);
+}
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
+                                                    lean_vector<exchange> const& list, int stage,
+                                                    job_part part) {
+  return make_program_of_rows(numbers_of<Plan>(grid), list, stage, part,
+                              Plan::parameter_layout_for(stage, grid));
 }
 
 /// The program that adds up gradients that are there, by the list of a step.

@@ -87,7 +87,9 @@ template <class Optimizer>
       auto const& first = *first_match(groups, parameter.name);
       counts = counts || &first == &group;
       auto const other = detail::in_quotes(first.pattern);
-      if (others.find(other) == std::string::npos) others += (others.empty() ? "" : ", ") + other;
+      if (others.find(other) != std::string::npos) continue;
+      if (!others.empty()) others += ", ";
+      others += other;
     }
     if (!matched)
       throw input_error({"trainer_options::groups: ", which,

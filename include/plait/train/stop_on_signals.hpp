@@ -19,9 +19,9 @@ namespace plait {
 /// SIGUSR1; every rank throws it after the same step.
 struct stopped_by_signal : job_ended {
   [[gnu::cold]] stopped_by_signal(int number, std::int64_t after)
-      : job_ended(std::string("stopped by ") + detail::caught_signal::name(number) +
-                  (after < 0 ? std::string(" before the first step")
-                             : ext::concat({" after step ", after}))),
+      : job_ended(ext::concat({"stopped by ", detail::caught_signal::name(number),
+                               after < 0 ? " before the first step" : " after step ",
+                               after < 0 ? ext::text_part("") : ext::text_part(after)})),
         signal(number),
         step(after) {}
 

@@ -116,7 +116,8 @@ class trainer_passes {
     auto table =
         trains ? training_timetable<typename plan::schedule_type>(plan::stages, load.microbatches)
                : evaluation_timetable(plan::stages, load.microbatches, plan::shape);
-    require_proven(table);
+    if constexpr (plan::stages > 1 || !is_proved_by_tests<typename plan::schedule_type>)
+      require_proven(table);
     here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
     detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
       std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;

@@ -89,7 +89,10 @@ class work_between_steps {
     std::vector<std::uint64_t> mine(agreed_fields);
     auto [words, is_input] = what();
     mine[state] = failure_ == nullptr ? well : is_input ? failed_by_input : failed;
-    if (words.size() > most) words.replace(most - 3, std::string::npos, "...");
+    if (words.size() > most) {
+      words.resize(most - 3);
+      words += "...";
+    }
     std::memcpy(mine.data() + text, words.data(), words.size());
     auto const all = numbers_of_all(rank, room, mine);
     for (int other = 0; other < rank.world_size(); ++other) {

@@ -47,18 +47,25 @@ class place_of_rank {
 
 // Combines from(0)[i], from(1)[i], ... in this order, for all i below `count`, into to(0)[i] ...
 // to(targets - 1)[i]. Two by two each block goes to both at once; otherwise tile by tile: a tile
-// stays in the first-level cache and is copied to each target on its own.
-template <class T, class Combine>
+// stays in the first-level cache and is copied to each target on its own. `InLanes`: for many
+// elements; else they are combined one by one, which is less code.
+template <class T, bool InLanes, class Combine>
 void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<T const> from,
                    place_of_rank<T> to, int targets) {
-  constexpr bool is_number = std::is_same_v<T, accumulate_t<T>>;
+  using number = accumulate_t<T>;
+  constexpr bool is_number = std::is_same_v<T, number>;
   constexpr std::size_t tile = 4096 / sizeof(T);
-  alignas(64) accumulate_t<T> values[tile];
+  alignas(64) number values[tile];
+  auto const generate = [&values](std::size_t n, auto const& made) {
+    if constexpr (InLanes) host_maths::generate<number>(n, values, made);
+    else
+      for (std::size_t i = 0; i < n; ++i) values[i] = made(i);
+  };
   auto const store = [&](std::size_t first, T const* results, std::size_t n) {
     for (int i = 0; i < targets; ++i) copy_bytes(to(i) + first, results, n * sizeof(T));
   };
   if (ranks == 1) return store(0, from(0), count);
-  if constexpr (is_number)
+  if constexpr (InLanes && is_number)
     if (ranks == 2 && targets == 2 && can_take_turns(to(0), to(1))) {
       T const *const a = from(0), *const b = from(1);
       T *const x = to(0), *const y = to(1);
@@ -73,13 +80,10 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<
     auto const n = std::min(tile, count - first);
     T const* const a = from(0) + first;
     T const* const b = from(1) + first;
-    host_maths::generate<accumulate_t<T>>(
-        n, values, [=](std::size_t i) PLAIT_INLINED { return combine(a[i], b[i]); });
+    generate(n, [=](std::size_t i) PLAIT_INLINED { return combine(a[i], b[i]); });
     for (int rank = 2; rank < ranks; ++rank) {
       T const* const c = from(rank) + first;
-      host_maths::generate<accumulate_t<T>>(n, values, [=, &values](std::size_t i) PLAIT_INLINED {
-        return combine(values[i], c[i]);
-      });
+      generate(n, [=, &values](std::size_t i) PLAIT_INLINED { return combine(values[i], c[i]); });
     }
     if constexpr (is_number) {
       store(first, values, n);
@@ -92,15 +96,17 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<
 }
 
 // The same with the operation given at run time, which combine_in_rank_order takes with any two
-// functions of a rank. A NaN on any rank makes the maximum NaN.
+// functions of a rank. A NaN on any rank makes the maximum NaN. Sums of real numbers are of
+// gradients and activations; maxima are of a number per row, integers of what ranks compare.
 template <class T>
 void combine_places(reduction operation, std::size_t count, int ranks, place_of_rank<T const> from,
                     place_of_rank<T> to, int targets) {
   using number = accumulate_t<T>;
   auto const add = [](number a, number b) PLAIT_INLINED { return static_cast<number>(a + b); };
   auto const greater = [](number a, number b) PLAIT_INLINED { return b > a || b != b ? b : a; };
-  if (operation == reduction::sum) combine_tiles<T>(add, count, ranks, from, to, targets);
-  else combine_tiles<T>(greater, count, ranks, from, to, targets);
+  if (operation == reduction::sum)
+    combine_tiles<T, !std::is_integral_v<T>>(add, count, ranks, from, to, targets);
+  else combine_tiles<T, false>(greater, count, ranks, from, to, targets);
 }
 template <class T, class From, class To>
 void combine_in_rank_order(reduction operation, std::size_t count, int ranks, From const& from,

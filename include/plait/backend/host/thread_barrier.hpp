@@ -197,7 +197,7 @@ class thread_barrier {
     patience_of_rank patience{};  // the rank's own
   };
 
-  void sleep_until_over(int rank, wait const& what) {
+  [[gnu::cold]] void sleep_until_over(int rank, wait const& what) {
     std::unique_lock lock{mutex_};
     auto& me = ranks_[static_cast<std::size_t>(rank)];
     me.waits = &what;
