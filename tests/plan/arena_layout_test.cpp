@@ -102,7 +102,7 @@ void expect_sound_arena(workload const& load) {
     EXPECT_EQ(chunk.ends_model, stage == Plan::stages - 1);
     int const microbatches = Plan::completed(load).microbatches;
     auto const slots = Plan::slots_for(stage, microbatches);
-    auto const places = arena.place(Plan::passes_of(stage, load), microbatches);
+    auto const places = arena.template place<true>(Plan::passes_of(stage, load), microbatches);
     auto const region = [&](plait::planning::passed_value what, char const* name, int count,
                             std::size_t bytes) {
       auto const& turns = places.turns[static_cast<std::size_t>(what)];

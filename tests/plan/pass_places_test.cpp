@@ -83,9 +83,9 @@ TYPED_TEST(Places, DoNotMeetAndWasteLittle) {
               }
         }
         auto const placed = place_by_lives(chunks, list.operations, m);
-        EXPECT_EQ(bytes_of_passes(chunks, list, m).all,
+        EXPECT_EQ(bytes_of_passes<true>(chunks, list, m).all,
                   table.chunks == 1 ? live_bytes(all) : placed.bytes);
-        EXPECT_EQ(bytes_of_passes(chunks, list, m).live, live_bytes(all));
+        EXPECT_EQ(bytes_of_passes<true>(chunks, list, m).live, live_bytes(all));
         if (table.chunks == 1) {
           // Pools of each kind: what microbatches take in turn.
           auto const in_turn = place_in_turn(chunks[0], list.slots);
@@ -117,8 +117,8 @@ double waste(int stages, int microbatches, std::size_t blocks) {
                  all = std::size_t(table.chunk_count());
       stash.push_back(64 * 16 * (blocks / all + (number < blocks % all ? 1 : 0)));
     }
-    auto const bytes =
-        bytes_of_passes(chunks_of(table, s, stash, 64), table.stages[std::size_t(s)], microbatches);
+    auto const bytes = bytes_of_passes<true>(chunks_of(table, s, stash, 64),
+                                             table.stages[std::size_t(s)], microbatches);
     most = std::max(most, bytes.all);
     most_live = std::max(most_live, bytes.live);
   }

@@ -127,7 +127,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   // An evaluation has room in the training's arena.
   for (int few = 1; few <= load.microbatches; ++few) {
     auto const used = evaluation_timetable(Plan::stages, few).stages[std::size_t(stage)];
-    EXPECT_LE(arena.place(used, few).bytes, arena.passes_bytes);
+    EXPECT_LE(arena.template place<true>(used, few).bytes, arena.passes_bytes);
   }
 }
 

@@ -38,9 +38,9 @@ struct one_rank {
       .clips = load.gradient_norm, .updates = true, .checks_loss = true, .masks_loss = load.stops};
 
   [[nodiscard]] step_program program() const {
-    if (part != job_part::training && part != job_part::evaluation && part != job_part::prediction)
-      return program_of<plan>(plan::grid_for(load), list, stage, part);
-    auto const places = plan::arena_for(stage, load).place(passes, load.microbatches);
+    if (!has_passes(part)) return program_of<plan>(plan::grid_for(load), list, stage, part);
+    auto const places =
+        plan::arena_for(stage, load).template place<(plan::chunks > 1)>(passes, load.microbatches);
     return program_of<plan>(plan::grid_for(load), list, stage, part, passes, shape, places);
   }
   /// What a part of a job calls: its program and, behind that of an evaluation, the sum of its

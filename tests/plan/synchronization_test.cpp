@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "plait/nn/activation.hpp"
@@ -226,7 +227,32 @@ using unlike = plait::sequential<
     plait::residual<plait::sequential<plait::residual<branch<40>>, plait::nn::linear<40, 40>>>,
     grown<40, 48>, grown<48, 48>, plait::repeat<3, plait::residual<branch<48>>>, grown<48, 8>>;
 
+/// Whether two items of a plan count as alike.
+template <class Plan>
+constexpr bool alike(int one, int other, direction way) {
+  return plait::planning::wait_alike(Plan::code, Plan::tree.leaves, Plan::storage,
+                                     Plan::needs_gradient, Plan::code.items[one],
+                                     Plan::code.items[other], way);
+}
+using blocks = plait::ext::plan<
+    plait::sequential<plait::nn::linear<8, 32>, plait::residual<branch<32>>,
+                      plait::residual<branch<32>>, plait::residual<plait::frozen<branch<32>>>,
+                      plait::residual<plait::nn::linear<32, 32>>>,
+    plait::tensor_parallel<2>>;
+static_assert(alike<blocks>(1, 2, direction::forward) && alike<blocks>(1, 2, direction::backward));
+static_assert(!alike<blocks>(2, 3, direction::forward) ||
+              !alike<blocks>(2, 3, direction::backward));
+static_assert(!alike<blocks>(0, 1, direction::forward) && !alike<blocks>(3, 4, direction::forward));
+
+// More items than one constant has the waits of.
+template <std::size_t... I>
+auto many_items(std::index_sequence<I...>)
+    -> plait::sequential<grown<8, 8>,
+                         std::enable_if_t<(I < 90), plait::residual<plait::nn::linear<8, 8>>>...>;
+using many = decltype(many_items(std::make_index_sequence<90>()));
+
 TEST(ItemWaits, AreThoseOfEachItemByItself) {
+  expect_waits_of_each<plait::ext::plan<many, plait::tensor_parallel<2>>>();
   expect_waits_of_each<plait::ext::plan<unlike, plait::tensor_parallel<2>>>();
   expect_waits_of_each<plait::ext::plan<unlike, plait::tensor_parallel<4>>>();
   expect_waits_of_each<

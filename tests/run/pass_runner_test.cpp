@@ -201,7 +201,7 @@ TEST(PassRunner, HasRecordsOfUnitsThatDoNotOverlap) {
     }
     auto const slots = std::size_t(plan::slots_for(stage, microbatches).activations);
     EXPECT_EQ(taken.size(), slots * std::size_t(one.units.end - one.units.begin));
-    auto const begins = arena.place(plan::passes_of(stage, load), microbatches)
+    auto const begins = arena.place<true>(plan::passes_of(stage, load), microbatches)
                             .of(planning::passed_value::stash, 0, 0)
                             .offset;
     auto last = std::ptrdiff_t(begins);

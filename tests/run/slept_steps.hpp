@@ -65,7 +65,8 @@ step_program passes_of_a_step(Rank const& rank, timetable const& table,
                               plait::ext::lean_vector<exchange> const& list) {
   auto const& passes = table.stages[std::size_t(rank.stage())];
   workload const load{.rows = 1, .microbatches = table.microbatches};
-  auto const places = Plan::arena_for(rank.stage(), load).place(passes, table.microbatches);
+  auto const places =
+      Plan::arena_for(rank.stage(), load).template place<true>(passes, table.microbatches);
   auto const program =
       program_of<Plan>(rank.grid(), list, rank.stage(), job_part::training, passes, {}, places);
   step_program out;

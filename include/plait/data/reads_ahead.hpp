@@ -152,7 +152,7 @@ class reads_ahead {
     return std::nullopt;
   }
 
-  [[gnu::cold]] void read(int reader) {
+  void read(int reader) {
     std::unique_lock lock(mutex_);
     std::optional<piece> mine;
     while (true) {

@@ -25,6 +25,20 @@ enum class job_part : int {
   state_transfer  ///< of an elastic job, when ranks have come
 };
 
+/// Whether a part of a job has passes.
+[[nodiscard]] constexpr bool has_passes(job_part part) {
+  switch (part) {
+    case job_part::training:
+    case job_part::evaluation:
+    case job_part::prediction: return true;
+    case job_part::set_up:
+    case job_part::export_parameters:
+    case job_part::export_gradients:
+    case job_part::state_transfer: break;
+  }
+  return false;
+}
+
 /// The number of enumerators of `job_part`.
 inline constexpr int job_parts = 7;
 

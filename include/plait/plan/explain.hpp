@@ -303,7 +303,8 @@ template <class Plan>
     auto const program =
         program_of<Plan>(Plan::grid_for(load), list, stage, job_part::training, passes,
                          {.clips = true, .updates = true, .masks_loss = load.stops},
-                         Plan::arena_for(stage, load, passes).place(passes, load.microbatches));
+                         Plan::arena_for(stage, load, passes)
+                             .template place<(Plan::chunks > 1)>(passes, load.microbatches));
     out += concat({"\nprogram of a step",
                    (Plan::stages > 1 ? concat({" on stage ", stage}) : std::string()), "\n",
                    text_of_program(program, list, sizes_of<Plan>)});

@@ -33,7 +33,8 @@ struct stage_arena {
   std::size_t total_bytes = 0;
 
   /// Where passes of the stage on some microbatches have what they leave to each other.
-  template <bool HasChunks = true>
+  /// `HasChunks`: whether a stage of the plan has several.
+  template <bool HasChunks>
   [[nodiscard]] [[gnu::cold]] constexpr placed_passes place(stage_program const& passes,
                                                             int microbatches) const {
     return place_passes<HasChunks>(chunks, passes, microbatches);
@@ -81,9 +82,9 @@ template <bool HasChunks, int Leaves>
   out.passes_bytes = std::max(out.training.all, least_bytes);
   if constexpr (HasChunks) {  // with one an evaluation has no more than one of each
     auto const table = evaluation_timetable(plan.stages(), microbatches, plan.shape());
-    out.passes_bytes =
-        std::max(out.passes_bytes,
-                 bytes_of_passes(out.chunks, table.stages[std::size_t(stage)], microbatches).all);
+    out.passes_bytes = std::max(
+        out.passes_bytes,
+        bytes_of_passes<true>(out.chunks, table.stages[std::size_t(stage)], microbatches).all);
   }
   std::size_t next = out.passes_bytes;
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };

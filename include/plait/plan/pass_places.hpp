@@ -332,7 +332,7 @@ struct passed_bytes {
   std::size_t all = 0, live = 0;
 };
 /// `HasChunks`: whether a stage of the plan may have several; else the code for them is left out.
-template <bool HasChunks = true>
+template <bool HasChunks>
 [[nodiscard]] [[gnu::cold]] constexpr passed_bytes bytes_of_passes(
     lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
   if constexpr (HasChunks)
@@ -344,7 +344,7 @@ template <bool HasChunks = true>
   return {bytes, bytes};
 }
 
-template <bool HasChunks = true>
+template <bool HasChunks>
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_passes(
     lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
   if constexpr (HasChunks)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -14,13 +15,16 @@ namespace plait::planning {
 /// a prediction: these and what is around them.
 ///
 /// `plan`: with all sizes of its mesh; `list`: of this stage and part, as list_exchanges gives it,
-/// to which the rows' numbers belong; `parameters` and `passes`: of the stage, where the part has
-/// some; `places`: of what passes leave, where a stage has several chunks.
-/// Cost: proportional to the operations and what they touch.
+/// to which the rows' numbers belong; `parameters` and `passes`: of the stage; `places`: of what
+/// passes leave, where a stage has several chunks.
+/// Cost:   proportional to the operations and what they touch.
+/// Errors: error if the part has no passes.
 [[nodiscard]] [[gnu::cold]] inline step_program make_program_of_passes(
     listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
     parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
     placed_passes const& places) {
+  if (!has_passes(part))
+    throw error("program of passes: the part of the job has none; leave them out");
   program_writer writer(plan, list, stage, parameters, &passes, places);
   if (part == job_part::training) writer.write_training(shape);
   else if (part == job_part::evaluation) writer.write_evaluation(shape);
@@ -29,9 +33,12 @@ namespace plait::planning {
 }
 
 /// The program of any other part: its rows.
+///
+/// Errors: error if the part has passes.
 [[nodiscard]] [[gnu::cold]] inline step_program make_program_of_rows(
     listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
     parameter_layout const& parameters) {
+  if (has_passes(part)) throw error("program of rows: the part of the job has passes; give them");
   program_writer writer(plan, list, stage, parameters);
   if (part == job_part::set_up)
     writer.write_rows(exchange_place::agreement, program_buffer::numbers);
@@ -47,7 +54,7 @@ template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
                                                     lean_vector<exchange> const& list, int stage,
                                                     job_part part, stage_program const& passes,
-                                                    program_shape const& shape = {},
+                                                    program_shape const& shape,
                                                     placed_passes const& places = {}) {
   return make_program_of_passes(numbers_of<Plan>(grid), list, stage, part,
                                 Plan::parameter_layout_for(stage, grid), passes, shape, places);

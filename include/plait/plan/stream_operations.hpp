@@ -234,9 +234,9 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
                                 storage_plan<program<Leaves>::most_values> const& storage,
                                 auto const& needs_gradient, direction way, int block) {
   using waits = item_waits<program<Leaves>::most_steps>;
-  constexpr int remembered = 8;
+  constexpr int remembered = 8;  // enough for what repeats, and what nothing is like costs little
   program_waits<2 * Steps + 2 * Items, Items> out;
-  std::vector<int> planned;  // items, each unlike those before
+  std::vector<int> planned;  // items, each unlike the last ones before it
   auto const first = [&](int item) { return code.items[item].first_step; };
   auto const push = [&](planned_wait const& wait, int shift) {
     auto const here = [shift](int step) {

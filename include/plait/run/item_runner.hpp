@@ -132,8 +132,8 @@ class item_runner {
   std::byte* forward_item(item_code<Item, Steps...>, unit_range units, std::byte* made) {
     auto const here = within(Item.units, units);
     for (int unit = here.begin; unit < here.end; ++unit) {
-      pass_frame const frame =
-          is_deep ? called_begin_forward(Item, unit, made) : begin_forward(Item, unit, made);
+      pass_frame const frame = is_deep ? called_begin_unit_forward(Item, unit, made)
+                                       : begin_unit_forward(Item, unit, made);
       in_order{(unit_.template forward_step<Steps>(frame), 0)...};
       unit_.end_forward(Item, frame);
       made = frame.output;
@@ -146,8 +146,9 @@ class item_runner {
                            std::byte* gradient, backward_part part) {
     auto const here = within(Item.units, units);
     for (int unit = here.end - 1; unit >= here.begin; --unit) {
-      pass_frame const frame = is_deep ? called_begin_backward(Item, unit, input, gradient, part)
-                                       : begin_backward(Item, unit, input, gradient, part);
+      pass_frame const frame = is_deep
+                                   ? called_begin_unit_backward(Item, unit, input, gradient, part)
+                                   : begin_unit_backward(Item, unit, input, gradient, part);
       in_order{(unit_.template backward_step<Steps>(frame), 0)...};
       end_backward(Item, unit, part);
       gradient = made_;
@@ -183,7 +184,7 @@ class item_runner {
 
  private:
   /// Begins a unit of an item: where it works.
-  PLAIT_IN_LOOPS pass_frame begin_forward(item_facts const& item, int unit, std::byte* made) {
+  PLAIT_IN_LOOPS pass_frame begin_unit_forward(item_facts const& item, int unit, std::byte* made) {
     enter_item(item, unit);
     pass_frame frame{.unit = unit, .input = made, .output = activations_of(unit)};
     if constexpr (traits.has_reruns) {
@@ -195,8 +196,8 @@ class item_runner {
     return frame;
   }
   /// The same backward; what it makes goes to `made_`.
-  PLAIT_IN_LOOPS pass_frame begin_backward(item_facts const& item, int unit, std::byte* input,
-                                           std::byte* gradient, backward_part part) {
+  PLAIT_IN_LOOPS pass_frame begin_unit_backward(item_facts const& item, int unit, std::byte* input,
+                                                std::byte* gradient, backward_part part) {
     enter_item(item, unit);
     made_ = memory_.edge(edge_);
     edge_ = 1 - edge_;
@@ -211,17 +212,17 @@ class item_runner {
       if (part == backward_part::all) discard_working(item.number, unit);
   }
 
-  // Whether a model has so many items that their code is what it costs compilers: they call what
-  // begins them.
+  // Whether a model has so many layers that the code of their items is what it costs compilers:
+  // items then call what begins their units.
   static constexpr bool is_deep = traits.leaves > 16;
-  [[gnu::noinline]] pass_frame called_begin_forward(item_facts const& item, int unit,
-                                                    std::byte* made) {
-    return begin_forward(item, unit, made);
+  [[gnu::noinline]] pass_frame called_begin_unit_forward(item_facts const& item, int unit,
+                                                         std::byte* made) {
+    return begin_unit_forward(item, unit, made);
   }
-  [[gnu::noinline]] pass_frame called_begin_backward(item_facts const& item, int unit,
-                                                     std::byte* input, std::byte* gradient,
-                                                     backward_part part) {
-    return begin_backward(item, unit, input, gradient, part);
+  [[gnu::noinline]] pass_frame called_begin_unit_backward(item_facts const& item, int unit,
+                                                          std::byte* input, std::byte* gradient,
+                                                          backward_part part) {
+    return begin_unit_backward(item, unit, input, gradient, part);
   }
 
   /// Where what is made again of a unit lies.

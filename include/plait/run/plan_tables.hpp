@@ -99,7 +99,7 @@ struct plan_tables {
   int const* first_entry;       ///< of each leaf
   unsigned char const* reruns;  ///< of each step, bits of `again`; null if there are none
   recompute_table const& recomputes;
-  bool keeps_blocks;  ///< of parameters
+  bool keeps_blocks;  ///< of parameters: what needs none of them has none in its backward
   waits_of_items forward_waits, backward_waits;
 
   [[nodiscard]] constexpr placed_value placed(int value) const {

@@ -15,7 +15,6 @@
 #include "plait/run/leaf_views.hpp"
 #include "plait/run/pass_frame.hpp"
 #include "plait/run/plan_tables.hpp"
-#include "plait/run/step_code.hpp"
 
 namespace plait::execution {
 
@@ -145,15 +144,15 @@ class stage_memory {
   /// What is of the leaf that a step runs.
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(step_facts const& now,
                                                                  pass_frame const& frame) const {
-    if constexpr (setting::tensor_ranks > 1) return place_of_leaf(now.number, frame);
+    if constexpr (setting::tensor_ranks > 1) return look_up_place(now.number, frame);
     else return make_place(now, frame);
-  }
-  [[nodiscard]] [[gnu::noinline]] leaf_place<setting> place_of_leaf(int step,
-                                                                    pass_frame const& frame) const {
-    return make_place(tables_.facts(step), frame);
   }
 
  private:
+  [[nodiscard]] [[gnu::noinline]] leaf_place<setting> look_up_place(int step,
+                                                                    pass_frame const& frame) const {
+    return make_place(tables_.facts(step), frame);
+  }
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> make_place(step_facts const& now,
                                                               pass_frame const& frame) const {
     auto const leaf = std::size_t(now.leaf);

@@ -14,6 +14,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
+#include "plait/core/macros.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/forward_watch.hpp"
@@ -106,10 +107,12 @@ class unit_runner {
   /// Begins a unit of an item: the steps that follow, in their order, run it from its input into
   /// its activation stash, or make again what the frame says.
   void begin_forward(item_facts const& item, pass_frame const& at) {
-    if (has_waits && item.waits_forward) pass_edge(forward_waits(item.number, at), waits::begin);
+    if constexpr (has_waits)
+      if (item.waits_forward) pass_edge(forward_waits(item.number, at), waits::begin);
   }
   void end_forward(item_facts const& item, pass_frame const& at) {
-    if (has_waits && item.waits_forward) pass_edge(forward_waits(item.number, at), waits::end);
+    if constexpr (has_waits)
+      if (item.waits_forward) pass_edge(forward_waits(item.number, at), waits::end);
     discard_transients();
   }
   /// Begins the way back, from the gradient of a unit's output to that of its input: its steps from
@@ -117,12 +120,14 @@ class unit_runner {
   /// for the part of the parameters alone, backward_parameters is what runs of each step.
   void begin_backward(item_facts const& item, backward_part part) {
     part_ = part;
-    if (has_waits && item.waits_backward && part != backward_part::parameters)
-      pass_edge({item.number, direction::backward}, waits::begin);
+    if constexpr (has_waits)
+      if (item.waits_backward && part != backward_part::parameters)
+        pass_edge({item.number, direction::backward}, waits::begin);
   }
   void end_backward(item_facts const& item) {
-    if (has_waits && item.waits_backward && part_ != backward_part::parameters)
-      pass_edge({item.number, direction::backward}, waits::end);
+    if constexpr (has_waits)
+      if (item.waits_backward && part_ != backward_part::parameters)
+        pass_edge({item.number, direction::backward}, waits::end);
     discard_transients();
   }
   /// What lies there has no value any more.
@@ -320,7 +325,8 @@ class unit_runner {
       rank_.device().record(event_of(step), stream_of(step, all.way));
   }
 
-  /// The waits of a step, and of the element-wise function behind it if that is done with it.
+  /// The waits of a step, and of the element-wise function behind it if that is done with it. A
+  /// backward makes nothing again.
   template <direction Way, class Step, class Epilogue>
   PLAIT_IN_LOOPS void begin_step(pass_frame const& at) {
     planned_waits const planned{Step::facts.item, Way, at.steps_again};

@@ -6,7 +6,6 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/concat.hpp"

@@ -15,6 +15,7 @@
 #include "plait/run/step_runner.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/proof.hpp"
+#include "plait/schedule/schedule.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/batch_checks.hpp"
 #include "plait/train/loss_terms.hpp"
