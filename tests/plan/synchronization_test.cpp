@@ -230,9 +230,9 @@ using unlike = plait::sequential<
 /// Whether two items of a plan count as alike.
 template <class Plan>
 constexpr bool alike(int one, int other, direction way) {
-  return plait::planning::wait_alike(Plan::code, Plan::tree.leaves, Plan::storage,
-                                     Plan::needs_gradient, Plan::code.items[one],
-                                     Plan::code.items[other], way);
+  return plait::planning::have_same_waits(Plan::code, Plan::tree.leaves, Plan::storage,
+                                          Plan::needs_gradient, Plan::code.items[one],
+                                          Plan::code.items[other], way);
 }
 using blocks = plait::ext::plan<
     plait::sequential<plait::nn::linear<8, 32>, plait::residual<branch<32>>,

@@ -32,10 +32,10 @@ struct four_lanes {
 // value depends on the instruction set.
 template <bool has_avx2>
 struct normal_lanes {
-  using held = std::conditional_t<has_avx2, four_lanes, two_lanes>;
-  using real = typename held::real;
-  using bits = typename held::bits;
-  static constexpr int lanes = held::count;
+  using vectors = std::conditional_t<has_avx2, four_lanes, two_lanes>;
+  using real = typename vectors::real;
+  using bits = typename vectors::bits;
+  static constexpr int lanes = vectors::count;
 
   static constexpr std::uint64_t two_to_52 = 0x4330000000000000u;  // as a double, ulp 1
   static constexpr std::uint64_t low_half = 0xffffffffu;

@@ -197,10 +197,10 @@ constexpr lean_vector<planned_wait> plan_item_waits(
 /// Whether two items have the same steps on the same buffers in one direction, and so the same
 /// waits. Says so of most layers of a deep model, and costs compilers less than these waits.
 template <int Leaves>
-constexpr bool wait_alike(program<Leaves> const& code, auto const& leaves,
-                          storage_plan<program<Leaves>::most_values> const& storage,
-                          auto const& needs_gradient, item const& one, item const& other,
-                          direction way) {
+constexpr bool have_same_waits(program<Leaves> const& code, auto const& leaves,
+                               storage_plan<program<Leaves>::most_values> const& storage,
+                               auto const& needs_gradient, item const& one, item const& other,
+                               direction way) {
   if (one.end_step - one.first_step != other.end_step - other.first_step) return false;
   auto const same_value = [&](int a, int b) {
     if (a < 0 || b < 0) return a < 0 && b < 0;
@@ -247,8 +247,8 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
   for (int i = block * items_of_block; i < Items && i < (block + 1) * items_of_block; ++i) {
     int like = -1;
     for (std::size_t p = planned.size(); like < 0 && p-- > 0 && p + remembered >= planned.size();)
-      if (wait_alike(code, leaves, storage, needs_gradient, code.items[planned[p]], code.items[i],
-                     way))
+      if (have_same_waits(code, leaves, storage, needs_gradient, code.items[planned[p]],
+                          code.items[i], way))
         like = planned[p];
     if (like < 0) {
       planned.push_back(i);

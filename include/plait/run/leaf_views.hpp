@@ -179,7 +179,7 @@ struct parameter_access {
     static_assert(index >= 0,
                   "p[Parameter{}]: the layer has no such parameter; list it in parameter_list");
     if constexpr (index >= 0) {
-      static constexpr auto used =
+      static constexpr auto used =  // static: code would store it in each call, for nobody
           planning::used_parameter(Formed::info, Formed::form, index, Setting::tensor_ranks);
       auto const& place = places[index];
       if constexpr (IsGradient) {

@@ -139,7 +139,7 @@ struct plan_tables {
     };
     auto const ahead = forward_waits.of(out.item), back = backward_waits.of(out.item);
     out.forward = find(ahead, number);
-    // Of what is made again others wait for each other, if any do.
+    // Steps that run again have waits of their own, in an item that has any.
     if (reruns != nullptr) out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
     out.backward = find(back, number);
     out.parameters = find(back, waits::parameters_of(number));

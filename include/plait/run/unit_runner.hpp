@@ -344,6 +344,7 @@ class unit_runner {
     if constexpr (!is_step<Step>) return step_waits{};
     else return Way == direction::forward ? Step::facts.forward : Step::facts.backward;
   }();
+  // Asked before the calls: most steps have none, and compilers would make a function for each.
   template <direction Way, class... Steps>
   static constexpr bool are_awaiting = (waits_of<Way, Steps>.waits || ...);
   template <direction Way, class... Steps>
