@@ -22,7 +22,7 @@ template <class Plan>
   out.names = leaf_names(Plan::tree);
   out.types.assign(types.begin(), types.end());
   for (auto const& leaf : Plan::tree.leaves) out.is_frozen.push_back(leaf.is_frozen);
-  out.table = training_timetable<typename Plan::schedule_type>(Plan::stages, out.load.microbatches);
+  out.table = training_timetable<typename Plan::schedule_type, Plan::stages>(out.load.microbatches);
   out.schedule = Plan::schedule_type::name;
   for (int stage = 0; stage < Plan::stages; ++stage) {
     out.exchanges.push_back(exchanges_of<Plan>(stage, out.load, job_part::training));

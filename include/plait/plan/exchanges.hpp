@@ -506,9 +506,9 @@ template <class Plan>
 [[gnu::cold]] constexpr timetable timetable_of_rows(workload const& load, job_part part) {
   if constexpr (Plan::rules.keeps_blocks() || Plan::recomputes.any()) {
     if (part == job_part::training)
-      return training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches);
+      return training_timetable<typename Plan::schedule_type, Plan::stages>(load.microbatches);
     if (part == job_part::evaluation || part == job_part::prediction)
-      return evaluation_timetable(Plan::stages, load.microbatches, Plan::shape);
+      return evaluation_timetable<typename Plan::schedule_type, Plan::stages>(load.microbatches);
   }
   return {};
 }

@@ -297,7 +297,7 @@ template <class Plan>
   std::string out;
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const table =
-        training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches);
+        training_timetable<typename Plan::schedule_type, Plan::stages>(load.microbatches);
     auto const list = exchanges_of<Plan>(stage, load, job_part::training);
     auto const& passes = table.stages[std::size_t(stage)];
     auto const program =
@@ -333,7 +333,7 @@ template <class Plan>
   if (Plan::slices > 0) out += concat({explain_slices<Plan>(grid), "\n"});
   out += concat({"layers\n", explain_steps<Plan>(load), "\n"});
   if (Plan::stages > 1) {
-    auto const table = training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches);
+    auto const table = training_timetable<typename Plan::schedule_type, Plan::stages>(microbatches);
     require_proven(table);
     out += concat({"pipeline: ", Plan::schedule_type::name,
                    (table.chunks > 1 ? concat({", ", table.chunks, " chunks on each stage"}) : ""),

@@ -43,7 +43,7 @@ template <class Plan>
            typename Plan::element_type>;
   auto const full = mixed::completed(load);
   auto const table =
-      training_timetable<typename mixed::schedule_type>(mixed::stages, full.microbatches);
+      training_timetable<typename mixed::schedule_type, mixed::stages>(full.microbatches);
   auto const layout = mixed::activation_layout_for(load.rows);
   std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // what does not change
   int most_units = 0;

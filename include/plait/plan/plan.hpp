@@ -310,7 +310,7 @@ struct plan {
 
   /// The slots that a stage needs for microbatches in flight.
   static constexpr stage_slots slots_for(int stage, int microbatches) {
-    return training_timetable<schedule_type>(stages, microbatches).stages[std::size_t(stage)].slots;
+    return training_timetable<schedule_type, stages>(microbatches).stages[std::size_t(stage)].slots;
   }
 
   /// Where a rank of `stage` has the buffers of its activations. Its passes in a training step may
@@ -325,7 +325,7 @@ struct plan {
     std::size_t least = 0;
     if constexpr (slices > 0 && chunks > 1)  // ranks with a slice less have another order
       if (microbatches > 1) {
-        auto const fewer = training_timetable<schedule_type>(stages, microbatches - 1);
+        auto const fewer = training_timetable<schedule_type, stages>(microbatches - 1);
         least = lay_out_arena<true>(plan_numbers<plan>, stage, layout,
                                     fewer.stages[std::size_t(stage)], microbatches - 1)
                     .passes_bytes;
@@ -345,14 +345,14 @@ struct plan {
   }
   /// The passes of `stage` in a training step.
   static constexpr stage_program passes_of(int stage, workload const& load) {
-    auto table = training_timetable<schedule_type>(stages, completed(load).microbatches);
+    auto table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     return std::move(table.stages[std::size_t(stage)]);
   }
 
   /// Bytes that the rank with the greatest need needs; with an optimizer's type, its states count
   /// instead of the workload's number.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
-    auto const table = training_timetable<schedule_type>(stages, completed(load).microbatches);
+    auto const table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     std::size_t most = 0;
     for (int stage = 0; stage < stages; ++stage)
       most = std::max(most, memory(stage, load, table.stages[std::size_t(stage)]).total());
@@ -366,7 +366,7 @@ struct plan {
 
   /// How much of the forwards of `stage` a step does again, by their flops: 0 to 1.
   static constexpr double recompute_work(int stage, workload const& load) {
-    auto const table = training_timetable<schedule_type>(stages, completed(load).microbatches);
+    auto const table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     return planning::recompute_work<plan>(stage, completed(load),
                                           table.stages[std::size_t(stage)].operations);
   }

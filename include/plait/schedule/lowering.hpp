@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plait/core/concat.hpp"
@@ -198,6 +199,20 @@ constexpr void check_sizes(int stages, int microbatches) {
   return table;
 }
 
+/// Whether a stage of a job is by itself and has one chunk, in the order of `Schedule`.
+template <class Schedule, int Stages>
+inline constexpr bool is_lone_stage =
+    Stages == 1 && shape_of<Schedule>().chunks == 1 && !requires { Schedule::lowered(1, 1); };
+
+[[nodiscard]] [[gnu::cold]] constexpr timetable lone_timetable(std::vector<scheduled_work> order,
+                                                               int microbatches, bool has_backward,
+                                                               pipeline_shape const& shape,
+                                                               int activations) {
+  auto out = empty_timetable(1, microbatches, has_backward, shape);
+  out.stages[0] = {std::move(order), {.activations = activations}};
+  return out;
+}
+
 /// The timetable of one training step: forwards and backwards in the order of `Schedule`, or what
 /// it has lowered by itself.
 ///
@@ -225,6 +240,16 @@ template <class Schedule>
         Schedule::peak_activations(stages, s, microbatches);
   return table;
 }
+/// The same with a number of stages that the compiler knows. Of one stage with one chunk, which
+/// has nobody to send to, the order is the list; what lowers others is not compiled for it.
+template <class Schedule, int Stages>
+[[nodiscard]] [[gnu::cold]] constexpr timetable training_timetable(int microbatches) {
+  if constexpr (is_lone_stage<Schedule, Stages>) {
+    check_sizes(Stages, microbatches);
+    return lone_timetable(Schedule::order(1, 0, microbatches), microbatches, true,
+                          shape_of<Schedule>(), Schedule::peak_activations(1, 0, microbatches));
+  } else return training_timetable<Schedule>(Stages, microbatches);
+}
 
 /// The timetable of an evaluation: forwards only. Of the chunks of a stage that can begin the
 /// deepest goes first, so that what one has made does not wait.
@@ -250,6 +275,17 @@ template <class Schedule>
     ended = done;
   }
   return lower(orders, microbatches, false, shape);
+}
+/// The same with the number of stages and the chunks of a schedule that the compiler knows.
+template <class Schedule, int Stages>
+[[nodiscard]] [[gnu::cold]] constexpr timetable evaluation_timetable(int microbatches) {
+  constexpr pipeline_shape shape = shape_of<Schedule>();
+  if constexpr (is_lone_stage<Schedule, Stages>) {
+    check_sizes(Stages, microbatches);
+    std::vector<scheduled_work> order(static_cast<std::size_t>(microbatches));
+    for (int m = 0; m < microbatches; ++m) order[static_cast<std::size_t>(m)].microbatch = m;
+    return lone_timetable(std::move(order), microbatches, false, shape, 1);
+  } else return evaluation_timetable(Stages, microbatches, shape);
 }
 
 }  // namespace plait::planning

@@ -115,8 +115,9 @@ class trainer_passes {
     recorded_ = {};
     here.reset();
     auto table =
-        trains ? training_timetable<typename plan::schedule_type>(plan::stages, load.microbatches)
-               : evaluation_timetable(plan::stages, load.microbatches, plan::shape);
+        trains
+            ? training_timetable<typename plan::schedule_type, plan::stages>(load.microbatches)
+            : evaluation_timetable<typename plan::schedule_type, plan::stages>(load.microbatches);
     if constexpr (plan::stages > 1 || !is_proved_by_tests<typename plan::schedule_type>)
       require_proven(table);
     here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
