@@ -50,6 +50,8 @@ struct held_state {
   bool is_ready = false;  ///< the reduced gradients of the next step are there
   Numbers last{};         ///< of the step before
 
+  [[gnu::cold]] ~held_state() = default;
+
   /// Stands for this type, and for what the optimizer keeps.
   static void const* kind() {
     static char const one = 0;

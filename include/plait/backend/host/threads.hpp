@@ -56,7 +56,7 @@ struct threads {
     auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set) {
       return world.add_group(std::move(members));
     });
-    run_ranks(world, [&](int rank) {
+    run_ranks(world, [&](int rank) __attribute__((cold)) {
       auto const messages = groups.has_channels() ? world.messages_of(rank) : nullptr;
       detail::leaves_messages const guard_of_messages{messages.get()};
       std::vector<ext::thread_communicator> members;
