@@ -84,14 +84,14 @@ parameter_layout with_buckets(std::vector<std::size_t> const& counts) {
   return out;
 }
 /// Of each piece two, as the plan has them.
-std::vector<int> in_pairs(std::vector<std::vector<int>> const& uses) {
-  std::vector<int> out;
+lean_vector<int> in_pairs(std::vector<std::vector<int>> const& uses) {
+  lean_vector<int> out;
   for (auto const& one : uses)
     for (std::size_t i = 0; i < 2; ++i) out.push_back(i < one.size() ? one[i] : -1);
   return out;
 }
 gather_plan gathers_of(parameter_layout const& layout, std::size_t room,
-                       std::vector<std::vector<int>> const& uses, std::vector<int> const& order) {
+                       std::vector<std::vector<int>> const& uses, lean_vector<int> const& order) {
   gather_plan out;
   out.ends.resize(order.size());
   out.lets_go.resize(order.size());
@@ -103,7 +103,7 @@ gather_plan gathers_of(parameter_layout const& layout, std::size_t room,
 /// buckets of a room are its begin and its end. Behind the last operation that uses a bucket before
 /// it is brought again, the plan lets it go.
 void expect_sound(parameter_layout const& layout, std::size_t room,
-                  std::vector<std::vector<int>> const& uses, std::vector<int> const& order) {
+                  std::vector<std::vector<int>> const& uses, lean_vector<int> const& order) {
   auto const all = gathers_of(layout, room, uses, order);
   std::vector<int> at_element(room, -1);  // the bucket that lies there
   auto const lie = [&](int bucket, bool at_end) {
@@ -170,7 +170,7 @@ TEST(GatherPlan, HasWhatIsUsedAtAnyTime) {
       uses.push_back(used);
     }
     room = std::max<std::size_t>(1, room + random(5));
-    std::vector<int> order;
+    lean_vector<int> order;
     for (int i = 0; i < 30; ++i) order.push_back(int(random(uses.size())));
     expect_sound(with_buckets(counts), room, uses, order);
   }

@@ -74,7 +74,7 @@ std::vector<std::vector<bool>> happens_before(operations const& list, waits cons
 }
 
 bool conflict(stream_operation const& a, stream_operation const& b) {
-  auto const meet = [](std::vector<int> const& some, std::vector<int> const& others) {
+  auto const meet = [](auto const& some, auto const& others) {
     return std::any_of(some.begin(), some.end(), [&](int buffer) {
       return std::find(others.begin(), others.end(), buffer) != others.end();
     });

@@ -12,6 +12,7 @@
 #include "plait/schedule/gpipe.hpp"
 #include "plait/schedule/one_forward_one_backward.hpp"
 #include "plait/schedule/proof.hpp"
+#include "schedule/waves.hpp"
 
 namespace {
 
@@ -100,6 +101,56 @@ TEST(LoweringByHand, OneStageHasNoMessages) {
   auto const table = plait::planning::training_timetable<plait::one_forward_one_backward>(1, 2);
   EXPECT_EQ(letters(table.stages[0]), "F0 B0 F1 B1 ");
   EXPECT_EQ(table.stages[0].slots, (stage_slots{1, 0, 0}));
+}
+
+// A list that is wrong stays as it is, too: proofs name what is wrong with it.
+struct halves_out_of_order {
+  using concept_tag = plait::ext::schedule_tag;
+  static constexpr std::string_view name = "halves_out_of_order";
+  static constexpr bool splits_backward = true;
+  static constexpr std::vector<scheduled_work> order(int, int, int microbatches) {
+    std::vector<scheduled_work> list;
+    for (int m = 0; m < microbatches; ++m)
+      for (auto const kind : {work::backward_parameters, work::forward, work::backward_input})
+        list.push_back({kind, m});
+    return list;
+  }
+  static constexpr int peak_activations(int, int, int) { return 1; }
+};
+
+void expect_equal(timetable const& one, timetable const& other) {
+  ASSERT_EQ(one.stages.size(), other.stages.size());
+  for (std::size_t s = 0; s < one.stages.size(); ++s) {
+    EXPECT_EQ(one.stages[s].operations, other.stages[s].operations);
+    EXPECT_EQ(one.stages[s].slots, other.stages[s].slots);
+  }
+  EXPECT_EQ(one.microbatches, other.microbatches);
+  EXPECT_EQ(one.has_backward, other.has_backward);
+  EXPECT_EQ(one.chunks, other.chunks);
+  EXPECT_EQ(one.splits_backward, other.splits_backward);
+  EXPECT_EQ(one.placement, other.placement);
+}
+
+/// With stages that the compiler knows, one or several.
+template <class Schedule>
+void expect_same_with_known_stages() {
+  using namespace plait::planning;
+  auto const shape = shape_of<Schedule>();
+  for (int m = 1; m <= 6; ++m) {
+    expect_equal(training_timetable<Schedule, 1>(m), training_timetable<Schedule>(1, m));
+    expect_equal(training_timetable<Schedule, 3>(m), training_timetable<Schedule>(3, m));
+    expect_equal(evaluation_timetable<Schedule, 1>(m), evaluation_timetable(1, m, shape));
+    expect_equal(evaluation_timetable<Schedule, 3>(m), evaluation_timetable(3, m, shape));
+  }
+  EXPECT_THROW((void)(training_timetable<Schedule, 1>(0)), plait::input_error);
+  EXPECT_THROW((void)(evaluation_timetable<Schedule, 1>(0)), plait::input_error);
+}
+
+TYPED_TEST(Lowering, IsTheSameWithKnownStages) { expect_same_with_known_stages<TypeParam>(); }
+
+TEST(LoweringByHand, IsTheSameWithKnownStages) {
+  expect_same_with_known_stages<halves_out_of_order>();
+  expect_same_with_known_stages<plait_test::wave_of_halves>();
 }
 
 TYPED_TEST(Lowering, KeepsTheComputeOrderOfTheSchedule) {

@@ -27,7 +27,7 @@ using namespace plait::planning;
 
 /// Whether two operations may not be swapped.
 bool conflict(stream_operation const& a, stream_operation const& b) {
-  auto const meet = [](std::vector<int> const& some, std::vector<int> const& others) {
+  auto const meet = [](auto const& some, auto const& others) {
     return std::ranges::any_of(
         some, [&](int one) { return std::ranges::find(others, one) != others.end(); });
   };

@@ -6,20 +6,19 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/function_reference.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {
 
 /// Looks for a variable of an environment, as std::getenv: null if there is none.
-using find_variable = std::function<char const*(char const*)>;
+using find_variable = function_reference<char const*(char const*)>;
 
 /// The variables in which a launcher tells a process who it is; null: it has none.
 struct launcher_variables {
@@ -71,7 +70,7 @@ inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
 /// The number in a variable that is there.
 ///
 /// Errors: input_error if it is none that a rank or a size can be.
-inline int environment_number(char const* name, std::string_view text) {
+[[gnu::cold]] inline int environment_number(char const* name, std::string_view text) {
   int value = -1;
   auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc{} || end != text.data() + text.size() || value < 0)
@@ -85,10 +84,10 @@ inline int environment_number(char const* name, std::string_view text) {
 /// like a step of one task; the numbers of such steps are the greatest there are.
 class slurm_step {
  public:
-  explicit slurm_step(find_variable variable) : variable_(std::move(variable)) {}
+  explicit slurm_step(find_variable const& variable) : variable_(variable) {}
 
   /// Whether srun has started the process.
-  [[nodiscard]] bool is_of_srun() const {
+  [[nodiscard]] [[gnu::cold]] bool is_of_srun() const {
     constexpr std::uint32_t first_special = 0xfffffff0u;
     auto const text = text_of("SLURM_STEP_ID");
     std::uint32_t number = first_special;
@@ -98,7 +97,7 @@ class slurm_step {
   /// Whether the process runs in an allocation of Slurm, by any launcher.
   [[nodiscard]] bool is_allocated() const { return variable_("SLURM_JOB_ID") != nullptr; }
   /// Throws input_error, which says what the process is instead of a task of srun.
-  [[noreturn]] void refuse() const {
+  [[noreturn]] [[gnu::cold]] void refuse() const {
     bool const has_step = variable_("SLURM_STEP_ID") != nullptr;
     throw input_error(
         {"you are not under srun: SLURM_JOB_ID=", in_quotes(text_of("SLURM_JOB_ID")),
@@ -109,7 +108,7 @@ class slurm_step {
   }
   /// Throws input_error where the variables of a step are not those of its job: a job that was
   /// submitted from within a step has inherited them.
-  void check() const {
+  [[gnu::cold]] void check() const {
     auto const step = text_of("SLURM_STEP_NUM_TASKS"), job = text_of("SLURM_NTASKS");
     if (step != job && !job.empty())
       throw input_error({"SLURM_STEP_NUM_TASKS=", in_quotes(step),

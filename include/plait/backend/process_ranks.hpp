@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -93,7 +92,7 @@ class launcher_reader {
     to += word;
   }
   static std::string says(char const* name, int value) { return concat({name, "=", value}); }
-  static void below(char const* name, int value, char const* limit, int size) {
+  [[gnu::cold]] static void below(char const* name, int value, char const* limit, int size) {
     if (value >= size)
       throw input_error(
           {says(name, value), " in the environment is not below ", says(limit, size)});
@@ -109,15 +108,14 @@ class launcher_reader {
 [[nodiscard]] [[gnu::cold]] inline launcher_variables const* find_launcher(
     find_variable const& variable) {
   slurm_step const slurm(variable);
-  auto const begins = [&](launcher_variables const& of) {
-    return variable(of.rank) != nullptr && (&of != &launchers[srun_launcher] || slurm.is_of_srun());
-  };
-  auto const is_whole = [&](launcher_variables const& of) {
-    return begins(of) && variable(of.world_size) != nullptr && variable(of.local_rank) != nullptr;
-  };
-  auto const* chosen = std::find_if(launchers.begin(), launchers.end(), is_whole);
-  if (chosen == launchers.end()) chosen = std::find_if(launchers.begin(), launchers.end(), begins);
-  return chosen == launchers.end() ? nullptr : chosen;
+  launcher_variables const* first = nullptr;
+  for (auto const& of : launchers) {
+    if (variable(of.rank) == nullptr || (&of == &launchers[srun_launcher] && !slurm.is_of_srun()))
+      continue;
+    if (variable(of.world_size) != nullptr && variable(of.local_rank) != nullptr) return &of;
+    if (first == nullptr) first = &of;
+  }
+  return first;
 }
 
 }  // namespace plait::detail

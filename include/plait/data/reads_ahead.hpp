@@ -62,7 +62,7 @@ class reads_ahead {
       for (int reader = 0; reader < how.readers; ++reader)
         threads_.push_back(std::jthread([this, reader] { read(reader); }));
     } catch (std::system_error const& none) {
-      problem = none.what();
+      problem.emplace(none.what());
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!problem) return;

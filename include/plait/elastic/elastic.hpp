@@ -7,6 +7,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
+#include "plait/core/function_reference.hpp"
 #include "plait/elastic/elastic_options.hpp"
 #include "plait/elastic/elastic_run.hpp"
 #include "plait/mesh/groups.hpp"
@@ -70,7 +71,7 @@ void launch(elastic const& backend, Program&& program) {
                                     return mesh_groups(grid, sets, plan::slices,
                                                        plan::samples_together);
                                   }};
-    detail::elastic_run(backend, job).run(program_reference<rank_type>(run));
+    detail::elastic_run(backend, job).run(function_reference<void(rank_type&)>(run));
   }
 }
 

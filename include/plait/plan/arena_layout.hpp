@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
@@ -206,8 +205,8 @@ struct bucket {
 /// block; and behind all of them a room in which two buckets that are used one after the other are
 /// whole, one at its begin and one at its end.
 struct stored_buckets {
-  std::vector<std::size_t> base{};    ///< of each bucket, in elements
-  std::vector<std::size_t> blocks{};  ///< into which it is cut
+  lean_vector<std::size_t> base{};    ///< of each bucket, in elements
+  lean_vector<std::size_t> blocks{};  ///< into which it is cut
   element_range room{};
   element_range frozen_room{};  ///< the same of what is frozen
   std::size_t behind = 0;       ///< where what lies behind the regions begins, if it is whole
@@ -245,7 +244,7 @@ struct parameter_layout {
   int units = 0;  ///< of the model
   /// Where the part of each region of each unit of the model begins, one region behind the other,
   /// and the same in the gradients' arena.
-  std::vector<std::size_t> parameter_base{}, gradient_base{};
+  lean_vector<std::size_t> parameter_base{}, gradient_base{};
   std::array<element_range, 2> regions{};
   lean_vector<bucket> buckets{};  ///< of what is trained, in their order
   lean_vector<bucket> frozen_buckets{};
@@ -298,7 +297,7 @@ struct parameter_layout {
 [[gnu::cold]] constexpr lean_vector<bucket> cut_buckets(parameter_layout const& layout, int region,
                                                         element_range const& all,
                                                         static_view<unit_range> chunks,
-                                                        std::vector<int> const& owns_tied,
+                                                        lean_vector<int> const& owns_tied,
                                                         std::size_t least) {
   lean_vector<bucket> out;
   // From the last unit on, so that a unit ends where the one behind it begins.
@@ -338,7 +337,7 @@ struct parameter_layout {
   parameter_layout out;
   out.entries.resize(at(entries.size()));
   // What a unit of each item has in each region.
-  std::vector<std::size_t> counts(3 * at(items.size()), 0);
+  lean_vector<std::size_t> counts(3 * at(items.size()), 0);
   auto const count_of = [&](int region, int item) -> std::size_t& {
     return counts[at(region * items.size() + item)];
   };
@@ -353,7 +352,7 @@ struct parameter_layout {
     count += rounded_up(entry.local_count(), alignment);
   }
   out.units = count_units(items);
-  out.parameter_base = std::vector(3 * at(out.units), parameter_layout::absent);
+  out.parameter_base = lean_vector(3 * at(out.units), parameter_layout::absent);
   std::size_t next = 0;
   for (int region = 0; region <= parameter_layout::frozen; ++region) {
     std::size_t const begin = next;
@@ -371,7 +370,7 @@ struct parameter_layout {
     else out.regions[at(region)] = {begin, next - begin};
   }
   out.gradient_base = out.parameter_base;
-  std::vector<int> owns_tied(at(out.units), 0);
+  lean_vector<int> owns_tied(at(out.units), 0);
   for (int e = 0; e < entries.size(); ++e) {
     auto const& entry = entries[e];
     if (entry.owner < 0 || count_copies(items[entry.item], chunks) == 0) continue;

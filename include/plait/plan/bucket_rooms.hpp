@@ -26,7 +26,7 @@ enum class units_use : int {
   summed   ///< that a backward makes a gradient of
 };
 
-[[nodiscard]] constexpr bool is_among(std::vector<int> const& all, int number) {
+[[nodiscard]] constexpr bool is_among(lean_vector<int> const& all, int number) {
   for (int const one : all)
     if (one == number) return true;
   return false;
@@ -38,13 +38,13 @@ class bucket_uses {
   /// `passes`: for each entry, whether its layer gives a gradient to its input.
   [[gnu::cold]] constexpr bucket_uses(parameter_layout const& layout, static_view<item> items,
                                       static_view<parameter_entry> entries,
-                                      std::vector<int> passes = {})
+                                      lean_vector<int> passes = {})
       : layout_(layout), items_(items), entries_(entries), passes_(std::move(passes)) {}
 
   /// The numbers of the buckets of a region that a unit uses, those of owners of tied uses last.
-  [[nodiscard]] [[gnu::cold]] constexpr std::vector<int> of(int unit, int region,
+  [[nodiscard]] [[gnu::cold]] constexpr lean_vector<int> of(int unit, int region,
                                                             units_use which) const {
-    std::vector<int> out;
+    lean_vector<int> out;
     for (bool const of_owners : {false, true})
       for (int e = 0; e < entries_.size(); ++e) {
         auto const& entry = entries_[e];
@@ -60,9 +60,9 @@ class bucket_uses {
     return out;
   }
   /// The same of several units, in their order.
-  [[nodiscard]] [[gnu::cold]] constexpr std::vector<int> of(unit_range units, int region,
+  [[nodiscard]] [[gnu::cold]] constexpr lean_vector<int> of(unit_range units, int region,
                                                             units_use which) const {
-    std::vector<int> out;
+    lean_vector<int> out;
     for (int unit = units.begin; unit < units.end; ++unit)
       for (int const number : of(unit, region, which))
         if (!is_among(out, number)) out.push_back(number);
@@ -82,7 +82,7 @@ class bucket_uses {
   parameter_layout const& layout_;
   static_view<item> items_;
   static_view<parameter_entry> entries_;
-  std::vector<int> passes_;
+  lean_vector<int> passes_;
 };
 
 /// The elements of the room that a region's buckets need, for two at a time: the largest sum of two
@@ -212,8 +212,8 @@ class room_for_buckets {
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<unit_range> split_by_buckets(
     bucket_uses const& uses, unit_range units, units_use which) {
   lean_vector<unit_range> out;
-  std::vector<int> last, last_frozen;
-  auto const differ = [&](std::vector<int>& before, std::vector<int> const& used) {
+  lean_vector<int> last, last_frozen;
+  auto const differ = [&](lean_vector<int>& before, lean_vector<int> const& used) {
     bool is_new = false;
     for (int const number : used) is_new = is_new || !is_among(before, number);
     if (is_new) before = used;
@@ -243,16 +243,16 @@ struct gather_plan {
   std::size_t trained = 0;  ///< how many are of what is trained
   /// Of each operation, as bits: begin and end of the room for parameters, and of that for frozen
   /// ones.
-  std::vector<int> ends{};
-  std::vector<int> lets_go{};  ///< the same, of what no operation behind it uses there
+  lean_vector<int> ends{};
+  lean_vector<int> lets_go{};  ///< the same, of what no operation behind it uses there
 };
 
 /// Adds the buckets of a region that each operation of the passes uses, unless they lie there
 /// still, and where there is room those of the next operation before it. `uses`: first and second
 /// of each piece; `order`: which piece each operation is.
 [[gnu::cold]] constexpr void add_gathers(gather_plan& out, parameter_layout const& layout,
-                                         element_range const& room, std::vector<int> const& uses,
-                                         std::vector<int> const& order, int first_bit) {
+                                         element_range const& room, lean_vector<int> const& uses,
+                                         lean_vector<int> const& order, int first_bit) {
   room_for_buckets inside(layout, room);
   std::array<int, 2> last_use{-1, -1};  // of what lies at each end
   auto const let_go = [&](std::size_t end) {
@@ -309,8 +309,8 @@ struct gather_plan {
     parameter_layout const& layout, bucket_uses const& uses, static_view<unit_range> chunks,
     std::vector<scheduled_work> const& passes, bool scatters) {
   // The pieces of all passes through a chunk are the same: forward, and in two ways backward.
-  std::vector<int> used, used_frozen, order;
-  std::vector<int> first_piece(3 * std::size_t(chunks.size()), -1), end_piece = first_piece;
+  lean_vector<int> used, used_frozen, order;
+  lean_vector<int> first_piece(3 * std::size_t(chunks.size()), -1), end_piece = first_piece;
   for (auto const& now : passes) {
     if (!computes(now.kind)) continue;
     bool const forward = now.kind == work::forward, sums = sums_gradients(now.kind);
@@ -330,7 +330,7 @@ struct gather_plan {
     for (int i = 0; i < end - first; ++i) order.push_back(forward ? first + i : end - 1 - i);
   }
   gather_plan out;
-  out.ends = out.lets_go = std::vector(order.size(), 0);
+  out.ends = out.lets_go = lean_vector(order.size(), 0);
   auto const& at = layout.parameters_at;
   add_gathers(out, layout, at.room, used, order, 0);
   out.trained = out.gathers.size();

@@ -195,7 +195,7 @@ struct exchange_lister {
     add_item(place, item, copies(item) * load.microbatches);
   }
   /// What is made again of an item, for each `again` of its units.
-  [[gnu::cold]] constexpr void add_reruns(int item, std::vector<std::int64_t> const& counts) {
+  [[gnu::cold]] constexpr void add_reruns(int item, lean_vector<std::int64_t> const& counts) {
     for (int what = 0; what < again_kinds && !counts.empty(); ++what)
       add_item(exchange_place::forward_again, item, counts[std::size_t(item * again_kinds + what)],
                what);
@@ -228,7 +228,7 @@ struct exchange_lister {
   /// The buckets of parameters that passes gather: how often follows from the order of the passes.
   [[gnu::cold]] constexpr void add_gathers() {
     if (!plan.rules.keeps_blocks()) return;
-    std::vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size(),
+    lean_vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size(),
                                     0);
     auto const all = gathers_of_passes(parameters, plan.bucket_uses_of(parameters),
                                        plan.chunks_of(stage), passes, plan.rules.sums_blocks());
@@ -248,7 +248,7 @@ struct exchange_lister {
     add_edges(exchange_place::activation_edge, true);
     if (!backward) return;
     add_edges(exchange_place::gradient_edge, true);
-    std::vector<std::int64_t> reruns;
+    lean_vector<std::int64_t> reruns;
     if (plan.recomputes.any())
       reruns = count_reruns(plan.items, plan.recomputes, plan.chunks_of(stage), passes);
     for (int item = end_item - 1; item >= 0; --item) {

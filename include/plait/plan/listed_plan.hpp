@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <utility>
-#include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/placements.hpp"
@@ -63,7 +63,7 @@ struct listed_plan {
   /// Which buckets of a layout units use.
   [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(
       parameter_layout const& layout) const {
-    std::vector<int> passes(std::size_t(entries.size()), 0);
+    lean_vector<int> passes(std::size_t(entries.size()), 0);
     for (auto const& now : steps)
       for (int e = 0; now.kind == step_kind::leaf && e < entries.size(); ++e)
         if (entries[e].leaf == now.leaf)

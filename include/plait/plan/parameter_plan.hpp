@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/placements.hpp"
 #include "plait/placement/transition.hpp"
@@ -134,7 +135,8 @@ constexpr int number_of_tensor(auto const& code, auto const& entries, entry_coun
   auto const leaves = leaf_names(tree);
   std::vector<std::string> names;
   for (auto const& entry : entries)
-    names.push_back(leaves[static_cast<std::size_t>(entry.leaf)] + entry.info.label.text());
+    names.push_back(
+        concat({leaves[static_cast<std::size_t>(entry.leaf)], entry.info.label.text()}));
   return names;
 }
 

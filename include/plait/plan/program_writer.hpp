@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <utility>
-#include <vector>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
@@ -42,7 +41,7 @@ class program_writer : row_writer {
         record_(plan.items, plan.recomputes),
         scatter_room_(parameters, parameters.gradients_at.room) {
     span_ = std::max({plan.unit_count(), buckets() + int(parameters.frozen_buckets.size()), 4}) + 1;
-    has_run_ = std::vector(std::size_t(plan.chunks), 0);
+    has_run_ = lean_vector(std::size_t(plan.chunks), 0);
     if (passes == nullptr) return;
     if (places_.pieces == 0) {
       constexpr chunk_arena has_all{.receives_gradient = true,
@@ -155,7 +154,7 @@ class program_writer : row_writer {
   /// The timetable of the stage.
   [[gnu::cold]] void add_passes(outputs_are what) {
     auto const& all = passes_->operations;
-    std::vector<char> has_begun(std::size_t(plan_.chunks), false);
+    lean_vector<char> has_begun(std::size_t(plan_.chunks), false);
     for (auto now = all.begin(); now != all.end(); ++now)
       add_work(*now, what, has_begun,
                sums_gradients(now->kind) && is_last_of_chunk(now, all.end()));
@@ -167,7 +166,7 @@ class program_writer : row_writer {
     return true;
   }
   [[gnu::cold]] void add_work(scheduled_work const& now, outputs_are what,
-                              std::vector<char>& has_begun, bool is_last) {
+                              lean_vector<char>& has_begun, bool is_last) {
     auto const& chunk = plan_.chunks_of(stage_)[now.chunk];
     bool const ends_model = chunk.end == plan_.unit_count();
     int const m = now.microbatch, units_here = chunk.end - chunk.begin;
@@ -511,9 +510,9 @@ class program_writer : row_writer {
 
   stage_program const* passes_;     // of the stage, where the part has some
   placed_passes places_;            // of what they leave
-  std::vector<char> is_done_{};     // units whose gradients are whole but for tied uses
-  std::vector<char> is_reduced_{};  // buckets
-  std::vector<int> has_run_{};      // chunks, forward
+  lean_vector<char> is_done_{};     // units whose gradients are whole but for tied uses
+  lean_vector<char> is_reduced_{};  // buckets
+  lean_vector<int> has_run_{};      // chunks, forward
   bucket_uses uses_;
   working_record record_;
   buffers kept_{};  // of the pass at hand: what its chunk was given, and has made

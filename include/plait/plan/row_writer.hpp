@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
@@ -18,7 +17,7 @@ namespace plait::planning {
 class row_writer {
  protected:
   using name = program_buffer;
-  using buffers = std::vector<int>;
+  using buffers = lean_vector<int>;
 
   [[gnu::cold]] row_writer(listed_plan const& plan, lean_vector<exchange> const& list, int stage,
                            parameter_layout const& parameters)
@@ -65,7 +64,7 @@ class row_writer {
     return out;
   }
   [[gnu::cold]] static buffers joined(buffers some, buffers const& others) {
-    some.insert(some.end(), others.begin(), others.end());
+    for (int const one : others) some.push_back(one);
     return some;
   }
 

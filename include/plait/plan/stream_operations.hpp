@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
@@ -75,7 +74,7 @@ struct item_operations {
   storage_plan<program<Leaves>::most_values> const& storage;
   int first_value;
   lean_vector<stream_operation> list{};
-  std::vector<int> steps{};  ///< of each operation
+  lean_vector<int> steps{};  ///< of each operation
   int buffers = 3;
   bool has_streams = false;  ///< whether anything is on another stream than compute
 
@@ -87,7 +86,7 @@ struct item_operations {
 
   /// What touches all buffers of the item.
   constexpr stream_operation edge() const {
-    std::vector<int> all;
+    lean_vector<int> all;
     for (int i = 0; i < buffers; ++i) all.push_back(i);
     return {stream::compute, all, all};
   }
@@ -236,7 +235,7 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
   using waits = item_waits<program<Leaves>::most_steps>;
   constexpr int remembered = 8;  // enough for what repeats, and what nothing is like costs little
   program_waits<2 * Steps + 2 * Items, Items> out;
-  std::vector<int> planned;  // items, each unlike the last ones before it
+  lean_vector<int> planned;  // items, each unlike the last ones before it
   auto const first = [&](int item) { return code.items[item].first_step; };
   auto const push = [&](planned_wait const& wait, int shift) {
     auto const here = [shift](int step) {

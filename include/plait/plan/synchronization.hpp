@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "plait/core/concat.hpp"
 #include "plait/core/lean_vector.hpp"
@@ -37,8 +36,8 @@ struct wait_site {
 /// One operation as synchronisation sees it: its stream and the buffers that it touches, by number.
 struct stream_operation {
   stream on = stream::compute;
-  std::vector<int> reads{};
-  std::vector<int> writes{};
+  lean_vector<int> reads{};
+  lean_vector<int> writes{};
   bool host_waits = false;  ///< behind it the host waits for all streams
 };
 

@@ -97,10 +97,10 @@ class working_record {
 
 /// How often the passes of a stage run units of each item again, for each `again`: item by item.
 /// `chunks` and `passes`: of the stage.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<std::int64_t> count_reruns(
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<std::int64_t> count_reruns(
     static_view<item> items, recompute_table const& table, static_view<unit_range> chunks,
     std::vector<scheduled_work> const& passes) {
-  std::vector<std::int64_t> out(std::size_t(items.size() * again_kinds), 0);
+  lean_vector<std::int64_t> out(std::size_t(items.size() * again_kinds), 0);
   working_record record(items, table);
   for (auto const& now : passes) {
     if (!computes(now.kind)) continue;

@@ -8,6 +8,7 @@
 
 #include "plait/backend/backend.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/function_reference.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parallel.hpp"
@@ -44,23 +45,6 @@ template <class Plan>
   require_fit(Plan::grid, grid);
   sets.add(axis_sets_of<Plan>(grid));
 }
-
-/// A program that lives elsewhere, as one type for all programs: what a backend makes of it is
-/// compiled once.
-template <class Rank>
-class program_reference {
- public:
-  template <class Program>
-  explicit program_reference(Program& program)
-      : program_(&program), call_([](void const* of, Rank& rank) {
-          (*const_cast<Program*>(static_cast<Program const*>(of)))(rank);  // as it was
-        }) {}
-  void operator()(Rank& rank) const { call_(program_, rank); }
-
- private:
-  void const* program_;
-  void (*call_)(void const*, Rank&);
-};
 
 /// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{},
 /// program)`.
@@ -109,7 +93,7 @@ void launch(Backend const& backend, Program&& program) {
     if constexpr (takes_rank)
       backend.run(mesh_groups(grid, sets, plan::slices,
                               samples_together_of<plan, typename Jobs::plan_type...>()),
-                  program_reference<typename Backend::rank_type>(program));
+                  function_reference<void(typename Backend::rank_type&)>(program));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -29,17 +30,11 @@ class agreement {
       : subject_(std::move(subject)), bits_(agreed_fields) {}
 
   template <class Number>
-  [[gnu::cold]] void add(std::string name, Number value) {
-    if (names_.size() == agreed_fields)
-      throw error({"agreement: ", subject_, " has more than ", agreed_fields, " numbers; '", name,
-                   "' is one too many"});
-    constexpr bool is_real = std::is_floating_point_v<Number>;
+  void add(std::string_view name, Number value) {
     // Zeros are equal whatever their sign.
-    if constexpr (is_real)
-      bits_[names_.size()] = value == 0 ? 0 : std::bit_cast<std::uint64_t>(double{value});
-    else bits_[names_.size()] = static_cast<std::uint64_t>(value);
-    names_.push_back(std::move(name));
-    is_real_ = is_real_ << 1 | (is_real ? 1u : 0u);
+    if constexpr (std::is_floating_point_v<Number>)
+      add_bits(name, value == 0 ? 0 : std::bit_cast<std::uint64_t>(double{value}), true);
+    else add_bits(name, static_cast<std::uint64_t>(value), false);
   }
 
   /// This rank's numbers.
@@ -80,11 +75,19 @@ class agreement {
   };
   /// The first field that differs and the first rank that has another number than rank 0, or rank
   /// 0.
-  [[nodiscard]] place difference_in(std::vector<std::uint64_t> const& all) const {
+  [[nodiscard]] [[gnu::cold]] place difference_in(std::vector<std::uint64_t> const& all) const {
     for (std::size_t i = 0; i < names_.size(); ++i)
       for (std::size_t rank = 1; rank < all.size() / agreed_fields; ++rank)
         if (all[i] != all[rank * agreed_fields + i]) return {i, rank};
     return {};
+  }
+  [[gnu::cold]] void add_bits(std::string_view name, std::uint64_t bits, bool is_real) {
+    if (names_.size() == agreed_fields)
+      throw error({"agreement: ", subject_, " has more than ", agreed_fields, " numbers; '", name,
+                   "' is one too many"});
+    bits_[names_.size()] = bits;
+    names_.push_back(std::string(name));
+    is_real_ = is_real_ << 1 | (is_real ? 1u : 0u);
   }
   [[nodiscard]] [[gnu::cold]] std::string text(std::size_t field, std::uint64_t bits) const {
     if ((is_real_ >> (names_.size() - 1 - field) & 1) == 0) return std::to_string(bits);

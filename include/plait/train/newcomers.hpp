@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "plait/backend/generation.hpp"
+#include "plait/core/function_reference.hpp"
 
 namespace plait::execution {
 
@@ -18,35 +18,36 @@ template <class Rank>
 }
 
 /// The first rank that has been accepted where others have not; -1 where all ranks count alike.
-template <class Rank>
-[[nodiscard]] [[gnu::cold]] int reference_rank(Rank& rank) {
-  auto* const now = generation_of(rank);
-  if (now == nullptr) return -1;
-  auto const& accepted = now->accepted();
-  if (std::find(accepted.begin(), accepted.end(), false) == accepted.end()) return -1;
-  auto const found = std::find(accepted.begin(), accepted.end(), true);
-  return found == accepted.end() ? -1 : static_cast<int>(found - accepted.begin());
+[[nodiscard]] [[gnu::cold]] inline int reference_rank(generation const& now) {
+  auto const& accepted = now.accepted();
+  int first = -1;
+  bool all = true;
+  for (std::size_t rank = 0; rank < accepted.size(); ++rank) {
+    if (accepted[rank] && first < 0) first = static_cast<int>(rank);
+    all = all && accepted[rank];
+  }
+  return all ? -1 : first;
 }
 
 /// Where ranks of an elastic job differ, those that have trained it say how it is, and newcomers
 /// that differ are refused. `wrong(rank, reference)` says how a rank differs from the reference, ""
 /// if it does not. It returns where the difference is a matter of all ranks: where nobody has
-/// trained the job yet, and where those differ that have.
+/// trained the job yet, and where those differ that have; and where ranks do not change, `now` is
+/// null then.
 ///
 /// Errors: refused_newcomer on ranks that are refused, and then generation_ended on the others.
-template <class Rank, class Wrong>
-[[gnu::cold]] void refuse_newcomers(Rank& rank, Wrong wrong) {
-  int const reference = reference_rank(rank);
+[[gnu::cold]] inline void refuse_newcomers(generation* now,
+                                           function_reference<std::string(int, int)> wrong) {
+  int const reference = now == nullptr ? -1 : reference_rank(*now);
   if (reference < 0) return;
-  auto& now = *generation_of(rank);
-  std::vector<std::string> why(now.accepted().size());
+  std::vector<std::string> why(now->accepted().size());
   bool any = false;
   for (std::size_t other = 0; other < why.size(); ++other) {
     why[other] = wrong(static_cast<int>(other), reference);
-    if (!why[other].empty() && now.accepted()[other]) return;
+    if (!why[other].empty() && now->accepted()[other]) return;
     any = any || !why[other].empty();
   }
-  if (any) now.refuse(why);
+  if (any) now->refuse(why);
 }
 
 }  // namespace plait::execution

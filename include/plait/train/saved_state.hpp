@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "plait/core/function_reference.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -134,7 +134,7 @@ class saved_state {
   /// been accepted, "" if it does not.
   ///
   /// Errors: refused_newcomer, generation_ended.
-  virtual void refuse_newcomers(std::function<std::string(int, int)> const& wrong) const {
+  virtual void refuse_newcomers(detail::function_reference<std::string(int, int)> wrong) const {
     (void)wrong;
   }
 };

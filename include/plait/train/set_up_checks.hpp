@@ -156,8 +156,9 @@ template <class Optimizer>
 template <class Rank>
 [[gnu::cold]] void require_equal(Rank& rank, agreement const& mine,
                                  std::vector<std::uint64_t> const& all) {
-  refuse_newcomers(
-      rank, [&](int other, int reference) { return mine.difference(all, other, reference); });
+  refuse_newcomers(generation_of(rank), [&](int other, int reference) {
+    return mine.difference(all, other, reference);
+  });
   mine.require_equal(all);
 }
 
@@ -176,7 +177,7 @@ template <class Rank>
     std::memcpy(text.data(), all.data() + of * agreed_fields, most);
     return detail::in_quotes(text.substr(0, text.find('\0')));
   };
-  refuse_newcomers(rank, [&](int other, int reference) {
+  refuse_newcomers(generation_of(rank), [&](int other, int reference) {
     auto const here = text_of(std::size_t(other)), there = text_of(std::size_t(reference));
     return here == there
                ? std::string{}
@@ -356,7 +357,7 @@ template <class Rank, class Memory>
   auto const digest_on = [&](int of_rank) {
     return all[std::size_t(of_rank + 1) * agreed_fields - 1];
   };
-  refuse_newcomers(rank, [&](int other, int) {
+  refuse_newcomers(generation_of(rank), [&](int other, int) {
     auto const& accepted = generation_of(rank)->accepted();
     auto const data_rank = [&](int of_rank) {
       return rank.grid().place_in_group(rank.grid().coordinates_of(of_rank), batch_axes);

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/function_reference.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -64,8 +64,8 @@ class trainer_state final : public saved_state {
     auto* const now = generation_of(of_.rank);
     return now == nullptr ? job_generation{} : job_generation{now->job_id(), now->number()};
   }
-  void refuse_newcomers(std::function<std::string(int, int)> const& wrong) const override {
-    plait::execution::refuse_newcomers(of_.rank, wrong);
+  void refuse_newcomers(function_reference<std::string(int, int)> wrong) const override {
+    plait::execution::refuse_newcomers(generation_of(of_.rank), wrong);
   }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {

@@ -9,6 +9,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -87,24 +88,23 @@ class work_between_steps {
     enum : std::uint64_t { well, failed, failed_by_input };
     constexpr std::size_t most = (agreed_fields - text) * sizeof(std::uint64_t);
     std::vector<std::uint64_t> mine(agreed_fields);
-    auto [words, is_input] = what();
-    mine[state] = failure_ == nullptr ? well : is_input ? failed_by_input : failed;
-    if (words.size() > most) {
-      words.resize(most - 3);
-      words += "...";
-    }
-    std::memcpy(mine.data() + text, words.data(), words.size());
+    auto const here = what();
+    mine[state] = failure_ == nullptr ? well : here.is_input ? failed_by_input : failed;
+    std::memcpy(mine.data() + text, here.text.data(), std::min(here.text.size(), most));
+    if (here.text.size() > most)
+      std::memcpy(reinterpret_cast<char*>(mine.data() + text) + most - 3, "...", 3);
     auto const all = numbers_of_all(rank, room, mine);
     for (int other = 0; other < rank.world_size(); ++other) {
       auto const* const row = all.data() + agreed_fields * static_cast<std::size_t>(other);
       if (row[state] == well) continue;
-      words.assign(most, '\0');
-      std::memcpy(words.data(), row + text, most);
-      words.resize(std::min(words.find('\0'), most));
-      if (other == rank.world_rank()) words = what().text;
-      if (rank.world_size() > 1 && words.find("rank ") == std::string::npos)
-        words = concat({"rank ", other, ": ", words});
-      return work_failed(words, {.rank = other, .is_input = row[state] == failed_by_input}, step);
+      auto const* const sent = reinterpret_cast<char const*>(row + text);
+      std::string_view words(sent, most);
+      words = words.substr(0, words.find('\0'));
+      if (other == rank.world_rank()) words = here.text;
+      bool const names_rank =
+          rank.world_size() == 1 || words.find("rank ") != std::string_view::npos;
+      return work_failed(names_rank ? std::string(words) : concat({"rank ", other, ": ", words}),
+                         {.rank = other, .is_input = row[state] == failed_by_input}, step);
     }
     return std::nullopt;
   }

@@ -273,7 +273,8 @@ class thread_barrier {
   [[gnu::cold]] std::string state_of(std::size_t rank, bool of_several) const {
     if (ranks_[rank].finished) return of_several ? " have finished" : " has finished";
     if (auto const* const what = ranks_[rank].waits)
-      return (of_several ? " wait in " : " waits in ") + call_text(*what->call, *what->members);
+      return concat(
+          {of_several ? " wait in " : " waits in ", call_text(*what->call, *what->members)});
     return of_several ? " are running" : " is running";
   }
 

@@ -156,8 +156,9 @@ class thread_messages final : public posted_messages {
     return (mine.channel->state.load() & thread_barrier::broken_bit) != 0;
   }
   // All ranks are told: the other end may wait for something else first.
-  void require_fit(int from, collective_call const& sent, int to, collective_call const& received,
-                   std::vector<int> const& members) const {
+  [[gnu::cold]] void require_fit(int from, collective_call const& sent, int to,
+                                 collective_call const& received,
+                                 std::vector<int> const& members) const {
     if (sent.fits(received)) return;
     auto const text = mismatch_text(from, sent, to, received, members);
     room_->refuse(text);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -15,7 +14,6 @@
 #include "plait/core/error.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/core/stable_sort.hpp"
 
 namespace plait::ext {
 
@@ -38,15 +36,16 @@ class thread_world {
   /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ... One that has
   /// the members of another is the same, so that all calls among them are compared.
   [[gnu::cold]] int add_group(std::vector<int> members) {
-    auto sorted = members;
-    detail::stable_sort(sorted, [](int a, int b) { return a < b; });
-    if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size_ ||
-        std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    lean_vector<char> is_member(static_cast<std::size_t>(size_), false);
+    bool is_set = !members.empty();
+    for (int const rank : members)
+      is_set = is_set && rank >= 0 && rank < size_ &&
+               !std::exchange(is_member[static_cast<std::size_t>(rank)], true);
+    if (!is_set)
       throw input_error({"thread_world::add_group: ", ranks_in_braces(members),
                          " is not a set of different ranks from 0 to ", size_ - 1});
-    auto const same = std::find_if(groups_.begin(), groups_.end(),
-                                   [&](auto const& one) { return one->members == members; });
-    if (same != groups_.end()) return static_cast<int>(same - groups_.begin());
+    for (std::size_t id = 0; id < groups_.size(); ++id)
+      if (groups_[id]->members == members) return static_cast<int>(id);
     groups_.push_back(std::make_unique<detail::thread_group>(std::move(members)));
     auto& group = *groups_.back();
     room_.watch(group.arrivals);
