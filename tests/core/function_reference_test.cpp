@@ -9,7 +9,7 @@
 
 namespace {
 
-using plait::detail::function_reference;
+using plait::ext::function_reference;
 
 int call(function_reference<int(int)> of, int with) { return of(with); }
 
@@ -55,6 +55,32 @@ TEST(FunctionReference, HandsOnWhatCannotBeCopied) {
   EXPECT_EQ(to, 7);
 }
 
+int doubled(int of) { return 2 * of; }
+int* nobody(char const*) noexcept { return nullptr; }
+
+TEST(FunctionReference, RefersToFunctions) {
+  EXPECT_EQ(call(doubled, 4), 8);
+  EXPECT_EQ(call(&doubled, 4), 8);
+  auto* const pointer = doubled;
+  EXPECT_EQ(call(pointer, 5), 10);
+  function_reference<int const*(char const*)> const of = nobody;
+  EXPECT_EQ(of(""), nullptr);
+}
+
+TEST(FunctionReference, DropsWhatNobodyWants) {
+  int calls = 0;
+  auto const count = [&] { return ++calls; };
+  function_reference<void()> const of = count;
+  of();
+  EXPECT_EQ(calls, 1);
+  function_reference<void(int)> const other = doubled;
+  other(1);
+}
+
+template <class From>
+constexpr bool is_called_as_int = std::is_convertible_v<From, function_reference<int(int)>>;
+static_assert(is_called_as_int<decltype(doubled)&> && !is_called_as_int<int>);
+static_assert(!is_called_as_int<decltype(nobody)&> && !is_called_as_int<int (*)()>);
 static_assert(!std::is_default_constructible_v<function_reference<int(int)>>);
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/plait.hpp"
 #include "plait/plan/bucket_rooms.hpp"
 #include "plan/gpt2.hpp"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,17 @@ double loss_on(Rank& rank, in_memory<double> const& data) {
   auto trainer = plait::trainer<Job>(rank, sgd{});
   auto batches = plait::batches(data, global_batch<8>{}, rank);
   return trainer.step(batches.at(0)).loss;
+}
+
+std::atomic<int> ranks_run{0};
+void count_ranks(threads::rank_type&) { ++ranks_run; }
+
+TEST(Launch, RunsFunctionsAndWhatReturnsSomething) {
+  ranks_run = 0;
+  launch<whole_job>(threads{}, count_ranks);
+  launch<whole_job>(threads{}, &count_ranks);
+  launch<whole_job>(threads{}, [](auto&) { return ++ranks_run; });
+  EXPECT_EQ(ranks_run, 12);
 }
 
 TEST(Launch, RunsSeveralJobsOfOneMesh) {

@@ -101,6 +101,9 @@ TEST(LoweringByHand, OneStageHasNoMessages) {
   auto const table = plait::planning::training_timetable<plait::one_forward_one_backward>(1, 2);
   EXPECT_EQ(letters(table.stages[0]), "F0 B0 F1 B1 ");
   EXPECT_EQ(table.stages[0].slots, (stage_slots{1, 0, 0}));
+  auto const lone = plait::planning::training_timetable<plait::one_forward_one_backward, 1>(2);
+  EXPECT_EQ(letters(lone.stages[0]), "F0 B0 F1 B1 ");
+  EXPECT_EQ(lone.stages[0].slots, (stage_slots{1, 0, 0}));
 }
 
 // A list that is wrong stays as it is, too: proofs name what is wrong with it.
@@ -145,6 +148,24 @@ void expect_same_with_known_stages() {
   EXPECT_THROW((void)(training_timetable<Schedule, 1>(0)), plait::input_error);
   EXPECT_THROW((void)(evaluation_timetable<Schedule, 1>(0)), plait::input_error);
 }
+
+struct lowers_itself : plait::gpipe {
+  static constexpr timetable lowered(int stages, int microbatches) {
+    auto table = plait::planning::training_timetable<plait::gpipe>(stages, microbatches);
+    table.stages[0].operations[0].microbatch = 7;
+    return table;
+  }
+};
+
+using plait::planning::is_lone_stage;
+static_assert(is_lone_stage<plait::gpipe, 1> && !is_lone_stage<plait::gpipe, 2>);
+static_assert(is_lone_stage<halves_out_of_order, 1> && !is_lone_stage<lowers_itself, 1> &&
+              !is_lone_stage<plait_test::wave_of_halves, 1> && !is_lone_stage<int, 1>);
+static_assert(
+    plait::planning::training_timetable<lowers_itself, 1>(2).stages[0].operations[0].microbatch ==
+    7);
+static_assert(plait::planning::evaluation_timetable<plait::gpipe, 1>(5).stages[0].operations[4] ==
+              scheduled_work{work::forward, 4});
 
 TYPED_TEST(Lowering, IsTheSameWithKnownStages) { expect_same_with_known_stages<TypeParam>(); }
 

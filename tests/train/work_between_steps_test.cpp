@@ -101,17 +101,21 @@ TEST(WorkBetweenSteps, WhatOneRankThrowsEndsAllAfterTheSameStepAndTheHookHasRun)
 }
 
 TEST(WorkBetweenSteps, OfSeveralTheFirstRankIsHeard) {
-  stop_on_signals const stop;
-  ends out;
-  train<in_slices>(threads{}, &stop, 5, out, [&](int rank, int step) {
-    if (step == 1) throw std::runtime_error(std::string(1000, 'a' + char(rank)));
-  });
-  EXPECT_EQ(out.ended, (steps_of{2, 2}));
-  EXPECT_EQ(out.codes, (std::multiset<int>{1, 1}));
-  ASSERT_EQ(out.texts.size(), 2u);
-  // Others are told the begin of a long text.
-  EXPECT_EQ(*out.texts.begin(), "rank 0: " + std::string(501, 'a') + "...");
-  EXPECT_EQ(*out.texts.rbegin(), "rank 0: " + std::string(1000, 'a'));
+  // Others are told the begin of a text for which there is no room.
+  constexpr std::size_t room = 504;
+  for (std::size_t const length : {room - 1, room, room + 1, std::size_t{1000}}) {
+    stop_on_signals const stop;
+    ends out;
+    train<in_slices>(threads{}, &stop, 5, out, [&](int rank, int step) {
+      if (step == 1) throw std::runtime_error(std::string(length, 'a' + char(rank)));
+    });
+    EXPECT_EQ(out.ended, (steps_of{2, 2}));
+    EXPECT_EQ(out.codes, (std::multiset<int>{1, 1}));
+    std::string const whole = "rank 0: " + std::string(length, 'a');
+    std::string const told =
+        length <= room ? whole : "rank 0: " + std::string(room - 3, 'a') + "...";
+    EXPECT_EQ(out.texts, (std::multiset<std::string>{whole, told}));
+  }
 }
 
 TEST(WorkBetweenSteps, BehindTheLastStepAllAreTold) {

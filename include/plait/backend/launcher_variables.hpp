@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -19,6 +20,11 @@ namespace plait::detail {
 
 /// Looks for a variable of an environment, as std::getenv: null if there is none.
 using find_variable = function_reference<char const*(char const*)>;
+
+/// That of this process.
+inline constexpr auto own_environment = [](char const* name) -> char const* {
+  return std::getenv(name);
+};
 
 /// The variables in which a launcher tells a process who it is; null: it has none.
 struct launcher_variables {
@@ -84,7 +90,7 @@ inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
 /// like a step of one task; the numbers of such steps are the greatest there are.
 class slurm_step {
  public:
-  explicit slurm_step(find_variable const& variable) : variable_(variable) {}
+  explicit slurm_step(find_variable variable) : variable_(variable) {}
 
   /// Whether srun has started the process.
   [[nodiscard]] [[gnu::cold]] bool is_of_srun() const {

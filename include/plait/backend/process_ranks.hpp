@@ -44,7 +44,7 @@ namespace plait::detail {
 /// Reads the variables of one launcher, of which the rank is there.
 class launcher_reader {
  public:
-  launcher_reader(launcher_variables const& of, find_variable const& variable)
+  launcher_reader(launcher_variables const& of, find_variable variable)
       : of_(of), variable_(variable) {}
 
   [[nodiscard]] [[gnu::cold]] process_ranks read() {
@@ -99,14 +99,13 @@ class launcher_reader {
   }
 
   launcher_variables const& of_;
-  find_variable const& variable_;
+  find_variable variable_;
   std::string used_;
 };
 
 /// The first launcher whose rank, size and local rank are all there, since one may start another;
 /// else the first whose rank is, else null.
-[[nodiscard]] [[gnu::cold]] inline launcher_variables const* find_launcher(
-    find_variable const& variable) {
+[[nodiscard]] [[gnu::cold]] inline launcher_variables const* find_launcher(find_variable variable) {
   slurm_step const slurm(variable);
   launcher_variables const* first = nullptr;
   for (auto const& of : launchers) {
@@ -128,9 +127,7 @@ namespace plait::ext {
 /// Errors: input_error if there are none, or some are missing, no sensible numbers, or contradict
 ///         each other, or if Slurm runs the process otherwise than by srun.
 [[nodiscard]] [[gnu::cold]] inline process_ranks read_process_ranks(
-    detail::find_variable const& variable = [](char const* name) -> char const* {
-      return std::getenv(name);
-    }) {
+    detail::find_variable variable = detail::own_environment) {
   if (auto const* const launcher = detail::find_launcher(variable); launcher != nullptr)
     return detail::launcher_reader(*launcher, variable).read();
   detail::slurm_step const slurm(variable);

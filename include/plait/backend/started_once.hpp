@@ -13,11 +13,8 @@ namespace plait::detail {
 /// Throws input_error if the environment says that this process is one of several: `backend` has
 /// all ranks in one process, so that each would run the whole job. `instead` is the backend whose
 /// ranks are processes. An allocation of Slurm starts none, nor do variables that make no sense.
-[[gnu::cold]] inline void require_started_once(
-    char const* backend, char const* instead,
-    find_variable const& variable = [](char const* name) -> char const* {
-      return std::getenv(name);
-    }) {
+[[gnu::cold]] inline void require_started_once(char const* backend, char const* instead,
+                                               find_variable variable = own_environment) {
   auto const* const launcher = find_launcher(variable);
   if (launcher == nullptr) return;
   int processes = 1;

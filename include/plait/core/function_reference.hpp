@@ -2,18 +2,22 @@
 #pragma once
 
 #include <concepts>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
 #include "plait/core/namespaces.hpp"
 
-namespace plait::detail {
+namespace plait::ext {
 
-/// Refers to something that can be called as `Signature` says, `function_reference<int(float)>`:
-/// one type for all of them, so that what takes it is compiled once.
+/// A function_reference refers to a function, or to an object that can be called, as `Signature`
+/// says: `function_reference<int(float)>`. One type for all of them, so that what takes it is
+/// compiled once. The object must live as long; as an argument a temporary does until the call
+/// returns.
 ///
-/// Threads: as what it refers to, which must live as long; a temporary does until the end of the
-///          call to which it is given.
+/// Cost:    a call by a pointer.
+/// Errors:  those of what it calls.
+/// Threads: as what it refers to.
 template <class Signature>
 class function_reference;
 
@@ -21,23 +25,39 @@ template <class Result, class... Arguments>
 class function_reference<Result(Arguments...)> {
  public:
   template <class Callable>
-    requires(!std::same_as<std::remove_cvref_t<Callable>, function_reference>)
+    requires(!std::same_as<std::remove_cvref_t<Callable>, function_reference>) &&
+            std::is_invocable_r_v<Result, Callable&, Arguments...>
   function_reference(Callable&& of)  // NOLINT: implicit, and never moved from
-      : of_(&of), call_(call<std::remove_reference_t<Callable>>) {}
+      : call_(call<std::remove_reference_t<Callable>>) {
+    if constexpr (std::is_function_v<std::remove_reference_t<Callable>>)
+      of_.function = reinterpret_cast<void (*)()>(&of);
+    else of_.object = std::addressof(of);
+  }
   Result operator()(Arguments... arguments) const {
     return call_(of_, std::forward<Arguments>(arguments)...);
   }
 
  private:
+  union callable {
+    void const* object;  // const or not, as the type of the callable says
+    void (*function)();
+  };
+
   template <class Callable>
-  static Result call(void const* of, Arguments... arguments) {
-    // Not const where it was not.
-    return (*const_cast<Callable*>(static_cast<Callable const*>(of)))(
-        std::forward<Arguments>(arguments)...);
+  static Result call(callable of, Arguments... arguments) {
+    if constexpr (std::is_function_v<Callable>) {
+      auto* const function = reinterpret_cast<Callable*>(of.function);
+      if constexpr (std::is_void_v<Result>) function(std::forward<Arguments>(arguments)...);
+      else return function(std::forward<Arguments>(arguments)...);
+    } else {
+      auto& object = *const_cast<Callable*>(static_cast<Callable const*>(of.object));
+      if constexpr (std::is_void_v<Result>) object(std::forward<Arguments>(arguments)...);
+      else return object(std::forward<Arguments>(arguments)...);
+    }
   }
 
-  void const* of_;
-  Result (*call_)(void const*, Arguments...);
+  callable of_;
+  Result (*call_)(callable, Arguments...);
 };
 
-}  // namespace plait::detail
+}  // namespace plait::ext

@@ -30,8 +30,8 @@ namespace plait::detail {
 
 namespace plait::ext {
 
-/// A lean_vector is a vector for records of plait's own, which compilers take less time for than
-/// for a std::vector: docs/contributing.md says how much.
+/// A lean_vector is a vector for records and numbers of plait's own, which compilers take less time
+/// for than for a std::vector: docs/contributing.md says how much.
 ///
 /// It has what plait asks of one. Places between size() and the room that has been taken hold
 /// values, too: an element has a default value, and one that is taken out lives on in its place

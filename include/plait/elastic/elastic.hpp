@@ -7,7 +7,6 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
-#include "plait/core/function_reference.hpp"
 #include "plait/elastic/elastic_options.hpp"
 #include "plait/elastic/elastic_run.hpp"
 #include "plait/mesh/groups.hpp"
@@ -60,7 +59,6 @@ void launch(elastic const& backend, Program&& program) {
                 "launch<Job>(elastic{...}, program): program cannot be called with a rank alone; "
                 "write [&](auto& rank) { ... }");
   if constexpr (plan::is_elastic && takes_rank && sizeof...(Jobs) == 0) {
-    auto run = [&](rank_type& rank) { program(rank); };
     detail::elastic_job const job{.plan = words_of_plan<plan>(),
                                   .replica = plan::grid.with_ranks_at_launch(1).world_size(),
                                   .slices = plan::slices,
@@ -71,7 +69,7 @@ void launch(elastic const& backend, Program&& program) {
                                     return mesh_groups(grid, sets, plan::slices,
                                                        plan::samples_together);
                                   }};
-    detail::elastic_run(backend, job).run(function_reference<void(rank_type&)>(run));
+    detail::elastic_run(backend, job).run(program);
   }
 }
 

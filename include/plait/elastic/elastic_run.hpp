@@ -21,6 +21,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/function_reference.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/elastic_member.hpp"
@@ -134,7 +135,7 @@ class elastic_run {
             times(), options_.store_wait, [this] { options_.engine->interrupt(); },
             [this](bool on) { options_.engine->hold_timeouts(on); }) {}
 
-  void run(std::function<void(elastic::rank_type&)> const& program) {
+  void run(function_reference<void(elastic::rank_type&)> program) {
     for (;;) {
       auto const next =
           member_.next({.step = kept_.step, .block = kept_.step > 0 ? kept_.block : -1});
@@ -154,7 +155,7 @@ class elastic_run {
  private:
   /// False if there is to be another one.
   bool run_generation(membership::action const& now,
-                      std::function<void(elastic::rank_type&)> const& program) {
+                      function_reference<void(elastic::rank_type&)> program) {
     auto const& members = now.next.members;
     auto const groups = terms_.groups(static_cast<int>(members.size()) / terms_.replica);
     replica_ranks const ranks(groups.grid());

@@ -129,7 +129,7 @@ struct passed_life {
     lean_vector<passed_life> const& lives) {
   int last = 0;
   for (auto const& one : lives) last = std::max(last, one.to);
-  std::vector<std::size_t> begins(std::size_t(last) + 2, 0), ends = begins;
+  lean_vector<std::size_t> begins(std::size_t(last) + 2, 0), ends = begins;
   for (auto const& one : lives) {
     begins[std::size_t(one.from)] += one.bytes;
     ends[std::size_t(one.to) + 1] += one.bytes;
@@ -185,7 +185,7 @@ struct place_lengths {
 [[gnu::cold]] constexpr void place_in_pools(lean_vector<passed_life>& lives,
                                             place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
-  std::vector<int> busy_to;  // of the places of a pool
+  lean_vector<int> busy_to;  // of the places of a pool
   for (auto& one : lives) {
     if (lengths.of(one) != bytes) {
       begin += bytes * busy_to.size();
@@ -202,7 +202,7 @@ struct place_lengths {
 
 /// The largest first, as they are sorted, each at the lowest offset that is free while it lives.
 [[gnu::cold]] constexpr void place_largest_first(lean_vector<passed_life>& lives) {
-  std::vector<std::size_t> placed;  // by offset
+  lean_vector<std::size_t> placed;  // by offset
   placed.reserve(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {
     auto& one = lives[i];
@@ -294,7 +294,7 @@ struct placed_passes {
     lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto const lives = placed_lives(chunks, operations, microbatches);
-  std::vector<std::size_t> borders;  // each once, ascending
+  lean_vector<std::size_t> borders;  // each once, ascending
   auto const add = [&](std::size_t border) {
     std::size_t at = borders.size();
     while (at > 0 && borders[at - 1] > border) --at;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::planning {
@@ -33,7 +34,7 @@ class text_table {
   }
 
  private:
-  std::vector<std::size_t> widths_;
+  lean_vector<std::size_t> widths_;
   std::vector<std::vector<std::string>> lines_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/core/again.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/program_operation.hpp"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plait/core/lean_vector.hpp"
+#include "plait/core/macros.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/synchronizer.hpp"
@@ -47,7 +48,7 @@ class step_runner {
 
  private:
   template <class Work>
-  [[gnu::always_inline]] inline void run_all(Work& work) {
+  PLAIT_IN_LOOPS void run_all(Work& work) {  // as its caller is, cold or not
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       auto const& now = operations_[i];
       [[maybe_unused]] auto const mark = rank_.device().mark(name_of(now));

@@ -199,11 +199,15 @@ constexpr void check_sizes(int stages, int microbatches) {
   return table;
 }
 
-/// Whether a stage of a job is by itself and has one chunk, in the order of `Schedule`.
+/// Whether a job has one stage of one chunk and its schedule lowers nothing by itself: then the
+/// order is the timetable.
 template <class Schedule, int Stages>
 inline constexpr bool is_lone_stage =
-    Stages == 1 && shape_of<Schedule>().chunks == 1 && !requires { Schedule::lowered(1, 1); };
+    Stages == 1 && schedule<Schedule> && shape_of<Schedule>().chunks == 1 &&
+    !requires { Schedule::lowered(1, 1); };
 
+/// The timetable of a lone stage: its order, and no messages. `activations`: the slots that it
+/// needs.
 [[nodiscard]] [[gnu::cold]] constexpr timetable lone_timetable(std::vector<scheduled_work> order,
                                                                int microbatches, bool has_backward,
                                                                pipeline_shape const& shape,
@@ -240,8 +244,10 @@ template <class Schedule>
         Schedule::peak_activations(stages, s, microbatches);
   return table;
 }
-/// The same with a number of stages that the compiler knows. Of one stage with one chunk, which
-/// has nobody to send to, the order is the list; what lowers others is not compiled for it.
+/// The same with a number of stages that the compiler knows: for a lone one it compiles nothing
+/// that lowers others.
+///
+/// Errors:  as above.
 template <class Schedule, int Stages>
 [[nodiscard]] [[gnu::cold]] constexpr timetable training_timetable(int microbatches) {
   if constexpr (is_lone_stage<Schedule, Stages>) {
@@ -261,7 +267,7 @@ template <class Schedule, int Stages>
   check_sizes(stages, microbatches);
   auto const numbers = empty_timetable(stages, microbatches, false, shape);
   lean_vector<std::vector<scheduled_work>> orders(static_cast<std::size_t>(stages));
-  std::vector<int> done(static_cast<std::size_t>(numbers.chunk_count()), 0), ended = done;
+  lean_vector<int> done(static_cast<std::size_t>(numbers.chunk_count()), 0), ended = done;
   for (int left = numbers.chunk_count() * microbatches; left > 0;) {
     for (int s = 0; s < stages; ++s)
       for (int c = shape.chunks - 1; c >= 0; --c) {
@@ -277,13 +283,15 @@ template <class Schedule, int Stages>
   return lower(orders, microbatches, false, shape);
 }
 /// The same with the number of stages and the chunks of a schedule that the compiler knows.
+///
+/// Errors:  as above.
 template <class Schedule, int Stages>
 [[nodiscard]] [[gnu::cold]] constexpr timetable evaluation_timetable(int microbatches) {
   constexpr pipeline_shape shape = shape_of<Schedule>();
   if constexpr (is_lone_stage<Schedule, Stages>) {
     check_sizes(Stages, microbatches);
     std::vector<scheduled_work> order(static_cast<std::size_t>(microbatches));
-    for (int m = 0; m < microbatches; ++m) order[static_cast<std::size_t>(m)].microbatch = m;
+    for (int m = 0; m < microbatches; ++m) order[static_cast<std::size_t>(m)] = {work::forward, m};
     return lone_timetable(std::move(order), microbatches, false, shape, 1);
   } else return evaluation_timetable(Stages, microbatches, shape);
 }

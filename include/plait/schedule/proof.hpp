@@ -253,8 +253,8 @@ class timetable_check {
   // Runs all lists with sends that block until they are received. No list chooses between messages,
   // so if one way of taking turns comes to the end, every way does.
   [[gnu::cold]] constexpr schedule_verdict check_progress() const {
-    std::vector<std::size_t> next(table_.stages.size(), 0);
-    std::vector<int> awake;
+    lean_vector<std::size_t> next(table_.stages.size(), 0);
+    lean_vector<int> awake;
     for (int s = 0; s < stages_; ++s) awake.push_back(s);
     while (!awake.empty()) {
       int const stage = awake.back();
@@ -309,7 +309,7 @@ consteval void require_no_fault() {
 // One constant for each size: a compiler limits the work of one, and keeps the value.
 template <class Schedule, int Stages, int Microbatches>
 inline constexpr schedule_verdict verdict_of =
-    check(training_timetable<Schedule>(Stages, Microbatches));
+    check(training_timetable<Schedule, Stages>(Microbatches));
 
 template <class Schedule, int Stages, int... MicrobatchesLessOne>
 consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLessOne...>) {

@@ -50,7 +50,7 @@ struct held_state {
   bool is_ready = false;  ///< the reduced gradients of the next step are there
   Numbers last{};         ///< of the step before
 
-  [[gnu::cold]] ~held_state() = default;
+  [[gnu::cold]] ~held_state() = default;  // said so that it is cold: a rank ends once
 
   /// Stands for this type, and for what the optimizer keeps.
   static void const* kind() {

@@ -21,19 +21,18 @@ template <class Rank>
 [[nodiscard]] [[gnu::cold]] inline int reference_rank(generation const& now) {
   auto const& accepted = now.accepted();
   int first = -1;
-  bool all = true;
+  bool are_all = true;
   for (std::size_t rank = 0; rank < accepted.size(); ++rank) {
     if (accepted[rank] && first < 0) first = static_cast<int>(rank);
-    all = all && accepted[rank];
+    are_all = are_all && accepted[rank];
   }
-  return all ? -1 : first;
+  return are_all ? -1 : first;
 }
 
 /// Where ranks of an elastic job differ, those that have trained it say how it is, and newcomers
 /// that differ are refused. `wrong(rank, reference)` says how a rank differs from the reference, ""
-/// if it does not. It returns where the difference is a matter of all ranks: where nobody has
-/// trained the job yet, and where those differ that have; and where ranks do not change, `now` is
-/// null then.
+/// if it does not. It returns where ranks do not change (`now` is null), and where the difference
+/// is a matter of all: nobody has trained the job yet, or those differ that have.
 ///
 /// Errors: refused_newcomer on ranks that are refused, and then generation_ended on the others.
 [[gnu::cold]] inline void refuse_newcomers(generation* now,

@@ -134,7 +134,7 @@ class saved_state {
   /// been accepted, "" if it does not.
   ///
   /// Errors: refused_newcomer, generation_ended.
-  virtual void refuse_newcomers(detail::function_reference<std::string(int, int)> wrong) const {
+  virtual void refuse_newcomers(ext::function_reference<std::string(int, int)> wrong) const {
     (void)wrong;
   }
 };

@@ -101,9 +101,9 @@ class work_between_steps {
       std::string_view words(sent, most);
       words = words.substr(0, words.find('\0'));
       if (other == rank.world_rank()) words = here.text;
-      bool const names_rank =
-          rank.world_size() == 1 || words.find("rank ") != std::string_view::npos;
-      return work_failed(names_rank ? std::string(words) : concat({"rank ", other, ": ", words}),
+      bool const needs_rank =
+          rank.world_size() > 1 && words.find("rank ") == std::string_view::npos;
+      return work_failed(needs_rank ? concat({"rank ", other, ": ", words}) : std::string(words),
                          {.rank = other, .is_input = row[state] == failed_by_input}, step);
     }
     return std::nullopt;

@@ -10,6 +10,7 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/function_reference.hpp"
 
 namespace plait::detail {
 
@@ -26,24 +27,10 @@ inline bool can_take_turns(void const* a, void const* b) {
   return apart >= 64 && apart <= 4096 - 64;
 }
 
-// Where the ranks have something, asked by a pointer to a function, so that loops over it are
-// compiled once for each type of element, whoever asks for them. `place` outlives it.
+// Where the ranks have something: loops over it are compiled once for each type of element, whoever
+// asks for them.
 template <class T>
-class place_of_rank {
- public:
-  template <class Place>
-  explicit place_of_rank(Place const& place)
-      : place_(&place), call_([](void const* of, int rank) -> T* {
-          return (*static_cast<Place const*>(of))(rank);
-        }) {}
-  template <class Place>
-  explicit place_of_rank(Place const&&) = delete;
-  T* operator()(int rank) const { return call_(place_, rank); }
-
- private:
-  void const* place_;
-  T* (*call_)(void const*, int);
-};
+using place_of_rank = function_reference<T*(int)>;
 
 // Combines from(0)[i], from(1)[i], ... in this order, for all i below `count`, into to(0)[i] ...
 // to(targets - 1)[i]. Two by two each block goes to both at once; otherwise tile by tile: a tile

@@ -155,11 +155,14 @@ class thread_messages final : public posted_messages {
   static bool is_broken(channel_end const& mine) {
     return (mine.channel->state.load() & thread_barrier::broken_bit) != 0;
   }
+  void require_fit(int from, collective_call const& sent, int to, collective_call const& received,
+                   std::vector<int> const& members) const {
+    if (!sent.fits(received)) refuse_mismatch(from, sent, to, received, members);
+  }
   // All ranks are told: the other end may wait for something else first.
-  [[gnu::cold]] void require_fit(int from, collective_call const& sent, int to,
-                                 collective_call const& received,
-                                 std::vector<int> const& members) const {
-    if (sent.fits(received)) return;
+  [[noreturn]] [[gnu::cold]] void refuse_mismatch(int from, collective_call const& sent, int to,
+                                                  collective_call const& received,
+                                                  std::vector<int> const& members) const {
     auto const text = mismatch_text(from, sent, to, received, members);
     room_->refuse(text);
     throw collective_mismatch(text);

@@ -37,11 +37,11 @@ class thread_world {
   /// the members of another is the same, so that all calls among them are compared.
   [[gnu::cold]] int add_group(std::vector<int> members) {
     lean_vector<char> is_member(static_cast<std::size_t>(size_), false);
-    bool is_set = !members.empty();
+    bool are_different = !members.empty();
     for (int const rank : members)
-      is_set = is_set && rank >= 0 && rank < size_ &&
-               !std::exchange(is_member[static_cast<std::size_t>(rank)], true);
-    if (!is_set)
+      are_different = are_different && rank >= 0 && rank < size_ &&
+                      !std::exchange(is_member[static_cast<std::size_t>(rank)], true);
+    if (!are_different)
       throw input_error({"thread_world::add_group: ", ranks_in_braces(members),
                          " is not a set of different ranks from 0 to ", size_ - 1});
     for (std::size_t id = 0; id < groups_.size(); ++id)

@@ -16,7 +16,7 @@ enum class mpi_name { open_mpi, mpich };
 
 /// Throws input_error if a launcher that is none of MPI's has started several processes, each of
 /// which is a world of its own.
-[[gnu::cold]] inline void check_other_launchers(find_variable const& variable) {
+[[gnu::cold]] inline void check_other_launchers(find_variable variable) {
   process_ranks told;
   try {
     told = read_process_ranks(variable);
@@ -34,11 +34,8 @@ enum class mpi_name { open_mpi, mpich };
 ///
 /// Errors: input_error with both numbers. Variables of the other library beside those of the own
 ///         one are no contradiction: one mpirun may start another.
-[[gnu::cold]] inline void check_mpi_launcher(
-    process_ranks const& here, mpi_name library,
-    find_variable const& variable = [](char const* name) -> char const* {
-      return std::getenv(name);
-    }) {
+[[gnu::cold]] inline void check_mpi_launcher(process_ranks const& here, mpi_name library,
+                                             find_variable variable = own_environment) {
   struct names {
     char const *rank, *world_size;
   };
