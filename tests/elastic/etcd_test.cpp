@@ -379,7 +379,7 @@ TEST_F(Etcd, GoesOnWithAnotherServer) {
   for (int i = 0; i < 10; ++i) one.read(prefix());
   EXPECT_EQ(broken.calls(), 1);  // it stays with the one that answers
 
-  etcd two("etcd://" + dead_server() + "," + server().name(), 1s);
+  etcd two("etcd://" + dead_server() + "," + server().name(), 20s);
   EXPECT_TRUE(two.change({}, {{.key = key("a"), .value = "1"}}).done);
 }
 
@@ -396,7 +396,7 @@ TEST_F(Etcd, LeavesAServerThatStops) {
 
 TEST_F(Etcd, SendsNoChangeTwice) {
   rude_server broken("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"header\"");
-  etcd one("etcd://" + broken.name() + "," + server().name(), 1s);
+  etcd one("etcd://" + broken.name() + "," + server().name(), 20s);
   expect_words(refusal([&] { one.change({}, {{.key = key("a"), .value = "1"}}); }),
                "the change may have been made");
   EXPECT_EQ(broken.calls(), 1);
