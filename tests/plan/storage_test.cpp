@@ -38,8 +38,9 @@ TEST(StorageCheck, FindsWhatIsNotMadeAgain) {
   auto reruns = rerun_finder<right::leaf_count>(right::code, right::tree.leaves,
                                                 right::needs_gradient, bit_of(all))
                     .out;
-  auto const storage =
-      plan_storage(right::code, right::tree.leaves, reruns.stays.data(), reruns.apart.data());
+  auto const storage = plan_storage(right::code, right::tree.leaves,
+                                    {reruns.stays.data(), right::code.values.size()},
+                                    {reruns.apart.data(), right::code.values.size()});
   int cleared = 0;
   for (int item = 0; item < right::code.items.size(); ++item)
     for (int s = right::code.items[item].first_step; s < right::code.items[item].end_step; ++s) {

@@ -323,7 +323,8 @@ void expect_sound_again() {
         rerun_finder<Plan::leaf_count>(Plan::code, Plan::tree.leaves, Plan::needs_gradient, kinds)
             .out;
     auto const storage =
-        plan_storage(Plan::code, Plan::tree.leaves, reruns.stays.data(), reruns.apart.data());
+        plan_storage(Plan::code, Plan::tree.leaves, {reruns.stays.data(), Plan::code.values.size()},
+                     {reruns.apart.data(), Plan::code.values.size()});
     expect_fits<Plan>(storage);
     for (int what = 0; what < again_kinds; ++what)
       for (int item = 0; (kinds >> what & 1) != 0 && item < Plan::code.items.size(); ++item)

@@ -87,7 +87,7 @@ template <int Leaves>
     program<Leaves> const& code, auto const& leaves,
     storage_plan<program<Leaves>::most_values> const& storage, std::size_t rows, int ranks,
     std::size_t element_bytes, std::size_t slot_bytes,
-    record_levels<Leaves> const* levels = nullptr) {
+    static_view<record_levels<Leaves>> levels = {}) {
   activation_layout<Leaves> out;
   auto const bytes_of = [&](int index) {
     auto const& what = code.values[index];
@@ -124,20 +124,20 @@ template <int Leaves>
         next += aligned(each * slot_count(own, code.form(leaf), rows, ranks));
       }
     };
-    for (int level = made_never; level >= (levels == nullptr ? made_never : 0); --level) {
+    for (int level = made_never; level >= (levels.size() == 0 ? made_never : 0); --level) {
       if (level < again_kinds) out.stash_end[at][static_cast<std::size_t>(level)] = kept;
       for (int value = first_value; value < v; ++value) {
         auto const index = static_cast<std::size_t>(value);
         auto const& where = storage.values[index];
         if (where.root == value && where.where == home::kept &&
-            (levels == nullptr || levels->root[index] == level))
+            (levels.size() == 0 || levels[0].root[index] == level))
           out.value_offset[index] = kept, kept += bytes_of(value);
       }
       for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf) {
         auto const index = static_cast<std::size_t>(leaf);
         auto const is_here = [&](slot_info const& own) {
-          return levels == nullptr ||
-                 level == (own.is_always_kept ? made_never : levels->slots[index]);
+          return levels.size() == 0 ||
+                 level == (own.is_always_kept ? made_never : levels[0].slots[index]);
         };
         place_slots(leaf, leaves[leaf].saved, out.saved_offset[index], is_here, kept);
       }
@@ -160,7 +160,7 @@ template <int Leaves>
       if (!leaves[now.leaf].is_loss) out.gradient_stash_bytes[at] += bytes_of(now.out);
     }
     out.activation_stash_bytes[at] = kept;
-    if (levels == nullptr) out.stash_end[at].fill(kept);
+    if (levels.size() == 0) out.stash_end[at].fill(kept);
     out.transient_bytes = std::max({out.transient_bytes, forward, backward});
   }
   out.staging_offset = out.transient_bytes;

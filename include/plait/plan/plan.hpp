@@ -172,12 +172,13 @@ struct plan {
   /// Which units make what again before their backward.
   static constexpr recompute_rule recompute_policy = recompute_rule_of<Policy>;
   /// Whether anything is made again; else nothing is worked out for it.
-  static constexpr bool has_reruns = recompute_policy.has != nullptr || recomputes_layers(tree);
+  static constexpr bool has_reruns = recompute_policy.any() || recomputes_layers(tree);
   static constexpr auto reruns =
       find_reruns<has_reruns>(code, tree.leaves, needs_gradient, recompute_policy);
   static constexpr auto storage = [] {
     if constexpr (has_reruns)
-      return plan_storage(code, tree.leaves, reruns.stays.data(), reruns.apart.data());
+      return plan_storage(code, tree.leaves, {reruns.stays.data(), code.values.size()},
+                          {reruns.apart.data(), code.values.size()});
     else return plan_storage(code, tree.leaves);
   }();
   static constexpr auto records = level_records<has_reruns>(code, tree.leaves, storage, reruns);
@@ -279,7 +280,7 @@ struct plan {
   static constexpr auto activation_layout_for(std::size_t rows) {
     if constexpr (has_reruns)
       return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
-                                 slot_bytes, &records);
+                                 slot_bytes, {&records, 1});
     else
       return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
                                  slot_bytes);

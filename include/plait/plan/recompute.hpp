@@ -267,8 +267,7 @@ template <bool HasReruns, int Leaves>
 constexpr auto find_reruns(program<Leaves> const& code, auto const& leaves,
                            auto const& needs_gradient, recompute_rule const& rule) {
   if constexpr (HasReruns) {
-    unsigned const kinds =
-        rule.has == nullptr ? bit_of(0) : bit_of(int(rule.what)) | bit_of(int(rule.others));
+    unsigned const kinds = bit_of(int(rule.what)) | bit_of(int(rule.others));
     return rerun_finder<Leaves>(code, leaves, needs_gradient, kinds).out;
   } else {
     return no_reruns{};

@@ -42,7 +42,7 @@ struct buffer_sharing {
   std::array<bool, static_cast<std::size_t>(Values)> block{};      ///< a block of the parent's rows
   std::array<bool, static_cast<std::size_t>(Values)> must_stay{};  ///< must keep its value
   std::array<int, static_cast<std::size_t>(Values)> readers{};     ///< residuals that read it later
-  bool const* apart = nullptr;  ///< where it is given, over which nothing may be written
+  static_view<bool> apart{};  ///< where it is given, over which nothing may be written
 
   constexpr buffer_sharing() {
     for (int i = 0; i < Values; ++i) parent[static_cast<std::size_t>(i)] = i;
@@ -73,7 +73,7 @@ struct buffer_sharing {
   }
   /// Whether a step that reads it may write over it.
   [[nodiscard]] constexpr bool may_go(int value) const {
-    return !is_pinned(value) && (apart == nullptr || !apart[value]);
+    return !is_pinned(value) && (apart.size() == 0 || !apart[value]);
   }
   constexpr int& readers_of(int value) { return readers[static_cast<std::size_t>(root(value))]; }
 };
@@ -111,7 +111,7 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
         auto const row = row_of_move(code.values, now, direction::forward);
         bool const in_place = row.moves == collective::all_reduce && !from_outside(now.in) &&
                               !share.must_stay[static_cast<std::size_t>(now.in)] &&
-                              (share.apart == nullptr || !share.apart[now.in]) &&
+                              (share.apart.size() == 0 || !share.apart[now.in]) &&
                               share.readers_of(now.in) == 0;
         if ((row.moves == local_move::none || in_place) && !leaves_item && fits(now.out, now.in))
           share.put(now.out, now.in);
@@ -183,12 +183,11 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
 /// nothing may be written over it.
 template <int Leaves>
 constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves,
-                            bool const* stays = nullptr, bool const* apart = nullptr) {
+                            static_view<bool> stays = {}, static_view<bool> apart = {}) {
   constexpr int most_values = program<Leaves>::most_values;
   storage_plan<most_values> out;
   buffer_sharing<most_values> values, gradients;
-  for (int i = 0; stays != nullptr && i < code.values.size(); ++i)
-    values.must_stay[static_cast<std::size_t>(i)] = stays[i];
+  for (int i = 0; i < stays.size(); ++i) values.must_stay[static_cast<std::size_t>(i)] = stays[i];
   values.apart = apart;
   for (auto const& piece : code.items) {
     share_values(code, leaves, piece, values);

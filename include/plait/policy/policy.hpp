@@ -63,10 +63,14 @@ namespace plait::ext {
 struct recompute_rule {
   again what{}, others{};  ///< of the units of which `has` is true, and of the others
   int greatest_stage = 0;  ///< that `has` names
-  bool (*has)(int stage, int unit) = nullptr;  ///< unit: by its number within the stage
+  /// unit: by its number within the stage
+  bool (*has)(int stage, int unit) = [](int, int) { return false; };
 
   [[nodiscard]] constexpr again of(int stage, int unit) const {
-    return has != nullptr && has(stage, unit) ? what : others;
+    return has(stage, unit) ? what : others;
+  }
+  [[nodiscard]] constexpr bool any() const {
+    return what != again::nothing || others != again::nothing;
   }
 };
 

@@ -82,11 +82,13 @@ struct plan_tables {
   using waits = item_waits<program<Leaves>::most_steps>;
   /// Of all items, in one direction.
   struct waits_of_items {
+    // Said by a number: with -fsanitize=undefined g++ does not compare addresses in constants.
+    bool has_any = false;
     planned_wait const* list = nullptr;
-    int const* first = nullptr;  ///< of each item; null where nothing waits
+    int const* first = nullptr;  ///< of each item
 
     [[nodiscard]] constexpr waits of(int item) const {
-      if (first == nullptr) return {};
+      if (!has_any) return {};
       return {{list + first[item], first[item + 1] - first[item]}};
     }
   };
@@ -96,7 +98,8 @@ struct plan_tables {
   std::array<bool, std::size_t(program<Leaves>::most_values)> const& needs_gradient;
   static_view<leaf_info> leaves;
   static_view<parameter_entry> entries;
-  int const* first_entry;       ///< of each leaf
+  int const* first_entry;  ///< of each leaf
+  bool has_reruns;
   unsigned char const* reruns;  ///< of each step, bits of `again`; null if there are none
   recompute_table const& recomputes;
   bool keeps_blocks;  ///< of parameters: what needs none of them has none in its backward
@@ -140,7 +143,7 @@ struct plan_tables {
     auto const ahead = forward_waits.of(out.item), back = backward_waits.of(out.item);
     out.forward = find(ahead, number);
     // Steps that run again have waits of their own, in an item that has any.
-    if (reruns != nullptr) out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
+    if (has_reruns) out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
     out.backward = find(back, number);
     out.parameters = find(back, waits::parameters_of(number));
     return out;
@@ -156,7 +159,7 @@ constexpr unsigned char const* reruns_of() {
 template <class Plan, direction Way>
 constexpr typename plan_tables<Plan::leaf_count>::waits_of_items waits_of_items() {
   if constexpr (Plan::tensor_ranks > 1)
-    return {Plan::template waits<Way>.list.begin(), Plan::template waits<Way>.first.data()};
+    return {true, Plan::template waits<Way>.list.begin(), Plan::template waits<Way>.first.data()};
   else return {};
 }
 
@@ -168,6 +171,7 @@ inline constexpr plan_tables<Plan::leaf_count> tables_of{
     Plan::tree.leaves.view(),
     Plan::entries.view(),
     Plan::listed.first_entry.data(),
+    Plan::has_reruns,
     reruns_of<Plan>(),
     Plan::recomputes,
     Plan::rules.keeps_blocks(),

@@ -144,7 +144,7 @@ class evaluation_sums {
       if (label_count_[i] > 0) totals.loss += losses_[i] / label_count_[i], any = true;
     if (!any) totals.loss = std::numeric_limits<double>::quiet_NaN();
     double const* next = sums_.data();
-    auto const take = [&](std::size_t own) {
+    [[maybe_unused]] auto const take = [&](std::size_t own) {
       return std::span<double const>(std::exchange(next, next + own), own);
     };
     return std::tuple{measures.value(take(Measures::numbers), totals)...};
