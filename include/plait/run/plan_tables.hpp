@@ -82,7 +82,7 @@ struct plan_tables {
   using waits = item_waits<program<Leaves>::most_steps>;
   /// Of all items, in one direction.
   struct waits_of_items {
-    // Said by a number: with -fsanitize=undefined g++ does not compare addresses in constants.
+    // Not told by a null: with -fsanitize=undefined g++ does not compare addresses in constants.
     bool has_any = false;
     planned_wait const* list = nullptr;
     int const* first = nullptr;  ///< of each item
