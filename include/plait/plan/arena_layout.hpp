@@ -81,7 +81,7 @@ constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, s
 }
 
 /// Lays out the activations of microbatches of `rows` rows with elements of `element_bytes`, and of
-/// `slot_bytes` in slots that keep sums.
+/// `slot_bytes` in slots that keep sums. `levels`: one where something is made again, else none.
 template <int Leaves>
 [[gnu::cold]] constexpr activation_layout<Leaves> lay_out_activations(
     program<Leaves> const& code, auto const& leaves,
