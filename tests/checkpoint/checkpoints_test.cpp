@@ -161,6 +161,42 @@ TEST(Checkpoints, GoFromEachLevelToEachOther) {
     }
 }
 
+// The first stage trains nothing, and has neither states nor averages.
+using warm = sequential<named<"f", nn::linear<4, 6>>, nn::relu<6>, named<"l", nn::linear<6, 5>>>;
+using cold = frozen<warm, "f.*">;
+template <class Model>
+struct staged_job : parallel<objective<Model, nn::cross_entropy<5>>,
+                             pipeline<2, one_forward_one_backward, cut_at<1>>, double> {};
+
+/// Trains from the newest checkpoint, and saves one; returns the step that it began at.
+template <class Model>
+std::uint64_t train_staged(files::path const& path, std::uint64_t steps,
+                           std::vector<std::string> allow = {}) {
+  std::uint64_t begun = 0;
+  auto const data = in_memory<double>::random_classes(48, 4, 5);
+  launch<staged_job<Model>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<staged_job<Model>>(
+        rank, adamw{.learning_rate = 0.01, .weight_decay = 0}, {.seed = 3, .average = 0.9});
+    auto all = batches<double>(data, global_batch<24>{}, rank, {.epochs = 0, .microbatches = 2});
+    checkpoints saves(trainer, all, {.folder = path, .every = 1, .allow = allow});
+    std::uint64_t const first = saves.resume();
+    for (std::uint64_t i = first; i < steps; ++i) {
+      trainer.step(all.at(i));
+      saves.after_step();
+    }
+    saves.finish();
+    EXPECT_EQ(saves.problem(), "");
+    if (rank.is_root()) begun = first;
+  });
+  return begun;
+}
+
+TEST(Checkpoints, AreWrittenWhereTheFirstStageTrainsNothing) {
+  folder const at("cold");
+  EXPECT_EQ(train_staged<cold>(at.path, 2), 0u);
+  EXPECT_EQ(train_staged<cold>(at.path, 3), 2u);
+}
+
 std::vector<runner> plans() {
   using zero = hybrid<pipeline<2>, data_parallel<at_launch, zero<1>>, small_gpt::tp2>;
   return {run_of<serial>(), run_of<zero>(2), run_of<small_gpt::tp2_sharded>()};

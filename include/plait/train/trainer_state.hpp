@@ -48,7 +48,8 @@ class trainer_state final : public saved_state {
     share_out();
     kinds_.push_back("");
     for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back(concat({".", name}));
-    if (of.averaged.bytes() > 0) kinds_.push_back(".average");
+    // Asked of the options, which all ranks have: a rank that trains nothing has no room for them.
+    if (of.options.average > 0) kinds_.push_back(".average");
   }
 
   [[nodiscard]] int rank() const override { return of_.rank.world_rank(); }
