@@ -26,7 +26,6 @@ int main(int count, char** words) {
     }
     if (!saves.is_saved()) saves.save();  // the last steps
     saves.finish();
-    if (rank.is_root() && !saves.problem().empty()) std::puts(saves.problem().c_str());
   });
 }
 // example-end

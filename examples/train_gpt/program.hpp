@@ -373,14 +373,10 @@ class kept_checkpoints final : public rank_checkpoints {
     std::fflush(stdout);
     return next;
   }
-  void after_step() override {
-    saves_->after_step();
-    tell();
-  }
+  void after_step() override { saves_->after_step(); }
   void finish() override {
     if (!saves_->is_saved()) saves_->save();
     saves_->finish();
-    tell();
     if (speaks_) problem_ = saves_->problem();
   }
 
@@ -395,18 +391,11 @@ class kept_checkpoints final : public rank_checkpoints {
     }
     return out;
   }
-  /// Says once what has gone wrong; training goes on.
-  void tell() {
-    if (!speaks_ || saves_->problem() == told_) return;
-    told_ = saves_->problem();
-    if (!told_.empty()) std::fprintf(stderr, "%s: %s\n", name_, told_.c_str());
-  }
 
   char const* name_;
   bool resumes_, speaks_;
   std::string& problem_;
   std::unique_ptr<plait::checkpoints> saves_;
-  std::string told_{};
 };
 
 /// Of ranks whose files another writes.

@@ -734,7 +734,18 @@ TEST(Checkpoints, ThatCannotBeWrittenAreSaidAndMayBeRequired) {
   for (std::int64_t const step : {2, 3}) {
     settings with{
         .steps = 5, .saves = {.folder = at.path / "run", .every = 2}, .folder_goes_at = step};
+    ::testing::internal::CaptureStderr();
     auto const said = run_of<data_parallel<2>>()(with);
+    std::string const told = ::testing::internal::GetCapturedStderr();
+    // The folder never comes back: the one that was begun is missing, and the next one.
+    EXPECT_TRUE(
+        told.starts_with("plait: the checkpoint of step 2 is missing, and training goes on: "))
+        << told;
+    EXPECT_TRUE(told.ends_with(
+        "plait: the checkpoint of step 4 is missing, and training goes on: " + said.problem +
+        "; mend that before the next one, or let it end the job (checkpoint_options::required)\n"))
+        << told;
+    EXPECT_EQ(std::ranges::count(told, '\n'), 2) << told;
     EXPECT_EQ(said.losses.size(), 5u);
     EXPECT_NE(said.problem.find(": "), std::string::npos) << said.problem;
     with.saves.required = true;

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -110,6 +111,14 @@ inline constexpr std::array compared_options{".every", ".keep", ".required", ".v
       return concat({"checkpoint_options: ", compared_options[i], " is ", all[one][i], where,
                      " and ", all[other][i], there});
   return "";
+}
+
+/// Says on stderr which checkpoint is missing, why, and what to do; nobody need ask for it.
+[[gnu::cold]] inline void say_missing(std::int64_t step, std::string const& why) {
+  std::fprintf(stderr,
+               "plait: the checkpoint of step %lld is missing, and training goes on: %s; mend that "
+               "before the next one, or let it end the job (checkpoint_options::required)\n",
+               static_cast<long long>(step), why.c_str());
 }
 
 /// Names and values of what a run must have again.

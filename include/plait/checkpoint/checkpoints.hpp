@@ -185,7 +185,8 @@ class checkpoints {
     }
   }
 
-  /// Why the last checkpoint that was begun is not there, the same on all ranks; "" if it is.
+  /// Why the last checkpoint that was begun is not there; "" if it is. The root has said so on
+  /// stderr.
   [[nodiscard]] std::string const& problem() const { return problem_; }
   /// Of the last one that is there: which older one could not be removed; "" if all could.
   [[nodiscard]] std::string const& warning() const { return warning_; }
@@ -232,7 +233,7 @@ class checkpoints {
     if (!value) last_saved_ = state_->step();
     std::string name;
     auto const begin = [&] { name = folder_->begin(state_->step(), value.has_value()).name; };
-    if (!on_root("be written", begin, &name)) return;
+    if (!on_root("be written", begin, &name)) return say_problem(state_->step());
     saving_ = std::make_unique<saving>();
     saving_->at = {state_->step(), name, options_.folder / name};
     saving_->value = value;
@@ -332,8 +333,12 @@ class checkpoints {
     problem_ = ext::concat({"checkpoint ", detail::path_in_quotes(saving_->at.path),
                             " could not be written by rank ", rank, ": ", why});
     if (is_root()) folder_->abandon(saving_->at);
-    saving_.reset();
+    auto const step = std::exchange(saving_, nullptr)->at.step;
     if (options_.required) throw input_error(problem_);
+    say_problem(step);
+  }
+  void say_problem(std::int64_t step) const {
+    if (is_root()) detail::say_missing(step, problem_);
   }
 
   /// Calls work() on each rank; what one cannot do is an error on all.
