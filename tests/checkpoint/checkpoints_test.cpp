@@ -18,6 +18,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -61,10 +62,24 @@ struct settings {
   bool resumes = true, saves_at_end = false, sets_extra = false, has_warning = false;
   /// Behind that step, before checkpoints are told of it, their folder is taken away.
   std::int64_t folder_goes_at = -1;
+  /// Behind that step some parameters are taken from elsewhere.
+  std::int64_t imports_at = -1;
   /// What is told behind steps 1, 2, ...; and whether ranks tell each their own, or have another
   /// measure.
   std::vector<double> values{};
   bool values_differ = false, measures_differ = false;
+};
+
+/// Values for the parameters of the blocks that are trained.
+struct other_weights final : state_source {
+  static constexpr double value = 0.01;
+  [[nodiscard]] bool contains(std::string_view name) const override {
+    return name.starts_with("h.");
+  }
+  void read(std::string const&, parameter_info const&, parameter_rectangle const& where,
+            void* out) override {
+    std::fill_n(static_cast<double*>(out), where.count(), value);
+  }
 };
 
 template <class Job, class Optimizer = adamw>
@@ -93,6 +108,10 @@ outcome train(settings const& with, int data_ranks) {
     for (auto const& batch : all.from(first)) {
       if (trainer.step_number() >= with.steps) break;
       double const loss = trainer.step(batch).loss;
+      if (trainer.step_number() == with.imports_at) {
+        other_weights from;
+        trainer.state()->import_parameters(from);
+      }
       if (rank.is_root() && trainer.step_number() == with.folder_goes_at)
         while (files::exists(with.saves.folder)) {  // others write there
           std::error_code ignored;
@@ -161,6 +180,62 @@ TEST(Checkpoints, GoFromEachLevelToEachOther) {
     }
 }
 
+/// The numbers of a tensor of a checkpoint.
+std::vector<double> tensor_in(files::path const& path, std::string const& name) {
+  auto const manifest = read_manifest(path);
+  auto const found = std::ranges::find(manifest.tensors, name, &checkpoint_tensor::name);
+  auto const& shape = found->shape;
+  parameter_info const info{
+      .rank = int(shape.size()), .rows = shape.size() == 2 ? shape[0] : 1, .columns = shape.back()};
+  std::vector<double> out(info.count());
+  detail::state_reader(path, manifest, sizeof(double))
+      .read(name, info, {.rows = info.rows, .columns = info.columns}, out.data());
+  return out;
+}
+/// How far the number went that went farthest.
+double greatest_change(std::vector<double> const& from, std::vector<double> const& to) {
+  double out = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) out = std::max(out, std::abs(to[i] - from[i]));
+  return out;
+}
+
+// What is taken from elsewhere has no moments and no average of before, under every plan: Adam's
+// first step is the learning rate, whatever step of the job it is.
+TEST(Checkpoints, HaveTheAgesOfWhatHasStartedAnew) {
+  std::vector<outcome (*)(settings const&)> const all{
+      run_part_frozen<serial>, run_part_frozen<data_parallel<2, zero<2>, buckets<1>>>,
+      run_part_frozen<data_parallel<4, within<2>, zero<3>, buckets<1>>>};
+  folder const none("no_ages");
+  auto const whole = all[0]({.steps = 4, .saves = {.folder = none.path}, .imports_at = 2});
+  for (auto const from : all) {
+    folder const at("ages");
+    from({.steps = 3, .saves = {.folder = at.path, .every = 1}, .imports_at = 2});
+    EXPECT_TRUE(read_manifest(at.path / "step-00000001").ages.empty());
+    auto const manifest = read_manifest(at.path / "step-00000003");
+    std::map<std::string, std::int64_t> expected;
+    for (auto const& [name, values] : whole.weights)
+      if (name.starts_with("h.")) expected[name] = 1;
+    EXPECT_EQ((std::map<std::string, std::int64_t>(manifest.ages.begin(), manifest.ages.end())),
+              expected);
+    std::string const bias = "h.mlp.c_proj.bias";
+    auto const before = tensor_in(at.path / "step-00000002", bias);
+    auto const after = tensor_in(at.path / "step-00000003", bias);
+    EXPECT_EQ(before, std::vector<double>(before.size(), other_weights::value));
+    EXPECT_NEAR(greatest_change(before, after), 0.02, 0.0004);
+    auto const averages = tensor_in(at.path / "step-00000003", bias + ".average");
+    for (std::size_t i = 0; i < after.size(); ++i)
+      EXPECT_NEAR(averages[i], 0.9 * before[i] + 0.1 * after[i], 1e-15);
+    for (auto const to : all) {
+      auto const rest = to({.steps = 4, .saves = {.folder = at.path}});
+      ASSERT_EQ(rest.begun_at, 3u);
+      for (auto const& [name, values] : whole.weights)
+        EXPECT_LE(greatest_change(rest.weights.at(name), values),
+                  from == all[0] && to == all[0] ? 0 : 1e-12)
+            << name;
+    }
+  }
+}
+
 // The first stage trains nothing, and has neither states nor averages.
 using warm = sequential<named<"f", nn::linear<4, 6>>, nn::relu<6>, named<"l", nn::linear<6, 5>>>;
 using cold = frozen<warm, "f.*">;
@@ -195,6 +270,21 @@ TEST(Checkpoints, AreWrittenWhereTheFirstStageTrainsNothing) {
   folder const at("cold");
   EXPECT_EQ(train_staged<cold>(at.path, 2), 0u);
   EXPECT_EQ(train_staged<cold>(at.path, 3), 2u);
+  EXPECT_THROW(train_staged<warm>(at.path, 4), input_error);
+  // What trains from now on begins with what it begins with; the rest goes on.
+  EXPECT_EQ(train_staged<warm>(at.path, 4, {"model"}), 3u);
+  auto const before = at.path / "step-00000003", after = at.path / "step-00000004";
+  for (std::string const name : {"f.weight", "f.bias"})
+    EXPECT_NEAR(greatest_change(tensor_in(before, name), tensor_in(after, name)), 0.01, 1e-5);
+  using ages = std::vector<std::pair<std::string, std::int64_t>>;
+  EXPECT_EQ(read_manifest(after).ages, (ages{{"f.weight", 1}, {"f.bias", 1}}));
+  auto const old = tensor_in(before, "f.weight"), now = tensor_in(after, "f.weight");
+  auto const averages = tensor_in(after, "f.weight.average");
+  for (std::size_t i = 0; i < now.size(); ++i)
+    EXPECT_NEAR(averages[i], 0.9 * old[i] + 0.1 * now[i], 1e-15);
+  EXPECT_EQ(train_staged<warm>(at.path, 5), 4u);
+  EXPECT_EQ(read_manifest(at.path / "step-00000005").ages, (ages{{"f.weight", 2}, {"f.bias", 2}}));
+  EXPECT_EQ(train_staged<cold>(at.path, 6, {"model"}), 5u);
 }
 
 std::vector<runner> plans() {
@@ -454,7 +544,17 @@ TEST(Checkpoints, OfOtherSettingsGoOnWhereTheseAreAllowed) {
   };
   EXPECT_THROW(by_sgd({}), input_error);
   EXPECT_EQ(by_sgd({"optimizer"}).begun_at, 2u);
-  EXPECT_EQ(again(0, {"optimizer"}).begun_at, 4u);
+  auto const old =
+      run({.steps = 4, .average = 0, .saves = {.folder = at.path, .allow = {"optimizer"}}});
+  auto const next = run(
+      {.steps = 5, .average = 0, .saves = {.folder = at.path, .every = 5, .allow = {"optimizer"}}});
+  EXPECT_EQ(next.begun_at, 4u);
+  // Adam's first step, at the job's fifth.
+  EXPECT_NEAR(greatest_change(old.weights.at("lm_head.bias"), next.weights.at("lm_head.bias")),
+              0.02, 0.0004);
+  auto const manifest = read_manifest(at.path / "step-00000005");
+  EXPECT_EQ(manifest.ages.size(), old.weights.size());
+  for (auto const& [name, age] : manifest.ages) EXPECT_EQ(age, 1) << name;
 }
 
 std::vector<std::string> folders_in(files::path const& path) {

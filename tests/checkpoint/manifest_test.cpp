@@ -125,7 +125,35 @@ TEST(Manifest, FormatOneIsRead) {
   EXPECT_EQ(plait::ext::read_manifest(folder), example());
   std::ifstream file(folder / "plait.json", std::ios::binary);
   std::string const text{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(to_text(example()), text);  // until there is a format 2
+  EXPECT_EQ(to_text(example()), text);  // without ages it is the newest
+}
+
+// A state that has started anew has another age than the step: format 2.
+TEST(Manifest, FormatTwoHasAges) {
+  auto aged = example();
+  aged.ages = {{"h.0.b", 0}, {"wte.weight", 199}};
+  char const* const tests = std::getenv("PLAIT_TESTS");
+  auto const here = tests != nullptr ? std::filesystem::path(tests) / "checkpoint"
+                                     : std::filesystem::path(__FILE__).parent_path();
+  auto const folder = here / "fixtures" / "format_2";
+  EXPECT_EQ(plait::ext::read_manifest(folder), aged);
+  std::ifstream file(folder / "plait.json", std::ios::binary);
+  std::string const text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(to_text(aged), text);
+  auto const with = [&](std::string const& ages, std::string const& other) {
+    std::string out = text.substr(0, text.size() - plait::detail::manifest_tail(0).size());
+    return refusal_of_text(sealed(out.replace(out.find(ages), ages.size(), other)));
+  };
+  EXPECT_EQ(with("\"wte.weight\": 199", "\"h.0.b\": 199"),
+            " has the age of the tensor 'h.0.b' twice");
+  EXPECT_EQ(with("\"h.0.b\": 0,", "\"h.0.c\": 0,"),
+            " has the age of the tensor 'h.0.c', which it does not describe");
+  EXPECT_EQ(with(": 199", ": 201"),
+            " is of step 200, and has the age 201 of the tensor 'wte.weight'");
+  EXPECT_EQ(with(": 199", ": -1"), " has a value that cannot be that of the key 'wte.weight'");
+  EXPECT_EQ(with("\"ages\"", "\"agos\""), " has the unknown key 'agos'");
+  EXPECT_EQ(with("\"format\": 2", "\"format\": 1"), " has the unknown key 'ages'");
+  EXPECT_EQ(refusal_of_text(changed("\"format\": 1", "\"format\": 2")), " has no key 'ages'");
 }
 
 TEST(Manifest, EveryChangedByteIsRefused) {
@@ -148,9 +176,9 @@ TEST(Manifest, EveryTruncationIsRefused) {
 
 TEST(Manifest, ANewerFormatSaysSo) {
   std::string const sentence =
-      " has format 2, this version of plait reads format 1; use a newer plait";
-  EXPECT_EQ(refusal_of_text(changed("\"format\": 1", "\"format\": 2")), sentence);
-  EXPECT_EQ(refusal_of_text("{\n\"format\": 2, \"and\": \"another\"} # end"), sentence);
+      " has format 3, this version of plait reads formats 1 to 2; use a newer plait";
+  EXPECT_EQ(refusal_of_text(changed("\"format\": 1", "\"format\": 3")), sentence);
+  EXPECT_EQ(refusal_of_text("{\n\"format\": 3, \"and\": \"another\"} # end"), sentence);
   // A digit that the disk has changed is not a newer format.
   std::string text = to_text(example());
   text.replace(text.find("1,"), 1, "2");

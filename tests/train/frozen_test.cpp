@@ -53,11 +53,13 @@ auto into(tensors& out) {
   };
 }
 
-/// Sets the parameters to `values`, in the type of the job.
+/// Sets the parameters that have some to `values`, in the type of the job.
 void import(auto& trainer, tensors const& values) {
   trainer.import_parameters([&]<class T>(std::string const& name, auto const&, std::span<T> to) {
+    if (!values.contains(name)) return false;
     auto const& from = values.at(name);
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<T>(from[i]);
+    return true;
   });
 }
 
@@ -93,10 +95,10 @@ outcome train(double clip = 0, tensors const& start = {}) {
       auto const report = trainer.step(batches.at(step));
       if (rank.is_root()) out.reports.push_back(report);
       if constexpr (std::is_same_v<Job, all_trained>) {  // what frozen does, by hand
-        trainer.export_parameters(into(out.weights));
-        for (auto& [name, values] : out.weights)
-          if (is_frozen(name)) values = out.start.at(name);
-        import(trainer, out.weights);
+        tensors undone;                                  // what else is trained keeps its momentum
+        for (auto const& [name, values] : out.start)
+          if (is_frozen(name)) undone[name] = values;
+        import(trainer, undone);
       }
       for (auto const over : rank.groups().sets())
         if (step == 1) {  // what is sent once has been sent

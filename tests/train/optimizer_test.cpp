@@ -242,6 +242,50 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   EXPECT_EQ(some[0].count, 192u);
 }
 
+TEST(Ages, GrowTogetherAndSplitBlocksWhereTheyDiffer) {
+  auto const parameters = serial_plan::blocks(0, 0, serial_plan::grid);
+  auto const end = serial_plan::parameter_layout_for(0, serial_plan::grid).count();
+  plait::planning::owned_block const arena{{0, end}, 0, 0, 0};
+  auto const is_younger = [](auto const& parameter) {
+    return parameter.name.starts_with("h.1.") || parameter.name == "wte.weight";
+  };
+  plait::execution::state_ages ages;
+  ages.set(7);
+  EXPECT_EQ((plait::execution::blocks_of_one_age<serial_plan>(parameters, arena, ages)).size(), 1u);
+  plait::ext::lean_vector<std::int64_t> of(parameters.size());
+  for (auto const& parameter : parameters)
+    of[std::size_t(parameter.number)] = is_younger(parameter) ? 4 : 7;
+  ages.set(of);
+  ages.advance();
+  for (auto const& parameter : parameters)
+    EXPECT_EQ(ages.of(parameter.number), is_younger(parameter) ? 5 : 8) << parameter.name;
+  auto const blocks = plait::execution::blocks_of_one_age<serial_plan>(parameters, arena, ages);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    auto const& [block, younger_by, age] = blocks[i];
+    if (i > 0) {
+      EXPECT_NE(younger_by, blocks[i - 1].younger_by);
+    }
+    EXPECT_EQ(block.elements.offset, next);
+    EXPECT_EQ(block.state_offset, next);
+    EXPECT_EQ(block.parameters_at, next);
+    EXPECT_EQ(block.gradients_at, next);
+    next = block.elements.end();
+    for (auto const& parameter : parameters)
+      if (plait::planning::overlap(block.elements, parameter).count > 0) {
+        EXPECT_EQ(younger_by, is_younger(parameter) ? 3 : 0) << parameter.name;
+      }
+  }
+  EXPECT_EQ(next, end);
+  // Equal ages are one number again; what has no state does not count.
+  of.resize(3);
+  for (auto& one : of) one = 2;
+  of[1] = plait::execution::state_ages::no_state;
+  ages.set(of);
+  EXPECT_TRUE(ages.are_equal());
+  EXPECT_EQ(ages.oldest(), 2);
+}
+
 TEST(ParameterGroups, TheFirstThatMatchesCounts) {
   auto const parameters = serial_plan::blocks(0, 0, serial_plan::grid);
   auto const end = serial_plan::parameter_layout_for(0, serial_plan::grid).count();

@@ -52,6 +52,7 @@ namespace plait {
 /// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`; the step at whose end
 ///         it is saved waits until they are copied, and for the checkpoint before if that is still
 ///         written.
+/// What a checkpoint lacks, where settings may differ, starts anew, tensor by tensor.
 /// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings, for a
 ///         name in `allow` that no setting has, and where there are checkpoints but none that can
 ///         be used.
@@ -132,8 +133,12 @@ class checkpoints {
         left_out_.push_back(std::exchange(problem_, {}));
         continue;
       }
-      on_all("be read", [&] { restore(reader); });
+      on_all("be read", [&] {
+        for (std::size_t kind = 0; kind < copies_.kinds.size(); ++kind)
+          state_->restore(kind, reader);
+      });
       state_->go_on_at({manifest->step, batch});
+      state_->restore_ages(reader);
       extra_ = manifest->extra;
       from_ = folder;
       last_saved_ = manifest->step;
@@ -500,13 +505,6 @@ class checkpoints {
     return true;
   }
 
-  /// What the checkpoint has nothing of, as settings that are allowed to differ have it, starts
-  /// anew.
-  void restore(detail::state_reader& reader) {
-    for (std::size_t kind = 0; kind < copies_.kinds.size(); ++kind)
-      if (kind == 0 || reader.has_kind(copies_.kinds[kind])) state_->restore(kind, reader);
-      else state_->start_anew(kind);
-  }
   [[gnu::cold]] void compare_options() const {
     auto const all = state_->of_all_ranks(detail::numbers_of(options_));
     state_->refuse_newcomers([&](int rank, int reference) {
@@ -573,6 +571,7 @@ class checkpoints {
     for (auto const& [name, info] : state_->tensors())
       out.tensors.push_back({name, detail::sizes_of(info, info.rows, info.columns),
                              to_string(detail::type_in_files(copies_.element_bytes))});
+    out.ages = state_->ages();
     return out;
   }
 

@@ -139,8 +139,9 @@ template <class Source>
   state.import_parameters(from);
 }
 
-/// Gives a trainer the weights of a file or folder and nothing else of it: the step stays 0, and so
-/// does what its optimizer holds. For fine-tuning, from weights of any plan or program:
+/// Gives a trainer the weights of a file or folder and nothing else of it: the step stays what it
+/// is, and what the optimizer and the averages have of a parameter that is taken starts anew. For
+/// fine-tuning, from weights of any plan or program:
 ///
 ///     plait::load_weights(trainer, plait::weights_folder("run/step-00001000"),
 ///                         {.missing = {"head.*"}, .extra = {"lm_head.*"}});

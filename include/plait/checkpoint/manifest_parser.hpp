@@ -59,8 +59,10 @@ inline std::string hex_from_crc(std::uint32_t crc) {
 /// Errors: input_error, one sentence with the manifest's name and the key.
 class manifest_parser : public json_events<manifest_parser> {
  public:
-  static checkpoint_manifest parse(std::string const& text, file_name const& file) {
-    manifest_parser parser(file);
+  /// `format`: 1, or 2, which has ages.
+  static checkpoint_manifest parse(std::string const& text, std::uint64_t format,
+                                   file_name const& file) {
+    manifest_parser parser(format, file);
     parser.read(text);
     return std::move(parser.out_);
   }
@@ -75,12 +77,16 @@ class manifest_parser : public json_events<manifest_parser> {
       if (list_->size() == most_dimensions) refuse_value();
       list_->push_back(static_cast<std::size_t>(value));
     } else if (is(place::top, "format")) {
-      if (value != 1) refuse_value();
+      if (value != format_) refuse_value();
     } else if (is(place::top, "step")) {
       if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) refuse_value();
       out_.step = static_cast<std::int64_t>(value);
     } else if (is(place::top, "samples")) {
       out_.samples = value;
+    } else if (where_ == place::ages) {
+      if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) refuse_value();
+      if (out_.ages.size() == most_tensors) refuse_many("ages", most_tensors);
+      out_.ages.emplace_back(key_, static_cast<std::int64_t>(value));
     } else {
       refuse_value();
     }
@@ -121,6 +127,8 @@ class manifest_parser : public json_events<manifest_parser> {
       where_ = place::top;
     } else if (is(place::top, "settings")) {
       where_ = place::settings;
+    } else if (is(place::top, "ages")) {
+      where_ = place::ages;
     } else if (where_ == place::tensors) {
       if (out_.tensors.size() == most_tensors) refuse_many("tensors", most_tensors);
       out_.tensors.emplace_back();
@@ -138,7 +146,7 @@ class manifest_parser : public json_events<manifest_parser> {
 
   bool key(std::string& value) {
     key_ = std::move(value);
-    if (where_ == place::settings) return true;
+    if (has_any_keys()) return true;
     auto const keys = keys_here();
     auto const known = std::ranges::find(keys, key_);
     if (known == keys.end()) file_.refuse(concat({"has the unknown key ", in_quotes(key_)}));
@@ -149,7 +157,7 @@ class manifest_parser : public json_events<manifest_parser> {
   }
 
   bool end_object() {
-    if (where_ != place::settings) {
+    if (!has_any_keys()) {
       auto const keys = keys_here();
       for (std::size_t i = 0; i < keys.size(); ++i)
         if ((seen_here() >> i & 1u) == 0)
@@ -185,20 +193,26 @@ class manifest_parser : public json_events<manifest_parser> {
   }
 
  private:
-  enum class place { outside, top, settings, tensors, tensor, blocks, block, list };
+  enum class place { outside, top, settings, ages, tensors, tensor, blocks, block, list };
 
-  explicit manifest_parser(file_name const& file) : file_(file) {}
+  manifest_parser(std::uint64_t format, file_name const& file) : format_(format), file_(file) {}
 
-  static constexpr std::array<std::string_view, 9> top_keys{
-      "format", "job", "step", "samples", "settings", "extra", "tensors", "blocks", "crc32"};
+  static constexpr std::array<std::string_view, 10> top_keys{
+      "format", "job",     "step",   "samples", "settings",
+      "extra",  "tensors", "blocks", "crc32",   "ages"};  // the last is not in format 1
   static constexpr std::array<std::string_view, 3> tensor_keys{"name", "type", "shape"};
   static constexpr std::array<std::string_view, 5> block_keys{"file", "tensor", "offset", "extent",
                                                               "crc32"};
 
   [[nodiscard]] std::span<std::string_view const> keys_here() const {
-    if (where_ == place::top) return top_keys;
+    if (where_ == place::top)
+      return std::span(top_keys).first(top_keys.size() - (format_ == 1 ? 1 : 0));
     if (where_ == place::tensor) return tensor_keys;
     return block_keys;
+  }
+  /// Whether the keys here are names of the caller's.
+  [[nodiscard]] bool has_any_keys() const {
+    return where_ == place::settings || where_ == place::ages;
   }
   unsigned& seen_here() { return where_ == place::top ? seen_at_top_ : seen_; }
   [[nodiscard]] bool is(place where, std::string_view key) const {
@@ -212,6 +226,7 @@ class manifest_parser : public json_events<manifest_parser> {
     file_.refuse(concat({"has more than ", most, " ", what}));
   }
 
+  std::uint64_t format_;
   file_name const& file_;
   checkpoint_manifest out_;
   place where_ = place::outside, list_place_ = place::outside;

@@ -149,6 +149,7 @@ inline void check_manifest(checkpoint_manifest const& manifest, file_name const&
   if (manifest.job.empty()) file.refuse("names no job");
   at_most(manifest.settings.size(), most_settings, "settings");
   at_most(manifest.tensors.size(), most_tensors, "tensors");
+  at_most(manifest.ages.size(), most_tensors, "ages");
   at_most(manifest.blocks.size(), most_blocks, "blocks");
   at_most(manifest.extra.size(), most_extra_bytes, "extra bytes");
   std::set<std::string_view> settings;
@@ -165,6 +166,17 @@ inline void check_manifest(checkpoint_manifest const& manifest, file_name const&
       file.refuse(concat(
           {"has a block of the tensor ", in_quotes(block.tensor), ", which it does not describe"}));
     found->second.push_back(&block);
+  }
+  std::set<std::string_view> aged;
+  for (auto const& [name, age] : manifest.ages) {
+    if (!blocks.contains(name))
+      file.refuse(
+          concat({"has the age of the tensor ", in_quotes(name), ", which it does not describe"}));
+    if (!aged.insert(name).second)
+      file.refuse(concat({"has the age of the tensor ", in_quotes(name), " twice"}));
+    if (age < 0 || age > manifest.step)
+      file.refuse(concat({"is of step ", manifest.step, ", and has the age ", age,
+                          " of the tensor ", in_quotes(name)}));
   }
   for (auto const& tensor : manifest.tensors)
     check_tensor(tensor, blocks.find(tensor.name)->second, file);

@@ -35,6 +35,10 @@ inline std::uint32_t crc_of_text(std::string_view text) {
   return checkpoint_crc(std::as_bytes(std::span(text)));
 }
 
+/// The oldest format that has all of a manifest.
+inline int format_of(checkpoint_manifest const& manifest) { return manifest.ages.empty() ? 1 : 2; }
+inline constexpr std::uint64_t newest_format = 2;
+
 inline constexpr char const* manifest_kind = "checkpoint manifest";
 
 inline file_name manifest_name(std::filesystem::path const& path) { return {manifest_kind, path}; }
@@ -43,8 +47,9 @@ inline file_name manifest_name(std::filesystem::path const& path) { return {mani
 
 namespace plait::ext {
 
-/// A manifest as the text of plait.json, format 1: JSON with a line for each tensor and block, and
-/// at its end a CRC-32 of all before. Equal manifests have equal texts.
+/// A manifest as the text of plait.json: JSON with a line for each tensor and block, and at its end
+/// a CRC-32 of all before. Equal manifests have equal texts. The format is 1, or 2 with ages, of
+/// which readers of format 1 know nothing.
 ///
 /// Errors: input_error that names `path`, if the manifest breaks a rule that parse_manifest checks.
 /// Cost:   as parse_manifest.
@@ -66,12 +71,18 @@ inline std::string to_text(checkpoint_manifest const& manifest,
   try {
     auto settings = json::object();
     for (auto const& [name, value] : manifest.settings) settings[name] = value;
-    out += concat({"1,\n\"job\": ", json(manifest.job).dump()});
+    out += concat({detail::format_of(manifest), ",\n\"job\": ", json(manifest.job).dump()});
     out += concat({",\n\"step\": ", manifest.step});
     out += concat({",\n\"samples\": ", manifest.samples});
     out += concat({",\n\"settings\": ", settings.dump(0)});
     out += concat({",\n\"extra\": \"", detail::hex_from_bytes(manifest.extra)});
-    out += "\",\n\"tensors\": ";
+    out += "\"";
+    if (!manifest.ages.empty()) {
+      auto ages = json::object();
+      for (auto const& [name, age] : manifest.ages) ages[name] = age;
+      out += concat({",\n\"ages\": ", ages.dump(0)});
+    }
+    out += ",\n\"tensors\": ";
     lines(manifest.tensors, [](checkpoint_tensor const& one) {
       return json{{"name", one.name}, {"type", one.type}, {"shape", one.shape}};
     });
@@ -116,13 +127,13 @@ inline checkpoint_manifest parse_manifest(
   bool const intact = all.ends_with(detail::manifest_tail(crc));
   // A newer format may end in another way.
   bool const ends_as_ours = all.ends_with("\"\n}\n");
-  if (format != 1 && (intact || !ends_as_ours))
-    file.refuse(concat(
-        {"has format ", format, ", this version of plait reads format 1; use a newer plait"}));
+  if (format > detail::newest_format && (intact || !ends_as_ours))
+    file.refuse(concat({"has format ", format, ", this version of plait reads formats 1 to ",
+                        detail::newest_format, "; use a newer plait"}));
   if (!intact)
     file.refuse(concat({"is damaged: it does not end in the checksum ", detail::hex_from_crc(crc),
                         " of what is before"}));
-  auto manifest = detail::manifest_parser::parse(text, file);
+  auto manifest = detail::manifest_parser::parse(text, format, file);
   detail::check_manifest(manifest, file);
   return manifest;
 }

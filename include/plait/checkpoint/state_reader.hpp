@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,10 +69,10 @@ class state_reader final : public state_source {
   [[nodiscard]] bool contains(std::string_view name) const override {
     return tensors_.contains(name);
   }
-  /// Whether there is a tensor of this kind; what it is called ends so.
-  [[nodiscard]] bool has_kind(std::string_view kind) const {
-    return std::ranges::any_of(tensors_,
-                               [&](auto const& one) { return one.first.ends_with(kind); });
+  [[nodiscard]] std::optional<std::int64_t> age(std::string_view name) const override {
+    for (auto const& [parameter, age] : manifest_.ages)
+      if (parameter == name) return age;
+    return std::nullopt;
   }
 
   /// Errors: also input_error if there is no such tensor or it has another shape than `info`.

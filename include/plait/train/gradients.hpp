@@ -224,16 +224,6 @@ template <class Plan, class Decays>
   return out;
 }
 
-/// The same of each block that a rank's optimizer owns.
-template <class Plan, class Store, class Decays>
-[[gnu::cold]] lean_vector<lean_vector<update_range>> update_tables(
-    Store const& store, Decays const& decays, std::vector<parameter_group> const& groups) {
-  lean_vector<lean_vector<update_range>> out;
-  for (auto const& block : store.owned())
-    out.push_back(update_ranges<Plan>(store.local(), block, decays, groups));
-  return out;
-}
-
 /// One optimizer step of one block of the parameters of a stage.
 template <class Job, placement OnBatch, class Rank, class Optimizer>
 void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnBatch> of,

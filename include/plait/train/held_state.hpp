@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "plait/backend/generation.hpp"
@@ -28,6 +30,7 @@
 #include "plait/train/averages.hpp"
 #include "plait/train/parameter_store.hpp"
 #include "plait/train/saved_state.hpp"
+#include "plait/train/state_ages.hpp"
 #include "plait/train/stop_on_signals.hpp"
 
 namespace plait::execution {
@@ -45,12 +48,22 @@ struct held_state {
   std::size_t owned_count = 0;
   int stage = 0, tensor_rank = 0;
   std::int64_t step = 0;  ///< the number of the next
+  state_ages ages{};
   run_origin origin{};
   bool is_whole = true;   ///< false while another rank's state is on its way into the arenas
   bool is_ready = false;  ///< the reduced gradients of the next step are there
   Numbers last{};         ///< of the step before
 
   [[gnu::cold]] ~held_state() = default;  // said so that it is cold: a rank ends once
+
+  /// The step that is done, whose numbers these are, is behind. States whose update was left out,
+  /// as their gradients' factor is not a number, are no older.
+  void advance(Numbers const& numbers) {
+    last = numbers;
+    is_ready = false;
+    ++step;
+    if (!std::isnan(numbers.gradient_scale)) ages.advance();
+  }
 
   /// Stands for this type, and for what the optimizer keeps.
   static void const* kind() {
@@ -66,6 +79,30 @@ enum class transferred_state : int {
   lost      ///< steps have been done, but nobody has all of the state any more
 };
 
+/// The ages that rank `from` has, on all ranks. `oldest` and `count`: what that rank has told of
+/// the oldest, and of how many parameters it has a number.
+///
+/// Moves: rows of the list for the set-up, where ages differ.
+template <class Rank>
+[[gnu::cold]] state_ages ages_of_rank(Rank& rank, agreement_room const& room,
+                                      state_ages const& mine, int from, std::uint64_t oldest,
+                                      std::uint64_t count) {
+  lean_vector<std::int64_t> all(static_cast<std::size_t>(count));
+  for (std::size_t begin = 0; begin < all.size(); begin += agreed_fields) {
+    std::size_t const part = std::min<std::size_t>(agreed_fields, all.size() - begin);
+    std::vector<std::uint64_t> told(agreed_fields);
+    for (std::size_t i = 0; i < part && rank.world_rank() == from; ++i)
+      told[i] = static_cast<std::uint64_t>(mine.differences()[begin + i]);
+    auto const heard = numbers_of_all(rank, room, told);
+    for (std::size_t i = 0; i < part; ++i)
+      all[begin + i] =
+          static_cast<std::int64_t>(heard[agreed_fields * static_cast<std::size_t>(from) + i]);
+  }
+  state_ages out;
+  out.set(static_cast<std::int64_t>(oldest), std::move(all));
+  return out;
+}
+
 /// Brings all ranks of a new generation to the newest step that one of them has done.
 ///
 /// catch_up(numbers) updates a rank that has the gradients of the step that others have done.
@@ -80,12 +117,14 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   using plan = typename Job::plan_type;
   static_assert(sizeof(Numbers) <= agreed_fields * sizeof(std::uint64_t) &&
                 std::is_trivially_copyable_v<Numbers>);
-  enum field : std::size_t { done, ready, origin_step, origin_batch };
+  enum field : std::size_t { done, ready, origin_step, origin_batch, oldest, ages };
   std::vector<std::uint64_t> mine(agreed_fields);
   mine[done] = held.is_whole ? static_cast<std::uint64_t>(held.step) + 1 : 0;
   mine[ready] = held.is_ready ? 1 : 0;
   mine[origin_step] = static_cast<std::uint64_t>(held.origin.step);
   mine[origin_batch] = held.origin.batch;
+  mine[oldest] = static_cast<std::uint64_t>(held.ages.oldest());
+  mine[ages] = held.ages.differences().size();
   auto const all = numbers_of_all(rank, room, mine);
   auto const of = [&](int other, field what) {
     return all[agreed_fields * static_cast<std::size_t>(other) + what];
@@ -115,6 +154,7 @@ template <class Job, class Rank, class Numbers, class CatchUp>
     held.step = step;
   }
   held.last = last;
+  held.ages = ages_of_rank(rank, room, held.ages, newest, of(newest, oldest), of(newest, ages));
   held.origin = {static_cast<std::int64_t>(of(newest, origin_step)), of(newest, origin_batch)};
   held.is_ready = false;
 
@@ -187,9 +227,7 @@ class trainer_generation {
   [[nodiscard]] int signal() const { return signal_; }
   /// The step that is done is the trainer's from now on.
   void commit(Numbers const& last) const {
-    held_->last = last;
-    held_->is_ready = false;
-    ++held_->step;
+    held_->advance(last);
     if (auto* const now = get()) {
       now->carried().step = held_->step;
       now->carried().is_accepted = true;
@@ -235,6 +273,7 @@ class trainer_generation {
           if (has_averages) store.take_averages(old->arenas, old->local);
           rank_.device().synchronize();
           held_->step = old->step;
+          held_->ages = old->ages;
           held_->origin = old->origin;
           held_->is_ready = old->is_ready;
           held_->last = old->last;
@@ -279,6 +318,7 @@ class trainer_generation {
                          name.c_str());
           start();
           held_->step = 0;
+          held_->ages = {};
           held_->origin = {};
           held_->is_whole = true;
           held_->is_ready = false;

@@ -67,15 +67,17 @@ template <class IsSame>
 }
 
 /// Sees to it that all ranks have imported the same values of each parameter that they have.
+/// Returns which parameters of the model have been imported, by their numbers, on all ranks.
 ///
 /// Errors: input_error that names the first that differs, on all ranks.
 template <class Plan, class Rank>
-[[gnu::cold]] void compare_imported(Rank& rank, agreement_room const& room,
-                                    std::string const& trainer,
-                                    lean_vector<imported_values> const& mine,
-                                    imported_values::extent extent) {
+[[gnu::cold]] std::vector<char> compare_imported(Rank& rank, agreement_room const& room,
+                                                 std::string const& trainer,
+                                                 lean_vector<imported_values> const& mine,
+                                                 imported_values::extent extent) {
   auto const& grid = rank.grid();
   auto const parameters = parameters_of_model<Plan>(grid);
+  std::vector<char> taken(parameters.size());
   for (std::size_t begin = 0; begin < parameters.size(); begin += agreed_fields) {
     std::size_t const count = std::min<std::size_t>(agreed_fields, parameters.size() - begin);
     std::vector<std::uint64_t> digests(agreed_fields, imported_values::absent);
@@ -89,8 +91,11 @@ template <class Plan, class Rank>
       auto const block_of = [&](int one) { return grid.block_of(grid.coordinates_of(one), over); };
       require_equal_values(trainer, name, std::span(all).subspan(i),
                            [&](int one, int other) { return block_of(one) == block_of(other); });
+      for (std::size_t at = i; at < all.size(); at += agreed_fields)
+        if (all[at] > imported_values::kept) taken[begin + i] = 1;
     }
   }
+  return taken;
 }
 
 }  // namespace plait::execution

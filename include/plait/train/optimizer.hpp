@@ -67,9 +67,9 @@ struct adamw {
              {"epsilon", epsilon, finite_above_0},
              {"weight_decay", weight_decay, finite_from_0}}};
   }
-  /// What changes from step to step, at step `step` counted from 0.
-  [[nodiscard]] numbers numbers_of(std::int64_t step, double rate_factor) const {
-    auto const t = static_cast<double>(step + 1);
+  /// What changes from update to update. `age`: how many the states have seen before.
+  [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const {
+    auto const t = static_cast<double>(age + 1);
     return {learning_rate * rate_factor, 1 - std::pow(beta1, t), 1 - std::pow(beta2, t)};
   }
   /// One step of all parameters of an arena; `now` is in the device's memory.
@@ -117,21 +117,24 @@ struct sgd {
 
 namespace plait::ext {
 
-/// An optimizer changes weights by their gradients, one step for all weights of an arena.
+/// An optimizer changes weights by their gradients, one step for all weights of an arena whose
+/// states have the same age.
 ///
 /// Syntax:  the members of `adamw`; `numbers` is a trivially copyable struct of at most 8 numbers,
 /// among
 ///          them `learning_rate`, which is what reports say. settings() may be missing, and so may
 ///          `state_names`: then checkpoints have `state_0`, ...
-/// Meaning: update() leaves everything as it is if `*of.gradient_scale` is not a number, and takes
-///          the learning rate and the weight decay of each of `of.ranges` times its factors.
+/// Meaning: numbers_of(age, rate) are the numbers of an update of states that have seen `age`
+///          updates, which is the step of the job unless states have started anew. update() leaves
+///          everything as it is if `*of.gradient_scale` is not a number, and takes the learning
+///          rate and the weight decay of each of `of.ranges` times its factors.
 template <class O>
 concept optimizer =
     std::same_as<typename O::concept_tag, optimizer_tag> &&
-    std::is_trivially_copyable_v<typename O::numbers> && requires(O const& how, std::int64_t step) {
+    std::is_trivially_copyable_v<typename O::numbers> && requires(O const& how, std::int64_t age) {
       { O::states } -> std::convertible_to<int>;
-      { how.numbers_of(step, 1.0) } -> std::same_as<typename O::numbers>;
-      { how.numbers_of(step, 1.0).learning_rate } -> std::convertible_to<double>;
+      { how.numbers_of(age, 1.0) } -> std::same_as<typename O::numbers>;
+      { how.numbers_of(age, 1.0).learning_rate } -> std::convertible_to<double>;
       { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
     };
 

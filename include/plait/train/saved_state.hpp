@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,10 +50,17 @@ class state_source {
   state_source& operator=(state_source const&) = delete;
   virtual ~state_source() = default;
 
-  /// Parameters that a source lacks are left as they are by import_parameters.
+  /// Whether there is such a tensor. Parameters that a source lacks are left as they are by
+  /// import_parameters, and what it lacks of other kinds starts anew.
   [[nodiscard]] virtual bool contains(std::string_view name) const {
     (void)name;
     return true;
+  }
+  /// Updates that an optimizer's states of a parameter have seen; nothing: as many as steps are
+  /// done.
+  [[nodiscard]] virtual std::optional<std::int64_t> age(std::string_view name) const {
+    (void)name;
+    return std::nullopt;
   }
   /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the type of the
   /// state that asks.
@@ -107,22 +115,30 @@ class saved_state {
   /// Copies this rank's elements of a kind to the host.
   virtual void copy(std::size_t kind, void* to) const = 0;
 
-  /// Takes a kind back.
+  /// Takes a kind back, the parameters first. What the source lacks of another kind is, tensor by
+  /// tensor, as if training began with the parameters that there are: zeros of an optimizer,
+  /// averages that are the parameters. The optimizer's states of a parameter belong together: where
+  /// one is lacking, all of them start anew.
   ///
   /// Errors: what the source throws; the trainer is then of no more use.
   virtual void restore(std::size_t kind, ext::state_source& from) = 0;
-  /// A kind besides the parameters is as if training began with the parameters that there are:
-  /// zeros of an optimizer, averages that are the parameters.
-  virtual void start_anew(std::size_t kind) = 0;
+  /// Takes the ages of the optimizer's states back, after go_on_at: what the source says, and 0 for
+  /// those that restore() has started anew. All ranks call it.
+  virtual void restore_ages(ext::state_source const& from) = 0;
+  /// Parameters whose states have seen another number of updates than steps are done, and that
+  /// number; the same on all ranks.
+  [[nodiscard]] virtual std::vector<std::pair<std::string, std::int64_t>> ages() const = 0;
 
   /// Takes the parameters alone, as a start: of each that the source has, this rank's block. Ranks
   /// that have the same block compare it. All ranks call it. What `trainer.import_parameters` says
-  /// of elastic jobs, of values that are not finite and of ranks that differ holds here, too.
+  /// of elastic jobs, of states and averages, of values that are not finite and of ranks that
+  /// differ holds here, too.
   virtual void import_parameters(ext::state_source& from) = 0;
 
   /// Steps that are done.
   [[nodiscard]] virtual std::int64_t step() const = 0;
-  /// The next step is step `from.step` and takes batch `from.batch`. All ranks call it.
+  /// The next step is step `from.step` and takes batch `from.batch`; the optimizer's states have
+  /// seen as many updates as steps are done. All ranks call it.
   virtual void go_on_at(ext::run_origin const& from) = 0;
   [[nodiscard]] virtual ext::run_origin origin() const = 0;
   /// Whether it comes from the generation before, in an elastic job: then there is nothing to take

@@ -45,37 +45,58 @@ template <class Terms, class Numbers>
 }
 
 /// Room on the device for these numbers, for the squares of each parameter, for the tables of
-/// ranges, which are written once, and for what the ranks compare: where the plan has them.
+/// ranges, which are written when ages of states change, and for what the ranks compare: where the
+/// plan has them. The optimizer's numbers for younger states than the oldest lie behind those of
+/// the step, where the plan has room for a dozen ages of AdamW; for more ages there is room
+/// besides.
 template <class Device, class Optimizer, int Terms>
 class step_memory {
   using numbers_type = step_scalars<Optimizer, Terms>;
+  using optimizer_numbers = typename Optimizer::numbers;
   static_assert(sizeof(numbers_type) <= number_tables::step_bytes &&
                 sizeof(update_range) == number_tables::update_bytes &&
                 sizeof(squares_range) == number_tables::squares_bytes);
 
  public:
-  /// `updated`: the ranges of each block that the rank's optimizer updates; `squares`: how many
-  /// sums of squares there are.
+  /// `squares`: how many sums of squares there are.
   [[gnu::cold]] step_memory(Device& device, number_tables const& where,
-                            lean_vector<lean_vector<update_range>> const& updated,
                             lean_vector<squares_range> const& squared, int squares)
       : memory_(device.allocate(where.total)),
+        ranges_(at<update_range>(where.updated_at)),
         slices_(at<double>(where.slices_at)),
         squares_(at<double>(where.norm_partials_at), static_cast<std::size_t>(squares)),
         squared_(at<squares_range>(where.squared_at), squared.size()),
         agreed_(at<std::uint64_t>(where.agreed_at)) {
-    auto* next = at<update_range>(where.updated_at);
+    device.upload(squared.data(), squared_.data(), squared.size() * sizeof(squares_range));
+  }
+
+  /// `updated`: the ranges of each block that the rank's optimizer updates; `ages`: how many
+  /// different ones their states have.
+  [[gnu::cold]] void lay_out_updates(Device& device,
+                                     lean_vector<lean_vector<update_range>> const& updated,
+                                     std::size_t ages) {
+    updated_.clear();
+    auto* next = ranges_;
     for (auto const& ranges : updated) {
       updated_.push_back({next, ranges.size()});
       device.upload(ranges.data(), next, ranges.size() * sizeof(update_range));
       next += ranges.size();
     }
-    device.upload(squared.data(), squared_.data(), squared.size() * sizeof(squares_range));
+    more_ = {};
+    younger_ = reinterpret_cast<optimizer_numbers*>(numbers() + 1);
+    if (ages - 1 <= (number_tables::step_bytes - sizeof(numbers_type)) / sizeof(optimizer_numbers))
+      return;
+    more_ = device.allocate((ages - 1) * sizeof(optimizer_numbers));
+    younger_ = reinterpret_cast<optimizer_numbers*>(more_.data());
   }
 
-  [[nodiscard]] std::size_t bytes() const { return memory_.size(); }
+  [[nodiscard]] std::size_t bytes() const { return memory_.size() + more_.size(); }
 
   [[nodiscard]] numbers_type* numbers() const { return at<numbers_type>(0); }
+  /// The optimizer's numbers for states of the oldest age, 0, or of one of the others.
+  [[nodiscard]] optimizer_numbers* numbers_of_age(std::size_t age) const {
+    return age == 0 ? &numbers()->optimizer : younger_ + (age - 1);
+  }
   /// Where a plan has slices: what each of them counts, and its loss.
   [[nodiscard]] double* of_slices() const { return slices_; }
   /// The sums of squares.
@@ -94,7 +115,9 @@ class step_memory {
     return reinterpret_cast<T*>(memory_.data() + offset);
   }
 
-  typename Device::arena memory_;
+  typename Device::arena memory_, more_{};
+  optimizer_numbers* younger_ = nullptr;
+  update_range* ranges_;
   double* slices_;
   std::span<double> squares_;
   std::span<squares_range> squared_;

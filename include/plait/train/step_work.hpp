@@ -86,7 +86,7 @@ class step_work {
 
   /// The optimizer's part of a step, when the numbers are there, on all that this rank owns.
   void update() const {
-    for (std::size_t i = 0; i < of_.store.owned().size(); ++i) update_block(i);
+    for (std::size_t i = 0; i < of_.updated.size(); ++i) update_block(i);
   }
 
  private:
@@ -151,13 +151,13 @@ class step_work {
   }
   void update_block(std::size_t index) const {
     auto* const now = of_.memory.numbers();
-    auto const& block = of_.store.owned()[index];
+    auto const& [block, younger_by, age] = of_.updated[index];
     auto const ranges = of_.memory.updated(index);
     update_parameters(of_.rank, of_.rule, reduced(), block,
                       {of_.store.parameters_of(block), nullptr, of_.store.state_of(block),
                        of_.store.copies_of(block), block.elements.count, of_.store.owned_count(),
                        ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
-                      &now->optimizer);
+                      of_.memory.numbers_of_age(age));
     of_.averaged.follow(of_.store, block, &now->gradient_scale);
     follow_buffers(of_, block, &now->gradient_scale);
   }

@@ -227,8 +227,10 @@ class trainer_on {
   }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// of this rank's stage and keeps this rank's block; a source that returns false leaves the
-  /// parameter as it is. All ranks call it. In a later generation of an elastic job, which has been
-  /// trained, nothing is imported.
+  /// parameter as it is. What the optimizer and the averages have of a parameter that is imported
+  /// starts anew, also in a trainer that has trained: states are zeros of age 0, averages are the
+  /// values; the number of the step stays. All ranks call it. In a later generation of an elastic
+  /// job, which has been trained, nothing is imported.
   ///
   /// Moves:  a digest of each parameter, to all ranks.
   /// Errors: input_error, naming the first parameter with a value that is not finite, or, on all

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/function_reference.hpp"
+#include "plait/core/lean_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/workload.hpp"
@@ -28,6 +32,7 @@
 #include "plait/train/parameter_store.hpp"
 #include "plait/train/rates.hpp"
 #include "plait/train/set_up_checks.hpp"
+#include "plait/train/state_ages.hpp"
 #include "plait/train/step_memory.hpp"
 #include "plait/train/step_work.hpp"
 #include "plait/train/stop_on_signals.hpp"
@@ -64,7 +69,6 @@ class trainer_parts {
         store(on, held.arenas, Optimizer::states, chosen.average > 0),
         averaged(on, store, held.arenas, chosen.average),
         memory(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
-               update_tables<plan>(store, rule.decays, options.groups),
                squares_ranges<plan>(store.local(), store.owned(), on.place()),
                plan::norm_partial_count()),
         sums(memory.numbers(), memory.of_slices()),
@@ -75,6 +79,7 @@ class trainer_parts {
                 .masks_loss = can_stop()}) {
     auto const mine = calls();
     if (!generation.take_over(store, options.average > 0, name())) start();
+    lay_out_updates();
     generation.introduce(room_to_agree());
     if (rank.world_size() > 1)
       compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number, rule,
@@ -82,6 +87,7 @@ class trainer_parts {
     generation.meet(
         room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
         name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
+    if constexpr (plan::is_elastic) lay_out_updates();  // ranks have learnt the ages of others
   }
   trainer_parts(trainer_parts const&) = delete;
   trainer_parts& operator=(trainer_parts const&) = delete;
@@ -169,11 +175,12 @@ class trainer_parts {
     ready.begin(batch, context_for(batch, trains), loss_of_step(), sums.loss_stride);
     numbers now;
     now.step = static_cast<std::uint32_t>(held.step);
-    now.optimizer = rule.numbers_of(held.step, rate_at(options, held.step));
+    now.optimizer = rule.numbers_of(held.ages.oldest(), rate_at(options, held.step));
     if (trains) held.is_ready = false;
     if (options.stop != nullptr) now.stop = stop_summand(options.stop->received());
     now.stop += generation.stop_votes() + side_work.stop_votes();
     sums.upload(rank, batch, now);
+    if (!younger.empty()) upload_of_younger();
     return {*this, &ready, what == trainer_program::whole_step};
   }
 
@@ -198,12 +205,41 @@ class trainer_parts {
     averaged.require_parameters("import_parameters");
     if (generation.is_held()) return;
     auto const mine = calls();
-    compare_imported<plan>(rank, room_to_agree(), name(), load(), extent);
-    averaged.restart(store);
+    start_anew(compare_imported<plan>(rank, room_to_agree(), name(), load(), extent));
+  }
+  /// What the optimizer and the averages have of some parameters, by number, is as before training:
+  /// zeros of age 0, averages that are the parameters.
+  [[gnu::cold]] void start_anew(std::vector<char> const& which) {
+    auto const queue = rank.device().on(stream::compute);
+    for (auto const& parameter : store.local())
+      for (auto const& block : store.owned()) {
+        auto const common = overlap(block.elements, parameter);
+        if (which[std::size_t(parameter.number)] == 0 || common.count == 0) continue;
+        std::size_t const at = common.offset - block.elements.offset;
+        for (std::size_t k = 0; k < std::size_t(Optimizer::states); ++k)
+          queue.fill(typename Job::parameter_element{0},
+                     store.state_of(block) + k * store.owned_count() + at, common.count);
+        averaged.copy(store, block, at, common.count);
+      }
+    set_ages([&](parameter_block const& parameter) {
+      return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
+    });
+  }
+  /// `age_of(parameter)`: how many updates the states of a parameter of the model have seen, the
+  /// same on all ranks.
+  [[gnu::cold]] void set_ages(function_reference<std::int64_t(parameter_block const&)> age_of) {
+    lean_vector<std::int64_t> ages;
+    for (auto const& parameter : plan::blocks_of_model(rank.grid()))
+      ages.push_back(plan::entries[parameter.entry].has_gradient() ? age_of(parameter)
+                                                                   : state_ages::no_state);
+    bool const were_equal = held.ages.are_equal();
+    held.ages.set(std::move(ages));
+    if (!were_equal || !held.ages.are_equal()) lay_out_updates();
   }
   /// Does the step whose reduced gradients are here and that others have done.
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank.device().upload(&last, memory.numbers(), sizeof last);
+    if (!younger.empty()) upload_of_younger();
     work_type(*this, nullptr, true).update();
     rank.device().synchronize();  // other ranks are given the state
   }
@@ -232,6 +268,34 @@ class trainer_parts {
                                            last_report(), watch));
   }
 
+  /// Cuts what the optimizer owns into blocks of one age.
+  [[gnu::cold]] void lay_out_updates() {
+    rank.device().synchronize();  // steps before this one have read the tables
+    updated.clear();
+    younger.clear();
+    lean_vector<lean_vector<update_range>> ranges;
+    for (auto const& block : store.owned())
+      for (auto part : blocks_of_one_age<plan>(store.local(), block, held.ages)) {
+        if (part.younger_by > 0) {
+          while (part.age < younger.size() && younger[part.age] != part.younger_by) ++part.age;
+          if (part.age == younger.size()) younger.push_back(part.younger_by);
+          ++part.age;
+        }
+        ranges.push_back(
+            update_ranges<plan>(store.local(), part.block, rule.decays, options.groups));
+        updated.push_back(part);
+      }
+    memory.lay_out_updates(rank.device(), ranges, 1 + younger.size());
+    passes.forget_recorded();
+  }
+  /// Brings the optimizer's numbers for states that are younger than the oldest to the device.
+  [[gnu::cold]] void upload_of_younger() {
+    lean_vector<typename Optimizer::numbers> all;
+    for (auto const by : younger)
+      all.push_back(rule.numbers_of(held.ages.oldest() - by, rate_at(options, held.step)));
+    rank.device().upload(all.data(), memory.numbers_of_age(1), all.size() * sizeof all[0]);
+  }
+
   Rank& rank;
   std::uint64_t number = rank.next_trainer();  ///< says to other ranks whose calls these are
   Optimizer rule;
@@ -241,6 +305,8 @@ class trainer_parts {
   parameter_store<Job, Rank> store;
   averages<Job, Rank> averaged;
   step_memory<device_type, Optimizer, terms::count> memory;
+  lean_vector<aged_block> updated{};    ///< by the optimizer, one after the other
+  lean_vector<std::int64_t> younger{};  ///< by how much others are than the oldest states
   summed_numbers<plan, terms, numbers> sums;
   slice_sums<Job, Rank> slices;
   trainer_passes<Job, Rank> passes;

@@ -69,6 +69,8 @@ class trainer_passes {
     recorded_source_ = source;
     return recorded_;
   }
+  /// What has been recorded is of no use any more.
+  [[gnu::cold]] void forget_recorded() { recorded_ = {}; }
 
   /// Those for a batch; name() is what messages call the trainer.
   template <class Batch, class Name>

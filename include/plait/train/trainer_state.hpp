@@ -15,7 +15,6 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/agreement.hpp"
-#include "plait/train/buffers.hpp"
 #include "plait/train/imported_values.hpp"
 #include "plait/train/newcomers.hpp"
 #include "plait/train/optimizer.hpp"
@@ -55,9 +54,10 @@ class trainer_state final : public saved_state {
   [[nodiscard]] int rank() const override { return of_.rank.world_rank(); }
   [[nodiscard]] int world_size() const override { return of_.rank.world_size(); }
   [[nodiscard]] std::int64_t step() const override { return of_.held.step; }
-  void go_on_at(run_origin const& from) override {
+  [[gnu::cold]] void go_on_at(run_origin const& from) override {
     of_.held.origin = from;
     of_.held.step = from.step;
+    of_.set_ages([&](auto const&) { return from.step; });
   }
   [[nodiscard]] run_origin origin() const override { return of_.held.origin; }
   [[nodiscard]] bool is_held() const override { return of_.generation.is_held(); }
@@ -148,12 +148,20 @@ class trainer_state final : public saved_state {
   [[gnu::cold]] void import_parameters(state_source& from) override {
     of_.take_parameters([&] { return of_.store.import_blocks(from); }, imported_values::blocks);
   }
-  [[gnu::cold]] void start_anew(std::size_t kind) override {
-    if (kind > states) return of_.averaged.restart(of_.store);
-    for (auto const& block : of_.store.owned())
-      of_.rank.device()
-          .on(stream::compute)
-          .fill(element{0}, data_of(kind, block), block.elements.count);
+  [[gnu::cold]] void restore_ages(state_source const& from) override {
+    of_.set_ages([&](parameter_block const& parameter) {
+      return has_states(from, parameter.name) ? from.age(parameter.name).value_or(step()) : 0;
+    });
+  }
+  [[nodiscard]] [[gnu::cold]] std::vector<std::pair<std::string, std::int64_t>> ages()
+      const override {
+    std::vector<std::pair<std::string, std::int64_t>> out;
+    if (of_.held.ages.are_equal() && of_.held.ages.oldest() == step()) return out;
+    for (auto const& parameter : plan::blocks_of_model(of_.rank.grid()))
+      if (auto const age = of_.held.ages.of(parameter.number);
+          plan::entries[parameter.entry].has_gradient() && age != step())
+        out.emplace_back(parameter.name, age);
+    return out;
   }
 
  private:
@@ -212,14 +220,23 @@ class trainer_state final : public saved_state {
       of_.store.set(parameter, block);
     }
   }
+  /// Whether a source has all states of a parameter.
+  [[nodiscard]] bool has_states(state_source const& from, std::string const& name) const {
+    for (std::size_t kind = 1; kind <= states; ++kind)
+      if (!from.contains(name + kinds_[kind])) return false;
+    return true;
+  }
   void restore_owned(std::size_t kind, state_source& from) {
+    auto const is_there = [&](std::string const& name) {
+      return kind <= states ? has_states(from, name) : from.contains(name + kinds_[kind]);
+    };
     std::vector<element> values;
     lean_vector<parameter_rectangle> mine;
     for (auto const& block : of_.store.owned()) {
       values.assign(block.elements.count, element{0});
       for (auto const& parameter : of_.store.local()) {
         auto const& entry = plan::entries[parameter.entry];
-        if (!entry.has_gradient()) continue;
+        if (!entry.has_gradient() || !is_there(parameter.name)) continue;
         mine.clear();
         for (auto const& each : parameter.rectangles)
           planning::add_common(each, block.elements, mine);
@@ -230,10 +247,13 @@ class trainer_state final : public saved_state {
       of_.rank.device().upload(values.data(), data_of(kind, block),
                                values.size() * sizeof(element));
       of_.rank.device().synchronize();
-      if (kind > states)
-        for_each_buffer<plan>(of_.store, block, [&](std::size_t at, std::size_t count, double) {
-          of_.averaged.copy(of_.store, block, at, count);
-        });
+      if (kind > states)  // what has no average of its own is its average
+        for (auto const& parameter : of_.store.local())
+          if (auto const common = overlap(block.elements, parameter);
+              common.count > 0 &&
+              !(plan::entries[parameter.entry].has_gradient() && is_there(parameter.name)))
+            of_.averaged.copy(of_.store, block, common.offset - block.elements.offset,
+                              common.count);
     }
   }
 

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/stable_sort.hpp"
+#include "plait/plan/arena_layout.hpp"
+#include "plait/plan/parameter_blocks.hpp"
+
+namespace plait::execution {
+
+/// The ages of an optimizer's states: how many updates the states of each parameter have seen.
+///
+/// A state that starts anew in step 1000 has the age 0: the bias correction of Adam is a function
+/// of the age, not of the step. All ages grow by one with each update. So one number is enough as
+/// long as all states have begun together, and otherwise there is one more for each parameter of
+/// the model: by how much its states are younger than the oldest. All ranks have all of these
+/// numbers, and the same.
+class state_ages {
+ public:
+  /// Updates that the oldest states have seen.
+  [[nodiscard]] std::int64_t oldest() const { return oldest_; }
+  [[nodiscard]] bool are_equal() const { return younger_by_.empty(); }
+  /// By how much the states of a parameter are younger than the oldest; `number`: its number among
+  /// all parameters of the model.
+  [[nodiscard]] std::int64_t younger_by(int number) const {
+    return are_equal() ? 0 : younger_by_[std::size_t(number)];
+  }
+  [[nodiscard]] std::int64_t of(int number) const { return oldest_ - younger_by(number); }
+
+  /// An update has been made.
+  void advance() { ++oldest_; }
+  /// All states have the same age.
+  [[gnu::cold]] void set(std::int64_t age) {
+    oldest_ = age;
+    younger_by_.clear();
+  }
+  /// `ages`: by the numbers of the parameters, `no_state` for those that are not trained.
+  [[gnu::cold]] void set(lean_vector<std::int64_t> ages) {
+    bool has_any = false, are_alike = true;
+    for (auto const age : ages) {
+      if (age == no_state) continue;
+      are_alike = are_alike && (!has_any || age == oldest_);
+      oldest_ = has_any ? std::max(oldest_, age) : age;
+      has_any = true;
+    }
+    younger_by_.clear();
+    if (are_alike) return;
+    for (auto& age : ages) age = age == no_state ? 0 : oldest_ - age;
+    younger_by_ = std::move(ages);
+  }
+  static constexpr std::int64_t no_state = -1;
+
+  /// What younger_by() says of each parameter; empty if all ages are equal.
+  [[nodiscard]] lean_vector<std::int64_t> const& differences() const { return younger_by_; }
+  [[gnu::cold]] void set(std::int64_t oldest, lean_vector<std::int64_t> differences) {
+    oldest_ = oldest;
+    younger_by_ = std::move(differences);
+  }
+
+ private:
+  std::int64_t oldest_ = 0;
+  lean_vector<std::int64_t> younger_by_{};
+};
+
+/// A block that an optimizer updates at once, all of whose states have the same age.
+struct aged_block {
+  owned_block block{};
+  std::int64_t younger_by = 0;
+  std::size_t age = 0;  ///< the place of its age in the list of those on the rank, 0: the oldest
+};
+
+/// Cuts a block that an optimizer owns where the ages of states change; what no parameter has, and
+/// what is not trained, goes with what is before it.
+template <class Plan>
+[[gnu::cold]] lean_vector<aged_block> blocks_of_one_age(
+    lean_vector<parameter_block> const& parameters, owned_block const& block,
+    state_ages const& ages) {
+  lean_vector<aged_block> out{{block}};
+  if (ages.are_equal()) return out;
+  struct begin {
+    std::size_t behind = 0;
+    std::int64_t younger_by = 0;
+  };
+  lean_vector<begin> begins;
+  for (auto const& parameter : parameters)
+    if (Plan::entries[parameter.entry].has_gradient())
+      if (auto const common = overlap(block.elements, parameter); common.count > 0)
+        begins.push_back(
+            {common.offset - block.elements.offset, ages.younger_by(parameter.number)});
+  plait::detail::stable_sort(begins,
+                             [](auto const& a, auto const& b) { return a.behind < b.behind; });
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    auto& last = out.back();
+    if (i == 0) last.younger_by = begins[0].younger_by;
+    if (last.younger_by == begins[i].younger_by) continue;
+    std::size_t const behind = begins[i].behind;
+    std::size_t const kept = block.elements.offset + behind - last.block.elements.offset;
+    last.block.elements.count = kept;
+    out.push_back({{{block.elements.offset + behind, block.elements.count - behind},
+                    block.state_offset + behind,
+                    block.parameters_at + behind,
+                    block.gradients_at + behind},
+                   begins[i].younger_by});
+  }
+  return out;
+}
+
+}  // namespace plait::execution
