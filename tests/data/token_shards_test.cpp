@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,9 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+
+#include "plait/data/byte_text.hpp"
+#include "plait/data/table.hpp"
 
 namespace {
 
@@ -126,6 +130,7 @@ TEST_F(TokenShards, AFolderHasThemInTheOrderOfTheirNames) {
   (void)file("b.bin", {all.begin() + 12, all.end()});
   (void)file("a.bin", {all.begin(), all.begin() + 12});
   (void)file("notes.txt", {});
+  std::ofstream(folder_ / "._a.bin") << std::string("\0\5\x16\7", 4);  // as macOS writes it
   auto const data = token_shards::in_folder(folder_, {.sequence = 29, .vocabulary = 100});
   EXPECT_EQ(inputs(data, 0), std::vector<std::int32_t>(all.begin(), all.end() - 1));
   EXPECT_EQ(data.description(),
@@ -169,6 +174,37 @@ TEST_F(TokenShards, WrongFilesAndOptionsAreRefusedInOneSentence) {
   std::ofstream(folder_ / "h") << header(wide, 2) << "1234";
   EXPECT_EQ(opening({folder_ / "h"}, {.sequence = 2, .vocabulary = 9}),
             "token file 'h' should have 2 tokens of 32 bits by its header, but 4 bytes follow it");
+}
+
+// Readers of tokens, tables and texts know the same kinds of other files.
+TEST_F(TokenShards, AFileOfAnotherKindIsCalledWhatItIsByEachReader) {
+  auto const said = [&](std::string const& bytes) {
+    auto const path = (folder_ / "f.gz").string();
+    std::ofstream(path, std::ios::binary) << bytes;
+    std::vector<std::string> out;
+    auto const add = [&](std::string const& kind, auto read) {
+      auto const text = refusal(read);
+      EXPECT_EQ(text.substr(0, kind.size()), kind) << text;
+      out.push_back(text.substr(std::min(kind.size(), text.size())));
+    };
+    add("token file 'f.gz' ", [&] { token_shards const data({path}, {1, 9}); });
+    add("table 'f.gz' ", [&] { plait::table<> const data(path, {.targets = {"y"}}); });
+    add("text file 'f.gz' ", [&] { (void)plait::byte_text::from_file(path, 1); });
+    EXPECT_EQ(out[0], out[1]);
+    EXPECT_EQ(out[0], out[2]);
+    return out[0];
+  };
+  EXPECT_EQ(said("\x1f\x8b\x08 y,1\n2,3"),
+            "is compressed by gzip; unpack it first: gzip -d < 'f.gz' > 'f'");
+  EXPECT_EQ(said("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"),
+            "is a pointer of Git LFS, not the file that it stands for; fetch that by 'git lfs "
+            "pull' in its repository");
+  // What one reads, another names.
+  auto const tokens_of = file("tokens.csv", {1, 2, 3}).string();
+  EXPECT_EQ(refusal([&] { plait::table<> const data(tokens_of, {.targets = {"y"}}); }),
+            "table 'tokens.csv' is a file of tokens, as plait::token_shards reads them");
+  std::ofstream(folder_ / "page") << "<html>a page is a text</html>";
+  EXPECT_EQ(plait::byte_text::from_file(folder_ / "page", 4).bytes(), 29u);
 }
 
 TEST_F(TokenShards, ATokenBeyondTheVocabularyIsNamedWithItsFileAndPlace) {

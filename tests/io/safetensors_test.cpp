@@ -475,8 +475,10 @@ TEST_F(Safetensors, TensorsThatAreNotOfTheFormatAreRefused) {
   EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1})"), fields);
   EXPECT_EQ(refused(R"({"dtype":4,"shape":[2],"data_offsets":[0,8]})"),
             ": tensor 'a' has a dtype that is not a string");
-  EXPECT_EQ(refused(R"({"dtype":"F33","shape":[2],"data_offsets":[0,8]})"),
-            ": tensor 'a' has the unknown dtype 'F33'");
+  EXPECT_EQ(refused(R"({"dtype":"F33","shape":[65],"data_offsets":[0,8]})"),
+            ": tensor 'a' has 8 bytes of data for 65 elements, less than a bit for each");
+  EXPECT_EQ(refused(R"({"dtype":"F33","shape":[4294967296,4294967296],"data_offsets":[0,8]})"),
+            ": tensor 'a' has the shape (4294967296, 4294967296), which overflows");
   for (std::string const shape :
        {"2", "[-2]", "[2.0]", "[\"2\"]", "[2e0]", "[36893488147419103232]", "{}", "null", "[null]"})
     EXPECT_EQ(refused(R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":[0,8]})"),
@@ -508,6 +510,67 @@ TEST_F(Safetensors, TensorsThatAreNotOfTheFormatAreRefused) {
 }
 
 // A header of the full length must not take memory and time out of proportion.
+TEST_F(Safetensors, ATensorOfAnUnknownTypeIsRefusedWhenItIsRead) {
+  store(R"({"c":{"dtype":"C64","shape":[2],"data_offsets":[0,16]},)"
+        R"("w":{"dtype":"F32","shape":[2],"data_offsets":[16,24]}})",
+        std::string("1234567890123456\0\0\x80\x3f\0\0\0\xc0", 24));
+  safetensors_reader const reader(path_);
+  EXPECT_EQ(read<float>(reader, "w"), (std::vector<float>{1, -2}));
+  EXPECT_EQ(reader.info("c").type, stored_type::unknown);
+  EXPECT_EQ(reader.info("c").type_name(), "C64");
+  EXPECT_EQ(reader.info("c").bytes(), 16u);
+  std::vector<float> out(2);
+  EXPECT_EQ(refusal([&] { reader.read("c", std::span(out)); }),
+            ": tensor 'c' holds C64; only F64, F32, BF16 and F16 can be read as numbers");
+  std::vector<std::byte> bytes(16);
+  reader.read_bytes("c", 0, bytes);
+  EXPECT_EQ(bytes[15], std::byte{'6'});
+}
+
+// The first bytes of files that are taken for safetensors files, as their programs write them.
+TEST_F(Safetensors, AFileOfAnotherKindIsCalledWhatItIs) {
+  auto const is = [this](std::string bytes) {
+    bytes.resize(std::max<std::size_t>(bytes.size(), 100), '\n');
+    store(bytes);
+    auto const text = refusal_of_file();
+    return text.substr(0, text.find_first_of(";,"));
+  };
+  auto const zip = [](std::string const& first) {
+    return std::string("PK\3\4") + std::string(22, '\0') + static_cast<char>(first.size()) +
+           std::string(3, '\0') + first;
+  };
+  EXPECT_EQ(is("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n"),
+            " is a pointer of Git LFS");
+  EXPECT_EQ(is(zip("archive/data.pkl")), " is a file that torch.save has written");
+  EXPECT_EQ(is("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."),
+            " is a file that torch.save has written");
+  EXPECT_EQ(is("\x80\x04\x95\x10."), " is a pickle of Python");
+  EXPECT_EQ(is(zip("x.npy")), " is an archive of arrays of NumPy (.npz)");
+  EXPECT_EQ(is(zip("[Content_Types].xml")), " is a workbook of Excel");
+  EXPECT_EQ(is(zip("readme.txt")), " is a zip archive");
+  EXPECT_EQ(is("\x93NUMPY\x01"), " is an array of NumPy (.npy)");
+  EXPECT_EQ(is("\x1f\x8b\x08."), " is compressed by gzip");
+  EXPECT_EQ(is("\x89HDF\r\n\x1a\n"), " is an HDF5 file");
+  EXPECT_EQ(is("GGUF\x03"), " is a GGUF file of llama.cpp");
+  EXPECT_EQ(is(std::string("\0\5\x16\7\0\2", 6)), " is an AppleDouble file");
+  EXPECT_EQ(is("\n<!doctype HTML>"), " is a page in HTML");
+  EXPECT_EQ(is("{\"weight_map\": {}}"), " is a text in JSON");
+  EXPECT_EQ(is("no weights at all").substr(0, 26), " says that its header has ");
+  auto const moved = folder_ / "__0_0.distcp";
+  std::filesystem::rename(path_, moved);
+  path_ = moved;
+  EXPECT_EQ(is(zip("archive/data.pkl")),
+            " is a part of what torch.distributed.checkpoint has written");
+  // The words of the command are the user's own files.
+  path_ = folder_ / "pytorch_model.bin";
+  store(zip("archive/data.pkl"));
+  auto const text = refusal_of_file();
+  EXPECT_NE(text.find("' '" + path_.string() + "' '" +
+                      (folder_ / "pytorch_model.safetensors").string() + "'"),
+            std::string::npos)
+      << text;
+}
+
 TEST_F(Safetensors, HeadersAreBounded) {
   std::string const tensor = R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
   auto const many = [](int count, auto const& one) {

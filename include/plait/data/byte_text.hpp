@@ -12,6 +12,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/file_kind.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/data/dataset.hpp"
 
@@ -21,6 +22,7 @@ namespace detail {
 
 inline void append_file(std::string& text, std::string const& path) {
   open_file const file(path, "text file");
+  refuse_other_kind(file, path, file_use::text);
   std::size_t const before = text.size();
   try {
     text.resize(before + file.size());
@@ -63,7 +65,8 @@ class byte_text {
   }
 
   /// Errors: as from_text, and input_error if the file is missing, not a regular file or not
-  /// readable.
+  ///         readable, or if it is known to be no text: compressed, a pointer of Git LFS, weights
+  ///         and so on. To take the bytes of such a file, give them to from_text.
   [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence) {
     std::string text;
     detail::append_file(text, path);

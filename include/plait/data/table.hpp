@@ -23,6 +23,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/file_kind.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/data/csv_reader.hpp"
@@ -106,6 +107,7 @@ class table {
   table(std::filesystem::path const& path, table_options const& options)
       : name_("table", path), file_(path.filename().string()) {
     detail::open_file const file(path, "table");
+    detail::refuse_other_kind(file, path, detail::file_use::table);
     detail::mapped_file const mapped(file);
     auto const bytes = mapped.bytes();
     check(options);

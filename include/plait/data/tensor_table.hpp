@@ -71,7 +71,7 @@ class tensor_table {
 
     [[nodiscard]] std::size_t rows() const { return entry.shape[0]; }
     [[nodiscard]] std::string text() const {
-      return ext::concat({detail::in_quotes(entry.name), " ", to_string(entry.type), " ",
+      return ext::concat({detail::in_quotes(entry.name), " ", entry.type_name(), " ",
                           detail::shape_text(entry.shape)});
     }
   };
@@ -91,7 +91,7 @@ class tensor_table {
       auto const type = y_.entry.type;
       if (type != stored_type::i64 && type != stored_type::i32 && type != stored_type::u8)
         refuse(y_,
-               ext::concat({"holds ", to_string(type),
+               ext::concat({"holds ", y_.entry.type_name(),
                             ", but classes are integers; for targets that are real numbers write "
                             "plait::tensor_table<float, float>"}));
       if (type == stored_type::i64) check_classes();
@@ -120,7 +120,7 @@ class tensor_table {
       case stored_type::u8: return out;
       default:
         refuse(out,
-               ext::concat({"holds ", to_string(out.entry.type),
+               ext::concat({"holds ", detail::escaped(out.entry.type_name()),
                             "; only F64, F32, F16, BF16, I64, I32 and U8 can be read as samples"}));
     }
   }

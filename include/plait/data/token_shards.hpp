@@ -17,6 +17,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/file_kind.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/data/dataset.hpp"
 
@@ -80,6 +81,7 @@ class token_shard {
   token_shard(open_file const& file, std::filesystem::path const& path)
       : name_(file.name()), short_name_(path.filename().string()), file_(file) {
     std::size_t const bytes = file.size();
+    refuse_other_kind(file, path, file_use::tokens);
     if (bytes < header_bytes)
       name_.refuse(concat({"has ", bytes, " bytes, fewer than its header of ", header_bytes}));
     std::array<std::int32_t, 3> header{};
@@ -173,7 +175,8 @@ class token_shards {
     if (tokens_ == 0 || tokens_ - 1 < options.sequence) refuse_size();
   }
 
-  /// All files of a folder whose names end with .bin, in the order of the names.
+  /// All files of a folder whose names end with .bin and do not begin with a dot, in the order of
+  /// the names.
   ///
   /// Errors: as the constructor, and input_error if the folder cannot be read or has none.
   [[nodiscard]] static token_shards in_folder(std::filesystem::path const& folder,
@@ -182,7 +185,9 @@ class token_shards {
     std::error_code problem;
     std::filesystem::directory_iterator at(folder, problem);
     for (; !problem && at != std::filesystem::directory_iterator(); at.increment(problem))
-      if (at->path().extension() == ".bin") files.push_back(at->path());
+      if (auto const& path = at->path();
+          path.extension() == ".bin" && !path.filename().native().starts_with('.'))
+        files.push_back(path);
     detail::file_name const name("folder of token files", folder);
     if (problem) name.fail("cannot be read", problem.value());
     if (files.empty()) name.refuse("has no file whose name ends with .bin");

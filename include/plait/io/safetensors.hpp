@@ -23,6 +23,7 @@
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/file_kind.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
 #include "plait/io/safetensors_header.hpp"
@@ -62,6 +63,9 @@ class safetensors_reader {
     if (size < 8) name.refuse(ext::concat({"has ", size, " bytes, too few for a header"}));
     std::uint64_t length = 0;
     file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
+    // All other kinds begin with bytes that would be a far greater number.
+    if (length > size - 8)
+      detail::refuse_other_kind(file_, path.string(), detail::file_use::weights);
     if (length > size - 8)
       name.refuse(ext::concat(
           {"says that its header has ", length, " bytes, but only ", size - 8, " follow"}));
@@ -132,8 +136,8 @@ class safetensors_reader {
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) const {
     auto const& found = find(name);
-    auto const shape =
-        offset.size() == 2 ? detail::matrix_shape(found.entry.shape) : found.entry.shape;
+    auto shape = offset.size() == 2 ? detail::matrix_shape(found.entry.shape) : found.entry.shape;
+    if (shape.empty() && offset.size() == 1) shape = {1};  // a single number
     if (!detail::is_block_of(shape, offset, extent))
       refuse(name, ext::concat({"has the shape ", detail::shape_text(shape),
                                 ", without a rectangle ", detail::block_text(offset, extent)}));
@@ -202,7 +206,7 @@ class safetensors_reader {
       case stored_type::bf16: return read_as<std::uint16_t>(out, at, detail::float_from_bf16);
       case stored_type::f16: return read_as<std::uint16_t>(out, at, detail::float_from_f16);
       default:
-        refuse(entry.name, ext::concat({"holds ", to_string(entry.type),
+        refuse(entry.name, ext::concat({"holds ", detail::escaped(entry.type_name()),
                                         "; only F64, F32, BF16 and F16 can be read as numbers"}));
     }
   }

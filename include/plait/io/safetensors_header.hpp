@@ -45,12 +45,13 @@ enum class stored_type {
   f32,
   i64,
   u64,
-  f64
+  f64,
+  unknown  ///< a type that plait does not know
 };
 
 namespace detail {
 
-// In the order of stored_type.
+// In the order of stored_type, which has one more.
 inline constexpr std::array<char const*, 15> stored_type_names{
     "BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
     "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
@@ -61,16 +62,18 @@ inline constexpr std::array<std::size_t, 15> stored_type_bytes{1, 1, 1, 1, 1, 2,
 
 /// The name of a type in the file's header.
 constexpr char const* to_string(stored_type type) {
-  return detail::stored_type_names[static_cast<std::size_t>(type)];
+  return type == stored_type::unknown ? "unknown"
+                                      : detail::stored_type_names[static_cast<std::size_t>(type)];
 }
 
 }  // namespace plait
 
 namespace plait::ext {
 
-/// Bytes of one element of a tensor that is stored as `type`.
+/// Bytes of one element of a tensor that is stored as `type`; 0 if that is unknown.
 constexpr std::size_t element_bytes(stored_type type) {
-  return detail::stored_type_bytes[static_cast<std::size_t>(type)];
+  return type == stored_type::unknown ? 0
+                                      : detail::stored_type_bytes[static_cast<std::size_t>(type)];
 }
 
 /// The type that stores a float, double or bfloat16 as it is.
@@ -89,13 +92,22 @@ struct safetensors_entry {
   std::string name;
   stored_type type = stored_type::f32;
   std::vector<std::size_t> shape;
+  /// The name and the number of bytes that the file gives for a tensor of an unknown type.
+  std::string unknown_type = {};
+  std::size_t unknown_bytes = 0;
 
   [[nodiscard]] std::size_t elements() const {
     std::size_t product = 1;
     for (std::size_t const extent : shape) product *= extent;
     return product;
   }
-  [[nodiscard]] std::size_t bytes() const { return elements() * ext::element_bytes(type); }
+  [[nodiscard]] std::size_t bytes() const {
+    return type == stored_type::unknown ? unknown_bytes : elements() * ext::element_bytes(type);
+  }
+  /// The name of its type in the file.
+  [[nodiscard]] std::string type_name() const {
+    return type == stored_type::unknown ? unknown_type : to_string(type);
+  }
 };
 
 namespace detail {
@@ -105,9 +117,9 @@ namespace detail {
 inline constexpr std::size_t most_header_bytes = 100'000'000;
 inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000;
 
-// False if the bytes of the tensor overflow.
+// False if the bytes of the tensor, or its elements, overflow.
 inline bool countable(safetensors_entry const& entry) {
-  std::size_t bytes = element_bytes(entry.type);
+  std::size_t bytes = std::max<std::size_t>(1, element_bytes(entry.type));
   return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
 }
 
@@ -159,10 +171,11 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
       return true;
     }
     if (where_ != place::tensor || field_ != field::dtype) refuse_value();
+    // A tensor of another type is refused when it is read, so that the others can be.
     auto const* const known = std::ranges::find(stored_type_names, value);
-    if (known == stored_type_names.end())
-      refuse(concat({"has the unknown dtype ", in_quotes(value)}));
+    static_assert(stored_type_names.size() == static_cast<std::size_t>(stored_type::unknown));
     found_.entry.type = static_cast<stored_type>(known - stored_type_names.begin());
+    if (found_.entry.type == stored_type::unknown) found_.entry.unknown_type = std::move(value);
     return true;
   }
 
@@ -258,6 +271,12 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
     if (begin > end || end > data_bytes_)
       refuse(concat({"has data_offsets ", begin, " to ", end, "; the file has ", data_bytes_,
                      " bytes of data"}));
+    entry.unknown_bytes = entry.type == stored_type::unknown ? end - begin : 0;
+    // So that memory for what is read is bounded by the file.
+    std::size_t const least = entry.elements() / 8 + (entry.elements() % 8 != 0 ? 1 : 0);
+    if (entry.type == stored_type::unknown && least > end - begin)
+      refuse(concat({"has ", end - begin, " bytes of data for ", entry.elements(),
+                     " elements, less than a bit for each"}));
     if (end - begin != entry.bytes())
       refuse(concat({"has ", end - begin, " bytes of data; ", to_string(entry.type), " of shape ",
                      shape_text(entry.shape), " needs ", entry.bytes()}));

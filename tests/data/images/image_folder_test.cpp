@@ -230,8 +230,12 @@ std::string png_header(std::uint32_t width, std::uint32_t height) {
 
 TEST_F(ImageFolder, WrongPicturesAreRefusedInOneSentence) {
   EXPECT_EQ(reading("p.jpg", ""), "picture 'a/p.jpg' is empty");
-  EXPECT_EQ(reading("p.jpg", "GIF89a"),
+  EXPECT_EQ(reading("p.jpg", "XIF89a"),
             "picture 'a/p.jpg' begins as neither a JPEG nor a PNG does");
+  EXPECT_EQ(reading("p.jpg", "GIF89a").substr(0, 76),
+            "picture 'a/p.jpg' is a picture in another format than JPEG and PNG; convert ");
+  EXPECT_EQ(reading("p.jpg", "version https://git-lfs.github.com/spec/v1").substr(0, 45),
+            "picture 'a/p.jpg' is a pointer of Git LFS, no");
   EXPECT_EQ(reading("p.jpg", content(pictures() / "cmyk.jpg")),
             "picture 'a/p.jpg' cannot be decoded: its colours are CMYK, and not RGB or grey");
   add_stored("a/p.jpg", "full.jpg");

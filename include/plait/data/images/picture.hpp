@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <jpeglib.h>
@@ -19,6 +20,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/file_kind.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {
@@ -224,6 +226,9 @@ inline picture_size decode_picture(std::span<std::byte const> file,
   if (begins_with(jpeg)) return decode_by<jpeg_decoder>(file, needed, rgb);
   if (begins_with(png)) return decode_by<png_decoder>(file, needed, rgb);
   if (file.empty()) throw input_error("is empty");
+  std::string_view const begin(reinterpret_cast<char const*>(file.data()), file.size());
+  if (auto const text = other_kind_text(begin, "FILE", file_use::picture); !text.empty())
+    throw input_error(text);
   throw input_error("begins as neither a JPEG nor a PNG does");
 }
 
