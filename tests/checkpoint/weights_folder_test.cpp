@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -96,6 +97,101 @@ TEST(WeightsFolder, SaysWhatIsAskedForInVain) {
   EXPECT_TRUE(
       says(refusal([&] { folder.expect_shape("a.matrix", std::vector<std::size_t>{4, 6}); }),
            "has the shape (6, 4), but (4, 6) is needed"));
+}
+
+/// A safetensors file: `header` and its data, of `floats` numbers 1, 2 and so on.
+void write_file(files::path const& path, std::string const& header, int floats) {
+  auto const length = static_cast<std::uint64_t>(header.size());
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<char const*>(&length), 8);
+  file << header;
+  for (int i = 1; i <= floats; ++i) {
+    auto const number = static_cast<float>(i);
+    file.write(reinterpret_cast<char const*>(&number), 4);
+  }
+}
+std::string part(std::string const& name, std::string const& offsets, std::string const& shape,
+                 int bytes) {
+  return R"({"__metadata__":{"DCP_SHARDING_INFO":"{\")" + name + R"(\":{\"saved_offsets\":)" +
+         offsets + R"(}}","DCP_VERSION":"1.0"},")" + name + R"(":{"dtype":"F32","shape":)" + shape +
+         R"(,"data_offsets":[0,)" + std::to_string(bytes) + "]}}";
+}
+constexpr char const* whole = R"({"e":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},)"
+                              R"("w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}})";
+
+TEST(WeightsFolder, HasWhatPeopleHave) {
+  files::path const folder = files::path(::testing::TempDir()) / "plait_weights_people_have";
+  files::remove_all(folder);
+  files::create_directories(folder);
+  // A name that no manifest would give, a tensor without elements, and what macOS puts beside.
+  write_file(folder / "model (1).safetensors", whole, 4);
+  std::ofstream(folder / "._model (1).safetensors")
+      << std::string("\0\5\x16\7\0\2\0\0Mac OS X", 16);
+  {
+    weights_folder from(folder);
+    EXPECT_EQ(from.names(), (std::vector<std::string>{"e", "w"}));
+    EXPECT_EQ(read<float>(from, "w", 4), (std::vector<float>{1, 2, 3, 4}));
+    EXPECT_TRUE(read<float>(from, "e", 0).empty());
+    from.expect_shape("e", std::vector<std::size_t>{0, 3});
+  }
+  // A type that is not known is refused when it is read.
+  write_file(folder / "more.safetensors",
+             R"({"c":{"dtype":"C64","shape":[1],"data_offsets":[0,8]},)"
+             R"("s":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})",
+             3);
+  {
+    weights_folder from(folder);
+    EXPECT_EQ(read<float>(from, "w", 4), (std::vector<float>{1, 2, 3, 4}));
+    EXPECT_TRUE(says(refusal([&] { read<float>(from, "c", 1); }), "tensor 'c' holds C64"));
+    EXPECT_EQ(read<float>(from, "s", 1), std::vector<float>{3});
+  }
+  // Two copies.
+  write_file(folder / "consolidated.safetensors", whole, 4);
+  EXPECT_TRUE(says(refusal([&] { weights_folder{folder}; }),
+                   "tensor 'w' is in 'consolidated.safetensors' and in 'model (1).safetensors'; if "
+                   "these are two copies"))
+      << refusal([&] { weights_folder{folder}; });
+  files::remove_all(folder);
+}
+
+// One row on two ranks leaves a piece without rows for the second.
+TEST(WeightsFolder, PiecesMayBeEmpty) {
+  files::path const folder = files::path(::testing::TempDir()) / "plait_weights_empty_piece";
+  files::remove_all(folder);
+  files::create_directories(folder);
+  write_file(folder / "shard-1.safetensors", part("small", "[0, 0]", "[1,5]", 20), 5);
+  write_file(folder / "shard-2.safetensors", part("small", "[1, 0]", "[0,5]", 0), 0);
+  {
+    weights_folder from(folder);
+    from.expect_shape("small", std::vector<std::size_t>{1, 5});
+    EXPECT_EQ(read<float>(from, "small", 5), (std::vector<float>{1, 2, 3, 4, 5}));
+  }
+  // It says where the rows before it end.
+  write_file(folder / "shard-2.safetensors", part("small", "[2, 0]", "[0,5]", 0), 0);
+  EXPECT_TRUE(says(refusal([&] { weights_folder{folder}; }),
+                   "has the shape (2, 5) and rectangles with 5 of its 10 elements"));
+  write_file(folder / "shard-2.safetensors",
+             part("small", "[18446744073709551615, 0]", "[1,5]", 20), 5);
+  EXPECT_TRUE(says(refusal([&] { weights_folder{folder}; }), "which overflow"));
+  files::remove_all(folder);
+}
+
+TEST(WeightsFolder, WithoutSafetensorsFilesSaysWhatIsThere) {
+  files::path const folder = files::path(::testing::TempDir()) / "plait_weights_of_torch";
+  files::remove_all(folder);
+  files::create_directories(folder);
+  std::ofstream(folder / "config.json") << "{}";
+  EXPECT_EQ(refusal([&] { weights_folder{folder}; }),
+            "folder of weights '" + folder.string() + "' has no safetensors file");
+  std::string zip("PK\3\4", 4);
+  zip += std::string(22, '\0') + std::string("\x10\0\0\0archive/data.pkl", 20);
+  for (char const* const name : {"optimizer.pt", "pytorch_model.bin"})
+    std::ofstream(folder / name, std::ios::binary) << zip;
+  EXPECT_TRUE(says(refusal([&] { weights_folder{folder}; }),
+                   "has no safetensors file; 'pytorch_model.bin' is a file that torch.save has "
+                   "written; convert it: python3 -c '"))
+      << refusal([&] { weights_folder{folder}; });
+  files::remove_all(folder);
 }
 
 using body = sequential<named<"first", nn::linear<10, 8>>, nn::gelu<8>>;

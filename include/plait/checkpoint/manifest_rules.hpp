@@ -93,7 +93,7 @@ inline std::size_t elements_of(std::span<std::size_t const> extent) {
   return product;
 }
 
-/// One tensor and its blocks.
+/// One tensor and its blocks, in a folder whose files have any names.
 inline void check_tensor(checkpoint_tensor const& tensor,
                          std::span<checkpoint_block const* const> blocks, file_name const& file) {
   auto const refuse = [&](std::string const& what) {
@@ -102,8 +102,6 @@ inline void check_tensor(checkpoint_tensor const& tensor,
   auto const shape = shape_text(tensor.shape);
   if (tensor.shape.size() > most_dimensions)
     refuse(concat({"has a shape of more than ", most_dimensions, " sizes"}));
-  if (std::ranges::find(stored_type_names, tensor.type) == stored_type_names.end())
-    refuse(concat({"has the unknown type ", in_quotes(tensor.type)}));
   std::size_t elements = 1, limit = 1;
   bool fits = true;
   for (std::size_t const n : tensor.shape) {
@@ -115,9 +113,6 @@ inline void check_tensor(checkpoint_tensor const& tensor,
   std::set<std::string_view> files;
   std::size_t covered = 0;
   for (auto const* one : blocks) {
-    if (!is_plain_file_name(one->file))
-      refuse(concat({"is in the file ", in_quotes(one->file),
-                     ", which is not a plain name of letters, digits and . _ -"}));
     if (!files.insert(one->file).second)
       refuse(concat({"has two rectangles in the file ", in_quotes(one->file)}));
     if (!is_block_of(tensor.shape, one->offset, one->extent))
@@ -160,7 +155,15 @@ inline void check_manifest(checkpoint_manifest const& manifest, file_name const&
   for (auto const& tensor : manifest.tensors)
     if (!blocks.try_emplace(tensor.name).second)
       file.refuse(concat({"has the tensor ", in_quotes(tensor.name), " twice"}));
+  for (auto const& tensor : manifest.tensors)
+    if (std::ranges::find(stored_type_names, tensor.type) == stored_type_names.end())
+      file.refuse_part(concat({"tensor ", in_quotes(tensor.name)}),
+                       concat({"has the unknown type ", in_quotes(tensor.type)}));
   for (auto const& block : manifest.blocks) {
+    if (!is_plain_file_name(block.file))
+      file.refuse_part(concat({"tensor ", in_quotes(block.tensor)}),
+                       concat({"is in the file ", in_quotes(block.file),
+                               ", which is not a plain name of letters, digits and . _ -"}));
     auto const found = blocks.find(block.tensor);
     if (found == blocks.end())
       file.refuse(concat(

@@ -21,6 +21,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/file_kind.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/safetensors.hpp"
 #include "plait/io/sharding_info.hpp"
@@ -29,7 +30,8 @@ namespace plait {
 
 /// Whole tensors out of a folder of safetensors files that have parts of them: what PyTorch's
 /// distributed checkpoint writes for Hugging Face, or the weights of a checkpoint of plait. A file
-/// without metadata of parts has its tensors whole. Folders within are not looked at.
+/// without metadata of parts has its tensors whole. Folders within are not looked at, nor are files
+/// whose names begin with a dot.
 ///
 /// Where the folder has a `model.safetensors.index.json`, as those of Hugging Face do whose weights
 /// are in several files, only the files that it names are opened; a second copy beside them, such
@@ -131,11 +133,16 @@ class weights_folder {
     return *found;
   }
 
-  /// The same tensors as matrices: all dimensions behind the first as one. A tensor in pieces that
-  /// cut those behind the second stays as it is.
+  /// The same tensors as matrices: all dimensions behind the first as one; a single number as a
+  /// vector. A tensor in pieces that cut those behind the second stays as it is.
   [[gnu::cold]] static ext::checkpoint_manifest as_matrices(ext::checkpoint_manifest all) {
     for (auto& tensor : all.tensors) {
       auto const shape = tensor.shape;
+      if (shape.empty()) {
+        tensor.shape = {1};
+        for (auto& block : all.blocks)
+          if (block.tensor == tensor.name) block.offset = {0}, block.extent = {1};
+      }
       if (shape.size() <= 2) continue;
       std::vector<ext::checkpoint_block*> pieces;
       bool is_cut = false;
@@ -165,13 +172,35 @@ class weights_folder {
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
                                                       detail::file_name const& name) {
     std::error_code problem;
-    std::set<std::string> out;
+    std::set<std::string> out, others;
     for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end;
-         at.increment(problem))
-      if (at->path().extension() == ".safetensors") out.insert(at->path().filename().string());
+         at.increment(problem)) {
+      auto const file = at->path().filename().string();
+      // macOS writes ._model.safetensors next to model.safetensors on disks of other systems.
+      if (file.starts_with('.')) continue;
+      if (at->path().extension() == ".safetensors") out.insert(file);
+      else if (others.size() < most_other_files) others.insert(file);
+    }
     if (problem) name.fail("cannot be read", problem.value());
-    if (out.empty()) name.refuse("has no safetensors file");
+    if (out.empty())
+      name.refuse(ext::concat({"has no safetensors file", what_is_there(folder, others)}));
     return out;
+  }
+  static constexpr std::size_t most_other_files = 1'000;
+
+  /// The first of the files that has weights of another kind, in words; rather one whose name says
+  /// that it is a model.
+  [[gnu::cold]] static std::string what_is_there(std::filesystem::path const& folder,
+                                                 std::set<std::string> const& files) {
+    for (bool const is_model : {true, false})
+      for (auto const& file : files) {
+        auto const path = (folder / file).string();
+        if ((file.find("model") != file.npos) != is_model || !detail::is_regular_file(path))
+          continue;
+        auto const text = detail::other_weights_text(path);
+        if (!text.empty()) return ext::concat({"; ", detail::in_quotes(file), " ", text});
+      }
+    return "";
   }
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
                                                       detail::file_name const& index,
@@ -199,6 +228,23 @@ class weights_folder {
              (found == files.end() ? "nothing of"
                                    : ext::concat({detail::in_quotes(found->second), " has"})),
              " tensor ", detail::in_quotes(tensor), ", which is in ", detail::in_quotes(file)}));
+  }
+
+  /// Pieces that begin at the same element are of two copies of the weights.
+  ///
+  /// Errors: input_error that names both files.
+  [[gnu::cold]] static void refuse_copies(std::span<ext::checkpoint_block const* const> pieces,
+                                          detail::file_name const& name) {
+    if (pieces.size() < 2) return;
+    std::map<std::vector<std::size_t>, ext::checkpoint_block const*> by_begin;
+    for (auto const* const piece : pieces)
+      if (auto const [other, is_new] = by_begin.emplace(piece->offset, piece); !is_new)
+        name.refuse_part(
+            ext::concat({"tensor ", detail::in_quotes(piece->tensor)}),
+            ext::concat({"is in ", detail::in_quotes(other->second->file), " and in ",
+                         detail::in_quotes(piece->file),
+                         "; if these are two copies of the weights, name one file instead of the "
+                         "folder, or move the other out of it"}));
   }
 
   [[gnu::cold]] static ext::checkpoint_manifest manifest_of(std::filesystem::path const& folder,
@@ -229,17 +275,28 @@ class weights_folder {
                              " dimensions and ", offset.size(), " saved_offsets"});
         auto& all = by_name[tensor];
         all.name = tensor;
-        all.type = to_string(entry.type);
+        all.type = entry.type_name();
         all.shape.resize(std::max(all.shape.size(), entry.shape.size()));
-        for (std::size_t i = 0; i < entry.shape.size(); ++i)
-          all.shape[i] = std::max(all.shape[i], offset[i] + entry.shape[i]);
-        out.blocks.push_back({file_in_folder, tensor, std::move(offset), entry.shape, 0});
+        for (std::size_t i = 0; i < entry.shape.size(); ++i) {
+          std::size_t end = offset[i];
+          if (__builtin_add_overflow(end, entry.shape[i], &end))
+            throw input_error({"file ", detail::path_in_quotes(path), ": tensor ",
+                               detail::in_quotes(tensor), " of shape ",
+                               detail::shape_text(entry.shape), " has the saved_offsets ",
+                               detail::shape_text(offset), ", which overflow"});
+          all.shape[i] = std::max(all.shape[i], end);
+        }
+        // A rank that got no row of a tensor has written a piece without elements.
+        if (entry.elements() != 0)
+          out.blocks.push_back({file_in_folder, tensor, std::move(offset), entry.shape, 0});
       }
     }
     std::map<std::string_view, std::vector<ext::checkpoint_block const*>> blocks;
     for (auto const& block : out.blocks) blocks[block.tensor].push_back(&block);
     for (auto& [tensor, all] : by_name) {
-      detail::check_tensor(all, blocks.at(tensor), name);
+      auto const& pieces = blocks[tensor];
+      refuse_copies(pieces, name);
+      detail::check_tensor(all, pieces, name);
       out.tensors.push_back(std::move(all));
     }
     return out;
