@@ -6,4 +6,4 @@
 #include "train_gpt/program.hpp"
 #include "train_llama/llama.hpp"
 
-int main(int count, char** words) { return train_gpt::main_of(train_llama::llama, count, words); }
+int main(int count, char** words) { return train_gpt::main_of(train_llama::program, count, words); }

@@ -18,6 +18,11 @@ inline constexpr program_description gpt{
         "(tiny)\n",
     .sizes = {"tiny", "small", "gpt2"},
     .tied_size = "gpt2",
-    .variables = "PLAIT_GPT_"};
+    .variables = "PLAIT_GPT_",
+    .in_files = {.prefix = "transformer.",
+                 .table = "wte.weight",
+                 .head = "lm_head.weight",
+                 .is_tied = true,
+                 .left_out = {"*.attn.bias", "*.attn.masked_bias"}}};
 
 }  // namespace train_gpt

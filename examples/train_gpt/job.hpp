@@ -188,6 +188,7 @@ template <class Size, class Job, class Backend, int Lora = 0>
   job.vocabulary = Size::vocabulary;
   job.reads_tokens = std::is_same_v<typename Size::text, plait::token_shards>;
   job.parameters = parameters_of<Job>;
+  job.config = Size::config;
   job.explain = [](request const& wanted, plait::host_map const& hosts) {
     return plait::explain(Job::plan(), planned_load<Size, Job, Backend>(wanted),
                           {.program = wanted.program, .hosts = hosts});

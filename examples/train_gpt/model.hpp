@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 #include <plait/data/token_shards.hpp>
 #include <plait/plait.hpp>
+
+#include "train_gpt/config_line.hpp"
 
 // The model and the plans of train_gpt, as types.
 namespace train_gpt {
@@ -24,6 +30,16 @@ template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t 
 struct gpt_body {
   static constexpr std::size_t sequence = Sequence;
   static constexpr plait::initializer projection = residual_start(0.02, Layers);
+
+  /// As transformers has them.
+  [[gnu::cold]] static std::vector<config_line> config() {
+    return {{"model_type", {"\"gpt2\""}},
+            {"n_head", {std::to_string(Heads)}},
+            {"activation_function", {"\"gelu_new\"", "\"gelu_pytorch_tanh\""}},
+            {"layer_norm_epsilon", {"1e-5"}},
+            {"scale_attn_weights", {"true"}},
+            {"scale_attn_by_inverse_layer_idx", {"false"}}};
+  }
 
   using attention = plait::nn::causal_self_attention<Width, Heads, Sequence, projection>;
   using mlp = sequential<

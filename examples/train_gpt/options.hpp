@@ -19,6 +19,15 @@ namespace train_gpt {
 /// overflows.
 inline constexpr std::int64_t most_batch = 1'000'000;
 
+/// What transformers calls tensors of a model in files, otherwise than the model does.
+struct names_in_files {
+  char const* prefix;  ///< of the names in some files, but for the head's
+  char const* table;   ///< the embedding's, in the model
+  char const* head;
+  bool is_tied;  ///< the head is the table where a file has none; else config.json says it
+  std::array<std::string_view, 2> left_out;  ///< patterns of what is no parameter
+};
+
 /// What is one program's own: train_gpt and train_llama have the rest in common.
 struct program_description {
   char const* name;
@@ -26,7 +35,8 @@ struct program_description {
   std::array<std::string_view, 3> sizes;  ///< behind the last empty ones
   char const* tied_size;                  ///< whose head is the embedding's table
   char const* variables;                  ///< what the names of CMake's variables begin with
-  bool has_lora = false;                  ///< else it has --reproducible
+  names_in_files in_files;
+  bool has_lora = false;  ///< else it has --reproducible
 
   [[nodiscard]] std::string sizes_text() const {
     std::string out;

@@ -30,6 +30,7 @@
 #include <plait/train/work_failed.hpp>
 
 #include "train_gpt/command_line.hpp"
+#include "train_gpt/init_weights.hpp"
 #include "train_gpt/options.hpp"
 #include "train_gpt/registry.hpp"
 
@@ -39,9 +40,6 @@ namespace train_gpt {
 
 namespace fs = std::filesystem;
 using command_line::in_quotes;
-
-/// What --lora trains and --save then writes; what --init need not have.
-inline constexpr char const* lora_names = "*.lora_*";
 
 /// A path that ends in / is a folder.
 struct weights_sink : tensor_sink {
@@ -81,13 +79,6 @@ struct weights_sink : tensor_sink {
     return out;
   }
 };
-
-/// Calls use(weights) with the file or folder of --init.
-template <class Use>
-void with_weights(std::string const& path, Use use) {
-  if (std::error_code none; fs::is_directory(path, none)) use(plait::weights_folder(path));
-  else use(plait::safetensors_reader(path));
-}
 
 inline std::string kind_of(options const& wanted) {
   return "size " + in_quotes(wanted.size) + " in precision " + in_quotes(wanted.precision) +
@@ -440,18 +431,16 @@ inline int train(options const& wanted, entry const& job) {
   bool const is_root = request.engine == nullptr || request.engine->ranks().rank == 0;
   no_sink nowhere;
 
+  bool head_is_copied = false;
   if (!wanted.init.empty()) {
-    std::vector<std::string> missing;
-    if (wanted.lora > 0) missing = {lora_names};
-    with_weights(wanted.init, [&](auto const& of) {
-      for (auto const& tensor : job.parameters())
-        if (of.contains(tensor.name) || !plait::detail::matches_any(missing, tensor.name))
-          of.expect_shape(tensor.name, tensor.lengths);
-    });
-    request.load = [&wanted, missing](plait::saved_state& state) {
-      with_weights(wanted.init, [&](auto&& from) {
-        plait::load_weights(state, from, {.missing = missing, .extra = {"*"}});
-      });
+    init_names init;
+    model_config const config(wanted.init);
+    with_weights(wanted.init,
+                 [&](auto&& from) { init = names_of_init(*wanted.of, job, config, from); });
+    config.expect(job.config(), wanted.of->name);
+    head_is_copied = init.copies_table;
+    request.load = [&wanted, names = init.names](plait::saved_state& state) {
+      with_weights(wanted.init, [&](auto&& from) { plait::load_weights(state, from, names); });
     };
   }
   std::unique_ptr<weights_sink> save;
@@ -479,6 +468,8 @@ inline int train(options const& wanted, entry const& job) {
                 job.precision.c_str(),
                 tokens ? tokens->tokens() : std::get<plait::byte_text>(opened).bytes(),
                 tokens ? "tokens" : "bytes of text");
+  if (is_root && head_is_copied)
+    std::printf("the head of the weights is their table: it starts as a copy of that\n");
   command_line::check_output();
   plait::progress progress(wanted.steps);
   bool has_begun = false;

@@ -20,6 +20,8 @@
 #include <plait/train/stop_on_signals.hpp>
 #include <plait/train/trainer_options.hpp>
 
+#include "train_gpt/config_line.hpp"
+
 // What the main program knows of the jobs: every (size, plan, precision, backend) is compiled apart
 // from it, some in each unit, and enters itself into one list.
 namespace train_gpt {
@@ -113,6 +115,7 @@ struct entry {
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< from a token file, not bytes from a text
   std::vector<tensor_shape> (*parameters)() = nullptr;
+  std::vector<config_line> (*config)() = nullptr;
   std::string (*explain)(request const&, plait::host_map const&) = nullptr;
   plait::ext::drawn_plan (*draw)(request const&) = nullptr;
   /// Launches the job to see which hosts its ranks are on.

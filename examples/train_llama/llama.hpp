@@ -5,7 +5,7 @@
 
 namespace train_llama {
 
-inline constexpr train_gpt::program_description llama{
+inline constexpr train_gpt::program_description program{
     .name = "train_llama",
     .usage =
         "train_llama: trains a Llama on the bytes of a text, or explains the plan of a large one,\n"
@@ -17,6 +17,11 @@ inline constexpr train_gpt::program_description llama{
     .sizes = {"tiny", "llama_1b"},
     .tied_size = "llama_1b",
     .variables = "PLAIT_LLAMA_",
+    .in_files = {.prefix = "",
+                 .table = "model.embed_tokens.weight",
+                 .head = "lm_head.weight",
+                 .is_tied = false,
+                 .left_out = {"*.rotary_emb.inv_freq"}},
     .has_lora = true};
 
 }  // namespace train_llama

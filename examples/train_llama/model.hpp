@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include <plait/data/token_shards.hpp>
 #include <plait/nn/lora.hpp>
 #include <plait/plait.hpp>
+
+#include "train_gpt/config_line.hpp"
 
 // The models of train_llama, as types; their parameters have Hugging Face's names.
 namespace train_llama {
@@ -114,6 +118,33 @@ using tied_llama =
                plait::use_form<"column", plait::tied<free_head<S>, typename free_head<S>::weight,
                                                      "model.embed_tokens.weight">>>;
 
+/// What a config.json has to say besides the shapes of the weights.
+[[gnu::cold]] inline std::vector<train_gpt::config_line> config_of(shape const& of) {
+  bool const is_scaled = of.rotary.scaling == plait::nn::rotary_scaling::llama3;
+  auto const text = [](plait::nano_fraction number) { return std::to_string(number.nano) + "e-9"; };
+  std::vector<train_gpt::config_line> out{
+      {"model_type", {"\"llama\"", "\"mistral\""}},
+      {"hidden_act", {"\"silu\""}},
+      {"num_attention_heads", {std::to_string(of.heads)}},
+      {"rms_norm_eps", {text(of.norm.epsilon)}, "1e-6"},
+      {"rope_theta", {std::to_string(of.rotary.base)}, "10000"},
+      {"rope_type", {is_scaled ? "\"llama3\"" : "\"default\""}, "\"default\""}};
+  if (is_scaled) {
+    out.push_back({"factor", {text(of.rotary.factor)}});
+    out.push_back({"low_freq_factor", {text(of.rotary.low_frequency_factor)}});
+    out.push_back({"high_freq_factor", {text(of.rotary.high_frequency_factor)}});
+    out.push_back(
+        {"original_max_position_embeddings", {std::to_string(of.rotary.original_positions)}});
+  }
+  // A window that is no shorter than the sequence is none.
+  auto const window = of.attention.window;
+  out.push_back({"sliding_window",
+                 {window > 0 ? std::to_string(window) : "null"},
+                 "null",
+                 window > 0 ? 0 : of.sequence});
+  return out;
+}
+
 namespace sizes {
 
 /// On bytes: two blocks.
@@ -129,6 +160,7 @@ template <std::size_t Lora>
 struct tiny {
   using text = plait::byte_text;
   static constexpr std::size_t sequence = tiny_shape.sequence, vocabulary = tiny_shape.vocabulary;
+  static std::vector<train_gpt::config_line> config() { return config_of(tiny_shape); }
   using trained = std::conditional_t<Lora == 0, all_trained, lora_trained<Lora == 0 ? 1 : Lora>>;
   using objective =
       plait::objective<llama<tiny_shape, trained>, plait::nn::cross_entropy<vocabulary>>;
@@ -155,6 +187,7 @@ struct llama_1b {
   using text = plait::token_shards;
   static constexpr std::size_t sequence = llama_1b_shape.sequence,
                                vocabulary = llama_1b_shape.vocabulary;
+  static std::vector<train_gpt::config_line> config() { return config_of(llama_1b_shape); }
   using objective =
       plait::objective<tied_llama<llama_1b_shape>, plait::nn::cross_entropy<vocabulary>>;
 };

@@ -6,6 +6,7 @@
 set -euo pipefail
 export LC_ALL=C
 train_gpt="$1" scratch="$2" text="$3"
+source "$(dirname "${BASH_SOURCE[0]}")/weights_file.sh"
 rm -rf "$scratch"
 mkdir -p "$scratch/work"
 cd "$scratch/work"
@@ -306,6 +307,19 @@ refused "'turned': tensor 'wte.weight' has the shape (64, 256), but (256, 64) is
   "${init[@]}" turned
 refused "'no_json' has a header" "${init[@]}" no_json
 refused "'huge_number' has a header that is not JSON" "${init[@]}" huge_number
+with_tensor good more_of_it h.0.attn.more
+refused "the model of train_gpt has no place for 1 tensor of the weights, 'h.0.attn.more': they are of another model" \
+  "${init[@]}" more_of_it
+mkdir -p of_torch of_others
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n' >of_torch/pytorch_model.bin
+refused "'of_torch' has no safetensors file; 'pytorch_model.bin' is a pointer of Git LFS" "${init[@]}" of_torch
+refused "'of_torch/pytorch_model.bin' is a pointer of Git LFS" "${init[@]}" of_torch/pytorch_model.bin
+cp good of_others/model.safetensors
+printf '{"model_type": "gpt2", "n_head": 2}' >of_others/config.json
+refused "'of_others/config.json' has the n_head '2', and the model of train_gpt '4'" "${init[@]}" of_others
+printf '{"model_type": "gpt2", "activation_function": "relu"}' >of_others/config.json
+refused "has the activation_function 'relu', and the model of train_gpt 'gelu_new'" "${init[@]}" \
+  of_others/model.safetensors
 before="$(find . | sort)"
 code=0
 "$train_gpt" "${init[@]}" not_finite >../out 2>../err || code=$?
@@ -319,6 +333,20 @@ succeeds "${some[@]}" --steps 2 --losses from_seed
 succeeds "${some[@]}" --steps 2 --losses from_file --init good --seed 0
 [[ "$(first from_seed)" == "$(first from_file)" ]] ||
   complain "the first loss is $(first from_seed), from saved weights $(first from_file)"
+# As transformers writes GPT-2: other names, a mask, and no head where that is the table, the first tensor of this file.
+with_header good hf_names 's/"(wte|wpe|h|ln_f)\./"transformer.\1./g' </dev/null
+with_tensor hf_names hf_masks transformer.h.0.attn.bias
+succeeds "${some[@]}" --steps 2 --losses from_hf --init hf_masks --seed 0
+[[ "$(first from_seed)" == "$(first from_hf)" ]] || complain "the first loss of transformers' names is $(first from_hf)"
+with_header hf_names hf_tied 's/"lm_head.weight":\{[^}]*\},//; s/,"lm_head.weight":\{[^}]*\}//' </dev/null
+head -c -65536 hf_tied >cut && mv cut hf_tied
+table_end=$(($(wc -c <good) - $(data_bytes good) + 65536))
+{ head -c -65536 good; head -c "$table_end" good | tail -c 65536; } >same_head
+succeeds "${some[@]}" --steps 2 --losses from_hf --init hf_tied --seed 0
+grep -q "it starts as a copy of that" ../out || complain "the head is copied without a word: $(cat ../out)"
+succeeds "${some[@]}" --steps 2 --losses from_file --init same_head --seed 0
+[[ "$(first from_file)" == "$(first from_hf)" ]] ||
+  complain "the first loss is $(first from_hf) with a head that is the table, and $(first from_file) with a copy of it"
 # The same of a folder, which an index may spoil.
 succeeds "${some[@]}" --steps 0 --save hf/
 [[ "$(ls hf)" == model.safetensors ]] || complain "--save hf/ wrote $(ls hf)"

@@ -6,6 +6,7 @@
 set -euo pipefail
 export LC_ALL=C
 program="$1" text="$2" out="$3"
+source "$(dirname "${BASH_SOURCE[0]}")/weights_file.sh"
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -37,6 +38,23 @@ train --steps 1 --init "$out/base.safetensors"
 from_file="$(first_loss)"
 train --steps 1 --init "$out/base" --plan tp4
 [[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file from a file and $(first_loss) from a folder under tp4"
+
+# Frequencies are left out, and nothing else, such as Qwen2's biases; other models have Llama's names.
+with_tensor "$out/base.safetensors" "$out/old.safetensors" model.layers.0.self_attn.rotary_emb.inv_freq
+train --steps 1 --init "$out/old.safetensors"
+[[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file, and $(first_loss) next to frequencies"
+mkdir "$out/qwen2" "$out/gemma"
+with_tensor "$out/base.safetensors" "$out/qwen2/model.safetensors" model.layers.0.self_attn.q_proj.bias
+refused "has no place for 1 tensor of the weights, 'model.layers.0.self_attn.q_proj.bias': they are of another model" \
+  --precision double --init "$out/qwen2"
+cp "$out/base.safetensors" "$out/gemma/model.safetensors"
+echo '{"model_type": "gemma", "rms_norm_eps": 1e-05}' >"$out/gemma/config.json"
+refused "has the model_type 'gemma', and the model of train_llama 'llama'" --precision double --init "$out/gemma"
+echo '{"model_type": "llama", "rope_parameters": {"rope_theta": 5e5}, "rms_norm_eps": 1e-05}' >"$out/gemma/config.json"
+refused "has the rope_theta '500000.0', and the model of train_llama '10000'" --precision double --init "$out/gemma"
+echo '{"model_type": "mistral", "sliding_window": 4096, "rms_norm_eps": 1e-05}' >"$out/gemma/config.json"
+train --steps 1 --init "$out/gemma"
+[[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file, and $(first_loss) with a configuration"
 
 # B starts as zeros, so that the first loss is that of the base.
 train --steps 5 --init "$out/base" --lora 8 --plan dp2.tp2.pp2 --save "$out/adapter_model.safetensors"
