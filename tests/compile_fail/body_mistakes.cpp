@@ -10,6 +10,7 @@
 // expect: is_listed_in_form<summed
 // expect: unlisted_move<float
 // expect: ops.move<To>(x): only the forward of a layer may send this to other ranks
+// expect: plait::execution::backward_parameters_body<
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
@@ -68,6 +69,28 @@ struct move {
   }
 };
 
+/// Stands first, where there is no gradient of the input.
+struct biased {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<8>;
+  using output = plait::features<8>;
+  using shift = plait::parameter<"shift", plait::extents<8>>;
+  using parameters = plait::parameter_list<shift>;
+
+  static void forward(auto& ops, auto l) {
+    ops.copy(l.x, l.y);
+    ops.add_row(l.p[shift{}], l.y);
+  }
+  static void backward(auto& ops, auto l) {
+    ops.accumulate_column_sums(l.dy, l.dp[shift{}]);
+#ifdef PLAIT_EXPECT_FAIL
+    ops.copy(l.dy, l.dx);
+#else
+    if constexpr (requires { l.dx; }) ops.copy(l.dy, l.dx);
+#endif
+  }
+};
+
 struct penalty : with_term {
   using concept_tag = plait::layer_tag;
   using input = plait::features<4>;
@@ -106,7 +129,7 @@ struct summed {
   }
 };
 
-using model = plait::sequential<plait::nn::linear<8, 4>, penalty, scale<plait::input_slot>,
+using model = plait::sequential<biased, plait::nn::linear<8, 4>, penalty, scale<plait::input_slot>,
                                 scale<plait::output_slot>, scale<plait::slot<"mask", 4>>, move,
                                 plait::named<"sum", summed>>;
 struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial,

@@ -8,6 +8,9 @@
 // first: this layer has `alias`, which nothing reads, and no `may_alias`; write `static
 // first: this layer has `add_to_loss`, which nothing reads, and no `adds_to_loss`; write
 // first: this layer has `takes_weight`, which nothing reads, and no `takes_weights`; write
+// first: this layer has `backwards`, which nothing calls, and no `backward`; write `static void
+// first: this layer has `backward_inputs`, which nothing calls, and no `backward_input`; write
+// first: this layer has `backward_parameter`, which nothing calls, and no `backward_parameters`
 #include "plait/layer/layer.hpp"
 
 struct base {
@@ -46,6 +49,15 @@ struct eight : base {
 struct nine : base {
   static constexpr bool takes_weight = true;
 };
+struct ten : base {
+  static void backwards(auto& ops, auto l) { ops.copy(l.dy, l.dx); }
+};
+struct eleven : base {
+  static void backward_inputs(auto& ops, auto l) { ops.copy(l.dy, l.dx); }
+};
+struct twelve : base {
+  static void backward_parameter(auto& ops, auto l) { ops.copy(l.dy, l.dp[weight{}]); }
+};
 #else
 struct one : base {
   using form = plait::whole;  // a name of the layer's own
@@ -75,6 +87,16 @@ struct eight : base {
 struct nine : base {
   static constexpr bool takes_weights = true;
 };
+struct ten : base {
+  static void backwards(auto& ops, auto l) { ops.copy(l.dy, l.dx); }  // the layer's own
+  static void backward_input(auto& ops, auto l) { backwards(ops, l); }
+};
+struct eleven : base {
+  static void backward_input(auto& ops, auto l) { ops.copy(l.dy, l.dx); }
+};
+struct twelve : base {
+  static void backward_parameters(auto& ops, auto l) { ops.copy(l.dy, l.dp[weight{}]); }
+};
 #endif
 
 static_assert(plait::ext::leaf_of<one>.forms.size() > 0);
@@ -86,5 +108,8 @@ static_assert(plait::ext::leaf_of<six>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<seven>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<eight>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<nine>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<ten>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<eleven>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<twelve>.forms.size() > 0);
 
 int main() {}

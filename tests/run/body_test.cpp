@@ -3,13 +3,16 @@
 // positions, heads that share keys and values, a causal convolution.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
+#include "schedule/waves.hpp"
 
 namespace {
 
@@ -45,14 +48,14 @@ struct job : plait::parallel<
                  plait::hybrid<plait::data_parallel<2>, plait::tensor_parallel<2>>, Element> {};
 
 template <class Job>
-std::vector<double> train() {
+std::vector<double> train(int microbatches = 0) {
   using element = typename Job::parameter_element;
   auto const data = plait::in_memory<element>::random_classes(32, 6, 4);
   std::vector<double> losses;
   plait::launch<Job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, plait::adamw{.learning_rate = 0.01});
-    for (auto const& batch :
-         plait::batches<typename Job::element>(data, plait::global_batch<8>{}, rank)) {
+    for (auto const& batch : plait::batches<typename Job::element>(
+             data, plait::global_batch<8>{}, rank, {.microbatches = microbatches})) {
       double const loss = trainer.step(batch).loss;
       if (rank.is_root()) losses.push_back(loss);
     }
@@ -99,6 +102,135 @@ TEST(Body, GradientThatIsNoProductIsAnError) {
     EXPECT_NE(std::string(error.what()).find("overwrites_gradient"), std::string::npos)
         << error.what();
   }
+}
+
+// ---- both gradients in one body
+
+struct gate {
+  PLAIT_HOST_DEVICE auto operator()(auto a, auto b) const { return a / (1 + std::exp(-b)); }
+};
+struct gate_by_a {
+  PLAIT_HOST_DEVICE auto operator()(auto b, auto dy) const { return dy / (1 + std::exp(-b)); }
+};
+struct gate_by_b {
+  PLAIT_HOST_DEVICE auto operator()(auto a, auto b, auto dy) const {
+    auto const s = 1 / (1 + std::exp(-b));
+    return dy * a * s * (1 - s);
+  }
+};
+std::atomic<int> gated_calls{0};  // of what both gradients need
+
+/// y = (x w) / (1 + exp(-x v)), whose gradients of a = x w and b = x v all others need.
+template <std::size_t In, std::size_t Out>
+struct gated_facts {
+  using concept_tag = plait::layer_tag;
+  using w = plait::parameter<"w", plait::extents<In, Out>, plait::normal(0.4)>;
+  using v = plait::parameter<"v", plait::extents<In, Out>, plait::normal(0.4)>;
+  using parameters = plait::parameter_list<w, v>;
+  using input = plait::features<In>;
+  using output = plait::features<Out>;
+  using forms = plait::forms<plait::whole, plait::column<plait::split<w, 1>, plait::split<v, 1>>>;
+  using a = plait::slot<"a", Out, plait::follows::features>;
+  using b = plait::slot<"b", Out, plait::follows::features>;
+  using da = plait::slot<"da", Out, plait::follows::features>;
+  using db = plait::slot<"db", Out, plait::follows::features>;
+  using saved = plait::saved<plait::input_slot, a, b>;
+  using scratch = plait::scratch<da, db>;
+
+  static void forward(auto& ops, auto l) {
+    ops.matmul(l.x, l.p[w{}], l.saved[a{}]);
+    ops.matmul(l.x, l.p[v{}], l.saved[b{}]);
+    ops.map(gate{}, l.saved[a{}], l.saved[b{}], l.y);
+  }
+
+ protected:
+  static void find_shared(auto& ops, auto const& l) {
+    ++gated_calls;
+    ops.map(gate_by_a{}, l.saved[b{}], l.dy, l.scratch[da{}]);
+    ops.map(gate_by_b{}, l.saved[a{}], l.saved[b{}], l.dy, l.scratch[db{}]);
+  }
+  static void add_parameters(auto& ops, auto const& l) {
+    auto const x = plait::transposed(l.saved[plait::input_slot{}]);
+    ops.accumulate_matmul(x, l.scratch[da{}], l.dp[w{}]);
+    ops.accumulate_matmul(x, l.scratch[db{}], l.dp[v{}]);
+  }
+  static void write_input(auto& ops, auto const& l) {
+    ops.matmul(l.scratch[da{}], plait::transposed(l.p[w{}]), l.dx);
+    ops.accumulate_matmul(l.scratch[db{}], plait::transposed(l.p[v{}]), l.dx);
+  }
+};
+template <std::size_t In, std::size_t Out>
+struct gated_in_two : gated_facts<In, Out> {
+  using base = gated_facts<In, Out>;
+  static void backward_input(auto& ops, auto l) {
+    base::find_shared(ops, l), base::write_input(ops, l);
+  }
+  static void backward_parameters(auto& ops, auto l) {
+    base::find_shared(ops, l), base::add_parameters(ops, l);
+  }
+};
+// example-begin gated
+template <std::size_t In, std::size_t Out>
+struct gated : gated_facts<In, Out> {  // scratch<da, db>: the gradients of x w and x v
+  using base = gated_facts<In, Out>;
+  static void backward(auto& ops, auto l) {
+    base::find_shared(ops, l);
+    if constexpr (requires { l.dp; }) base::add_parameters(ops, l);
+    if constexpr (requires { l.dx; }) base::write_input(ops, l);
+  }
+};
+// example-end
+
+std::atomic<int> half_calls{0};
+template <std::size_t In, std::size_t Out>
+struct gated_in_all_ways : gated<In, Out> {
+  static void backward_input(auto& ops, auto l) {
+    ++half_calls;
+    gated_in_two<In, Out>::backward_input(ops, l);
+  }
+  static void backward_parameters(auto& ops, auto l) {
+    ++half_calls;
+    gated_in_two<In, Out>::backward_parameters(ops, l);
+  }
+};
+
+/// The outermost layers take what nobody wants the gradient of, and are not trained.
+template <template <std::size_t, std::size_t> class First,
+          template <std::size_t, std::size_t> class Second, class Policy>
+struct gated_job
+    : plait::parallel<
+          plait::objective<plait::sequential<First<6, 8>, Second<8, 8>, plait::frozen<First<8, 4>>>,
+                           plait::nn::cross_entropy<4>>,
+          Policy, double> {};
+template <class Policy>
+using joint_job = gated_job<gated, gated_in_all_ways, Policy>;
+
+TEST(JointBody, TrainsTheBitsOfTheTwoAndFindsWhatTheyShareOnce) {
+  using halves = plait::pipeline<2, plait_test::wave_of_halves>;
+  constexpr int steps = 4, microbatches = 2, passes = steps * microbatches;
+  auto const expected = train<gated_job<gated_in_two, gated_in_two, plait::serial>>(microbatches);
+  EXPECT_EQ(gated_calls.exchange(0),
+            4 * passes);  // one half of the first and the last, both of one
+  EXPECT_EQ(train<joint_job<plait::serial>>(microbatches), expected);
+  EXPECT_EQ(gated_calls.exchange(0), 3 * passes);
+  EXPECT_EQ(half_calls.exchange(0), 0);
+
+  // A schedule with halves calls the two where there are two, else `backward` for each.
+  EXPECT_EQ(train<joint_job<halves>>(microbatches), expected);
+  EXPECT_EQ(gated_calls.exchange(0), 4 * passes);
+  EXPECT_EQ(half_calls.exchange(0), 2 * passes);
+
+  using ranks = plait::hybrid<plait::data_parallel<2, plait::zero<3>>, plait::tensor_parallel<2>,
+                              plait::recompute<plait::again::all>>;
+  auto const shared = train<joint_job<ranks>>(microbatches);
+  EXPECT_EQ(gated_calls.exchange(0), 4 * 3 * passes);
+  ASSERT_EQ(shared.size(), expected.size());
+  for (std::size_t i = 0; i < shared.size(); ++i) EXPECT_NEAR(shared[i], expected[i], 1e-12);
+}
+
+TEST(JointBody, KeepsTheLawsOfALayer) {
+  auto const report = plait::testing::check_layer<gated<12, 12>>();
+  EXPECT_TRUE(report.passed()) << report.text();
 }
 
 // ---- rotary positions: pairs of features are turned by an angle that grows with the position

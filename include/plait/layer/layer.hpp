@@ -49,19 +49,24 @@ struct aliasing {
 ///   static void forward(ops, l)              l.y from l.x
 ///   static void backward_input(ops, l)       l.dx from l.dy; unless the input is tokens
 ///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
+///   static void backward(ops, l)             in place of the two: both in one call
 /// What `l` has is in run/body.hpp. With mixes_samples N the output of a sample depends on those of
 /// its group, N consecutive samples of the global batch, and on no other. With takes_epilogue,
 /// forward and backward_input write l.y and l.dx by one product at their end and do nothing else
 /// with them: a mapped_view may stand in their place. To the gradient of overwrites_gradient
 /// backward_parameters adds by one accumulate_matmul and by nothing else: the first of a step
-/// writes it, where others are cleared. With takes_weights a loss multiplies the term and the
-/// gradient of each row by its weight. With adds_to_loss a layer in mid-model has a term of its own
-/// in the loss: its forward calls ops.add_to_loss(terms), and its backward_input adds the terms'
-/// gradients by x, times ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what
-/// forward gets, before the first pass at a shape and before there are values: the device gets
-/// ready what it needs for the shape (ops.prepare_attention). An element-wise layer says what it is
-/// by `function`, `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the
-/// protocol on one page.
+/// writes it, where others are cleared. `backward` is called with l.dx and l.dp where both are
+/// wanted, else without the member that is not (the model's first layer has no l.dx, a frozen one
+/// no l.dp), which it asks by `if constexpr (requires { l.dx; })`. A layer may have the two as
+/// well: they are called where one gradient is wanted, or the schedule has its backwards in halves.
+/// With takes_weights a loss multiplies the term and the gradient of each row by its weight. With
+/// adds_to_loss a layer in mid-model has a term of its own in the loss: its forward calls
+/// ops.add_to_loss(terms), and its backward_input adds the terms' gradients by x, times
+/// ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what forward gets, before
+/// the first pass at a shape and before there are values: the device gets ready what it needs for
+/// the shape (ops.prepare_attention). An element-wise layer says what it is by `function`,
+/// `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the protocol on one
+/// page.
 ///
 /// Meaning: the output of a sample depends on no other sample, apart from mixes_samples and sums
 ///          over samples (batch_sum); the bodies only call `ops`, never read an element;
@@ -140,6 +145,8 @@ struct leaf_info {
   bool takes_weights = false;  ///< of rows; a loss
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
+  bool has_backward = false;    ///< for both gradients
+  bool joins_backward = false;  ///< which is called where both are wanted
   bool has_count = true;
   bool has_prepare = false;
 
@@ -293,6 +300,8 @@ constexpr leaf_info read_leaf() {
   info.has_forward = has_forward<L>();
   info.has_backward_input = has_backward_input<L>();
   info.has_backward_parameters = has_backward_parameters<L>();
+  info.has_backward = info.joins_backward = has_backward<L>();
+  if constexpr (requires { L::joins_backward; }) info.joins_backward = L::joins_backward;
   info.has_count = has_count<L>();
   info.has_prepare = has_prepare<L>();
   if constexpr (requires { L::flops_per_row; }) {
@@ -371,6 +380,16 @@ inline constexpr leaf_info leaf_of = [] {
   static_assert(!detail::has_weight_for_takes_weights<L>,
                 "this layer has `takes_weight`, which nothing reads, and no `takes_weights`; write "
                 "`static constexpr bool takes_weights = true;`");
+  static_assert(!detail::has_backwards_for_backward<L>(),
+                "this layer has `backwards`, which nothing calls, and no `backward`; write `static "
+                "void backward(auto& ops, auto l)`, which writes l.dx and adds to l.dp");
+  static_assert(!detail::has_backward_inputs<L>(),
+                "this layer has `backward_inputs`, which nothing calls, and no `backward_input`; "
+                "write `static void backward_input(auto& ops, auto l)`");
+  static_assert(!detail::has_backward_parameter<L>(),
+                "this layer has `backward_parameter`, which nothing calls, and no "
+                "`backward_parameters`; write `static void backward_parameters(auto& ops, auto "
+                "l)`");
   static_assert(detail::read_inputs<typename L::input>::count <= leaf_info::most_inputs,
                 "inputs<...>: a layer may have four inputs at most; put two side by side into one");
   static_assert(!std::is_same_v<typename L::output, loss_value> ||

@@ -8,7 +8,8 @@
 namespace plait::detail {
 
 struct body_names {
-  int forward, backward_input, backward_parameters, count, prepare;
+  int forward, backward, backward_input, backward_parameters, count, prepare;
+  int backwards, backward_inputs, backward_parameter;  // near misses
 };
 
 /// L and a second member for each name of a body: a name of any kind that L has is ambiguous here.
@@ -30,6 +31,11 @@ constexpr bool has_forward() {
     return requires(any_argument& a) { L::forward(a, a); } ||
            requires(any_argument& a) { L::forward(a, a, a, a, a); };
   else return !requires { body_probe<L>::forward; };
+}
+template <class L>
+constexpr bool has_backward() {
+  if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::backward(a, a); };
+  else return !requires { body_probe<L>::backward; };
 }
 template <class L>
 constexpr bool has_backward_input() {
@@ -54,6 +60,25 @@ template <class L>
 constexpr bool has_prepare() {
   if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::prepare(a, a); };
   else return !requires { body_probe<L>::prepare; };
+}
+
+// Nearly a body's name, where nothing reads another.
+template <class L>
+constexpr bool has_backwards_for_backward() {
+  if constexpr (std::is_final_v<L>) return false;
+  else
+    return !requires { body_probe<L>::backwards; } && !has_backward<L>() &&
+           !has_backward_input<L>() && !has_backward_parameters<L>();
+}
+template <class L>
+constexpr bool has_backward_inputs() {
+  if constexpr (std::is_final_v<L>) return false;
+  else return !requires { body_probe<L>::backward_inputs; } && !has_backward_input<L>();
+}
+template <class L>
+constexpr bool has_backward_parameter() {
+  if constexpr (std::is_final_v<L>) return false;
+  else return !requires { body_probe<L>::backward_parameter; } && !has_backward_parameters<L>();
 }
 
 // A name that is nearly one of the protocol's counts only where the proper one is missing: a layer

@@ -153,8 +153,9 @@ constexpr missing_body find_missing_body(auto const& code, auto const& leaves,
     auto const& leaf = leaves[now.leaf];
     bool const gives_gradient = needs_gradient[std::size_t(now.in)];
     if (!leaf.has_forward) return {missing_kind::forward, now.leaf};
-    if (gives_gradient && !leaf.has_backward_input) return {missing_kind::backward_input, now.leaf};
-    if (leaf.is_trained() && !leaf.has_backward_parameters)
+    if (gives_gradient && !leaf.has_backward_input && !leaf.has_backward)
+      return {missing_kind::backward_input, now.leaf};
+    if (leaf.is_trained() && !leaf.has_backward_parameters && !leaf.has_backward)
       return {missing_kind::backward_parameters, now.leaf};
     if (leaf.is_loss && !leaf.has_count) return {missing_kind::count, now.leaf};
   }

@@ -47,12 +47,29 @@ template <class P, class Y, class D, class V, class W>
 backward_parameters_body(P, Y, D, V, W, layer_context const&)
     -> backward_parameters_body<P, Y, D, V, W>;
 
+/// What `backward` gets where both gradients are wanted: it writes `dx` and adds to `dp`. Where one
+/// is, the layer is given what backward_input or backward_parameters get, without the other member.
+template <class Parameters, class OutputGradient, class InputGradient, class Gradients, class Saved,
+          class Scratch>
+struct backward_body {
+  Parameters p;
+  OutputGradient dy;
+  InputGradient dx;
+  Gradients dp;
+  Saved saved;  ///< to be read
+  Scratch scratch;
+  layer_context const& context;
+};
+template <class P, class Y, class X, class D, class V, class W>
+backward_body(P, Y, X, D, V, W, layer_context const&) -> backward_body<P, Y, X, D, V, W>;
+
 template <class L, bool CanBeCalled>
 consteval void check_body() {
-  static_assert(CanBeCalled,
-                "a body of this layer cannot be called: write `static void forward(auto& ops, auto "
-                "l)`, backward_input and backward_parameters likewise; they are static and take "
-                "two arguments");
+  static_assert(
+      CanBeCalled,
+      "a body of this layer cannot be called: write `static void forward(auto& ops, auto "
+      "l)`, backward_input and backward_parameters, or backward in their place, likewise; "
+      "they are static and take two arguments");
 }
 
 template <class L, class Ops, class Body>
@@ -60,6 +77,12 @@ void call_forward(Ops& ops, Body const& l) {
   constexpr bool can_be_called = requires { L::forward(ops, l); };
   check_body<L, can_be_called>();
   if constexpr (can_be_called) L::forward(ops, l);
+}
+template <class L, class Ops, class Body>
+void call_backward(Ops& ops, Body const& l) {
+  constexpr bool can_be_called = requires { L::backward(ops, l); };
+  check_body<L, can_be_called>();
+  if constexpr (can_be_called) L::backward(ops, l);
 }
 template <class L, class Ops, class Body>
 void call_backward_input(Ops& ops, Body const& l) {

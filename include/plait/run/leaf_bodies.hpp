@@ -125,19 +125,27 @@ struct leaf_bodies {
           dx, view_at<Setting, seen_mapped>(mapped, Epilogue::x, rows), {}, kept};
     }
   }
-  /// `epilogue`: of the element-wise layer; `mapped`: where that writes.
-  template <class Epilogue>
+  /// `epilogue`: of the element-wise layer; `mapped`: where that writes. `Joint`: the gradients of
+  /// the parameters are added by the same call, for which both are made ready.
+  template <class Epilogue, bool Joint>
   static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
                              place const* epilogue, std::byte* mapped) {
     constexpr bool sums = Formed::form.sums_over_samples(layer_body::backward_input);
     using with_sums =
         summing_operations<operations_type, element, Formed, layer_body::backward_input>;
     std::conditional_t<sums, with_sums, operations_type&> with(ops);
-    call_backward_input<layer>(
-        with, backward_input_body{parameters{at.stage, at.parameters},
-                                  output_gradient(at, ops.context, of.dy),
-                                  input_gradient<Epilogue>(of, at.stage.rows, epilogue, mapped),
-                                  read{at}, scratch{at}, ops.context});
+    parameters const p{at.stage, at.parameters};
+    auto const dy = output_gradient(at, ops.context, of.dy);
+    auto const dx = input_gradient<Epilogue>(of, at.stage.rows, epilogue, mapped);
+    if constexpr (Joint) {
+      call_backward<layer>(with, backward_body{p, dy, dx, gradients{at.stage, at.parameters},
+                                               read{at}, scratch{at}, ops.context});
+      with.require_begun();
+    } else {
+      backward_input_body const l{p, dy, dx, read{at}, scratch{at}, ops.context};
+      if constexpr (Formed::info.has_backward_input) call_backward_input<layer>(with, l);
+      else call_backward<layer>(with, l);
+    }
     if constexpr (sums) with.require_all_sums();
   }
 
@@ -145,10 +153,14 @@ struct leaf_bodies {
   template <bool HasParameters>
   static void backward_parameters(operations_type& ops, place const& at, std::byte* dy) {
     using seen = std::conditional_t<HasParameters, parameters, no_parameters>;
-    call_backward_parameters<layer>(
-        ops, backward_parameters_body{
-                 seen{at.stage, at.parameters}, output_gradient(at, ops.context, dy),
-                 gradients{at.stage, at.parameters}, read{at}, scratch{at}, ops.context});
+    backward_parameters_body const l{seen{at.stage, at.parameters},
+                                     output_gradient(at, ops.context, dy),
+                                     gradients{at.stage, at.parameters},
+                                     read{at},
+                                     scratch{at},
+                                     ops.context};
+    if constexpr (Formed::info.has_backward_parameters) call_backward_parameters<layer>(ops, l);
+    else call_backward<layer>(ops, l);
     ops.require_begun();
   }
 

@@ -230,8 +230,10 @@ class unit_runner {
   template <class Code>
   PLAIT_IN_LOOPS void backward_leaf(pass_frame const& at) {
     constexpr auto& now = Code::facts;
-    constexpr bool adds = now.is_trained && !Code::is_postponed;
-    if constexpr (adds || now.gives_gradient) {
+    constexpr bool is_joint = !traits.splits_backward && now.is_trained && now.gives_gradient &&
+                              Code::step::work::info.joins_backward;
+    constexpr bool adds = now.is_trained && !is_joint && !Code::is_postponed;
+    if constexpr (is_joint || adds || now.gives_gradient) {
       using body = bodies<typename Code::step>;
       auto ops = operations_of<typename body::operations_type>(now, direction::backward, at);
       auto const place = memory_.place_of_leaf(now, at);
@@ -246,13 +248,14 @@ class unit_runner {
                 memory_.gradient_data(tables_.code.steps[now.number].more[i], at);
         using epilogue = typename Code::backward_epilogue;
         using formed = formed_of<epilogue>;
+        if constexpr (is_joint) begin_sums(ops, now.leaf, at);
         if constexpr (is_step<epilogue>) {
           constexpr auto& then = epilogue::facts;
           auto const of_epilogue = memory_.place_of_leaf(then, at);
-          body::template backward_input<formed>(ops, place, of, &of_epilogue,
-                                                memory_.gradient_data(then.in, at));
+          body::template backward_input<formed, is_joint>(ops, place, of, &of_epilogue,
+                                                          memory_.gradient_data(then.in, at));
         } else {
-          body::template backward_input<formed>(ops, place, of, nullptr, nullptr);
+          body::template backward_input<formed, is_joint>(ops, place, of, nullptr, nullptr);
         }
         if constexpr (now.has_scratch) forget_scratch(now.leaf);
       }
@@ -270,10 +273,14 @@ class unit_runner {
         return;
       }
     [[maybe_unused]] auto const mark = mark_of<direction::backward>(now, at);
-    if (begins_gradients_ || traits.sums_blocks)
-      ops.begin_by_product(begin_gradients_of(now.leaf, at));
+    begin_sums(ops, now.leaf, at);
     bodies<Step>::template backward_parameters<now.has_parameters>(ops, place, dy);
     if constexpr (now.has_scratch) forget_scratch(now.leaf);
+  }
+
+  /// Makes the gradients of a leaf's parameters ready to be added to.
+  PLAIT_IN_LOOPS void begin_sums(auto& ops, int leaf, pass_frame const& at) {
+    if (begins_gradients_ || traits.sums_blocks) ops.begin_by_product(begin_gradients_of(leaf, at));
   }
 
   /// Where the first half of a backward leaves the gradient of a leaf's output to the second.

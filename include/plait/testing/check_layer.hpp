@@ -209,6 +209,10 @@ class layer_checker {
     if constexpr (is_leaf<L>) return leaf_of<L>.may_alias.forward || leaf_of<L>.may_alias.backward;
     else return false;
   }();
+  static constexpr bool is_joint = [] {
+    if constexpr (is_leaf<L> && !std::is_final_v<L>) return leaf_of<L>.joins_backward;
+    else return false;
+  }();
   template <bool Aliasing>
   using variant = std::conditional_t<aliases && !Aliasing, without_aliasing<L>, L>;
 
@@ -299,6 +303,11 @@ class layer_checker {
           compare_trials(
               report_, where, alone, got, output_,
               "must not change when buffers are shared: may_alias says what is not true");
+      if constexpr (is_joint)
+        if (run_checked(report_, ext::concat({where, ", in halves"}),
+                        run_trial<layer_job<in_halves<L>, Form, 1, Sharded>>, setup_, alone))
+          compare_trials(report_, report_.checked.back(), got, alone, output_,
+                         "must be that of `backward` with both l.dx and l.dp");
     }
   }
 
@@ -355,6 +364,9 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   ranks make of their samples what one rank makes of all of them;
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;
+/// - a layer with `backward` makes the same gradients where it is called for one of them alone, or
+///   backward_input and backward_parameters are, as for a first or a frozen layer and under a
+///   schedule that has backwards in halves;
 /// - nothing is read that was not written: unused memory is filled with NaN;
 /// - the bodies move what their form lists, and the communicators count the bytes that the plan
 ///   says.

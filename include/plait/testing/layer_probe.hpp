@@ -69,6 +69,12 @@ struct without_aliasing : L {
   static constexpr aliasing may_alias{};
 };
 
+/// L, of whose backward the two halves are called, as where a schedule has them apart.
+template <class L>
+struct in_halves : L {
+  static constexpr bool joins_backward = false;
+};
+
 }  // namespace plait::testing
 
 namespace plait::planning {
