@@ -47,6 +47,21 @@ using halved = plait::nn::max_pool<plait::nn::image<16, 32, 32>>;  // 16 maps of
 using of_resnet =
     plait::nn::max_pool<halved::output, {.kernel = 3, .stride = 2, .padding = 1}>;
 // example-end
+// example-begin upsample
+using twice_as_large =
+    plait::nn::upsample<plait::nn::image<8, 4, 4>, 2>;  // 8 maps of 8 x 8
+// example-end
+// example-begin slice
+using last_four = plait::nn::slice<16, 12, 4>;
+// example-end
+// example-begin identity
+using beside_itself =  // x and f(x), side by side
+    plait::sequential<plait::fan_out<plait::nn::identity<16>, plait::nn::linear<16, 4>>,
+                      plait::nn::concat<16, 4>>;
+// example-end
+static_assert(twice_as_large::output::size + last_four::output::info.width +
+                  beside_itself::output::info.width ==
+              512 + 4 + 20);
 // example-begin batch_norm
 using normalized = plait::nn::batch_norm<plait::nn::image<16, 32, 32>, {.group = 8}>;
 // example-end

@@ -48,6 +48,33 @@ template <class... Made, class... Taken>
 inline constexpr bool are_alike<inputs<Made...>, inputs<Taken...>> =
     ((Made::info == Taken::info && !Made::info.is_another_image(Taken::info)) && ...);
 
+/// Whether two layers can take one value: the same, or features of one width, of which one may know
+/// that they are an image.
+template <class A, class B>
+inline constexpr bool take_alike = std::is_same_v<A, B>;
+template <class A, class B>
+  requires(!std::is_same_v<A, B> &&
+           requires {
+             A::info;
+             B::info;
+           })
+inline constexpr bool take_alike<A, B> = A::info.kind == value_kind::features &&
+                                         A::info == B::info && !A::info.is_another_image(B::info);
+
+/// The input of layers that take one value: the first image, if any of them knows that it is one.
+template <class First, class... Others>
+struct common_input {
+  using type = First;
+};
+template <class First, class Second, class... Others>
+  requires(!std::is_same_v<First, Second> && take_alike<First, Second>)
+struct common_input<First, Second, Others...> {
+  using type = typename common_input<std::conditional_t<First::info.channels == 0, Second, First>,
+                                     Others...>::type;
+};
+template <class First, class... Others>
+struct common_input<First, First, Others...> : common_input<First, Others...> {};
+
 // The edges of a sequence are constants: then g++ with -ftemplate-backtrace-limit=1 leaves out all
 // on the way from the sequence to what is wrong.
 template <class Before, class After, int Position>
@@ -181,9 +208,11 @@ struct fan_out {
                 "fan_out<Layers...>: write two to four layers");
   using concept_tag = layer_tag;
   using combination = fan_out;
-  using input = typename First::input;
+  using input =
+      typename detail::common_input<typename First::input, typename Others::input...>::type;
   using output = inputs<typename First::output, typename Others::output...>;
-  static_assert((std::is_same_v<input, typename Others::input> && ...),
+  static_assert(detail::take_alike<input, typename First::input> &&
+                    (detail::take_alike<input, typename Others::input> && ...),
                 "fan_out<Layers...>: the layers take different inputs; make them equal");
 };
 

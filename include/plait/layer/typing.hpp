@@ -260,6 +260,14 @@ inline constexpr std::size_t block_of = [] {
   else return std::size_t{0};
 }();
 
+/// What it says by `read_block`, where the rows that it reads have other numbers of columns: which
+/// block of theirs belongs to a block of y.
+template <class Function>
+inline constexpr std::size_t read_block_of = [] {
+  if constexpr (requires { Function::read_block; }) return std::size_t{Function::read_block};
+  else return block_of<Function>;
+}();
+
 /// Operands of a function of places: like the result, or beside a result that is cut what all ranks
 /// have; sums still to be made as for a map.
 constexpr bool maps_at(linearity how, placement out, std::initializer_list<placement> operands) {

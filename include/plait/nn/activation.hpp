@@ -62,4 +62,19 @@ struct silu : elementwise<Width, functions::silu, functions::silu_derivative, in
   static constexpr aliasing may_alias{.backward = true};
 };
 
+/// 1 / (1 + e^-x), element by element.
+template <std::size_t Width>
+struct sigmoid
+    : elementwise<Width, functions::sigmoid, functions::sigmoid_derivative, output_slot> {
+  static constexpr double flops_per_row = 8.0 * Width;
+  static constexpr aliasing may_alias{.forward = true, .backward = true};
+};
+
+/// The hyperbolic tangent, element by element.
+template <std::size_t Width>
+struct tanh : elementwise<Width, functions::tanh, functions::tanh_derivative, output_slot> {
+  static constexpr double flops_per_row = 12.0 * Width;
+  static constexpr aliasing may_alias{.forward = true, .backward = true};
+};
+
 }  // namespace plait::nn

@@ -117,12 +117,16 @@ class element_operations {
   ///
   /// f says `static constexpr std::size_t block = N;` if it reads none but the N columns around its
   /// own, [at.column / N * N, that + N): then y may be cut by columns in whole blocks, and y may be
-  /// one of the views if N is 1.
+  /// one of the views if N is 1. Where views have another number of columns than y, f says
+  /// `read_block` besides: it reads none but the columns from at.column / block * read_block on, as
+  /// many as that says.
+  ///
   /// Shapes: y has a row for each row of activations, or one for each position; a view the same, or
-  ///         one row for all. What is cut by columns has those of y.
+  ///         one row for all. What is cut by columns has those of y, or as many blocks.
   template <class Function, class T, placement Out, class... Views>
   void map_at(Function f, view_of<T, Out> y, Views... views) {
-    constexpr std::size_t block = typing::block_of<Function>;
+    constexpr std::size_t block = typing::block_of<Function>,
+                          read = typing::read_block_of<Function>;
     static_assert(typing::sound_map_at<typing::linearity_of<Function>, block, Out, Views::at...>);
     static_assert(typing::sound_written<T>);
     static_assert(
@@ -139,7 +143,7 @@ class element_operations {
                            samples == 1 && context.batch != 1 ? 0 : context.first_sample,
                            first_column(y)};
     if constexpr (typing::is_columns(Out)) shapes_.whole_blocks(name, named("y", y), block);
-    queue_.map_at(f, of, y.data, operand_at<block>(y, of, views)...);
+    queue_.map_at(f, of, y.data, operand_at<block, read>(y, of, views)...);
   }
   /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
   /// Pointers are to const where the view is; f is as for `map`. With `static constexpr bool
@@ -196,14 +200,14 @@ class element_operations {
   }
 
   /// A view as map_at reads it beside y.
-  template <std::size_t Block, class Y, class View>
+  template <std::size_t Block, std::size_t Read, class Y, class View>
   auto operand_at(Y const& y, element_block const& of, View const& x) const {
     using element = std::remove_const_t<typename View::element>;
     constexpr auto name = "map_at";
     named_shape const shape = named("a view", x);
-    if constexpr (Block != 1) shapes_.not_itself(name, shape, x.data, y.data);
+    if constexpr (Block != 1 || Read != 1) shapes_.not_itself(name, shape, x.data, y.data);
     if constexpr (typing::is_columns(View::at))
-      shapes_.expect(name, shape, x.rows, y.columns, named("y", y));
+      shapes_.expect(name, shape, x.rows, y.columns / Block * Read, named("y", y));
     element_operand<element> out{x.data, x.count(), x.columns, first_column(x), 1};
     if (x.rows == 1) {
       out.shared_by = of.rows == 0 ? 1 : of.rows;

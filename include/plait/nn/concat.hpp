@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "plait/backend/element_place.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/nn/slice.hpp"
+
+namespace plait::nn {
+
+namespace detail {
+
+/// The number in column c of rows that stand side by side.
+template <std::size_t First, std::size_t... Others>
+struct side_by_side {
+  static constexpr bool is_linear = true;
+  template <class Row, class... Rows>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(plait::ext::element_place at, Row const& row,
+                                                   Rows const&... others) const {
+    if constexpr (sizeof...(Others) > 0) {
+      if (at.column >= First) {
+        at.column -= First;
+        return side_by_side<Others...>{}(at, others...);
+      }
+    }
+    return row[at.column];
+  }
+};
+
+}  // namespace detail
+
+/// The features of two to four inputs side by side, behind a fan_out. Of images of one height and
+/// width these are their channels: the layer behind it takes `image<A + B, Height, Width>`.
+///
+/// Shapes: input i (rows, Widths[i]), y (rows, the sum of Widths).
+/// Moves:  nothing; the features are whole on every tensor rank, and sums that are still to be made
+///         may be made behind it.
+///
+/// Example (tests/reference/names_in_use_test.cpp identity):
+///     using beside_itself =  // x and f(x), side by side
+///         plait::sequential<plait::fan_out<plait::nn::identity<16>, plait::nn::linear<16, 4>>,
+///                           plait::nn::concat<16, 4>>;
+template <std::size_t... Widths>
+struct concat {
+  static_assert(sizeof...(Widths) >= 2 && sizeof...(Widths) <= 4,
+                "concat<Widths...>: the inputs stand side by side, two to four as a fan_out has "
+                "branches; write a concat of concats for more");
+  using concept_tag = layer_tag;
+  using input = inputs<features<Widths>...>;
+  using output = features<(Widths + ... + 0)>;
+  using forms = plait::forms<whole, by_sequence<>, form<"summands", partial, partial>>;
+  static constexpr double flops_per_row = 0;
+
+  static void forward(auto& ops, auto const& l) {
+    std::apply([&](auto const&... x) { ops.map_at(detail::side_by_side<Widths...>{}, l.y, x...); },
+               l.x);
+  }
+  static void backward_input(auto& ops, auto const& l) {
+    std::size_t first = 0;
+    std::apply(
+        [&](auto const&... dx) {
+          (ops.map_at(detail::columns_from{std::exchange(first, first + Widths)}, dx, l.dy), ...);
+        },
+        l.dx);
+  }
+};
+
+}  // namespace plait::nn
