@@ -18,6 +18,8 @@
 #include "plait/checkpoint/load_weights.hpp"
 #include "plait/checkpoint/save_weights.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
+#include "plait/nn/loss_of_part.hpp"
+#include "plait/nn/weighted_cross_entropy.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
 #include "plait/train/stop_on_signals.hpp"
@@ -228,6 +230,18 @@ static_assert(blocks != plait::replicate);
 // example-begin cross_entropy
 using loss = plait::nn::cross_entropy<2>;  // of 2 outputs and a class, 0 or 1
 // example-end
+// example-begin weighted_cross_entropy
+using rare_class_twice = plait::nn::weighted_cross_entropy<
+    plait::nn::class_weights<plait::fraction(1), plait::fraction(2)>>;
+// example-end
+// example-begin loss_of_part
+using both = plait::sum_of<  // of 4 outputs: logits of 3 classes, and a number
+    plait::nn::loss_of_part<plait::nn::cross_entropy<3>, {.outputs = 4, .targets = 2}>,
+    plait::nn::loss_of_part<
+        plait::nn::mse<1>,
+        {.outputs = 4, .first_output = 3, .targets = 2, .first_target = 1}>>;
+// example-end
+static_assert(rare_class_twice::classes == 2 && sizeof(both) > 0);
 }  // namespace of_models
 
 // ---- Layers

@@ -4,6 +4,7 @@
 // 20 steps of small nets against PyTorch's losses, as tests/oracle/losses_reference.py prints them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "plait/nn/loss_of_part.hpp"
+#include "plait/nn/weighted_cross_entropy.hpp"
 #include "plait/plait.hpp"
+#include "plait/testing/check_layer.hpp"
 #include "train/expect_planned.hpp"
 #include "train/penalty.hpp"
 
@@ -211,6 +215,111 @@ TEST(LossesOracle, GroupsWithRatesAndDecayOfTheirOwn) {
       {.groups = {{.pattern = "first.*", .rate = 0.1}, {.pattern = "second.*", .decay = 0}}});
 }
 TEST(LossesOracle, AFrozenLayer) { expect_pytorch<half_frozen, of::numbers>(first_frozen); }
+
+// ---- classes with weights beside real targets, against a loop in double
+
+using weights_of_classes = nn::class_weights<fraction(0.5), fraction(1.25), fraction(3)>;
+using classes_of_four =
+    nn::loss_of_part<nn::weighted_cross_entropy<weights_of_classes>, {.outputs = 4, .targets = 2}>;
+using number_of_four =
+    nn::loss_of_part<nn::mse<1>,
+                     {.outputs = 4, .first_output = 3, .targets = 2, .first_target = 1}>;
+template <class Policy>
+struct unlike_job
+    : parallel<objective<named<"second", nn::linear<input_width, 4>>,
+                         sum_of<classes_of_four, times<fraction(0.5), number_of_four>>>,
+               Policy, double> {};
+
+constexpr double rate = 0.2;
+/// A class and a number for each sample; of some one of them is missing.
+double unlike_target(std::size_t sample, std::size_t c) {
+  if (sample % 11 == 5 - c) return std::nan("");
+  return c == 0 ? double((7 * sample + sample / 5) % 3) : number(sample, 2);
+}
+
+template <class Policy>
+std::vector<double> losses_of_unlike() {
+  std::vector<double> inputs(samples * input_width), targets(samples * 2), losses;
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = number(i, 1);
+  for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = unlike_target(i / 2, i % 2);
+  in_memory<double, double> const data(inputs, targets, input_width, 2);
+  launch<unlike_job<Policy>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<unlike_job<Policy>>(rank, sgd{.learning_rate = rate});
+    trainer.import_parameters([](std::string const& name, auto const&, auto values) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = 0.5 * number(i, name == "second.weight" ? 6 : 7);
+    });
+    auto from = batches<double>(data, global_batch<8>{}, rank,
+                                {.how = sample_order::sequential, .last = last_batch::keep});
+    for (auto const& batch : from) {
+      double const loss = trainer.step(batch).loss;
+      if (rank.is_root()) losses.push_back(loss);
+    }
+  });
+  return losses;
+}
+
+std::vector<double> losses_of_loop() {
+  constexpr double of_class[]{0.5, 1.25, 3};
+  std::vector<double> w(input_width * 4), b(4), losses;
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = 0.5 * number(i, 6);
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = 0.5 * number(i, 7);
+  for (std::size_t first = 0; first < samples; first += 8) {
+    std::size_t const end = std::min(first + 8, samples);
+    double weights = 0, numbers = 0, loss = 0;
+    for (std::size_t s = first; s < end; ++s) {
+      if (double const c = unlike_target(s, 0); !std::isnan(c)) weights += of_class[int(c)];
+      numbers += !std::isnan(unlike_target(s, 1));
+    }
+    std::vector<double> dw(w.size()), db(b.size());
+    for (std::size_t s = first; s < end; ++s) {
+      double y[4], dy[4]{};
+      for (std::size_t c = 0; c < 4; ++c) {
+        y[c] = b[c];
+        for (std::size_t i = 0; i < input_width; ++i)
+          y[c] += number(s * input_width + i, 1) * w[i * 4 + c];
+      }
+      if (double const label = unlike_target(s, 0); !std::isnan(label)) {
+        double const sum = std::exp(y[0]) + std::exp(y[1]) + std::exp(y[2]);
+        double const share = of_class[int(label)] / weights;
+        loss += share * (std::log(sum) - y[int(label)]);
+        for (int c = 0; c < 3; ++c) dy[c] = share * (std::exp(y[c]) / sum - (c == int(label)));
+      }
+      if (double const target = unlike_target(s, 1); !std::isnan(target)) {
+        loss += 0.5 * (y[3] - target) * (y[3] - target) / numbers;
+        dy[3] = (y[3] - target) / numbers;
+      }
+      for (std::size_t c = 0; c < 4; ++c) {
+        db[c] += dy[c];
+        for (std::size_t i = 0; i < input_width; ++i)
+          dw[i * 4 + c] += number(s * input_width + i, 1) * dy[c];
+      }
+    }
+    losses.push_back(loss);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] -= rate * dw[i];
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] -= rate * db[i];
+  }
+  return losses;
+}
+
+TEST(LossesOracle, ClassesWithWeightsBesideNumbers) {
+  auto const expected = losses_of_loop();
+  auto const near = [&](std::vector<double> const& got) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-13) << i;
+  };
+  near(losses_of_unlike<serial>());
+  near(losses_of_unlike<hybrid<data_parallel<2>, tensor_parallel<2>>>());
+  EXPECT_THROW(classes_of_four::count(std::span<double const>(std::vector{0.5, 1.0})), input_error);
+  EXPECT_THROW(classes_of_four::count(std::span<double const>(std::vector{3.0, 1.0})), input_error);
+}
+TEST(LossesOracle, LossesOfPartsKeepTheLaws) {
+  auto const keeps = [](auto const& report) { EXPECT_TRUE(report.passed()) << report.text(); };
+  keeps(plait::testing::check_layer<nn::weighted_cross_entropy<weights_of_classes>>());
+  keeps(plait::testing::check_layer<classes_of_four>());
+  keeps(plait::testing::check_layer<number_of_four>());
+}
+
 TEST(LossesOracle, AveragesOfWeights) {
   expect_pytorch<of_mse, of::numbers>(averaged, {.average = 0.9});
 }

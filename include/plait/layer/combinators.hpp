@@ -139,11 +139,11 @@ consteval void check_terms() {
     using first = loss_inputs<typename std::tuple_element_t<0, std::tuple<Losses...>>::input>;
     static_assert(((loss_inputs<typename Losses::input>::width == first::width) && ...),
                   "sum_of<...>: the losses take features of different widths; all are given all "
-                  "outputs of the model");
+                  "outputs of the model; nn::loss_of_part<Loss, {...}> takes some of them");
     static_assert(((loss_inputs<typename Losses::input>::targets == first::targets) && ...),
                   "sum_of<...>: the losses take different targets; a data set has one kind of "
                   "targets, so write losses that all take plait::tokens, or plait::reals<W> of "
-                  "one width");
+                  "one width, or nn::loss_of_part<Loss, {...}> for each term of unlike ones");
   }
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <array>
-#include <concepts>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -104,12 +104,13 @@ struct loss_terms {
   template <class Loss>
   static consteval void check_count() {
     constexpr bool counts = requires(std::span<target const> some) {
-      { Loss::count(some) } -> std::integral;
+      requires std::is_arithmetic_v<decltype(Loss::count(some))>;
     };
     static_assert(counts,
-                  "this loss has a count that cannot be called, or gives no integer; write `static "
-                  "std::int64_t count(auto targets)`: for plait::tokens and integers they are a "
-                  "std::span<std::int32_t const>, for reals one of float or double");
+                  "this loss has a count that cannot be called, or gives no number; write `static "
+                  "std::int64_t count(auto targets)`, or double where targets have weights: for "
+                  "plait::tokens and integers they are a std::span<std::int32_t const>, for reals "
+                  "one of float or double");
   }
 
   template <class Loss, class Memory, class Present>
@@ -120,9 +121,10 @@ struct loss_terms {
     auto const* const all = static_cast<target const*>(batch.host_targets);
     check_count<Loss>();
     auto const count_of = [&](std::size_t from, std::size_t number) {
-      std::int64_t const found =
+      auto const found =
           Loss::count(std::span<target const>(all + from * targets.width, number * targets.width));
-      if (found < 0 || static_cast<std::size_t>(found) > number * targets.width)
+      if constexpr (std::is_floating_point_v<decltype(found)>) refuse_no_sum(double(found));
+      else if (found < 0 || static_cast<std::size_t>(found) > number * targets.width)
         throw input_error({"trainer: count of the loss says ", found, " of ",
                            number * targets.width, " targets; it must be from 0 to their number"});
       return static_cast<double>(found);
@@ -144,6 +146,13 @@ struct loss_terms {
           sum += (batch.host_weights == nullptr ? 1 : batch.host_weights[row]) * count_of(row, 1);
     }
     return sum;
+  }
+
+  /// Errors: input_error for what is no sum of weights.
+  static void refuse_no_sum(double found) {
+    if (!(found >= 0) || !std::isfinite(found))
+      throw input_error({"trainer: count of the loss says ", std::to_string(found),
+                         "; a sum of weights of targets is finite and not negative"});
   }
 
   template <class Memory>

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: slice<Width, First, Count>: Count features from First on are none, or not all
+// first: concat<Widths...>: the inputs stand side by side, two to four as a fan_out has
+// first: upsample<Image, Factor>: Factor is 0, so that no place would be left; write how
+// first: class_weights<Weights...>: weights are not negative, and there is one for each
+// first: weighted_cross_entropy<Weights, {.smoothing}>: labels that are spread over all
+// first: loss_of_part<Loss, {.outputs, .first_output}>: Loss takes Taken outputs from
+// first: loss_of_part<Loss, {.targets, .first_target}>: Loss takes TakenTargets targets
+// first: loss_of_part<Loss, Part>: Loss takes several integers for each row; take one that
+#include "plait/nn/concat.hpp"
+#include "plait/nn/elementwise_loss.hpp"
+#include "plait/nn/loss_of_part.hpp"
+#include "plait/nn/slice.hpp"
+#include "plait/nn/upsample.hpp"
+#include "plait/nn/weighted_cross_entropy.hpp"
+
+using namespace plait::nn;
+using plait::fraction;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr std::size_t first = 7, factor = 0, count = 5, output = 2, target = 1, classes = 2;
+constexpr auto weight = fraction(-1), smoothing = fraction(0.1);
+#else
+constexpr std::size_t first = 6, factor = 1, count = 4, output = 1, target = 0, classes = 1;
+constexpr auto weight = fraction(0), smoothing = fraction(0);
+#endif
+
+using some_features = slice<8, first, 2>;
+template <class Numbers>
+struct joined;
+template <std::size_t... I>
+struct joined<std::index_sequence<I...>> : concat<(I + 1)...> {};
+using beside = joined<std::make_index_sequence<count>>;
+using larger = upsample<image<1, 2, 2>, factor>;
+using weights = class_weights<fraction(1), weight>;
+using weighted = weighted_cross_entropy<class_weights<fraction(1)>, {.smoothing = smoothing}>;
+using of_outputs = loss_of_part<mse<2>, {.outputs = 3, .first_output = output, .targets = 2}>;
+using of_targets = loss_of_part<mse<2>, {.targets = 2, .first_target = target}>;
+
+template <std::size_t Width>
+struct labels_of_row {
+  using type = plait::integers<Width>;
+};
+template <>
+struct labels_of_row<1> {
+  using type = plait::tokens;
+};
+struct of_several {
+  using concept_tag = plait::layer_tag;
+  using input = plait::inputs<plait::features<2>, typename labels_of_row<classes>::type>;
+  using output = plait::loss_value;
+};
+using of_integers = loss_of_part<of_several, {.targets = 2}>;
+
+int main() {
+  return sizeof(some_features) + sizeof(beside) + sizeof(larger) + weights::count +
+             sizeof(weighted) + sizeof(of_outputs) + sizeof(of_targets) + sizeof(of_integers) ==
+         0;
+}
