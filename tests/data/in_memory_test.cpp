@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace {
 
@@ -77,6 +79,44 @@ TEST(InMemory, SamplesAreRows) {
     data.targets(i, label);
     EXPECT_EQ(row, (std::array{static_cast<float>(2 * i + 1), static_cast<float>(2 * i + 2)}));
     EXPECT_EQ(label[0], static_cast<std::int32_t>(i + 7));
+  }
+}
+
+TEST(InMemory, SamplesAreSequences) {
+  std::vector<float> const features{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  plait::in_memory<float> const of_positions(features, {1, 2, 3, 4, 5, 6},
+                                             {.length = 3, .width = 2});
+  plait::in_memory<float, float> const of_samples(
+      features, {1, 2, 3, 4},
+      {.length = 3, .width = 2, .target_width = 2, .targets_per_sample = true});
+  EXPECT_EQ(of_positions.size(), 2u);
+  EXPECT_EQ(of_samples.size(), 2u);
+  EXPECT_EQ(of_positions.sequence_length(), 3u);
+  std::array<float, 6> rows{}, numbers{};
+  std::array<std::int32_t, 3> labels{};
+  of_positions.inputs(1, rows);
+  EXPECT_EQ(rows, (std::array<float, 6>{7, 8, 9, 10, 11, 12}));
+  of_positions.targets(1, labels);
+  EXPECT_EQ(labels, (std::array<std::int32_t, 3>{4, 5, 6}));
+  of_samples.targets(1, numbers);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(std::isnan(numbers[i]));
+  EXPECT_EQ(numbers[4], 3);
+  EXPECT_EQ(numbers[5], 4);
+  plait::in_memory<float> const classes(features, {8, 9},
+                                        {.length = 3, .width = 2, .targets_per_sample = true});
+  classes.targets(0, labels);
+  EXPECT_EQ(labels, (std::array<std::int32_t, 3>{-100, -100, 8}));
+
+  using data = plait::in_memory<float>;
+  EXPECT_THROW(data(features, {1, 2}, {.length = 3, .width = 2}), plait::size_mismatch);
+  EXPECT_THROW(data(features, {1}, {.length = 0}), plait::input_error);
+  try {
+    data(features, {1, 2, 3}, {.length = 3, .width = 2, .targets_per_sample = true});
+    FAIL();
+  } catch (plait::size_mismatch const& error) {
+    EXPECT_STREQ(error.what(),
+                 "in_memory: 12 features are not rows of width 2 for 3 targets of width 1 in "
+                 "sequences of 3 positions, with targets for each sample");
   }
 }
 

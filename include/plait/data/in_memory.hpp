@@ -5,21 +5,27 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/random_normal.hpp"
 #include "plait/data/dataset.hpp"
+#include "plait/layer/value.hpp"
 
 namespace plait {
 
 /// A small data set held in memory: rows of features, each with a class, or with `target_width`
-/// real numbers: `in_memory<float, float>`.
+/// real numbers: `in_memory<float, float>`. Samples may be sequences of rows, with targets for each
+/// position, or, `{.targets_per_sample = true}`, for all of them: then they stand at the last.
 ///
-/// Shapes: features (samples, width), targets (samples, target_width), row-major.
+/// Shapes: features (samples, width), targets (samples, target_width), row-major; of sequences
+///         (samples, length, width), and (samples, length, target_width) or (samples,
+///         target_width).
 /// Errors: input_error if there is no sample or a width is 0; size_mismatch if the numbers of
 ///         features and targets do not fit.
 ///
@@ -34,18 +40,29 @@ class in_memory {
   using element = T;
   using target = Target;
 
+  /// The shape of samples that are sequences of rows.
+  struct sequence_shape {
+    std::size_t length = 1;  ///< positions
+    std::size_t width = 1;   ///< features of each
+    std::size_t target_width = 1;
+    bool targets_per_sample = false;
+  };
+
   in_memory(std::vector<T> features, std::vector<Target> targets, std::size_t width,
             std::size_t target_width = 1)
-      : features_(std::move(features)),
-        targets_(std::move(targets)),
-        width_(width),
-        target_width_(target_width) {
-    if (targets_.empty() || width_ == 0 || target_width_ == 0)
-      throw input_error({"in_memory: ", targets_.size(), " targets of width ", target_width_,
-                         " for samples of width ", width_, "; all must be at least 1"});
-    if (targets_.size() % target_width_ != 0 || features_.size() != size() * width_)
+      : in_memory(std::move(features), std::move(targets),
+                  sequence_shape{1, width, target_width, false}) {}
+  in_memory(std::vector<T> features, std::vector<Target> targets, sequence_shape const& shape)
+      : features_(std::move(features)), targets_(std::move(targets)), shape_(shape) {
+    auto const& [length, width, target_width, per_sample] = shape_;
+    if (targets_.empty() || length == 0 || width == 0 || target_width == 0)
+      throw input_error({"in_memory: ", targets_.size(), " targets of width ", target_width,
+                         " for samples of width ", width, in_sequences(),
+                         "; all must be at least 1"});
+    if (targets_.size() % targets_of_sample() != 0 || features_.size() != size() * of_sample())
       throw size_mismatch({"in_memory: ", features_.size(), " features are not rows of width ",
-                           width_, " for ", targets_.size(), " targets of width ", target_width_});
+                           width, " for ", targets_.size(), " targets of width ", target_width,
+                           in_sequences()});
   }
 
   /// Made-up samples: each class has a random centre, its samples lie around it.
@@ -69,25 +86,42 @@ class in_memory {
     return {std::move(features), std::move(labels), width};
   }
 
-  [[nodiscard]] std::size_t size() const { return targets_.size() / target_width_; }
-  [[nodiscard]] std::size_t sequence_length() const { return 1; }
-  [[nodiscard]] std::size_t width() const { return width_; }
-  [[nodiscard]] std::size_t target_width() const { return target_width_; }
+  [[nodiscard]] std::size_t size() const { return targets_.size() / targets_of_sample(); }
+  [[nodiscard]] std::size_t sequence_length() const { return shape_.length; }
+  [[nodiscard]] std::size_t width() const { return shape_.width; }
+  [[nodiscard]] std::size_t target_width() const { return shape_.target_width; }
 
   void inputs(std::size_t sample, std::span<T> out) const {
-    detail::check_sample("in_memory", sample, size(), out.size(), width_);
-    std::copy_n(features_.data() + sample * width_, width_, out.data());
+    detail::check_sample("in_memory", sample, size(), out.size(), of_sample());
+    std::copy_n(features_.data() + sample * of_sample(), of_sample(), out.data());
   }
 
   void targets(std::size_t sample, std::span<Target> out) const {
-    detail::check_sample("in_memory", sample, size(), out.size(), target_width_);
-    std::copy_n(targets_.data() + sample * target_width_, target_width_, out.data());
+    std::size_t const count = targets_of_sample(), all = shape_.length * shape_.target_width;
+    detail::check_sample("in_memory", sample, size(), out.size(), all);
+    auto* const first = std::fill_n(out.data(), all - count, not_counted());
+    std::copy_n(targets_.data() + sample * count, count, first);
   }
 
  private:
+  /// Features of a sample, and the targets that it has here.
+  [[nodiscard]] std::size_t of_sample() const { return shape_.length * shape_.width; }
+  [[nodiscard]] std::size_t targets_of_sample() const {
+    return (shape_.targets_per_sample ? 1 : shape_.length) * shape_.target_width;
+  }
+  static constexpr Target not_counted() {
+    if constexpr (std::floating_point<Target>) return std::numeric_limits<Target>::quiet_NaN();
+    else return ext::ignored_target;
+  }
+  [[nodiscard]] [[gnu::cold]] std::string in_sequences() const {
+    if (shape_.length == 1) return {};
+    return ext::concat({" in sequences of ", shape_.length, " positions, with targets for each ",
+                        (shape_.targets_per_sample ? "sample" : "position")});
+  }
+
   std::vector<T> features_;
   std::vector<Target> targets_;
-  std::size_t width_, target_width_;
+  sequence_shape shape_;
 };
 
 static_assert(ext::feature_dataset<in_memory<float>> &&
