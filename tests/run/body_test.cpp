@@ -407,6 +407,95 @@ TEST(Body, AConvolutionKeepsTheLawsOfALayer) {
   EXPECT_TRUE(report.passed()) << report.text();
 }
 
+// ---- experts: the row itself decides which matrix it meets
+
+/// y = scale * x w[e], where e is the expert whose score x r[e] is greatest and scale that score.
+/// Forward writes e and its score for each row.
+template <std::size_t Experts, std::size_t In, std::size_t Out>
+struct route {
+  template <class Queue, class X, class R, class W, class Y, class Kept>
+  void operator()(Queue const&, X x, R r, W w, Y y, Kept kept) const {
+    using T = typename Y::element;
+    for (std::size_t row = 0; row < x.rows; ++row) {
+      T const* const of = x.data + row * In;
+      auto* const to = kept.data + 2 * row;
+      for (std::size_t e = 0; e < Experts; ++e) {
+        T score = 0;
+        for (std::size_t i = 0; i < In; ++i) score += of[i] * r.data[i * Experts + e];
+        if (e == 0 || score > to[1]) to[0] = T(e), to[1] = score;
+      }
+      T const* const matrix = w.data + std::size_t(to[0]) * In * Out;
+      for (std::size_t c = 0; c < Out; ++c) {
+        T sum = 0;
+        for (std::size_t i = 0; i < In; ++i) sum += of[i] * matrix[i * Out + c];
+        y.data[row * Out + c] = to[1] * sum;
+      }
+    }
+  }
+};
+template <std::size_t Experts, std::size_t In, std::size_t Out>
+struct route_back {  // Back: dx, or the gradients of both parameters
+  template <class Queue, class X, class R, class W, class Kept, class Dy, class Dx, class... Dp>
+  void operator()(Queue const&, X x, R r, W w, Kept kept, Dy dy, Dx dx, Dp... dp) const {
+    using T = typename Dx::element;
+    for (std::size_t row = 0; row < x.rows; ++row) {
+      auto const e = std::size_t(kept.data[2 * row]);
+      T const score = kept.data[2 * row + 1];
+      T dscore = 0;
+      for (std::size_t i = 0; i < In; ++i) {
+        T product = 0;
+        for (std::size_t c = 0; c < Out; ++c)
+          product += w.data[(e * In + i) * Out + c] * dy.data[row * Out + c];
+        dscore += x.data[row * In + i] * product;
+        dx.data[row * In + i] = score * product;
+      }
+      for (std::size_t i = 0; i < In; ++i)
+        dx.data[row * In + i] += dscore * r.data[i * Experts + e];
+      add(row, e, score, dscore, x, dy, dp...);
+    }
+  }
+  static void add(auto...) {}
+  static void add(std::size_t row, std::size_t e, auto score, auto dscore, auto x, auto dy, auto dr,
+                  auto dw) {
+    for (std::size_t i = 0; i < In; ++i) {
+      dr.data[i * Experts + e] += dscore * x.data[row * In + i];
+      for (std::size_t c = 0; c < Out; ++c)
+        dw.data[(e * In + i) * Out + c] += score * x.data[row * In + i] * dy.data[row * Out + c];
+    }
+  }
+};
+template <std::size_t Experts, std::size_t In, std::size_t Out>
+struct experts {
+  using concept_tag = plait::layer_tag;
+  using router = plait::parameter<"router", plait::extents<In, Experts>, plait::normal(0.5)>;
+  using weight = plait::parameter<"weight", plait::extents<Experts * In, Out>, plait::normal(0.5)>;
+  using parameters = plait::parameter_list<router, weight>;
+  using input = plait::features<In>;
+  using output = plait::features<Out>;
+  using routes = plait::slot<"routes", 2, plait::slot_kept::always>;
+  using room = plait::slot<"room", In>;
+  using saved = plait::saved<plait::input_slot, routes>;
+  using scratch = plait::scratch<room>;
+
+  static void forward(auto& ops, auto l) {
+    ops.run(route<Experts, In, Out>{}, l.x, l.p[router{}], l.p[weight{}], l.y, l.saved[routes{}]);
+  }
+  static void backward(auto& ops, auto l) {
+    auto const back = [&](auto dx, auto... dp) {
+      ops.run(route_back<Experts, In, Out>{}, l.saved[plait::input_slot{}], l.p[router{}],
+              l.p[weight{}], l.saved[routes{}], l.dy, dx, dp...);
+    };
+    if constexpr (!requires { l.dp; }) back(l.dx);
+    else if constexpr (!requires { l.dx; }) back(l.scratch[room{}], l.dp[router{}], l.dp[weight{}]);
+    else back(l.dx, l.dp[router{}], l.dp[weight{}]);
+  }
+};
+
+TEST(Body, ExpertsKeepTheLawsOfALayer) {
+  auto const report = plait::testing::check_layer<experts<3, 4, 5>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
 // ---- slots: their type, and how forms cut them
 
 /// y = x^3 from a copy of x in a slot of its own.

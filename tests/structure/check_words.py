@@ -93,20 +93,28 @@ def faults_of_operations(headers, page):
 
 
 def members_of(text, name):
+    """The members of a struct, each with its type."""
     body = re.search(r"^struct %s {\n(.*?)^};" % name, text, re.DOTALL | re.MULTILINE).group(1)
-    return re.findall(r"^  [A-Za-z][\w:<>&* ]* (\w+)(?: = [^;]*|\{\})?;", body, re.MULTILINE)
+    return {member: kind for kind, member in
+            re.findall(r"^  ([A-Za-z][\w:<>&* ]*) (\w+)(?: = [^;]*|\{\})?;", body, re.MULTILINE)}
 
 
 def faults_of_bodies(headers, page):
-    """docs/reference/body.md has a heading for each member of `l`, and a row for each of its context."""
-    members = {name for body in ("forward_body", "backward_input_body", "backward_parameters_body")
+    """docs/reference/body.md has a heading for each member of `l`, and a row for each of its context, with the type."""
+    members = {name for body in ("forward_body", "backward_input_body", "backward_parameters_body",
+                                          "backward_body")
                for name in members_of(headers["include/plait/run/body.hpp"], body)}
     said = set(re.findall(r"l\.(\w+)", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
-    rows = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|[^|]*\|$", page, re.MULTILINE))))
+    rows = {}
+    for names, kinds in re.findall(r"^\|([^|]*)\|([^|]*)\|[^|]*\|$", page, re.MULTILINE):
+        names, kinds = re.findall(r"`(\w+)`", names), re.findall(r"`([^`]*)`", kinds)
+        rows.update(zip(names, kinds * len(names) if len(kinds) == 1 else kinds))
     context = members_of(headers["include/plait/run/context.hpp"], "layer_context")
     return ["docs/reference/body.md says nothing of l.%s" % name for name in sorted(members - said)] + [
         "docs/reference/body.md: l has no %s" % name for name in sorted(said - members)] + [
-        "docs/reference/body.md says nothing of l.context.%s" % name for name in context if name not in rows]
+        "docs/reference/body.md says nothing of l.context.%s" % name for name in context if name not in rows] + [
+        "docs/reference/body.md: l.context.%s is %s" % (name, kind) for name, kind in context.items()
+        if not re.sub("^plait::(ext::)?", "", rows.get(name, kind)) == kind]
 
 
 def faults_of_page(path, text):
@@ -220,6 +228,7 @@ def planted(headers, pages):
     plant("include/plait/data/loader.hpp", "nothing.\n/// Threads: one", "nothing. Threads: one", "'Threads:' of a longer comment")
     plant("include/plait/run/context.hpp", "int copy = 0;", "int duplicate = 0;", "says nothing of l.context.duplicate")
     plant("docs/reference/body.md", "## l.dp", "## l.dq", "says nothing of l.dp")
+    plant("docs/reference/body.md", "| `copy` | `int` |", "| `copy` | `bool` |", "l.context.copy is int")
     plant("include/plait/run/operations.hpp", "  void dropout(", "  void drop_out(", "says nothing of ops.drop_out")
     plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "says nothing of ops.map_at")
     plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "there is no ops.map_place")
