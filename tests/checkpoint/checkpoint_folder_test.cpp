@@ -167,8 +167,9 @@ TEST_F(CheckpointFolder, RectanglesInTwoFilesAreOneTensor) {
 TEST_F(CheckpointFolder, OneJobAtATime) {
   std::optional<checkpoint_folder> first(std::in_place, path_, "job");
   std::string const sentence =
-      "folder of checkpoints 'PATH' is in use: another job writes its checkpoints there; give each "
-      "job its own";
+      "folder of checkpoints 'PATH' is in use: another job, or another `checkpoints` of this "
+      "program, "
+      "writes there; give each a folder of its own";
   EXPECT_EQ(refusal([&] { checkpoint_folder(path_, "job"); }), sentence);
   ::pid_t const child = ::fork();
   if (child == 0) ::_exit(refusal([&] { checkpoint_folder(path_, "other"); }) == sentence ? 0 : 1);

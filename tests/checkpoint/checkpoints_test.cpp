@@ -818,7 +818,7 @@ TEST(Checkpoints, OfAnotherJobAreRefusedAndStay) {
 
   checkpoint_folder const taken(ours.path, "job");
   expect_refused({.saves = {.folder = ours.path}},
-                 "is in use: another job writes its checkpoints there");
+                 "is in use: another job, or another `checkpoints` of this program, writes there");
 }
 
 TEST(Checkpoints, ThatCannotBeWrittenAreSaidAndMayBeRequired) {

@@ -128,8 +128,9 @@ class LeasedFolder : public testing::Test {
 };
 
 std::string const in_use =
-    "folder of checkpoints 'PATH' is in use: another job writes its checkpoints there; give each "
-    "job its own";
+    "folder of checkpoints 'PATH' is in use: another job, or another `checkpoints` of this "
+    "program, "
+    "writes there; give each a folder of its own";
 
 // The process that has the older generation's is there, and may do anything.
 TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {

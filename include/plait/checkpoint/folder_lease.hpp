@@ -89,7 +89,9 @@ class folder_lease {
     return path_ / (std::string(lock_start) + std::to_string(number));
   }
   [[noreturn]] void refuse_in_use() const {
-    name_.refuse("is in use: another job writes its checkpoints there; give each job its own");
+    name_.refuse(
+        "is in use: another job, or another `checkpoints` of this program, writes there; give each "
+        "a folder of its own");
   }
   [[noreturn]] void refuse_lost(lease_text const& newest) const {
     if (newest.id != owner_.id) name_.refuse("belongs to another job now, and no more to this one");
