@@ -517,6 +517,9 @@ def root_hangs():
         expect(sorted(job.ends.values())[:2] == [0, 0], str(job.ends))
         expect(job.hashes() == {undisturbed("dp", 200)[0]}, job.texts())
         job.check_saves()
+        key = base64.b64encode(("/plait/%s/last" % job.name).encode()).decode()
+        last = json.loads(base64.b64decode(job.etcd.call("kv/range", key=key)["kvs"][0]["value"]))
+        expect(last["number"] > number and len(last["members"]) == 2, "the job ended in %s" % last)
 
 
 def root_wakes_up_after_the_end():

@@ -74,7 +74,7 @@ servers() { grep -lsz "^MARK=of $$\$" /proc/[0-9]*/environ | sed s/environ/comm/
 call() { sh call.sh "$(cat at)" "v3/$1" "$2"; }
 as64() { printf %s "$1" | base64 -w 0; }
 range() { call kv/range "{\"key\": \"$(as64 "$1")\"}"; }
-put() { call kv/put "{\"key\": \"$(as64 "$1")\", \"value\": \"$(as64 there)\"}" >/dev/null; }
+put() { call kv/put "{\"key\": \"$(as64 "$1")\", \"value\": \"$(as64 "${2:-there}")\"}" >/dev/null; }
 has() { range "$1" | grep -q '"kvs"'; }
 has_not() { range "$1" | grep -q '"header"' && ! has "$1"; }
 member_key() { echo "/plait/$(cat job)/members/$(cat "member.$1")"; }
@@ -105,7 +105,10 @@ if [ "${LEASE:-}" ]; then
 fi
 trap 'echo saved; exit ${AT_TERM:-143}' TERM
 echo here
-while [ ! -e go ]; do sleep 0.05; done
+while [ ! -e go ]; do
+  [ ! -e "leaves.$number" ] || exit 0
+  sleep 0.05
+done
 exit "$(cat "go.$number" 2>/dev/null || cat go)"
 END
 killed() { kill -9 "$(cat "process.$1")"; }
@@ -224,6 +227,38 @@ check "fewer than MIN" says '\(SIGKILL\), and fewer than 2 are left; 1 member ha
 check "fewer than MIN" says '^launch: the members that were left have been ended$'
 check "fewer than MIN" test "$code" = 137 -a "$took" -ge 250 -a "$took" -lt 25000
 check "fewer than MIN" nothing_is_left
+
+# ---- Members that the job has left out ----
+stops() { kill -STOP "$(cat "process.$1")"; }
+ends_without() {  # MEMBER...: the job of three members is done without these
+  local member words=
+  for member in 0 1 2; do
+    [[ " $* " == *" $member "* ]] && stops $member || words+="${words:+, }\"$(cat "member.$member")\""
+  done
+  put "/plait/$(cat job)/last" "{\"number\": 2, \"members\": [$words]}"
+  put "/plait/$(cat job)/done"
+}
+begin --elastic 2:3 --grace 0.4 sh member.sh
+check "three members" wait_for_lines 3
+ends_without 1
+: >leaves.0
+check "one has ended" until_true is_gone "$(cat process.0)"
+sleep 0.8
+check "one that is not left out has time" fails is_gone "$(cat process.2)"
+lets_go 0
+end
+check "a member that was stopped" test "$code $(grep -c . err)" = "0 1"
+check "a member that was stopped" says "^launch: the job is done without member [012] \(process $(cat process.1)\), which did not end within 0.4 s and had to be killed$"
+check "a member that was stopped" nothing_is_left
+rm go leaves.0
+begin --elastic 1:3 --grace 0.4 sh member.sh
+check "three members" wait_for_lines 3
+ends_without 0 1
+lets_go 6
+end
+check "two that were stopped, of a job that has failed" test "$code" = 6
+check "two that were stopped, of a job that has failed" says '^launch: the job is done without members [01] \(process [0-9]+\) and [12] \(process [0-9]+\), which did not end'
+rm go
 
 # ---- etcd dies ----
 begin --elastic 1:1 --after-failure 0.2 sh member.sh

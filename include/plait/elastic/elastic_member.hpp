@@ -206,16 +206,17 @@ class elastic_member {
     } catch (etcd_error const&) {  // they end by themselves
     }
   }
-  /// The job has ended for all: "" or why. Those who come late are told; what has not come to its
-  /// end may soon be started again. Of what has, others would begin anew if they were not told:
-  /// then etcd is waited for.
-  [[gnu::cold]] void finish(std::string const& why) {
+  /// The job has ended for all, in a generation: "" or why. Those who come late are told; what has
+  /// not come to its end may soon be started again. Of what has, others would begin anew if they
+  /// were not told: then etcd is waited for.
+  [[gnu::cold]] void finish(std::string const& why, generation_record const& in) {
     std::chrono::seconds const kept{why.empty() ? 600 : 10};
     for (auto began = now();; began = now()) try {
         auto const lease = etcd_.grant(kept);
         auto const of = etcd_condition::of::created;
         etcd_.change({{keys_.done(), of, 0}},
                      {{.key = keys_.done(), .value = why, .lease = lease},
+                      {.key = keys_.last(), .value = job_keys::text(in), .lease = lease},
                       {.key = keys_.job()},
                       {.key = keys_.generation()},
                       {.key = concat({keys_.all(), "program/"}), .is_prefix = true},
@@ -235,12 +236,14 @@ class elastic_member {
   }
   /// The program of this process has thrown something. Twice in the same step it is the program
   /// that is wrong, and not a machine: then the job ends.
-  [[gnu::cold]] void note_failed_program(std::int64_t step, std::string const& why) {
+  [[gnu::cold]] void note_failed_program(std::int64_t step, std::string const& why,
+                                         generation_record const& in) {
     auto const key = keys_.program(step);
     try {
       auto const first =
           etcd_.change({{key, etcd_condition::of::created, 0}}, {{.key = key, .value = why}});
-      if (!first.done) finish(concat({"the program has failed twice in step ", step, ": ", why}));
+      if (!first.done)
+        finish(concat({"the program has failed twice in step ", step, ": ", why}), in);
     } catch (etcd_error const&) {
     }
   }

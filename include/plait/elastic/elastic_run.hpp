@@ -195,14 +195,14 @@ class elastic_run {
         }
         generation.require_running();
       });
-      member_.finish("");
+      member_.finish("", now.next);
       return true;
     } catch (generation_ended const&) {
       return false;
     } catch (refused_newcomer const&) {
       throw;
     } catch (job_ended const& end) {
-      member_.finish(end.what());
+      member_.finish(end.what(), now.next);
       throw;
     } catch (engine_error const& problem) {
       fail(problem, members, ranks, problem.rank, problem.rank >= 0);
@@ -235,7 +235,8 @@ class elastic_run {
   /// What a newcomer's program cannot do is no matter of a job that others train.
   [[gnu::cold]] void note_failed_program(generation_record const& in,
                                          std::exception const& problem) {
-    if (in.step == 0 || kept_.is_accepted) member_.note_failed_program(kept_.step, problem.what());
+    if (in.step == 0 || kept_.is_accepted)
+      member_.note_failed_program(kept_.step, problem.what(), in);
   }
   /// A call has failed: this process has noticed that somebody is gone, or was told that the
   /// generation is over.

@@ -33,6 +33,7 @@ struct foreign_key_error : etcd_error {
 ///     program/STEP     what a program has thrown in a step
 ///     refused/UID      what a process has brought that has no place in the job
 ///     done             the job has ended; "" or why
+///     last             the generation in which it has ended
 class job_keys {
  public:
   using json = nlohmann::json;
@@ -43,6 +44,7 @@ class job_keys {
   [[nodiscard]] std::string job() const { return concat({prefix_, "job"}); }
   [[nodiscard]] std::string generation() const { return concat({prefix_, "generation"}); }
   [[nodiscard]] std::string done() const { return concat({prefix_, "done"}); }
+  [[nodiscard]] std::string last() const { return concat({prefix_, "last"}); }
   [[nodiscard]] std::string member(std::string const& uid) const {
     return concat({prefix_, "members/", uid});
   }
