@@ -168,6 +168,14 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
         .clip(squares.data(), squares.size(), 2.0, &norm, &factor);
     EXPECT_DOUBLE_EQ(norm, std::sqrt(double(plan::parameter_count())));
     EXPECT_DOUBLE_EQ(factor, 2.0 / (norm + 1e-6));
+    for (double const broken : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+      squares[0] = broken;
+      rank.device()
+          .on(plait::ext::stream::compute)
+          .clip(squares.data(), squares.size(), 2.0, &norm, &factor);
+      EXPECT_FALSE(std::isfinite(norm));
+      EXPECT_TRUE(std::isnan(factor));
+    }
   });
 }
 

@@ -209,6 +209,15 @@ TEST(ClipFactor, OfTheNormOfTheList) {
   EXPECT_DOUBLE_EQ(norm.value(), std::sqrt(16.25));
   EXPECT_EQ(clip(5.0), 1);
   EXPECT_EQ(clip(0.0), 1);
+  EXPECT_EQ(clip(std::numeric_limits<double>::infinity()), 1);
+  for (double const broken : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    memory<double> some(std::vector<double>{9, broken});
+    for (double const limit : {2.0, 0.0}) {
+      kernels::clip_factor(launcher{}, some.data(), 2, limit, norm.data(), factor.data());
+      EXPECT_FALSE(std::isfinite(norm.value()));
+      EXPECT_TRUE(std::isnan(factor.value()));
+    }
+  }
 }
 
 TEST(Divide, ByZeroIsZero) {

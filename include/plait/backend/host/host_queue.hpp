@@ -433,14 +433,17 @@ class host_queue {
     *out = *count == 0 ? 0.0 : number / *count;
   }
   /// *norm = the root of the sum of `squares`, added up in their order, and *factor what a vector
-  /// of that norm is multiplied by to be no longer than `limit`.
+  /// of that norm is multiplied by to be no longer than `limit`; no number if the norm is not
+  /// finite.
   void clip(double const* squares, std::size_t count, double limit, double* norm,
             double* factor) const {
     double sum = 0;
     for (std::size_t i = 0; i < count; ++i) sum += squares[i];
     *norm = std::sqrt(sum);
     // The same guard against a division by zero as in PyTorch.
-    *factor = std::min(1.0, limit / (*norm + 1e-6));
+    double const wanted = limit / (*norm + 1e-6);
+    *factor =
+        std::isfinite(*norm) ? std::min(1.0, wanted) : std::numeric_limits<double>::quiet_NaN();
   }
 
   /// *factor is no number from now on if *loss or *norm is not finite.
