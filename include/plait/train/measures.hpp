@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -83,7 +84,7 @@ struct perplexity {
 };
 
 /// The share of rows whose class is among the `Most` greatest outputs, of which the model has more;
-/// of equal outputs the first ones count.
+/// of equal outputs the first ones count, and one that is nan is greater than all.
 template <std::size_t Most>
 struct top {
   static_assert(Most > 0,
@@ -98,7 +99,7 @@ struct top {
     auto const mine = detail::class_of(label, outputs.size(), "measures::top");
     std::size_t before = 0;
     for (std::size_t c = 0; c < outputs.size(); ++c)
-      before += outputs[c] > outputs[mine] || (outputs[c] == outputs[mine] && c < mine) ? 1 : 0;
+      before += !(outputs[c] <= outputs[mine]) || (outputs[c] == outputs[mine] && c < mine) ? 1 : 0;
     sums[0] += before < Most ? weight : 0;
     sums[1] += weight;
   }
@@ -111,6 +112,7 @@ struct top {
 using accuracy = top<1>;
 
 /// The numbers of rows, weighted, whose class was taken for another one: value()[class][taken for].
+/// Those of a class are nan if an output of one of its rows is.
 template <std::size_t Classes>
 struct confusion_matrix {
   using concept_tag = measure_tag;
@@ -123,7 +125,11 @@ struct confusion_matrix {
     auto const taken_for = static_cast<std::size_t>(
         std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
     auto const mine = detail::class_of(label, Classes, "measures::confusion_matrix");
-    sums[mine * Classes + taken_for] += weight;
+    bool const is_known =
+        std::none_of(outputs.begin(), outputs.end(), [](double one) { return std::isnan(one); });
+    auto const of_class = sums.subspan(mine * Classes, Classes);
+    if (is_known) of_class[taken_for] += weight;
+    else std::fill(of_class.begin(), of_class.end(), std::numeric_limits<double>::quiet_NaN());
   }
   static std::array<std::array<double, Classes>, Classes> value(std::span<double const> sums,
                                                                 evaluation_totals const&) {
