@@ -27,7 +27,7 @@
 
 namespace plait::detail {
 
-/// How Gloo adds up or compares elements of a type, or null.
+/// How Gloo adds up or compares elements of a type, or null. The greater of two is NaN if one is.
 template <class T>
 ::gloo::AllreduceOptions::Func gloo_reduction(reduction operation) {
   auto const each = [](auto how) {
@@ -37,7 +37,7 @@ template <class T>
     };
   };
   if (operation == reduction::sum) return each([](T a, T b) { return static_cast<T>(a + b); });
-  return each([](T a, T b) { return std::max(a, b); });
+  return each([](T a, T b) { return b > a || b != b ? b : a; });
 }
 inline ::gloo::AllreduceOptions::Func gloo_reduction(element_type type, reduction operation) {
   switch (type.kind) {
