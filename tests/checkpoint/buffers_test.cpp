@@ -258,8 +258,7 @@ TEST(Buffers, AStepThatIsNotDoneChangesNothing) {
   tensors before, after;
   auto const broken = made_data(std::numeric_limits<double>::infinity());
   launch<job<serial>>(threads{}, [&](auto& rank) {
-    auto trainer =
-        plait::trainer<job<serial>>(rank, with_momentum(), {.seed = 2, .stop_at_nan = true});
+    auto trainer = plait::trainer<job<serial>>(rank, with_momentum(), {.seed = 2});
     auto batches = plait::batches(broken, global_batch<batch_size>{}, rank, in_order());
     trainer.step(batches.at(0));
     trainer.export_parameters(into(before));
@@ -267,6 +266,42 @@ TEST(Buffers, AStepThatIsNotDoneChangesNothing) {
     trainer.export_parameters(into(after));
   });
   EXPECT_EQ(after, before);
+}
+
+// Batches that are left out count as taken, also where a run goes on from a checkpoint: the third
+// of each epoch is one that is not finite.
+TEST(Buffers, AStepThatIsLeftOutChangesNothing) {
+  using plan = data_parallel<3, zero<1>>;
+  auto const broken = made_data(std::numeric_limits<double>::infinity());
+  auto const run = [&](bool leaves_out) {
+    tensors out, averages;
+    auto const folder = scratch("left_out");
+    for (std::uint64_t const end : {std::uint64_t{3}, std::uint64_t{5}})
+      launch<job<plan>>(threads{}, [&](auto& rank) {
+        auto trainer =
+            plait::trainer<job<plan>>(rank, with_momentum(),
+                                      {.seed = 2,
+                                       .clip = 0.1,
+                                       .average = 0.8,
+                                       .on_not_finite = trainer_options::not_finite::skip});
+        auto batches = plait::batches(leaves_out ? broken : data(), global_batch<batch_size>{},
+                                      rank, in_order());
+        checkpoints saves(trainer, batches, {.folder = folder});
+        auto step = saves.resume();
+        EXPECT_EQ(step, leaves_out && end == 5 ? 3u : end == 5 ? 2u : 0u);
+        std::int64_t skipped = 0;
+        for (step = end == 5 ? 3 : 0; step < end; ++step)
+          if (leaves_out || step % 3 != 2) skipped = trainer.step(batches.at(step)).skipped;
+        EXPECT_EQ(skipped, leaves_out && end == 3 ? 1 : 0);
+        saves.save();
+        saves.finish();
+        trainer.export_parameters(into(out));
+        trainer.with_ema([&] { trainer.export_parameters(into(averages)); });
+      });
+    for (auto& [name, values] : averages) out["average of " + name] = values;
+    return out;
+  };
+  EXPECT_EQ(run(true), run(false));
 }
 
 TEST(Buffers, HaveNoStateOfAnOptimizer) {

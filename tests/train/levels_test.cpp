@@ -190,6 +190,34 @@ TEST(Levels, NotFiniteNumbersAreFoundInTheLayerThatMakesThem) {
   EXPECT_EQ(text_of(data_parallel<2, zero<3>, buckets<1>>{}), expected);
 }
 
+TEST(Levels, StepsThatAreNotFiniteAreLeftOut) {
+  auto const weights_of = []<class Policy>(Policy) {
+    tensors out, first;
+    auto const text = small_gpt::text();
+    launch<tied_job<Policy>>(threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<tied_job<Policy>>(
+          rank, sgd{.learning_rate = 1e200}, {.on_not_finite = trainer_options::not_finite::skip});
+      auto batches = plait::batches(text, global_batch<24>{}, rank, {.epochs = 0});
+      auto const into = [](tensors& to) {
+        return [&to](std::string const& name, parameter_info const&, auto const& values) {
+          to[name].assign(values.begin(), values.end());
+        };
+      };
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        auto const report = trainer.step(batches.at(step));
+        EXPECT_EQ(report.skipped, std::int64_t(step));
+        EXPECT_EQ(std::isfinite(report.loss) && std::isfinite(report.gradient_norm), step == 0);
+        if (step == 0) trainer.export_parameters(into(first));
+      }
+      trainer.export_parameters(into(out));
+    });
+    EXPECT_EQ(out, first);
+  };
+  weights_of(serial{});
+  weights_of(data_parallel<2, zero<1>, buckets<1>>{});
+  weights_of(data_parallel<2, zero<3>, buckets<1>>{});
+}
+
 // --- programs that are wrong: each fault is found by what it does
 
 using faulty_job = tied_job<data_parallel<4, within<2>, zero<3>, buckets<1>>>;

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,7 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 #include "testing/threads_on.hpp"
+#include "train/expect_planned.hpp"
 
 namespace {
 
@@ -286,7 +288,8 @@ TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
   says({.options = {.rate = [](std::int64_t step) { return step < 1000 ? 1 : 0.5; }}},
        "differ in rate at step 1024: 1 on rank 0, 0.5 on rank 2");
   says({.options = {.average = 0.5}}, "differ in average: 0 on rank 0, 0.5 on rank 2;");
-  says({.options = {.stop_at_nan = false}}, "differ in stop_at_nan: 1 on rank 0, 0 on rank 2");
+  says({.options = {.on_not_finite = trainer_options::not_finite::train_on}},
+       "differ in on_not_finite (0 stops, 1 skips, 2 trains on): 0 on rank 0, 2 on rank 2");
   says({.optimizer = {.learning_rate = 0.002}},
        "the optimizer's learning_rate: 0.001 on rank 0, 0.002 on rank 2");
   says({.optimizer = {.epsilon = 1e-7}}, "optimizer's epsilon: 1e-08 on rank 0, 1e-07 on rank 2");
@@ -620,7 +623,8 @@ TEST(NotFinite, OneBlockEndsAllRanksAtTheSameStepWithTheirWeights) {
 
 TEST(NotFinite, TrainingGoesOnWhereThatIsWanted) {
   launch<grid_job>(threads{}, [](auto& rank) {
-    auto trainer = plait::trainer<grid_job>(rank, sgd{}, {.stop_at_nan = false});
+    auto trainer = plait::trainer<grid_job>(
+        rank, sgd{}, {.on_not_finite = trainer_options::not_finite::train_on});
     auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0});
     trainer.import_parameters([&](std::string const&, auto const&, std::span<double> out) {
       std::ranges::fill(out, 1e308);
@@ -629,6 +633,120 @@ TEST(NotFinite, TrainingGoesOnWhereThatIsWanted) {
       EXPECT_FALSE(std::isfinite(trainer.step(from.at(step)).loss));
     EXPECT_EQ(trainer.step_number(), 2);
   });
+}
+
+/// Four steps; with `planted` a fifth among them, which overflows on rank `where` and is left out.
+template <class Job, class Backend>
+std::vector<tensors> after_steps(Backend const& backend, int where,
+                                 std::set<std::string> const& planted) {
+  std::vector<tensors> out(2);
+  std::mutex mutex;
+  std::multiset<double> reports;  // of all ranks
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, sgd{.momentum = 0.9},
+                                       {.groups = {{.pattern = "first.*", .rate = 0.5}},
+                                        .average = 0.5,
+                                        .on_not_finite = trainer_options::not_finite::skip});
+    auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
+    static tensors whole;  // of the root
+    for (std::uint64_t const step : {0, 1, 2, 3, 4}) {
+      if (step == 2 && planted.empty()) continue;
+      if (step == 2) {
+        auto const kept = weights_of(trainer);
+        rank.world().barrier();
+        if (rank.is_root()) whole = kept;
+        rank.world().barrier();
+        planted_source from_there(whole,
+                                  rank.world_rank() == where ? planted : std::set<std::string>{});
+        trainer.state()->restore(0, from_there);
+      }
+      auto const report = trainer.step(from.at(step));
+      EXPECT_EQ(std::isfinite(report.loss) && std::isfinite(report.gradient_norm), step != 2);
+      EXPECT_EQ(report.skipped, step >= 2 && !planted.empty() ? 1 : 0);
+      if (step == 2) {
+        planted_source all(whole, {});
+        trainer.state()->restore(0, all);
+      }
+      std::scoped_lock const lock{mutex};
+      if (step == 4) reports.insert({report.loss, report.gradient_norm});
+    }
+    EXPECT_EQ(trainer.step_number(), planted.empty() ? 4 : 5);
+    auto const weights = weights_of(trainer), averages = averages_of(trainer);
+    if (rank.is_root()) out = {weights, averages};
+  });
+  EXPECT_EQ(std::set(reports.begin(), reports.end()).size(), 2u) << "the same on all ranks";
+  out.emplace_back()["reports"].assign(reports.begin(), reports.end());
+  return out;
+}
+
+TEST(NotFinite, ABatchIsLeftOutAsIfItHadNotBeenThere) {
+  auto const expect_left_out = [&]<class Job>(Job, auto const& backend, int where,
+                                              std::set<std::string> const& planted) {
+    EXPECT_EQ(after_steps<Job>(backend, where, planted), after_steps<Job>(backend, where, {}));
+  };
+  expect_left_out(grid_job{}, threads{}, 3, {"first.weight"});
+  expect_left_out(staged_job{}, threads{}, 2, {"second.weight", "last.weight"});
+  expect_left_out(staged_job{}, simulated{}, 1, {"first.weight"});
+}
+
+/// The loss of a target above 1000 is finite, and has no slope.
+struct broken_above_1000 {
+  template <class T>
+  static T value(T x, T target) {
+    return (x - target) * (x - target);
+  }
+  template <class T>
+  static T slope(T x, T target) {
+    return target > 1000 ? std::numeric_limits<T>::quiet_NaN() : 2 * (x - target);
+  }
+};
+// The first stage trains nothing.
+using broken_model =
+    objective<sequential<named<"first", frozen<nn::linear<input_width, input_width>>>,
+                         named<"last", nn::linear<input_width, 1>>>,
+              nn::elementwise_loss<1, broken_above_1000>>;
+struct broken_job
+    : parallel<broken_model,
+               hybrid<pipeline<2>, hybrid<data_parallel<2, zero<1>>, reproducible<4>>>, double> {};
+
+/// The weights before a step whose loss is finite and whose gradient is not, and after it.
+std::vector<tensors> around_broken_step(trainer_options const& options) {
+  std::vector<tensors> out(2);
+  launch<broken_job>(threads{}, [&](auto& rank) {
+    std::vector<double> inputs(8 * input_width), targets(8);
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = double(i % 7) - 3;
+    targets[5] = 1e4;
+    in_memory<double, double> const data(std::move(inputs), std::move(targets), input_width, 1);
+    auto trainer = plait::trainer<broken_job>(rank, sgd{.momentum = 0.9}, options);
+    auto from = batches(data, global_batch<4>{}, rank, {.how = sample_order::sequential});
+    trainer.step(from.at(0));
+    auto const before = weights_of(trainer);
+    for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
+    auto const report = trainer.step(from.at(1));
+    EXPECT_TRUE(std::isfinite(report.loss));
+    bool const has_norm = execution::needs_norm(options);
+    plait_test::expect_planned_bytes<broken_job>(
+        rank, {.microbatches = 2, .optimizer_states = 1, .gradient_norm = has_norm});
+    EXPECT_EQ(std::isnan(report.gradient_norm), has_norm);
+    EXPECT_EQ(report.skipped, has_norm ? 1 : 0);
+    EXPECT_EQ(trainer.step_number(), 2);
+    auto const after = weights_of(trainer);
+    if (rank.is_root()) out = {before, after};
+  });
+  return out;
+}
+
+TEST(NotFinite, GradientsThatAreNotFiniteAreFoundThoughTheLossIsFinite) {
+  for (auto const& options :
+       {trainer_options{.on_not_finite = trainer_options::not_finite::skip},
+        trainer_options{.clip = 1, .on_not_finite = trainer_options::not_finite::skip},
+        // A norm that is no number gives no factor to clip by.
+        {.clip = 1, .on_not_finite = trainer_options::not_finite::train_on}}) {
+    auto const weights = around_broken_step(options);
+    EXPECT_EQ(weights[1], weights[0]);
+  }
+  auto const weights = around_broken_step({.on_not_finite = trainer_options::not_finite::train_on});
+  EXPECT_TRUE(std::isnan(weights[1].at("last.weight")[0]));
 }
 
 // --- signals

@@ -28,7 +28,7 @@ struct workload {
   int optimizer_states = 2;     ///< arenas the size of the parameters: 2 for AdamW
   bool sample_weights = false;  ///< true when the data set has weights of samples
   bool averages = false;        ///< true when weights are averaged over steps
-  bool gradient_norm = false;   ///< true when gradients are clipped
+  bool gradient_norm = false;   ///< true when gradients are clipped, or steps not finite skipped
   bool stops = false;           ///< true when ranks agree to stop on signals
   predicted prediction = predicted::nothing;
   std::size_t measured_numbers = 0;  ///< of the measures of an evaluation, added up over ranks

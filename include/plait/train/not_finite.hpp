@@ -67,7 +67,8 @@ template <class Rank>
   } else {
     out += "the outputs of all layers are finite in the forward";
   }
-  return concat({out, "; .stop_at_nan = false trains on"});
+  return concat(
+      {out, "; .on_not_finite = trainer_options::not_finite::skip leaves such batches out"});
 }
 
 }  // namespace plait::execution

@@ -261,7 +261,8 @@ template <class Rank, class Optimizer>
     mine.add(concat({"rate at step ", step}), rate_at(options, step));
   });
   mine.add("replay", options.replay);
-  mine.add("stop_at_nan", options.stop_at_nan);
+  mine.add("on_not_finite (0 stops, 1 skips, 2 trains on)",
+           static_cast<std::uint64_t>(options.on_not_finite));
   mine.add("stop (1 if it is given)", options.stop != nullptr);
   if constexpr (requires { optimizer.settings(); })
     for (auto const& setting : optimizer.settings())

@@ -26,6 +26,7 @@ struct step_scalars {
   double gradient_norm = 0;
   double gradient_scale = 1;
   std::uint32_t step = 0;
+  std::uint32_t skipped = 0;  ///< steps whose update was left out, which the host counts
   typename Optimizer::numbers optimizer{};
 };
 
@@ -41,6 +42,7 @@ template <class Terms, class Numbers>
   report.labels = now.label_count[Terms::first_loss];
   report.learning_rate = static_cast<double>(now.optimizer.learning_rate);
   report.gradient_norm = now.gradient_norm;
+  report.skipped = now.skipped;
   return report;
 }
 

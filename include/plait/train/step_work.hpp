@@ -3,12 +3,14 @@
 
 #include <cstddef>
 
+#include "plait/core/number_range.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/train/buffers.hpp"
 #include "plait/train/gradients.hpp"
+#include "plait/train/trainer_options.hpp"
 
 namespace plait::execution {
 
@@ -62,7 +64,7 @@ class step_work {
       switch (row.what.place) {
         case exchange_place::labels: return exchanges.sum(now.row, of_.sums.label_count());
         case exchange_place::loss:
-          if (updates_ && of_.options.clip == 0) come_to_last_exchange();
+          if (updates_ && !needs_norm(of_.options)) come_to_last_exchange();
           return exchanges.sum(now.row, of_.sums.loss());
         case exchange_place::norm_partials:
           come_to_last_exchange();
@@ -141,10 +143,11 @@ class step_work {
   void clip() const {
     auto* const now = of_.memory.numbers();
     auto const squares = of_.memory.norm_partials();
-    if (of_.options.clip > 0)
-      queue().clip(squares.data(), squares.size(), of_.options.clip, &now->gradient_norm,
-                   &now->gradient_scale);
-    if (of_.options.stop_at_nan)
+    if (needs_norm(of_.options))
+      queue().clip(squares.data(), squares.size(),
+                   of_.options.clip > 0 ? of_.options.clip : number_ranges::infinite,
+                   &now->gradient_norm, &now->gradient_scale);
+    if (of_.options.on_not_finite != trainer_options::not_finite::train_on)
       for (auto const& term : now->loss)
         queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
     of_.generation.require_membership(&now->stop);

@@ -107,11 +107,12 @@ class trainer_on {
     if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0)
       of_.rank.device().replay(of_.passes.recorded(batch.description->number), enqueue);
     else enqueue();
-    numbers const now = of_.read_numbers();
+    numbers now = of_.read_numbers();
+    if (std::isnan(now.gradient_scale)) ++now.skipped;  // optimizers have left all as it was
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;
     here.end();  // ranks wait for each other's files without it
-    if (of_.options.stop_at_nan &&
+    if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);
     of_.generation.commit(now);
@@ -270,7 +271,7 @@ class trainer_on {
                                          .optimizer_states = Optimizer::states,
                                          .sample_weights = all.has_weights(),
                                          .averages = of_.options.average > 0,
-                                         .gradient_norm = of_.options.clip > 0,
+                                         .gradient_norm = needs_norm(of_.options),
                                          .stops = of_.can_stop(),
                                          .ranked_sums = of_.rank.sums_in_room()});
   }

@@ -14,6 +14,14 @@ namespace plait {
 
 /// The options of a trainer, besides its optimizer.
 struct trainer_options {
+  /// The ways to deal with a step whose loss, or norm of the gradients where it is made, is not
+  /// finite. All ranks decide alike, by sums over all of them.
+  enum class not_finite : int {
+    stop,     ///< not_finite_error ends the job, without the update
+    skip,     ///< the update is left out, and counted; the batch counts as taken
+    train_on  ///< the update is made with what comes out; with `clip` not if the norm is not finite
+  };
+
   std::uint64_t seed = 0;
   /// Gradients are scaled down to this norm; 0 leaves them.
   double clip = 0;
@@ -32,9 +40,9 @@ struct trainer_options {
   double average = 0;
   /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
   bool replay = false;
-  /// Ends the job at a step whose loss, or norm of the gradients where they are clipped, is not
-  /// finite, without its update. Otherwise training goes on with what comes out.
-  bool stop_at_nan = true;
+  /// The fate of a step that is not finite. With `skip` the norm of the gradients is made in each
+  /// step, as with `clip`: set `gradient_norm` in a workload. The host waits for nothing more.
+  not_finite on_not_finite = not_finite::stop;
   /// Ends the job after the step in which a signal comes to one of its processes, see
   /// `trainer_on::on_stop`; null lets signals do what they do. It outlives the trainer.
   stop_on_signals const* stop = nullptr;
@@ -51,11 +59,23 @@ struct step_report {
   double loss = 0;           ///< of the global batch, before the update
   double labels = 0;         ///< targets that counted for the (first) loss; with weights, their sum
   double learning_rate = 0;  ///< as in the optimizer's numbers
-  double gradient_norm = 0;  ///< before clipping; 0 if the trainer does not clip
+  double gradient_norm = 0;  ///< before clipping; 0 if the trainer neither clips nor skips
   /// What the loss is the sum of, weighted: one number for each loss and each layer that adds to it
   /// in mid-model, in the order of the model; their names are `plan::loss_term_names()`.
   ext::static_vector<double, ext::most_loss_terms> terms{};
   double waited = 0;  ///< seconds in which this rank waited for the samples of the batch
+  /// The number of steps of this run, up to this one, whose update was left out as they were not
+  /// finite.
+  std::int64_t skipped = 0;
 };
 
 }  // namespace plait
+
+namespace plait::execution {
+
+/// Says whether a step makes the norm of the gradients.
+[[nodiscard]] inline bool needs_norm(trainer_options const& of) {
+  return of.clip > 0 || of.on_not_finite == trainer_options::not_finite::skip;
+}
+
+}  // namespace plait::execution

@@ -74,8 +74,8 @@ class trainer_parts {
         sums(memory.numbers(), memory.of_slices()),
         slices(on, store.slices(), store.gradients()),
         passes(on, store,
-               {.clips = options.clip > 0,
-                .checks_loss = options.stop_at_nan,
+               {.clips = needs_norm(options),
+                .checks_loss = options.on_not_finite != trainer_options::not_finite::train_on,
                 .masks_loss = can_stop()}) {
     auto const mine = calls();
     if (!generation.take_over(store, options.average > 0, name())) start();
@@ -174,6 +174,7 @@ class trainer_parts {
     auto& ready = passes_for(batch, trains);
     ready.begin(batch, context_for(batch, trains), loss_of_step(), sums.loss_stride);
     numbers now;
+    now.skipped = held.last.skipped;
     now.step = static_cast<std::uint32_t>(held.step);
     now.optimizer = rule.numbers_of(held.ages.oldest(), rate_at(options, held.step));
     if (trains) held.is_ready = false;
