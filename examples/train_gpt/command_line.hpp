@@ -19,6 +19,7 @@
 
 #include <plait/core/error.hpp>
 #include <plait/core/quote.hpp>
+#include <plait/core/read_number.hpp>
 
 // The words of a command line, and the standard output; for train_gpt and its benchmark.
 namespace command_line {
@@ -45,9 +46,16 @@ template <class Number>
 void read_number(std::string_view name, std::string_view text, number<Number> const& into) {
   constexpr bool whole = std::is_integral_v<Number>;
   Number value{};
-  auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  bool is_number = false;
+  if constexpr (whole) {
+    auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    is_number = code == std::errc{} && end == text.data() + text.size();
+  } else if (auto const found = plait::detail::number_of_text(text)) {
+    is_number = true;
+    value = *found;
+  }
   bool const in_range = value >= into.least && value <= into.most;  // false for what is no number
-  if (code != std::errc{} || end != text.data() + text.size() || !in_range) {
+  if (!is_number || !in_range) {
     char range[80];
     if constexpr (whole)
       std::snprintf(range, sizeof range, "%lld to %lld", static_cast<long long>(into.least),

@@ -118,7 +118,7 @@ refused "--generate needs a whole number from 0 to 2147483647, got 'many'" --gen
 refused "--save needs a value" --save
 refused "--save needs a value, got '--explain', which looks like an option; a file of this name is './--explain'" \
   --save --explain
-refused "--seed is given twice" --seed 1 --seed 2
+refused "--seed is given twice" --learning-rate 1e-400 --seed 1 --seed 2  # 1e-400 is 0
 refused "--in-order is given twice" --in-order --in-order
 for option in --tf32 --share-gpu --replay; do
   refused "$option needs --backend cuda, not 'host'" "${some[@]}" "$option"

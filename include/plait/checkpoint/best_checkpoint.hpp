@@ -20,6 +20,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/core/read_number.hpp"
 
 namespace plait {
 
@@ -42,12 +43,11 @@ inline constexpr char const* best_value_setting = "best_value";
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 [[nodiscard]] inline double best_value_from(std::string_view text) {
-  double value = 0;
-  auto const [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size())
+  auto const value = number_of_text(text);
+  if (!value)
     throw input_error(
         {"the value of the best weights is ", in_quotes(text), ", which is no number"});
-  return value;
+  return *value;
 }
 
 /// The value of the best weights' measure that the program gives, as all ranks have said it.
