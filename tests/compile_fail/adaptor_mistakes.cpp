@@ -4,6 +4,7 @@
 // expect: data | map(f): f can be called neither with an element of the inputs
 // expect: data | random(f): f cannot be called with (std::span<element> inputs of a sample
 // expect: data | normalize(mean, deviation): the data set has tokens
+// expect: normalize::from(data): what is given is no data set of features; give it one
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,12 +33,14 @@ void adapt(pictures const& data, plait::byte_text const& text) {
   (void)(data | plait::map([](std::string const&) { return 1; }));
   (void)(data | plait::random([](std::span<float>) {}));
   (void)(text | plait::normalize(0, 1));
+  (void)plait::normalize::from(text);
 #else
   (void)(data | plait::take(3));
   (void)(data | plait::random_flip() | plait::crop<1, 1>);
   (void)(data | plait::map([](float number) { return number + 1; }));
   (void)(data | plait::random([](std::span<float>, plait::sample_random&) {}));
   (void)(data | plait::normalize(0, 1));
+  (void)(data | plait::normalize::from(data));
   (void)text;
 #endif
 }

@@ -313,6 +313,8 @@ struct one_is_other {
   using concept_tag = dataset_tag;
   using element = double;
   std::size_t which = 200;
+  bool misses = false;
+  [[nodiscard]] bool has_missing() const { return misses; }
   [[nodiscard]] std::size_t size() const { return 200; }
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return input_width; }
@@ -339,6 +341,15 @@ std::string with_other_samples(int where, std::size_t which, Backend const& back
   });
   EXPECT_EQ(texts.count(*texts.begin()), 4u) << "the same on all ranks";
   return *texts.begin();
+}
+
+TEST(Mistakes, MissingFeaturesDoNotReachATrainer) {
+  launch<grid_job>(threads{}, [](auto& rank) {
+    one_is_other const data{.misses = true};
+    EXPECT_SAYS(message_of<input_error>([&] { batches(data, global_batch<8>{}, rank); }),
+                "batches: features are missing in the data set; write data | "
+                "plait::normalize::from(train)");
+  });
 }
 
 TEST(Mistakes, RanksReadTheSameDataSet) {

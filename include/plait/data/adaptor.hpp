@@ -75,6 +75,11 @@ class adapted_data {
   {
     return data_.picture_shape();
   }
+  [[nodiscard]] bool has_missing() const
+    requires requires(data_type const& data) { data.has_missing(); }
+  {
+    return data_.has_missing();
+  }
   [[nodiscard]] decltype(auto) classes() const
     requires requires(data_type const& data) { data.classes(); }
   {

@@ -66,6 +66,7 @@ class batch_range {
         epochs_(options.epochs),
         for_evaluation_(options.for_evaluation) {
     detail::check(options);
+    detail::require_features(data_);
     loaders_.emplace_back(data_);
     if (steps_per_epoch() == 0)
       throw input_error({"batches: a global batch of ", size.samples,

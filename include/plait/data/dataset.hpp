@@ -148,7 +148,8 @@ namespace plait {
 ///          std::span<element>). Where a sample is made in memory besides `out`:
 ///          scratch_elements() -> std::size_t and inputs(sample, epoch, std::span<element>,
 ///          std::span<element> scratch), and `static constexpr bool is_random`, false if the
-///          epoch changes nothing.
+///          epoch changes nothing. Where features may be missing: has_missing() -> bool, true if
+///          one of them is nan, which plait::normalize fills and batches refuse.
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
 ///          (target_width()) per sample: then they stand at the last position, and the others do
 ///          not count.
@@ -195,6 +196,21 @@ concept feature_dataset =
 }  // namespace plait::ext
 
 namespace plait::detail {
+
+/// Checks that no feature of a data set is missing, as far as the data set says so.
+///
+/// Errors: input_error with the data set's description.
+template <class D>
+[[gnu::cold]] void require_features(D const& data) {
+  if constexpr (requires { data.has_missing(); }) {
+    auto const text = ext::description_of(data);
+    if (data.has_missing())
+      throw input_error({"batches: features are missing in ",
+                         (text.empty() ? "the data set" : text),
+                         "; write data | plait::normalize::from(train), which puts their mean in "
+                         "the training part there, or give table_options::missing a number"});
+  }
+}
 
 /// Checks that a data set has the sample and that the span it is to be written to is as long as it.
 ///

@@ -52,6 +52,7 @@ class normalized_data : public adapted_data<Held> {
                            detail::to_text(deviation_[i]), " at place ", i,
                            "; they must be finite, and a deviation above 0"});
     run_ = count == 1 ? width : is_of_channels ? width / channels : 1;
+    if constexpr (requires { this->data().has_missing(); }) fills_ = this->data().has_missing();
   }
 
   [[nodiscard]] std::string description() const {
@@ -68,11 +69,16 @@ class normalized_data : public adapted_data<Held> {
       for (auto& value : out.subspan(first, run_)) value = (value - mean) / deviation;
       if (++which == mean_.size()) which = 0;
     }
+    if (!fills_) return;
+    for (auto& value : out)
+      if (std::isnan(value)) value = 0;  // the mean
   }
+  [[nodiscard]] bool has_missing() const { return false; }
 
  private:
   std::vector<double> mean_, deviation_;
   std::size_t run_ = 1;  // neighbours that have the same
+  bool fills_ = false;
 };
 
 }  // namespace plait::ext
@@ -81,7 +87,8 @@ namespace plait {
 
 /// The adaptor that subtracts a mean from features and divides them by a deviation:
 /// `data | plait::normalize(0.13, 0.31)`, or lists with one number for each feature, or for each
-/// channel of pictures.
+/// channel of pictures. Where features are missing (`table_options::keep_missing`), it puts their
+/// mean there, which becomes 0.
 ///
 /// Errors: input_error for lists of other lengths, and for a deviation that is not above 0.
 ///
@@ -95,12 +102,84 @@ class normalize {
   normalize(std::vector<double> mean, std::vector<double> deviation)
       : mean_(std::move(mean)), deviation_(std::move(deviation)) {}
 
+  /// Makes the adaptor of the means and deviations that a data set has, each of a feature or of a
+  /// channel of pictures: give it the part for training, and apply it to all parts, so that nothing
+  /// of what is held out is in these numbers. Missing features do not count.
+  ///
+  /// A feature that is constant, or has only 0 and 1, as words in `table_options::one_hot` do, gets
+  /// a deviation of 1: a rare word would else become a large number.
+  /// Cost:   reads the data set twice, one sample after the other, so that the numbers are the same
+  ///         on every rank; of random data it reads what evaluations get.
+  /// Errors: input_error if a feature is missing in all samples, or is nan where none may be
+  /// missing.
+  template <class Data>
+  [[nodiscard]] [[gnu::cold]] static normalize from(Data const& data) {
+    constexpr bool has_features = ext::feature_dataset<Data>;
+    static_assert(
+        has_features,
+        "normalize::from(data): what is given is no data set of features; give it one "
+        "whose element is float or double, such as a part that plait::split_data returns");
+    if constexpr (has_features) return of_features(data);
+    else return {0, 1};  // no other error
+  }
+
+  /// The mean of each feature or channel, or one for all.
+  [[nodiscard]] std::vector<double> const& mean() const { return mean_; }
+  /// The deviation of each, as of a population: divided by all, not by one less.
+  [[nodiscard]] std::vector<double> const& deviation() const { return deviation_; }
+
   template <class Data>
   [[nodiscard]] auto on(Data&& data) const {
     return ext::normalized_data<ext::held_data<Data>>(std::forward<Data>(data), mean_, deviation_);
   }
 
  private:
+  template <class Data>
+  [[nodiscard]] [[gnu::cold]] static normalize of_features(Data const& data) {
+    using element = typename Data::element;
+    std::size_t const width = data.width();
+    std::size_t count = width;
+    if constexpr (ext::picture_dataset<Data>)
+      count = detail::shape_of_pictures(data, "normalize::from").channels;
+    bool may_miss = false;
+    if constexpr (requires { data.has_missing(); }) may_miss = data.has_missing();
+    std::vector<element> sample(data.sequence_length() * width);
+    std::vector<element> scratch(ext::scratch_elements_of(data));
+    auto const each = [&](auto const& use) {
+      for (std::size_t s = 0; s < data.size(); ++s) {
+        ext::write_inputs(data, s, ext::no_epoch, std::span(sample), std::span(scratch));
+        for (std::size_t i = 0; i < sample.size(); ++i) {
+          std::size_t const which = i % width / (width / count);
+          if (!std::isnan(sample[i])) use(which, static_cast<double>(sample[i]));
+          else if (!may_miss)
+            throw input_error({"normalize::from: feature ", which, " of sample ", s, " is nan"});
+        }
+      }
+    };
+    std::vector<double> first(count), mean(count), deviation(count);
+    std::vector<std::size_t> found(count), changes(count), others(count);
+    each([&](std::size_t which, double value) {
+      if (found[which]++ == 0) first[which] = value;
+      if (value != first[which]) ++changes[which];
+      if (value != 0 && value != 1) ++others[which];
+      mean[which] += value;
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+      if (found[i] == 0)
+        throw input_error({"normalize::from: feature ", i, " is missing in all ", data.size(),
+                           " samples; leave its column out by table_options::ignored"});
+      mean[i] = changes[i] == 0 ? first[i] : mean[i] / static_cast<double>(found[i]);
+    }
+    each([&](std::size_t which, double value) {
+      deviation[which] += (value - mean[which]) * (value - mean[which]);
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+      bool const is_scaled = changes[i] > 0 && others[i] > 0;
+      deviation[i] = is_scaled ? std::sqrt(deviation[i] / static_cast<double>(found[i])) : 1;
+    }
+    return {std::move(mean), std::move(deviation)};
+  }
+
   std::vector<double> mean_, deviation_;
 };
 

@@ -83,6 +83,12 @@ class dataset_part {
     return data_->picture_shape();
   }
 
+  [[nodiscard]] bool has_missing() const
+    requires requires(Data const& data) { data.has_missing(); }
+  {
+    return data_->has_missing();
+  }
+
   /// That of the whole data set, and the places in its order that the part has.
   [[nodiscard]] std::string description() const
     requires requires(Data const& data) { data.description(); }
