@@ -9,13 +9,18 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <unistd.h>
 
 #include "plait/core/error.hpp"
+#include "plait/data/batch_size.hpp"
+#include "plait/data/batches.hpp"
 #include "plait/data/loader.hpp"
+#include "plait/data/normalize.hpp"
+#include "plait/data/split_data.hpp"
 #include "plait/layer/value.hpp"
 
 namespace {
@@ -126,13 +131,25 @@ TEST_F(Table, AMissingNumberIsReplacedOrNoTarget) {
 // The same number whatever way it is written, to the last bit.
 TEST_F(Table, NumbersAreTheNearestOnes) {
   table<double, double> const data(
-      file("x,y\n0.1,1\n1.7976931348623157e308,1\n4.9e-324,1\n0.30000000000000004,1\n-0,1\n"),
+      file("x,y\n0.1,1\n1.7976931348623157e308,1\n4.9e-324,1\n0.30000000000000004,1\n-0,1\n"
+           "1e-400,-1e-400\n0.0001E-330,1\n1e-310,1\n"),
       {.targets = {"y"}});
   EXPECT_EQ(inputs(data, 0)[0], 0.1);
   EXPECT_EQ(inputs(data, 1)[0], std::numeric_limits<double>::max());
   EXPECT_EQ(inputs(data, 2)[0], std::numeric_limits<double>::denorm_min());
   EXPECT_EQ(inputs(data, 3)[0], 0.1 + 0.2);
   EXPECT_TRUE(std::signbit(inputs(data, 4)[0]));
+  // Too near to 0 for the type is 0, with its sign, as in C and Python.
+  EXPECT_EQ(inputs(data, 5)[0], 0.0);
+  EXPECT_FALSE(std::signbit(inputs(data, 5)[0]));
+  EXPECT_EQ(targets(data, 5)[0], 0.0);
+  EXPECT_TRUE(std::signbit(targets(data, 5)[0]));
+  EXPECT_EQ(inputs(data, 6)[0], 0.0);
+  EXPECT_EQ(inputs(data, 7)[0], 1e-310);
+  table<float, float> const small(file("x,y\n1e-400,1e-60\n1e-40,1\n"), {.targets = {"y"}});
+  EXPECT_EQ(inputs(small, 0)[0], 0.0F);
+  EXPECT_EQ(targets(small, 0)[0], 0.0F);
+  EXPECT_EQ(inputs(small, 1)[0], 1e-40F);
 }
 
 TEST_F(Table, LongTablesKeepTheirRows) {
@@ -158,11 +175,16 @@ TEST_F(Table, BadRowsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal("1,2\n3\n", {.targets = {"1"}, .header = false}),
             ": line 2 has 1 cells, but the first row has 2");
   EXPECT_EQ(refusal("x,y\n1,2\n1.5.2,2\n"),
-            ": line 3 has '1.5.2' in the column 'x', which is no number");
-  EXPECT_EQ(refusal("x,y\n1,two\n"), ": line 2 has 'two' in the column 'y', which is no number");
+            ": line 3 has '1.5.2' in the column 'x', which is no number; write columns of words in "
+            ".one_hot or .numbered, columns to be left out in .ignored, and words that say that "
+            "nothing is there in .missing_words");
+  EXPECT_EQ(refusal("x,y\n1,two\n"),
+            ": line 2 has 'two' in the column 'y', which is no number; for classes write "
+            "plait::table<float>, and words that say that nothing is there in .missing_words");
   for (auto const* const cell :
        {"0x10", "1_000", "1 2", "+-1", "+", "-", ".", "e5", "1e", "nan1", "--1", "1\x01", "\xef"})
-    EXPECT_TRUE(refusal("x,y\n" + std::string(cell) + ",1\n").ends_with("which is no number"))
+    EXPECT_NE(refusal("x,y\n" + std::string(cell) + ",1\n").find("', which is no number; "),
+              std::string::npos)
         << cell;
   EXPECT_EQ(refusal("x,y\ninf,2\n"),
             ": line 2 has 'inf' in the column 'x', which is no finite number of 32 bits");
@@ -170,17 +192,20 @@ TEST_F(Table, BadRowsAreRefusedInOneSentence) {
             ": line 2 has '1e39' in the column 'x', which is no finite number of 32 bits");
   EXPECT_EQ((refusal<table<double, double>>("x,y\n1e39,2\n")), "no input_error");
   EXPECT_EQ(refusal("x,y\n1e999,2\n"),
-            ": line 2 has '1e999' in the column 'x', which is too large or too small for a number "
-            "of 64 bits");
+            ": line 2 has '1e999' in the column 'x', which is no finite number of 32 bits");
   EXPECT_EQ(refusal("x,y\n1,2\n,2\n"),
             ": line 3 has '' in the column 'x', which is missing; give table_options::missing a "
-            "number to stand for it");
+            "number to stand for it, or write .keep_missing = true, for plait::normalize to put "
+            "the mean there");
   EXPECT_EQ(refusal("x,y\n1,\"2\n"), ": line 2 begins a quoted cell that does not end (cell 2)");
   EXPECT_EQ(refusal("x,y\n1,\"2\"2\n"), ": line 2 has more behind the quote that ends cell 2");
-  EXPECT_EQ(refusal("x,y\n\x1b[31m,2\n"),
-            ": line 2 has '\\x1b[31m' in the column 'x', which is no number");
-  EXPECT_EQ(refusal<table<float>>("x,y\n1,\n2,\n"),
-            " has no class in the column 'y': all its cells are empty");
+  EXPECT_EQ(
+      refusal("x,y\n\x1b[31m,2\n"),
+      ": line 2 has '\\x1b[31m' in the column 'x', which is no number; write columns of words "
+      "in .one_hot or .numbered, columns to be left out in .ignored, and words that say that "
+      "nothing is there in .missing_words");
+  EXPECT_EQ(refusal<table<float>>("x,y\n1,\n2,nan\n"),
+            " has no class in the column 'y': all its cells are missing");
 }
 
 TEST_F(Table, BadColumnsAreRefusedInOneSentence) {
@@ -190,7 +215,19 @@ TEST_F(Table, BadColumnsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal(wide + "\n"),
             " has no column 'y'; its columns are '0', '1', '2', '3', '4', '5', '6', '7', '8', "
             "'9', '10', '11', '12', '13', '14', '15', '16', '17', '18', '19' and 3 more");
-  EXPECT_EQ(refusal("y,x,y\n1,2,3\n"), " has two columns 'y', number 0 and number 2");
+  EXPECT_EQ(refusal("y,x,y\n1,2,3\n"), " has two columns 'y'; write '#0' or '#2', their places");
+  EXPECT_EQ(refusal("x,y\n1,2\n", {.targets = {"#2"}}),
+            " has no column '#2'; its columns are 'x', 'y'");
+  EXPECT_EQ(refusal("x;y\n1;2\n"),
+            " has no column 'y'; its columns are 'x;y'; if ';' separates the cells, write "
+            ".separator = ';'");
+  EXPECT_EQ(refusal("1\t2\n", {.targets = {"1"}, .header = false}),
+            " has no column '1'; its columns are '0'; if '\\t' separates the cells, write "
+            ".separator = '\\t'");
+  EXPECT_EQ(
+      refusal("\"x\";\"y\"\n1;2\n"),
+      ": line 1 has more behind the quote that ends cell 1; if ';' separates the cells, write "
+      ".separator = ';'");
   EXPECT_EQ(refusal("y\n1\n"),
             " has 1 columns, all of which are targets or ignored; none is left for features");
   EXPECT_EQ(refusal("x,y\n1,2\n", {.targets = {"y", "y"}}),
@@ -214,11 +251,165 @@ TEST_F(Table, BadOptionsAreRefusedInOneSentence) {
             "table_options::classes has the word 'b' twice");
   EXPECT_EQ(refusal<table<float>>("x\n", {.targets = {"x"}, .classes = {"b", ""}}),
             "table_options::classes has the word '', which stands for a missing class");
+  EXPECT_EQ(refusal<table<float>>("x\n", {.targets = {"x"}, .classes = {"b", "NaN"}}),
+            "table_options::classes has the word 'NaN', which stands for a missing class");
+  EXPECT_EQ(refusal("x\n", {.targets = {"x"}, .missing = 1, .keep_missing = true}),
+            "table_options::missing is 1, but keep_missing is true; write one of the two");
   for (char const bad : {'"', '\n', '\r', '0', 'e', '.', '-', '\0'})
     EXPECT_TRUE(refusal("x\n", {.targets = {"x"}, .separator = bad})
                     .starts_with("table_options::separator is '"));
   EXPECT_EQ(refusal("x\n", {.targets = {"x"}, .missing = 1e39}),
             "table_options::missing is 1e+39; it must be a finite number");
+}
+
+TEST_F(Table, AMissingClassIsNoClass) {
+  table<float> const data(file("x,y\n1,1\n2,nan\n3,2\n4,10\n5, \n6,NA\n7,-NaN\n8, ? \n"),
+                          {.targets = {"y"}, .missing_words = {"NA", "?"}});
+  EXPECT_EQ(data.classes(), (words{"1", "2", "10"}));
+  std::vector<std::int32_t> found;
+  for (std::size_t i = 0; i < data.size(); ++i) found.push_back(targets(data, i)[0]);
+  constexpr auto none = plait::ext::ignored_target;
+  EXPECT_EQ(found, (std::vector<std::int32_t>{0, none, 1, 2, none, none, none, none}));
+}
+
+TEST_F(Table, WordsCanSayThatANumberIsMissing) {
+  table_options options{.targets = {"y"}, .missing = 7, .missing_words = {" NA", "?"}};
+  auto const path = file("x,y\n1,2\nNA,3\n4, NA\n ?,5\n");
+  table<float, float> const data(path, options);
+  EXPECT_EQ(inputs(data, 1), (std::vector<float>{7}));
+  EXPECT_EQ(inputs(data, 3), (std::vector<float>{7}));
+  EXPECT_TRUE(std::isnan(targets(data, 2)[0]));
+  EXPECT_FALSE(data.has_missing());
+  options.missing_words = {"?"};
+  EXPECT_NE(refusal("x,y\n1,2\nNA,3\n", options).find("'NA' in the column 'x', which is no number"),
+            std::string::npos);
+}
+
+TEST_F(Table, ColumnsOfOneNameAreToldApartByTheirPlaces) {
+  table<float, float> const data(file("y,x,y\n1,2,3\n"), {.targets = {"#2"}, .ignored = {"#0"}});
+  EXPECT_EQ(targets(data, 0), (std::vector<float>{3}));
+  EXPECT_EQ(inputs(data, 0), (std::vector<float>{2}));
+  // A name comes first.
+  table<float, float> const named(file("#1,x\n1,2\n"), {.targets = {"#1"}});
+  EXPECT_EQ(targets(named, 0), (std::vector<float>{1}));
+}
+
+TEST_F(Table, ColumnsOfWordsBecomeFeatures) {
+  table_options options{.targets = {"y"},
+                        .missing = -1,
+                        .missing_words = {"NA"},
+                        .one_hot = {"port", "size"},
+                        .numbered = {"deck"}};
+  table<float, float> const data(
+      file("port,x,deck,size,y\nS,1,b,10,1\nC,2,a,9,2\nNA,3,NA,10,3\n,4,b,,4\n"), options);
+  EXPECT_EQ(data.feature_names(), (words{"port=C", "port=S", "x", "deck", "size=9", "size=10"}));
+  EXPECT_EQ(data.width(), 6u);
+  EXPECT_EQ(inputs(data, 0), (std::vector<float>{0, 1, 1, 1, 0, 1}));
+  EXPECT_EQ(inputs(data, 1), (std::vector<float>{1, 0, 2, 0, 1, 0}));
+  EXPECT_EQ(inputs(data, 2), (std::vector<float>{0, 0, 3, -1, 0, 1}));
+  EXPECT_EQ(inputs(data, 3), (std::vector<float>{0, 0, 4, 1, 0, 0}));
+  EXPECT_EQ(data.words(), (std::map<std::string, words>{
+                              {"deck", {"a", "b"}}, {"port", {"C", "S"}}, {"size", {"9", "10"}}}));
+
+  // Another file with the same meaning of each feature.
+  options.words = data.words();
+  table<float, float> const other(file("port,x,deck,size,y\nS,1,b,10,1\n"), options);
+  EXPECT_EQ(other.feature_names(), data.feature_names());
+  EXPECT_EQ(inputs(other, 0), inputs(data, 0));
+  EXPECT_EQ(refusal("port,x,deck,size,y\nS,1,b,10,1\nQ,1,b,10,1\n", options),
+            ": line 3 has 'Q' in the column 'port', which is none of the words that "
+            "table_options::words has for it: 'C', 'S'; train with a table that has the word, or "
+            "write it in .missing_words");
+  options.missing.reset();
+  EXPECT_TRUE(refusal("port,x,deck,size,y\nS,1,NA,10,1\n", options)
+                  .starts_with(": line 2 has 'NA' in the column 'deck', which is missing; "));
+  options.keep_missing = true;
+  table<float, float> const kept(file("port,x,deck,size,y\nS,NA,NA,10,1\n"), options);
+  EXPECT_TRUE(std::isnan(inputs(kept, 0)[2]) && std::isnan(inputs(kept, 0)[3]));
+}
+
+TEST_F(Table, WrongColumnsOfWordsAreRefusedInOneSentence) {
+  std::string const text = "a,b,y\nu,v,1\n";
+  table_options options{.targets = {"y"}, .one_hot = {"a"}, .numbered = {"b"}};
+  EXPECT_EQ(refusal(text, options), "no input_error");
+  options.words = {{"a", {"u"}}};
+  EXPECT_EQ(refusal(text, options),
+            "table_options::words has 0 words for the column 'b'; it takes 1 to 100000");
+  options.words = {{"a", {"u"}}, {"b", {"v"}}, {"c", {"w"}}};
+  EXPECT_EQ(refusal(text, options),
+            "table_options::words has words for the column 'c', which is in neither one_hot nor "
+            "numbered");
+  options.words = {{"a", {"u", "u"}}, {"b", {"v"}}};
+  EXPECT_EQ(refusal(text, options),
+            "table_options::words has for the column 'a' the word 'u' twice");
+  options.words = {{"a", {"u", " "}}, {"b", {"v"}}};
+  EXPECT_EQ(refusal(text, options),
+            "table_options::words has for the column 'a' the word ' ', which stands for a missing "
+            "word");
+  EXPECT_EQ(refusal(text, {.targets = {"y"}, .one_hot = {"a"}, .numbered = {"a"}}),
+            "table_options::numbered names the column 'a', which is in one_hot");
+  EXPECT_EQ(refusal(text, {.targets = {"y"}, .one_hot = {"a", "#0"}}),
+            "table_options::one_hot names the column '#0' twice");
+  EXPECT_EQ(refusal(text, {.targets = {"y"}, .ignored = {"a"}, .one_hot = {"a"}}),
+            "table_options::one_hot names the column 'a', which is ignored");
+  EXPECT_EQ(refusal(text, {.targets = {"y"}, .numbered = {"y"}}),
+            "table_options::numbered names the column 'y', which is a target");
+  EXPECT_EQ(refusal("a,y\nnan,1\n,1\n", {.targets = {"y"}, .one_hot = {"a"}}),
+            " has no word in the column 'a': all its cells are missing; write it in .ignored");
+  std::string many = "a,y\n";
+  for (int i = 0; i < 1001; ++i) many += "w" + std::to_string(i) + ",1\n";
+  EXPECT_EQ(
+      refusal(many, {.targets = {"y"}, .one_hot = {"a"}}),
+      ": line 1002 has 'w1000' in the column 'a', which has more than 1000 words; write it in "
+      ".numbered or .ignored");
+  EXPECT_EQ(refusal(many, {.targets = {"y"}, .numbered = {"a"}}), "no input_error");
+  EXPECT_EQ(refusal("a,y\nu,1\nv,1,2\n", {.targets = {"y"}, .one_hot = {"a"}}),
+            ": line 3 has 3 cells, but the header has 2");
+}
+
+// The mean is that of the training part alone, and the same whoever calculates it.
+TEST_F(Table, MissingFeaturesBecomeTheMeanOfTheTrainingPart) {
+  table<double, double> const data(
+      file("x,flag,same,y\n1,1,0.1,0\n,0,0.1,0\n4,,0.1,0\n10,1,0.1,0\n,1,0.1,0\n1000,0,0.1,0\n"),
+      {.targets = {"y"}, .keep_missing = true});
+  EXPECT_TRUE(data.has_missing());
+  auto const [train, held_out] =
+      plait::split_data(data, 0.67, {.how = plait::sample_order::sequential});
+  ASSERT_EQ(train.size(), 4u);
+  auto const scale = plait::normalize::from(train);
+  EXPECT_EQ(scale.mean(), (std::vector<double>{5, 2.0 / 3, 0.1}));
+  EXPECT_EQ(scale.deviation(), (std::vector<double>{std::sqrt(14.0), 1, 1}));
+  auto const filled = held_out | scale;
+  EXPECT_FALSE(filled.has_missing());
+  std::vector<double> x(3);
+  filled.inputs(0, plait::ext::no_epoch, x, {});
+  EXPECT_EQ(x, (std::vector<double>{0, 1 - 2.0 / 3, 0}));
+  filled.inputs(1, plait::ext::no_epoch, x, {});
+  EXPECT_EQ(x, (std::vector<double>{995 / std::sqrt(14.0), -2.0 / 3, 0}));
+}
+
+TEST_F(Table, MissingFeaturesDoNotReachATraining) {
+  table<float> const data(file("x,z,y\n1,,a\n2,,b\n"), {.targets = {"y"}, .keep_missing = true});
+  auto const refused = [](auto call) {
+    try {
+      call();
+    } catch (plait::input_error const& problem) {
+      return std::string(problem.what());
+    }
+    return std::string("no input_error");
+  };
+  EXPECT_EQ(refused([&] { plait::detail::require_features(data | plait::take(1)); }),
+            "batches: features are missing in table('t.csv', 2 rows, 2 features, 2 classes) | "
+            "take(1); write data | plait::normalize::from(train), which puts their mean in the "
+            "training part there, or give table_options::missing a number");
+  EXPECT_EQ(refused([&] { (void)plait::normalize::from(data); }),
+            "normalize::from: feature 1 is missing in all 2 samples; leave its column out by "
+            "table_options::ignored");
+  EXPECT_EQ(refused([&] { plait::detail::require_features(data | plait::normalize(0, 1)); }),
+            "no input_error");
+  plait::in_memory<float> const other({1, std::nanf("")}, {0, 1}, 1);
+  EXPECT_EQ(refused([&] { (void)plait::normalize::from(other); }),
+            "normalize::from: feature 0 of sample 1 is nan");
 }
 
 TEST_F(Table, FilesThatCannotBeReadAreRefused) {

@@ -44,6 +44,11 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   options.header = (choice & 2u) != 0;
   if (choice & 4u) options.missing = 0.5;
   if (choice & 8u) options.ignored = {"0"};
+  if (choice & 64u) options.missing_words = {"NA", "?"};
+  if (choice & 128u) {
+    options.one_hot = {"2"};
+    if (!(choice & (8u | 32u))) options.numbered = {"0"};
+  }
   auto const path = fuzzing::file_of(bytes);
   if (choice & 16u) {
     if (choice & 32u) options.classes = {"b", "a"};

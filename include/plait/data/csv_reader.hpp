@@ -11,6 +11,15 @@
 
 namespace plait::detail {
 
+/// Returns the end of a message about text that seems to be in one cell: the option for another
+/// separator, if the text has one.
+[[gnu::cold]] inline std::string separator_hint(std::string_view text) {
+  for (auto const* const one : {"';'", "'\\t'", "'|'", "','"})
+    if (text.find(one[1] == '\\' ? '\t' : one[1]) != text.npos)
+      return concat({"; if ", one, " separates the cells, write .separator = ", one});
+  return {};
+}
+
 /// Rows of cells out of a text: cells end at a separator, rows at a line feed, a carriage return or
 /// both. A cell that begins with a quote ends at the next one, and may have separators, ends of
 /// lines, and quotes that are written twice. Rows without any byte are passed over. (What csv of
@@ -93,7 +102,8 @@ class csv_reader {
     }
     if (at_ == text_.size() || text_[at_] == separator_ || is_line_end(text_[at_])) return;
     line_ = next_line_;
-    refuse(concat({"has more behind the quote that ends cell ", ends_.size() + 1}));
+    refuse(concat({"has more behind the quote that ends cell ", ends_.size() + 1,
+                   separator_hint(text_.substr(at_, 1))}));
   }
 
   void count_lines(std::string_view part) {

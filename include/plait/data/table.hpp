@@ -2,21 +2,18 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,14 +25,16 @@
 #include "plait/core/quote.hpp"
 #include "plait/data/csv_reader.hpp"
 #include "plait/data/dataset.hpp"
+#include "plait/data/table_words.hpp"
 #include "plait/layer/value.hpp"
 
 namespace plait {
 
-/// The options of `plait::table`.
+/// The options of `plait::table`. They call a column by its name in the first row, or by its
+/// number, "0" and so on, where the first row is no header. Columns of the same name are told apart
+/// by their places: "#0" is the first column of the file.
 struct table_options {
-  /// The columns to be predicted, by their names in the first row, or by their numbers, "0" and so
-  /// on, where that is no header.
+  /// The columns to be predicted.
   std::vector<std::string> targets;
   /// Columns that are not used.
   std::vector<std::string> ignored{};
@@ -47,54 +46,45 @@ struct table_options {
   bool header = true;
   /// Stands for a feature that is missing, which is else an error.
   std::optional<double> missing{};
+  /// Leaves missing features to `plait::normalize`, which puts their mean in the training part in
+  /// their place: `data | plait::normalize::from(train)`.
+  bool keep_missing = false;
+  /// Words that say that nothing is there, such as {"NA", "?"}, in every column; blanks around them
+  /// do not count. Empty cells and nan are missing without being listed.
+  std::vector<std::string> missing_words{};
+  /// Columns of words that become a feature for each word, which is 1 in the rows that have the
+  /// word, and 0 in the others; all are 0 where the word is missing.
+  std::vector<std::string> one_hot{};
+  /// Columns of words that become one feature each, the number of the word.
+  std::vector<std::string> numbered{};
+  /// The words of the columns in one_hot and numbered, in the order of their numbers, as words() of
+  /// the table of the training has them; empty: those of the file, in order.
+  std::map<std::string, std::vector<std::string>> words{};
 };
-
-namespace detail {
-
-/// A cell as a number: not a number if it is empty, nothing if it has anything else.
-/// `in_range` becomes false if it is too large or too small for a double.
-inline std::optional<double> number_of_cell(std::string_view cell, bool* in_range = nullptr) {
-  constexpr std::string_view blanks = " \t";
-  auto const first = cell.find_first_not_of(blanks);
-  if (first == cell.npos) return std::numeric_limits<double>::quiet_NaN();
-  cell = cell.substr(first, cell.find_last_not_of(blanks) + 1 - first);
-  if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
-  double out = 0;
-  auto const [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), out);
-  if (in_range != nullptr && problem == std::errc::result_out_of_range) *in_range = false;
-  if (problem != std::errc{} || end != cell.data() + cell.size()) return std::nullopt;
-  return out;
-}
-
-/// Words in order, or as numbers where all of them are.
-inline void sort_words(std::vector<std::string>& words) {
-  auto const key = [](std::string const& word) { return number_of_cell(word); };
-  bool const numbers = std::all_of(words.begin(), words.end(), [&](std::string const& word) {
-    return key(word) && !std::isnan(*key(word));
-  });
-  auto const before = [&](std::string const& one, std::string const& other) {
-    return numbers && *key(one) != *key(other) ? *key(one) < *key(other) : one < other;
-  };
-  std::sort(words.begin(), words.end(), before);
-}
-
-}  // namespace detail
 
 /// A table in a text file (CSV) as a data set: each row is a sample, its cells are the features,
 /// but for those of the target columns. Targets are classes, words that become numbers from 0 on,
-/// or real numbers: `table<float, float>`.
+/// or real numbers: `table<float, float>`. Columns of words are features where
+/// `table_options::one_hot` or `::numbered` names them.
 ///
-/// Cells are separated by `.separator`; those in quotes may have it, and ends of lines, within. An
-/// empty cell, or one that says nan, is missing: as a target it does not count, as a feature it is
-/// an error unless `.missing` stands for it. Infinite numbers are errors.
+/// Cells are separated by `.separator`; those in quotes may have it, and ends of lines, within. A
+/// cell is missing if it is empty, has only blanks, says nan, or is one of `.missing_words`. As a
+/// target it does not count, in a column of `.one_hot` all features are 0, and as another feature
+/// it is an error unless `.missing` stands for it or `.keep_missing` is true.
 ///
-/// Shapes: inputs (features), in the order of the columns; targets (target columns), (1) for
-///         classes.
-/// Cost:   the file is read once; the numbers are held in memory.
+/// A number is the nearest that T has: one too near to 0 becomes 0, infinite and too large ones are
+/// errors. Words are numbered in order, or as numbers where all of them are numbers. A column of
+/// `.one_hot` has at most 1,000 words, one of `.numbered` at most 100,000.
+///
+/// Shapes: inputs (features), in the order of the columns, those of a `.one_hot` column in the
+/// order
+///         of its words; targets (target columns), (1) for classes.
+/// Cost:   the file is read once, and once more for words that are not given; the numbers are held
+///         in memory.
 /// Errors: input_error with the file, the line and both values if the file is missing or no
 ///         regular file, has no rows, a row of another number of cells, a cell that is no number or
-///         a class that is not among `.classes`; if a column that is named is not there, or twice,
-///         or if none is left for features.
+///         a word that is not among `.classes` or `.words`; if a column that is named is not there,
+///         or twice, or if none is left for features.
 /// Threads: all members are const and may run at the same time.
 template <std::floating_point T = float, class Target = std::int32_t>
   requires std::same_as<Target, std::int32_t> || std::floating_point<Target>
@@ -125,10 +115,17 @@ class table {
   [[nodiscard]] std::size_t width() const { return feature_names_.size(); }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
 
-  /// The names of the columns that are features.
+  /// The names of the features: of a column, or "column=word" for a word of a `.one_hot` column.
   [[nodiscard]] std::vector<std::string> const& feature_names() const { return feature_names_; }
   /// The words of the class column: class i is the word i. Empty for real targets.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
+  /// The words of the columns in `.one_hot` and `.numbered`, for `.words` of another table, whose
+  /// features mean the same then.
+  [[nodiscard]] std::map<std::string, std::vector<std::string>> const& words() const {
+    return words_;
+  }
+  /// True if a feature of some row is not a number, as `.keep_missing` leaves it.
+  [[nodiscard]] bool has_missing() const { return has_missing_; }
 
   /// Its file and numbers, as a text.
   [[nodiscard]] std::string description() const {
@@ -155,7 +152,26 @@ class table {
 
  private:
   static constexpr bool has_classes = std::same_as<Target, std::int32_t>;
-  enum class role { feature, target, ignored };
+  enum class role { feature, one_hot, numbered, target, ignored };
+
+  struct word_column {
+    std::string name;  // as options call it
+    role as;           // one_hot or numbered
+    detail::word_numbers words;
+
+    [[nodiscard]] std::size_t most() const { return as == role::one_hot ? 1'000 : 100'000; }
+  };
+
+  struct cell_of_row {
+    std::string_view text;
+    std::string const& column;
+    detail::csv_reader const& rows;
+
+    [[noreturn]] [[gnu::cold]] void refuse(std::string const& what) const {
+      rows.refuse(ext::concat({"has ", detail::in_quotes(text), " in the column ",
+                               detail::in_quotes(column), ", which ", what}));
+    }
+  };
 
   void check(table_options const& options) const {
     constexpr std::string_view others = "\"\n\r.+-_";
@@ -167,6 +183,9 @@ class table {
     if (options.missing && !std::isfinite(static_cast<T>(*options.missing)))
       throw input_error({"table_options::missing is ", detail::number_text(*options.missing),
                          "; it must be a finite number"});
+    if (options.missing && options.keep_missing)
+      throw input_error({"table_options::missing is ", detail::number_text(*options.missing),
+                         ", but keep_missing is true; write one of the two"});
     if (options.targets.empty())
       throw input_error("table_options::targets names no column; name those to be predicted");
     if (has_classes && options.targets.size() != 1)
@@ -177,13 +196,23 @@ class table {
       throw input_error({"table_options::classes has ", options.classes.size(),
                          " words, but the targets are real numbers; for classes write "
                          "plait::table<float>"});
-    auto words = options.classes;
+    check_words("classes has", "class", options.classes, options);
+    for (auto const& [column, words] : options.words)
+      check_words(ext::concat({"words has for the column ", detail::in_quotes(column)}), "word",
+                  words, options);
+  }
+
+  static void check_words(std::string const& what, char const* kind, std::vector<std::string> words,
+                          table_options const& options) {
+    detail::missing_cells const missing(options.missing_words);
+    for (auto const& word : words)
+      if (missing.has(word))
+        throw input_error({"table_options::", what, " the word ", detail::in_quotes(word),
+                           ", which stands for a missing ", kind});
     std::sort(words.begin(), words.end());
-    if (!words.empty() && words[0].empty())
-      throw input_error("table_options::classes has the word '', which stands for a missing class");
     if (auto const twice = std::adjacent_find(words.begin(), words.end()); twice != words.end())
       throw input_error(
-          {"table_options::classes has the word ", detail::in_quotes(*twice), " twice"});
+          {"table_options::", what, " the word ", detail::in_quotes(*twice), " twice"});
   }
 
   void read(std::string_view text, table_options const& options) {
@@ -192,12 +221,15 @@ class table {
     std::vector<std::string> names(rows.cells());
     for (std::size_t i = 0; i < names.size(); ++i)
       names[i] = options.header ? std::string(rows.cell(i)) : std::to_string(i);
-    set_columns(names, options);
-
-    std::map<std::string, std::int32_t, std::less<>> numbers;  // of classes
-    for (auto const& word : options.classes)
-      numbers.emplace(word, static_cast<std::int32_t>(numbers.size()));
+    auto const hint = names.size() == 1 ? detail::separator_hint(rows.cell(0)) : std::string();
+    set_roles(names, hint, options);
+    detail::missing_cells const missing(options.missing_words);
+    auto columns = word_columns(options);
     if (options.header && !rows.next()) name_.refuse("has no rows behind its header");
+    if (!columns.empty() && options.words.empty()) find_words(rows, names, missing, columns);
+    set_features(names, hint, columns);
+
+    auto numbers = detail::numbers_of(options.classes);
     do {
       if (rows.cells() != names.size())
         rows.refuse(ext::concat({"has ", rows.cells(), " cells, but ",
@@ -206,130 +238,212 @@ class table {
       std::size_t const first = targets_.size();
       targets_.resize(first + target_width_);
       for (std::size_t i = 0; i < names.size(); ++i) {
-        auto const cell = rows.cell(i);
-        if (roles_[i] == role::feature)
-          features_.push_back(feature(cell, rows, names[i], options.missing));
-        else if (roles_[i] == role::target)
-          targets_[first + places_[i]] = target_of_cell(cell, rows, names[i], numbers, options);
+        cell_of_row const cell{rows.cell(i), names[i], rows};
+        switch (roles_[i]) {
+          case role::feature: add_number(cell, missing, options); break;
+          case role::one_hot:
+          case role::numbered: add_word(cell, missing, columns[places_[i]], options); break;
+          case role::target:
+            targets_[first + places_[i]] = target_of(cell, missing, numbers, options);
+            break;
+          case role::ignored: break;
+        }
       }
     } while (rows.next());
     if constexpr (has_classes) set_classes(numbers, options);
   }
 
-  /// Sets what each column is for.
-  void set_columns(std::vector<std::string> const& names, table_options const& options) {
+  /// Sets what each column is for, and its place among those for the same.
+  void set_roles(std::vector<std::string> const& names, std::string const& hint,
+                 table_options const& options) {
     roles_.assign(names.size(), role::feature);
     places_.assign(names.size(), 0);
-    for (std::size_t i = 0; i < options.targets.size(); ++i) {
-      std::size_t const at = column(names, options.targets[i]);
-      if (std::exchange(roles_[at], role::target) != role::feature)
-        throw input_error({"table_options::targets names the column ",
-                           detail::in_quotes(options.targets[i]), " twice"});
-      places_[at] = i;
-    }
-    for (auto const& name : options.ignored) {
-      std::size_t const at = column(names, name);
-      if (std::exchange(roles_[at], role::ignored) == role::target)
-        throw input_error({"table_options::ignored names the column ", detail::in_quotes(name),
-                           ", which is a target"});
-    }
-    for (std::size_t i = 0; i < names.size(); ++i)
-      if (roles_[i] == role::feature) feature_names_.push_back(names[i]);
-    if (feature_names_.empty())
-      name_.refuse(ext::concat(
-          {"has ", names.size(),
-           " columns, all of which are targets or ignored; none is left for features"}));
+    auto const take = [&](std::vector<std::string> const& of, char const* option, role as,
+                          std::size_t first = 0) {
+      for (std::size_t i = 0; i < of.size(); ++i) {
+        std::size_t const at = column(names, of[i], hint);
+        role const before = std::exchange(roles_[at], as);
+        places_[at] = first + i;
+        if (before == role::feature || (before == as && as == role::ignored)) continue;
+        throw input_error({"table_options::", option, " names the column ",
+                           detail::in_quotes(of[i]),
+                           (before == as              ? " twice"
+                            : before == role::target  ? ", which is a target"
+                            : before == role::ignored ? ", which is ignored"
+                                                      : ", which is in one_hot")});
+      }
+    };
+    take(options.targets, "targets", role::target);
+    take(options.ignored, "ignored", role::ignored);
+    take(options.one_hot, "one_hot", role::one_hot);
+    take(options.numbered, "numbered", role::numbered, options.one_hot.size());
     target_width_ = options.targets.size();
   }
 
-  [[nodiscard]] std::size_t column(std::vector<std::string> const& names,
-                                   std::string const& name) const {
-    auto const found = std::find(names.begin(), names.end(), name);
-    if (found == names.end())
+  /// Returns the columns of words, with the words that are given.
+  std::vector<word_column> word_columns(table_options const& options) {
+    std::vector<word_column> out;
+    for (auto const& name : options.one_hot) out.push_back({name, role::one_hot, {}});
+    for (auto const& name : options.numbered) out.push_back({name, role::numbered, {}});
+    if (options.words.empty()) return out;
+    words_ = options.words;
+    for (auto& one : out) {
+      auto const& words = words_[one.name];
+      if (words.empty() || words.size() > one.most())
+        throw input_error({"table_options::words has ", words.size(), " words for the column ",
+                           detail::in_quotes(one.name), "; it takes 1 to ", one.most()});
+      one.words = detail::numbers_of(words);
+    }
+    for (auto const& [name, words] : options.words)
+      if (std::none_of(out.begin(), out.end(), [&](auto const& one) { return one.name == name; }))
+        throw input_error({"table_options::words has words for the column ",
+                           detail::in_quotes(name), ", which is in neither one_hot nor numbered"});
+    return out;
+  }
+
+  /// Finds the words of columns, from the row on at which the reader is.
+  void find_words(detail::csv_reader rows, std::vector<std::string> const& names,
+                  detail::missing_cells const& missing, std::vector<word_column>& columns) {
+    do
+      for (std::size_t i = 0; i < std::min(names.size(), rows.cells()); ++i) {
+        if (roles_[i] != role::one_hot && roles_[i] != role::numbered) continue;
+        auto& column = columns[places_[i]];
+        auto const text = rows.cell(i);
+        if (column.words.find(text) != column.words.end() || missing.has(text)) continue;
+        if (column.words.size() == column.most())
+          cell_of_row{text, names[i], rows}.refuse(
+              ext::concat({"has more than ", column.most(), " words; write it in ",
+                           (roles_[i] == role::one_hot ? ".numbered or .ignored" : ".ignored")}));
+        column.words.emplace(text, 0);
+      }
+    while (rows.next());
+    for (auto& column : columns) {
+      if (column.words.empty())
+        name_.refuse(ext::concat({"has no word in the column ", detail::in_quotes(column.name),
+                                  ": all its cells are missing; write it in .ignored"}));
+      auto const& words = words_[column.name] = detail::ordered_words(column.words);
+      column.words = detail::numbers_of(words);
+    }
+  }
+
+  void set_features(std::vector<std::string> const& names, std::string const& hint,
+                    std::vector<word_column> const& columns) {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (roles_[i] == role::feature || roles_[i] == role::numbered)
+        feature_names_.push_back(names[i]);
+      else if (roles_[i] == role::one_hot)
+        for (auto const& word : words_[columns[places_[i]].name])
+          feature_names_.push_back(ext::concat({names[i], "=", word}));
+    if (feature_names_.empty())
       name_.refuse(ext::concat(
-          {"has no column ", detail::in_quotes(name), "; its columns are ", list_of(names)}));
+          {"has ", names.size(),
+           " columns, all of which are targets or ignored; none is left for features", hint}));
+  }
+
+  [[nodiscard]] std::size_t column(std::vector<std::string> const& names, std::string const& name,
+                                   std::string const& hint) const {
+    auto const found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      for (std::size_t i = 0; i < names.size(); ++i)
+        if (name == ext::concat({"#", i})) return i;
+      name_.refuse(ext::concat({"has no column ", detail::in_quotes(name), "; its columns are ",
+                                detail::list_of(names), hint}));
+    }
     auto const place = static_cast<std::size_t>(found - names.begin());
     if (auto const other = std::find(found + 1, names.end(), name); other != names.end())
-      name_.refuse(ext::concat({"has two columns ", detail::in_quotes(name), ", number ", place,
-                                " and number ", other - names.begin()}));
+      name_.refuse(ext::concat({"has two columns ", detail::in_quotes(name), "; write '#", place,
+                                "' or '#", other - names.begin(), "', their places"}));
     return place;
   }
 
-  static std::string list_of(std::vector<std::string> const& words) {
-    constexpr std::size_t most = 20;
-    std::string out;
-    for (std::size_t i = 0; i < std::min(most, words.size()); ++i)
-      out += (i == 0 ? "" : ", ") + detail::in_quotes(words[i]);
-    if (words.size() > most) out += ext::concat({" and ", words.size() - most, " more"});
-    return out;
-  }
-
-  [[noreturn]] static void refuse_cell(std::string_view cell, detail::csv_reader const& rows,
-                                       std::string const& column, std::string const& what) {
-    rows.refuse(ext::concat({"has ", detail::in_quotes(cell), " in the column ",
-                             detail::in_quotes(column), ", which ", what}));
-  }
-
+  /// Reads a cell as a number, or as not a number if it is missing.
   template <class Number>
-  [[nodiscard]] static Number number(std::string_view cell, detail::csv_reader const& rows,
-                                     std::string const& column) {
-    bool in_range = true;
-    auto const found = detail::number_of_cell(cell, &in_range);
-    if (!in_range)
-      refuse_cell(cell, rows, column, "is too large or too small for a number of 64 bits");
-    if (!found) refuse_cell(cell, rows, column, "is no number");
+  [[nodiscard]] static Number number(cell_of_row const& cell, detail::missing_cells const& missing,
+                                     char const* otherwise) {
+    if (missing.lists(cell.text)) return std::numeric_limits<Number>::quiet_NaN();
+    auto const found = detail::number_of_cell(cell.text);
+    if (!found)
+      cell.refuse(ext::concat({"is no number; ", otherwise,
+                               ", and words that say that nothing is there in .missing_words"}));
     auto const out = static_cast<Number>(*found);
     if (std::isinf(out))
-      refuse_cell(cell, rows, column,
-                  ext::concat({"is no finite number of ", 8 * sizeof(Number), " bits"}));
+      cell.refuse(ext::concat({"is no finite number of ", 8 * sizeof(Number), " bits"}));
     return out;
   }
 
-  [[nodiscard]] static T feature(std::string_view cell, detail::csv_reader const& rows,
-                                 std::string const& column, std::optional<double> missing) {
-    T const out = number<T>(cell, rows, column);
-    if (!std::isnan(out)) return out;
-    if (!missing)
-      refuse_cell(cell, rows, column,
-                  "is missing; give table_options::missing a number to stand for it");
-    return static_cast<T>(*missing);
+  void add_number(cell_of_row const& cell, detail::missing_cells const& missing,
+                  table_options const& options) {
+    T const out = number<T>(cell, missing,
+                            "write columns of words in .one_hot or .numbered, columns to be left "
+                            "out in .ignored");
+    features_.push_back(std::isnan(out) ? missing_feature(cell, options) : out);
   }
 
-  [[nodiscard]] static Target target_of_cell(
-      std::string_view cell, detail::csv_reader const& rows, std::string const& column,
-      std::map<std::string, std::int32_t, std::less<>>& numbers, table_options const& options) {
-    if constexpr (!has_classes) {
-      return number<Target>(cell, rows, column);
+  void add_word(cell_of_row const& cell, detail::missing_cells const& missing,
+                word_column const& column, table_options const& options) {
+    auto const found = column.words.find(cell.text);
+    bool const is_missing = found == column.words.end();
+    if (is_missing && !missing.has(cell.text))
+      cell.refuse(
+          ext::concat({"is none of the words that table_options::words has for it: ",
+                       detail::list_of(words_[column.name]),
+                       "; train with a table that has the word, or write it in .missing_words"}));
+    if (column.as == role::numbered) {
+      features_.push_back(is_missing ? missing_feature(cell, options)
+                                     : static_cast<T>(found->second));
     } else {
-      if (cell.empty()) return ext::ignored_target;
-      if (auto const found = numbers.find(cell); found != numbers.end()) return found->second;
+      std::size_t const first = features_.size();
+      features_.resize(first + column.words.size());
+      if (!is_missing) features_[first + found->second] = 1;
+    }
+  }
+
+  [[nodiscard]] T missing_feature(cell_of_row const& cell, table_options const& options) {
+    if (options.missing) return static_cast<T>(*options.missing);
+    if (!options.keep_missing)
+      cell.refuse(
+          "is missing; give table_options::missing a number to stand for it, or write "
+          ".keep_missing = true, for plait::normalize to put the mean there");
+    has_missing_ = true;
+    return std::numeric_limits<T>::quiet_NaN();
+  }
+
+  [[nodiscard]] static Target target_of(cell_of_row const& cell,
+                                        detail::missing_cells const& missing,
+                                        detail::word_numbers& numbers,
+                                        table_options const& options) {
+    if constexpr (!has_classes) {
+      return number<Target>(cell, missing, "for classes write plait::table<float>");
+    } else {
+      auto const found = numbers.find(cell.text);
+      if (found != numbers.end()) return static_cast<Target>(found->second);
+      if (missing.has(cell.text)) return ext::ignored_target;
       if (!options.classes.empty())
-        rows.refuse(
-            ext::concat({"has the class ", detail::in_quotes(cell), " in the column ",
-                         detail::in_quotes(column),
-                         ", which is none of table_options::classes: ", list_of(options.classes)}));
+        cell.rows.refuse(ext::concat(
+            {"has the class ", detail::in_quotes(cell.text), " in the column ",
+             detail::in_quotes(cell.column),
+             ", which is none of table_options::classes: ", detail::list_of(options.classes)}));
       if (numbers.size() == std::numeric_limits<std::int32_t>::max())
-        rows.refuse(
-            ext::concat({"has one class too many in the column ", detail::in_quotes(column)}));
-      auto const next = static_cast<std::int32_t>(numbers.size());
-      return numbers.emplace(cell, next).first->second;
+        cell.rows.refuse(
+            ext::concat({"has one class too many in the column ", detail::in_quotes(cell.column)}));
+      auto const next = numbers.size();
+      numbers.emplace(cell.text, next);
+      return static_cast<Target>(next);
     }
   }
 
   /// Numbers classes in their order, which so far is that of the rows.
-  void set_classes(std::map<std::string, std::int32_t, std::less<>> const& numbers,
-                   table_options const& options) {
+  void set_classes(detail::word_numbers const& numbers, table_options const& options) {
     if (numbers.empty())
       name_.refuse(
           ext::concat({"has no class in the column ", detail::in_quotes(options.targets[0]),
-                       ": all its cells are empty"}));
+                       ": all its cells are missing"}));
     classes_ = options.classes;
     if (!classes_.empty()) return;
-    for (auto const& one : numbers) classes_.push_back(one.first);
-    detail::sort_words(classes_);
+    classes_ = detail::ordered_words(numbers);
     std::vector<std::int32_t> now(numbers.size());
     for (std::size_t i = 0; i < classes_.size(); ++i)
-      now[static_cast<std::size_t>(numbers.at(classes_[i]))] = static_cast<std::int32_t>(i);
+      now[numbers.at(classes_[i])] = static_cast<std::int32_t>(i);
     for (auto& one : targets_)
       if (one != ext::ignored_target) one = now[static_cast<std::size_t>(one)];
   }
@@ -337,8 +451,10 @@ class table {
   detail::file_name name_;
   std::string file_;
   std::vector<role> roles_;          // of columns
-  std::vector<std::size_t> places_;  // of target columns among the targets
+  std::vector<std::size_t> places_;  // of target columns, and of columns of words, among these
   std::vector<std::string> feature_names_, classes_;
+  std::map<std::string, std::vector<std::string>> words_;
+  bool has_missing_ = false;
   std::vector<T> features_;
   std::vector<Target> targets_;
   std::size_t target_width_ = 1;
