@@ -90,6 +90,15 @@ for name, mode, options in (
         ("poor", "RGB", {"quality": 5})):
     picture(mode).save(os.path.join(folder, name + ".jpg"), **options)
 picture("CMYK").save(os.path.join(folder, "cmyk.jpg"))
+# Of the same bytes: the inks as YCCK, which Photoshop writes, and CMYK without Adobe's marker.
+with open(os.path.join(folder, "cmyk.jpg"), "rb") as file:
+    cmyk = file.read()
+adobe = cmyk.index(b"Adobe")
+length = int.from_bytes(cmyk[adobe - 2:adobe], "big")
+for name, data in (("ycck", cmyk[:adobe + 11] + b"\2" + cmyk[adobe + 12:]),
+                   ("cmyk_plain", cmyk[:adobe - 4] + cmyk[adobe - 2 + length:])):
+    with open(os.path.join(folder, name + ".jpg"), "wb") as file:
+        file.write(data)
 
 
 def store(name, image):
@@ -107,7 +116,7 @@ def middle(image, new):
 
 
 for entry in sorted(os.listdir(folder)):
-    if not entry.endswith((".png", ".jpg")) or entry == "cmyk.jpg":
+    if not entry.endswith((".png", ".jpg")):
         continue
     with Image.open(os.path.join(folder, entry)) as opened:
         rgb = opened.convert("RGB")

@@ -136,11 +136,14 @@ TEST_F(ImageFolder, HasThePicturesThatPillowDecodes) {
     image_folder<3, 13, 21> const data(folder_);
     ASSERT_EQ(data.size(), 1u);
     bool const is_png = name.ends_with(".png.rgb");
-    EXPECT_LE(difference(inputs(data, 0), stored(entry)), is_png ? 0 : 1) << name;
+    // Versions of the library may round an ink or a colour by one level, and a colour of four inks
+    // is a product of two.
+    bool const has_inks = name.find("ycck") != name.npos || name.find("cmyk") != name.npos;
+    EXPECT_LE(difference(inputs(data, 0), stored(entry)), is_png ? 0 : has_inks ? 2 : 1) << name;
     ++(is_png ? png : jpeg);
   }
   EXPECT_EQ(png, 14);
-  EXPECT_EQ(jpeg, 8);
+  EXPECT_EQ(jpeg, 11);
 }
 
 TEST_F(ImageFolder, OneChannelIsPillowsGrey) {
@@ -196,16 +199,38 @@ TEST_F(ImageFolder, FoldersAreClassesInTheOrderOfTheirNames) {
 
 TEST_F(ImageFolder, WrongFoldersAreRefusedInOneSentence) {
   EXPECT_EQ(opening(), "folder of pictures '' has no folders in it, one for each class");
+  std::string const skip = "; to leave out what cannot be used, write .skip_bad = true";
   add("a/.x", "");
-  EXPECT_EQ(opening(), "folder of pictures 'a' has no picture");
+  EXPECT_EQ(opening(), "folder of pictures 'a' has no picture" + skip);
   add("a/b.gif", "GIF89a");
-  EXPECT_EQ(opening(), "picture 'a/b.gif' has a name that ends with none of .jpg, .jpeg and .png");
+  EXPECT_EQ(opening(),
+            "picture 'a/b.gif' has a name that ends with none of .jpg, .jpeg and .png" + skip);
   EXPECT_EQ(opening({.skip_bad = true}),
-            "folder of pictures 'a' has no picture but those that are skipped, as 'a/b.gif': it "
-            "has a name that ends with none of .jpg, .jpeg and .png");
+            "folder of pictures '' has no folder of a class but those that are skipped, as 'a': it "
+            "has no picture");
+  // The parent of what is meant.
+  add_stored("both/train/p.png", "rgb_8.png");
+  EXPECT_EQ(refusal([&] { image_folder<3, 13, 21> const data(folder_, {.skip_bad = true}); }),
+            "folder of pictures '' has no folder of a class but those that are skipped, as 'a': it "
+            "has no picture");
+  std::filesystem::remove(folder_ / "a/b.gif");
+  EXPECT_EQ(opening(),
+            "folder of pictures 'both' has folders in it, and no picture: if they are the classes, "
+            "give image_folder this folder" +
+                skip);
+  add_stored("both/p.png", "rgb_8.png");
+  EXPECT_EQ(opening(),
+            "picture 'both/train' is a folder, and lies in the folder of a class" + skip);
+  std::filesystem::remove_all(folder_ / "both");
+  add("a/p.jpg", "GIF89a");
+  EXPECT_EQ(opening({.skip_bad = true}),
+            "folder of pictures 'a' has no picture but those that are skipped, as 'a/p.jpg': it "
+            "begins as neither a JPEG nor a PNG does");
+  std::filesystem::remove(folder_ / "a/p.jpg");
+  add("a/b.gif", "GIF89a");
   std::filesystem::remove(folder_ / "a/b.gif");
   add_stored("z.png", "rgb_8.png");
-  EXPECT_EQ(opening(), "picture 'z.png' is in no folder of a class");
+  EXPECT_EQ(opening(), "picture 'z.png' is in no folder of a class" + skip);
   EXPECT_EQ(refusal([&] { image_folder<3, 13, 21> const data(folder_ / "none"); }),
             "folder of pictures 'none' cannot be read: No such file or directory");
   EXPECT_EQ(refusal([&] { image_folder<3, 13, 21> const data(folder_ / "z.png"); }),
@@ -229,41 +254,41 @@ std::string png_header(std::uint32_t width, std::uint32_t height) {
 }
 
 TEST_F(ImageFolder, WrongPicturesAreRefusedInOneSentence) {
-  EXPECT_EQ(reading("p.jpg", ""), "picture 'a/p.jpg' is empty");
+  std::string const skip = "; to leave out what cannot be used, write .skip_bad = true";
+  EXPECT_EQ(reading("p.jpg", ""), "picture 'a/p.jpg' is empty" + skip);
   EXPECT_EQ(reading("p.jpg", "XIF89a"),
-            "picture 'a/p.jpg' begins as neither a JPEG nor a PNG does");
+            "picture 'a/p.jpg' begins as neither a JPEG nor a PNG does" + skip);
   EXPECT_EQ(reading("p.jpg", "GIF89a").substr(0, 76),
             "picture 'a/p.jpg' is a picture in another format than JPEG and PNG; convert ");
   EXPECT_EQ(reading("p.jpg", "version https://git-lfs.github.com/spec/v1").substr(0, 45),
             "picture 'a/p.jpg' is a pointer of Git LFS, no");
-  EXPECT_EQ(reading("p.jpg", content(pictures() / "cmyk.jpg")),
-            "picture 'a/p.jpg' cannot be decoded: its colours are CMYK, and not RGB or grey");
   add_stored("a/p.jpg", "full.jpg");
   EXPECT_EQ(refusal([&] { image_folder<3, 13, 20> const data(folder_); }),
             "picture 'a/p.jpg' has 21 x 13 pixels, not 20 x 13 (width x height); for pictures of "
-            "any size write .fit = plait::image_fit::resize_and_crop");
+            "any size write .fit = plait::image_fit::resize_and_crop" +
+                skip);
   auto const jpeg = content(pictures() / "full.jpg");
   EXPECT_EQ(reading("p.jpg", jpeg.substr(0, 900)),
-            "picture 'a/p.jpg' cannot be decoded: Premature end of JPEG file");
+            "picture 'a/p.jpg' cannot be decoded: Premature end of JPEG file" + skip);
   EXPECT_EQ(reading("p.jpg", jpeg.substr(0, 100)),
-            "picture 'a/p.jpg' cannot be decoded: Premature end of JPEG file");
+            "picture 'a/p.jpg' cannot be decoded: Premature end of JPEG file" + skip);
   auto png = content(pictures() / "rgb_8.png");
   EXPECT_EQ(reading("p.png", png.substr(0, 100)),
-            "picture 'a/p.png' cannot be decoded: it ends too early");
+            "picture 'a/p.png' cannot be decoded: it ends too early" + skip);
   png[60] = static_cast<char>(png[60] + 1);
   EXPECT_EQ(reading("p.png", png),
-            "picture 'a/p.png' cannot be decoded: bad adaptive filter value");
+            "picture 'a/p.png' cannot be decoded: bad adaptive filter value" + skip);
   png[19] = static_cast<char>(png[19] + 1);
-  EXPECT_EQ(reading("p.png", png), "picture 'a/p.png' cannot be decoded: IHDR: CRC error");
+  EXPECT_EQ(reading("p.png", png), "picture 'a/p.png' cannot be decoded: IHDR: CRC error" + skip);
 
   // More pixels than there can be bytes for: refused before there is memory for them.
   add("a/p.jpg", png_header(60000, 60000));
   std::filesystem::remove(folder_ / "a/p.png");
   EXPECT_EQ(opening({.fit = image_fit::resize_and_crop}),
-            "picture 'a/p.jpg' has 60000 x 60000 pixels by its header, more than 100000000");
+            "picture 'a/p.jpg' has 60000 x 60000 pixels by its header, more than 100000000" + skip);
   std::filesystem::create_directories(folder_ / "a/p.png");
   std::filesystem::remove(folder_ / "a/p.jpg");
-  EXPECT_EQ(opening(), "picture 'a/p.png' cannot be read: it is not a regular file");
+  EXPECT_EQ(opening(), "picture 'a/p.png' cannot be read: it is not a regular file" + skip);
 }
 
 TEST_F(ImageFolder, NoPartOfAPictureIsTakenForTheWhole) {
@@ -279,22 +304,26 @@ TEST_F(ImageFolder, NoPartOfAPictureIsTakenForTheWhole) {
 TEST_F(ImageFolder, BadPicturesAreCountedAndNamedBeforeTraining) {
   for (int i = 0; i < 40; ++i) add_stored("a/" + std::to_string(100 + i) + ".jpg", "full.jpg");
   add("a/120.jpg", content(pictures() / "full.jpg").substr(0, 900));
-  add_stored("b/1.jpg", "cmyk.jpg");
+  add("b/1.jpg", "GIF89a");
   add_stored("b/2.png", "rgb_8.png");
   add("b/notes.txt", "");
+  add("c/notes.txt", "");
   EXPECT_EQ(opening(),
-            "picture 'b/notes.txt' has a name that ends with none of .jpg, .jpeg and "
-            ".png");
+            "picture 'b/notes.txt' has a name that ends with none of .jpg, .jpeg and .png; to "
+            "leave out what cannot be used, write .skip_bad = true");
   image_folder<3, 13, 21> const data(folder_, {.skip_bad = true});
   EXPECT_EQ(data.size(), 40u);
-  ASSERT_EQ(data.skipped().size(), 3u);
+  EXPECT_EQ(data.classes(), (words{"a", "b"}));
+  ASSERT_EQ(data.skipped().size(), 4u);
   EXPECT_EQ(data.skipped()[0].path, folder_ / "b/notes.txt");
-  EXPECT_EQ(data.skipped()[1].path, folder_ / "a/120.jpg");
-  EXPECT_EQ(data.skipped()[1].reason, "cannot be decoded: Premature end of JPEG file");
-  EXPECT_EQ(data.skipped()[2].path, folder_ / "b/1.jpg");
+  EXPECT_EQ(data.skipped()[1].path, folder_ / "c");
+  EXPECT_EQ(data.skipped()[1].reason, "has no picture");
+  EXPECT_EQ(data.skipped()[2].path, folder_ / "a/120.jpg");
+  EXPECT_EQ(data.skipped()[2].reason, "cannot be decoded: Premature end of JPEG file");
+  EXPECT_EQ(data.skipped()[3].path, folder_ / "b/1.jpg");
   EXPECT_EQ(data.path(20), folder_ / "a/121.jpg");
   EXPECT_EQ(data.path(39), folder_ / "b/2.png");
-  EXPECT_TRUE(data.description().ends_with("40 pictures, 2 classes, 3 skipped)"));
+  EXPECT_TRUE(data.description().ends_with("40 pictures, 2 classes, 4 skipped)"));
   for (std::size_t i = 0; i < data.size(); ++i) EXPECT_NO_THROW((void)inputs(data, i));
 }
 

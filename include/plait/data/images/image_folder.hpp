@@ -38,6 +38,8 @@ enum class image_fit {
 struct image_folder_options {
   image_fit fit = image_fit::exact;
   /// Pictures that cannot be used are left out, and counted: the constructor decodes all of them.
+  /// So are other files, and folders that have no file with a picture's name, which are no classes
+  /// then.
   bool skip_bad = false;
 };
 
@@ -45,7 +47,7 @@ struct image_folder_options {
 
 namespace plait::ext {
 
-/// A picture that was left out, and why.
+/// A picture, another file or a folder that was left out, and why.
 struct skipped_picture {
   std::filesystem::path path;
   std::string reason;
@@ -61,18 +63,19 @@ namespace plait {
 ///
 /// An input is a byte, from 0 to 255, as the file has it: no colour profile, no gamma and no
 /// orientation is applied. Transparency is left out, of 16 bits the upper 8 are taken, and one
-/// channel of three is 0.299 red + 0.587 green + 0.114 blue.
+/// channel of three is 0.299 red + 0.587 green + 0.114 blue. A JPEG of four inks (CMYK, YCCK) has
+/// them inverted, as Adobe's programs write it; a colour is what its ink leaves of the light that
+/// black leaves.
 ///
 /// Shapes: inputs (Channels, Height, Width), targets (1).
 /// Cost:   when it is made it opens each file and reads its header, or decodes it where bad ones
-/// are
-///         to be skipped, on all cores. A sample is read and decoded when it is asked for; a thread
-///         keeps memory for the largest picture it has decoded, and the libraries take memory
-///         within the call. Files must not change while the object lives.
+///         are to be skipped, on all cores. A sample is read and decoded when it is asked for; a
+///         thread keeps memory for the largest picture it has decoded, and the libraries take
+///         memory within the call. Files must not change while the object lives.
 /// Errors: input_error with the file: if it is no picture, or a damaged one, or has another size
 ///         than is needed, or more than 100 million pixels; with the folder if that has no class,
-///         or a class no picture. Damage behind a picture's header is found when the picture is
-///         asked for, unless bad ones are skipped.
+///         or a class no picture, or folders instead. Damage behind a picture's header is found
+///         when the picture is asked for, unless bad ones are skipped.
 /// Threads: all members are const and may run at the same time.
 template <std::size_t Channels, std::size_t Height, std::size_t Width,
           std::floating_point T = float>
@@ -90,13 +93,14 @@ class image_folder {
 
   explicit image_folder(std::filesystem::path root, image_folder_options const& options = {})
       : root_(std::move(root)), options_(options), folder_(root_, kind_of_folder) {
-    for (auto const& entry : entries_of(root_)) {
-      std::error_code problem;
-      if (std::filesystem::is_directory(root_ / entry, problem)) add_class(entry);
+    auto const entries = entries_of(root_);
+    if (std::ranges::none_of(entries, [&](auto const& entry) { return is_folder(entry); }))
+      refuse_folder("", "has no folders in it, one for each class");
+    for (auto const& entry : entries)
+      if (is_folder(entry)) add_class(entry);
       else leave_out(entry, "is in no folder of a class");
-    }
     if (classes_.empty())
-      detail::file_name(kind_of_folder, root_).refuse("has no folders in it, one for each class");
+      refuse_folder("", ext::concat({"has no folder of a class", example_of_skipped(root_)}));
     check_pictures();
   }
 
@@ -145,11 +149,30 @@ class image_folder {
   static constexpr std::string_view kind_of_folder = "folder of pictures";
 
   [[noreturn]] void refuse(std::string_view file, std::string const& what) const {
-    detail::file_name("picture", root_ / file).refuse(what);
+    detail::file_name("picture", root_ / file).refuse(ext::concat({what, skip_hint()}));
+  }
+  [[noreturn]] void refuse_folder(std::string const& folder, std::string const& what) const {
+    detail::file_name(kind_of_folder, folder.empty() ? root_ : root_ / folder).refuse(what);
+  }
+  [[nodiscard]] char const* skip_hint() const {
+    return options_.skip_bad ? "" : "; to leave out what cannot be used, write .skip_bad = true";
   }
   void leave_out(std::string_view file, std::string const& reason) {
     if (!options_.skip_bad) refuse(file, reason);
     skipped_.push_back({root_ / file, reason});
+  }
+  /// Returns the end of a sentence about a folder that has nothing, or nothing but what is skipped.
+  [[nodiscard]] std::string example_of_skipped(std::filesystem::path const& folder) const {
+    for (auto const& one : skipped_)
+      if (one.path.parent_path() == folder || folder == root_)
+        return ext::concat({" but those that are skipped, as ", detail::path_in_quotes(one.path),
+                            ": it ", one.reason});
+    return {};
+  }
+
+  [[nodiscard]] bool is_folder(std::filesystem::path const& entry) const {
+    std::error_code problem;
+    return std::filesystem::is_directory(root_ / entry, problem);
   }
 
   /// Names in a folder, in order, but for those that begin with a dot.
@@ -166,15 +189,27 @@ class image_folder {
   }
 
   void add_class(std::string const& name) {
+    auto const entries = entries_of(root_ / name);
+    if (std::ranges::none_of(entries, has_ending_of_picture)) {
+      bool const has_folders = std::ranges::any_of(
+          entries, [&](auto const& entry) { return is_folder(ext::concat({name, "/", entry})); });
+      std::string const reason =
+          has_folders ? "has folders in it, and no picture: if they are the classes, give "
+                        "image_folder this folder"
+                      : "has no picture";
+      if (options_.skip_bad) {
+        skipped_.push_back({root_ / name, reason});
+        return;
+      }
+      if (has_folders) refuse_folder(name, ext::concat({reason, skip_hint()}));
+    }
     auto const number = static_cast<std::int32_t>(classes_.size());
     classes_.push_back(name);
-    for (auto const& entry : entries_of(root_ / name)) {
+    for (auto const& entry : entries) {
       std::string const file = ext::concat({name, "/", entry});
-      if (!has_ending_of_picture(entry)) {
-        leave_out(file, "has a name that ends with none of .jpg, .jpeg and .png");
-        continue;
-      }
-      add_sample(file, number);
+      if (has_ending_of_picture(entry)) add_sample(file, number);
+      else if (is_folder(file)) leave_out(file, "is a folder, and lies in the folder of a class");
+      else leave_out(file, "has a name that ends with none of .jpg, .jpeg and .png");
     }
   }
 
@@ -241,13 +276,8 @@ class image_folder {
     }
     for (std::size_t i = 0; i < counts.size(); ++i)
       if (counts[i] == 0)
-        detail::file_name(kind_of_folder, root_ / classes_[i])
-            .refuse(ext::concat(
-                {"has no picture",
-                 (skipped_.empty() ? std::string()
-                                   : ext::concat({" but those that are skipped, as ",
-                                                  detail::path_in_quotes(skipped_[0].path), ": it ",
-                                                  skipped_[0].reason}))}));
+        refuse_folder(classes_[i], ext::concat({"has no picture", skip_hint(),
+                                                example_of_skipped(root_ / classes_[i])}));
   }
 
   detail::picture_size decode(char const* file, std::vector<std::uint8_t>* rgb) const {

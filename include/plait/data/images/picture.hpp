@@ -61,20 +61,25 @@ class jpeg_decoder {
     state_.progress = &progress_;
     ::jpeg_mem_src(&state_, reinterpret_cast<unsigned char const*>(file_.data()), file_.size());
     ::jpeg_read_header(&state_, TRUE);
-    if (state_.num_components <= 3) return true;
-    std::snprintf(report_.text, sizeof report_.text, "its colours are CMYK, and not RGB or grey");
-    return false;
+    return true;
   }
   [[nodiscard]] picture_size size() const { return {state_.image_width, state_.image_height}; }
 
   /// Rows of 3 bytes for each pixel, from above.
   bool decode(std::uint8_t* rgb) noexcept {
     if (setjmp(report_.back) != 0) return false;
-    state_.out_color_space = JCS_RGB;
+    bool const is_cmyk = state_.num_components == 4;
+    state_.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
     ::jpeg_start_decompress(&state_);
+    ::JSAMPROW inks = nullptr;  // (width, 4); the library owns it
+    if (is_cmyk) {
+      auto* const common = reinterpret_cast<::j_common_ptr>(&state_);
+      inks = *state_.mem->alloc_sarray(common, JPOOL_IMAGE, 4 * state_.output_width, 1);
+    }
     while (state_.output_scanline < state_.output_height) {
       ::JSAMPROW row = rgb + std::size_t{3} * state_.output_scanline * state_.output_width;
-      ::jpeg_read_scanlines(&state_, &row, 1);
+      ::jpeg_read_scanlines(&state_, is_cmyk ? &inks : &row, 1);
+      if (is_cmyk) write_rgb_of_cmyk(inks, row);
     }
     return true;
   }
@@ -91,6 +96,16 @@ class jpeg_decoder {
     std::jmp_buf back{};
     char text[JMSG_LENGTH_MAX]{};
   };
+
+  /// Adobe's programs write CMYK inverted, 255 for no ink, and others do as they do. So a colour is
+  /// what its ink leaves of the light that black leaves, as in Pillow.
+  void write_rgb_of_cmyk(std::uint8_t const* inks, std::uint8_t* rgb) const noexcept {
+    for (std::size_t pixel = 0; pixel < state_.output_width; ++pixel, inks += 4, rgb += 3)
+      for (std::size_t c = 0; c < 3; ++c) {
+        unsigned const light = inks[3], taken = (255u - inks[c]) * light + 128;
+        rgb[c] = static_cast<std::uint8_t>(light - ((taken + (taken >> 8)) >> 8));  // taken / 255
+      }
+  }
 
   [[noreturn]] static void fail(::j_common_ptr state) {
     auto* const to = reinterpret_cast<report*>(state->err);  // its first member
