@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: saved<...> or scratch<...>: a layer may have four slots of its own in each
+// first: saved<...> or scratch<...>: a layer may have eight slots of its own in each
 #include "plait/layer/layer.hpp"
 
 struct scale {
@@ -10,10 +10,12 @@ struct scale {
   template <plait::ext::name Label>
   using one = plait::slot<Label, 1>;
 #ifdef PLAIT_EXPECT_FAIL
-  using saved = plait::saved<one<"a">, one<"b">, one<"c">, one<"d">, one<"e">>;
+  using saved = plait::saved<one<"a">, one<"b">, one<"c">, one<"d">, one<"e">, one<"f">, one<"g">,
+                             one<"h">, one<"i">>;
 #else
-  using saved = plait::saved<one<"a">, one<"b">, one<"c">, one<"d">>;
+  using saved =
+      plait::saved<one<"a">, one<"b">, one<"c">, one<"d">, one<"e">, one<"f">, one<"g">, one<"h">>;
 #endif
 };
 
-int main() { return plait::ext::leaf_of<scale>.saved.own_count == 0; }
+int main() { return plait::ext::leaf_of<scale>.saved.own.size() == 0; }

@@ -41,7 +41,7 @@ TEST(Form, RowSplitWithABiasThatEntersOnce) {
 TEST(Form, SlotsStandAsTheFormSaysOrAsTheyFollow) {
   constexpr auto row = read<row_split<split<weight, 0>, use<inside, partial>>>;
   constexpr auto both = detail::read_slots(saved<input_slot, inside>{}).own[0];
-  constexpr auto follower = detail::read_slots(scratch<room>{}, slots_info::most_slots).own[0];
+  constexpr auto follower = detail::read_slots<slots_info::most_slots>(scratch<room>{}).own[0];
   EXPECT_EQ(placement_of(both, row), partial);
   EXPECT_EQ(placement_of(follower, row), shard<dim::features>);
   EXPECT_EQ(placement_of(both, read<by_features>), invariant);

@@ -66,7 +66,7 @@ TEST(Layer, WhatIsNotSaidHasADefault) {
   EXPECT_EQ(info.forms[0].output, invariant);
   EXPECT_FALSE(info.forms[0].shares_work());
   EXPECT_FALSE(info.saved.keeps_input || info.saved.keeps_output);
-  EXPECT_EQ(info.saved.own_count + info.scratch.own_count, 0);
+  EXPECT_EQ(info.saved.own.size() + info.scratch.own.size(), 0);
   EXPECT_EQ(info.sequence, 0u);
   EXPECT_EQ(info.units, 0u);
   EXPECT_EQ(info.flops_per_row, 0);
@@ -86,9 +86,9 @@ TEST(Layer, WhatIsSaidIsRead) {
   EXPECT_EQ(info.forms.size(), 3);
   EXPECT_FALSE(info.saved.keeps_input);
   EXPECT_TRUE(info.saved.keeps_output);
-  ASSERT_EQ(info.saved.own_count, 1);
+  ASSERT_EQ(info.saved.own.size(), 1);
   EXPECT_EQ(info.saved.own[0].per_row, 2u);
-  ASSERT_EQ(info.scratch.own_count, 1);
+  ASSERT_EQ(info.scratch.own.size(), 1);
   EXPECT_EQ(info.scratch.own[0].label, name("heads"));
   EXPECT_TRUE(info.scratch.own[0].follows_features);
   EXPECT_EQ(info.scratch.own[0].fixed, 5u);

@@ -16,7 +16,7 @@ TEST(Slot, InputAndOutputTakeNoRoomOfTheirOwn) {
   constexpr auto info = detail::read_slots(saved<input_slot, mean, output_slot, heads>{});
   EXPECT_TRUE(info.keeps_input);
   EXPECT_TRUE(info.keeps_output);
-  ASSERT_EQ(info.own_count, 2);
+  ASSERT_EQ(info.own.size(), 2);
   EXPECT_EQ(info.own[0].label, name("mean"));
   EXPECT_EQ(info.own[0].per_row, 1u);
   EXPECT_FALSE(info.own[0].follows_features);
@@ -41,6 +41,17 @@ TEST(Slot, AFixedSizeIsNotPerRow) {
   EXPECT_EQ(info.own[0].per_row, 0u);
   EXPECT_EQ(info.own[0].fixed, 64u);
   EXPECT_FALSE(info.keeps_input || info.keeps_output);
+}
+
+TEST(Slot, EachListHasRoomForEight) {
+  using list = scratch<slot<"a", 1>, slot<"b", 2>, slot<"c", 3>, input_slot, slot<"d", 4>,
+                       slot<"e", 5>, slot<"f", 6>, slot<"g", 7>, slot<"h", 8>>;
+  constexpr auto info = detail::read_slots<slots_info::most_slots>(list{});
+  ASSERT_EQ(info.own.size(), slots_info::most_slots);
+  for (int k = 0; k < info.own.size(); ++k) {
+    EXPECT_EQ(info.own[k].per_row, std::size_t(k) + 1);
+    EXPECT_EQ(info.own[k].number, slots_info::most_slots + k);
+  }
 }
 
 TEST(Slot, TheTypeIsTheKeyAmongTheOwnSlots) {

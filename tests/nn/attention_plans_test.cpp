@@ -209,7 +209,7 @@ TEST(AttentionPlans, KeysMayBeMadeWhole) {
 void expect_room_of_the_device(auto const& backend) {
   using tp2 = job<free_keys, tensor_parallel<2>>;
   using plan = tp2::plan_type;
-  for (auto const& leaf : plan::tree.leaves) EXPECT_EQ(leaf.scratch.own_count, 0);
+  for (auto const& leaf : plan::tree.leaves) EXPECT_EQ(leaf.scratch.own.size(), 0);
   auto const text = byte_text::from_text(std::string(samples * length + 1, '\1'), length);
   plait::launch<tp2>(backend, [&](auto& rank) {
     auto trainer = plait::trainer<tp2>(rank, plait::sgd{});

@@ -64,12 +64,12 @@ void expect_sound_activations(std::size_t rows) {
     for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf) {
       auto const& info = Plan::tree.leaves[leaf];
       auto const each = [&](slots_info const& slots, auto const& offsets, auto&& add) {
-        for (int k = 0; k < slots.own_count; ++k) {
+        for (int k = 0; k < slots.own.size(); ++k) {
           auto const index = static_cast<std::size_t>(k);
           std::size_t const bytes =
-              slot_count(slots.own[index], code.form(leaf), rows, Plan::tensor_ranks) *
+              slot_count(slots.own[k], code.form(leaf), rows, Plan::tensor_ranks) *
               Plan::element_bytes;
-          add(range{"slot " + slots.own[index].label.text() + " of leaf " + std::to_string(leaf),
+          add(range{"slot " + slots.own[k].label.text() + " of leaf " + std::to_string(leaf),
                     offsets[index], offsets[index] + bytes});
         }
       };

@@ -82,6 +82,50 @@ TEST(ParameterPlan, OnlyReplicatedUsesAreReducedOverTheTensorAxis) {
                                    "h.*.ln_2.bias", "ln_f.weight", "ln_f.bias"}));
 }
 
+// --- as many clauses as there may be ------------------------------------------------------------
+
+template <name Label>
+using row = parameter<Label, extents<8>>;
+template <name Label>
+using room = slot<Label, 8>;
+template <class Key>
+using cut = use<Key, shard<dim::features>>;
+
+struct full {
+  using concept_tag = layer_tag;
+  using input = features<8>;
+  using output = features<8>;
+  using parameters = parameter_list<row<"0">, row<"1">, row<"2">, row<"3">, row<"4">, row<"5">,
+                                    row<"6">, row<"7">>;
+  using saved = plait::saved<room<"a">, room<"b">, room<"c">, room<"d">, room<"s">>;
+  using scratch = plait::scratch<room<"e">, room<"f">, room<"g">, room<"h">, room<"t">>;
+  using forms = plait::forms<
+      whole, form<"features", shard<dim::features>, shard<dim::features>, split<row<"0">, 0>,
+                  split<row<"1">, 0>, split<row<"2">, 0>, split<row<"3">, 0>, split<row<"4">, 0>,
+                  split<row<"5">, 0>, split<row<"6">, 0>, split<row<"7">, 0>, cut<room<"a">>,
+                  cut<room<"b">>, cut<room<"c">>, cut<room<"d">>, cut<room<"e">>, cut<room<"f">>,
+                  cut<room<"g">>, cut<room<"h">>>>;
+  static void forward(auto&, auto const&) {}
+  static void backward_input(auto&, auto const&) {}
+  static void backward_parameters(auto&, auto const&) {}
+};
+
+TEST(ParameterPlan, AFormHasSixteenClauses) {
+  using whole_plan = plan<use_form<"whole", full>, serial>;
+  using split_plan = plan<use_form<"features", full>, tensor_parallel<2>>;
+  static_assert(split_plan::entries.size() == 8 && split_plan::entries.capacity == 8);
+  for (auto const& entry : split_plan::entries) EXPECT_EQ(entry.local_count(), 4u);
+  EXPECT_EQ(split_plan::code.form(0).slot_count, 8);
+  // Eight of ten slots are cut, and of both lists one is whole.
+  constexpr std::size_t rows = 16, bytes = rows * 8 * sizeof(float);
+  auto const layout = split_plan::activation_layout_for(rows);
+  auto const whole = whole_plan::activation_layout_for(rows);
+  EXPECT_EQ(whole.saved_offset[0][4] - whole.saved_offset[0][0], 4 * bytes);
+  EXPECT_EQ(layout.saved_offset[0][4] - layout.saved_offset[0][0], 2 * bytes);
+  EXPECT_EQ(layout.activation_stash_bytes[0] - layout.saved_offset[0][4], bytes);
+  EXPECT_EQ(layout.scratch_offset[0][4] - layout.scratch_offset[0][0], 2 * bytes);
+}
+
 // --- ties ---------------------------------------------------------------------------------------
 
 using table = nn::embedding<32, 16>;
@@ -93,7 +137,8 @@ using tied_model = sequential<named<"wte", table>, nn::layer_norm<16>,
 template <class Model, int Ranks = 1>
 constexpr auto listed() {
   auto const tree = make_outline<Model>();
-  return list_parameters(tree, write_program(tree, choose_forms(tree, Ranks, {}), Ranks), Ranks);
+  auto const code = write_program(tree, choose_forms(tree, Ranks, {}), Ranks);
+  return list_parameters<parameter_uses<Model>>(tree, code, Ranks);
 }
 
 TEST(ParameterPlan, ATiedParameterHasAnOwner) {

@@ -77,7 +77,7 @@ class symbolic_run {
       bool const runs = (reruns.step[std::size_t(s)] >> what & 1) != 0;
       if (runs) forward(s);
       int const leaf = code.steps[s].leaf;
-      if (leaf < 0 || Plan::tree.leaves[leaf].saved.own_count == 0) continue;
+      if (leaf < 0 || Plan::tree.leaves[leaf].saved.own.size() == 0) continue;
       if (levels.slots[std::size_t(leaf)] <= what && !runs)
         fail("the slots of step " + std::to_string(s) + " are neither kept nor made again");
     }

@@ -194,10 +194,10 @@ void expect_records() {
                   memory.block(v).count() * (is_tokens ? sizeof(std::int32_t) : sizeof(double)));
       }
       for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
-        for (int k = 0; k < plan::tree.leaves[leaf].saved.own_count; ++k) {
+        for (int k = 0; k < plan::tree.leaves[leaf].saved.own.size(); ++k) {
           auto const at = std::size_t(k);
           kept.take(std::ptrdiff_t(layout.saved_offset[std::size_t(leaf)][at]),
-                    sizeof(double) * slot_count(plan::tree.leaves[leaf].saved.own[at],
+                    sizeof(double) * slot_count(plan::tree.leaves[leaf].saved.own[k],
                                                 plan::code.form(leaf), memory.rows(),
                                                 plan::tensor_ranks));
         }

@@ -150,9 +150,10 @@ struct batch_sum {};
 
 /// A form as a value, for the planner.
 struct form_info {
-  static constexpr int most_parameters = 4;
+  static constexpr int most_parameters = 8;
   static constexpr int most_inner = 4;
-  static constexpr int most_slot_uses = 4;
+  static constexpr int most_slot_uses = 8;
+  static constexpr int most_clauses = 16;
 
   struct inner_move {
     placement from{}, to{};
@@ -179,7 +180,8 @@ struct form_info {
   std::array<inner_move, most_inner> inner{inner_move{}, inner_move{}, inner_move{}, inner_move{}};
   int inner_count = 0;
   int sum_count = 0;  ///< of them over samples, which are the last
-  std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{}};
+  std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{},
+                                             slot_use{}, slot_use{}, slot_use{}, slot_use{}};
   int slot_count = 0;
   /// What the number of ranks must divide, 0 if it may be any: the common divisor of all that the
   /// form cuts, each counted in its parts.
@@ -243,6 +245,8 @@ enum class form_problem : int {
   unlisted,
   not_kept,
   no_inner_move,
+  clause_count,
+  slot_use_count,
   inner_count,
   no_whole_value,
   input_count,
@@ -271,8 +275,7 @@ struct clause_info {
   [[nodiscard]] constexpr bool is_inner() const { return says == kind::inner || says == kind::sum; }
   constexpr void add_to(form_info& form) const {
     if (says == kind::parameter) form.uses[static_cast<std::size_t>(index)] = at;
-    if (says == kind::slot)
-      form.slots.at(static_cast<std::size_t>(form.slot_count++)) = {index, at};
+    if (says == kind::slot) form.slots[static_cast<std::size_t>(form.slot_count++)] = {index, at};
     if (is_inner()) form.inner[static_cast<std::size_t>(form.inner_count++)] = move;
     if (says == kind::sum) ++form.sum_count;
     if (says == kind::units) form.units = units, form.multiple = multiple;
@@ -336,9 +339,14 @@ constexpr read_form read_clauses(name label, input_placements const& input, plac
   auto const cannot_be_whole = [](placement at) {
     return !transition_between(at, invariant).allowed();
   };
-  int inner = 0;
-  for (auto const& clause : clauses) inner += clause.is_inner();
-  if (inner > form_info::most_inner) out.problem = form_problem::inner_count;
+  int inner = 0, slot_uses = 0;
+  for (auto const& clause : clauses) {
+    inner += clause.is_inner();
+    slot_uses += clause.problem == form_problem::none && clause.says == clause_info::kind::slot;
+  }
+  if (clauses.size() > form_info::most_clauses) out.problem = form_problem::clause_count;
+  else if (slot_uses > form_info::most_slot_uses) out.problem = form_problem::slot_use_count;
+  else if (inner > form_info::most_inner) out.problem = form_problem::inner_count;
   else if (input.any(cannot_be_whole) || cannot_be_whole(output))
     out.problem = form_problem::no_whole_value;
   else if (input.count != 0 && input.count != inputs) out.problem = form_problem::input_count;

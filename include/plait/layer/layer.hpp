@@ -281,7 +281,7 @@ constexpr leaf_info read_leaf() {
   auto& parameters = parameter_table<typename lists::parameters>;
   info.parameters = {parameters.data(), int(parameters.size())};
   info.saved = read_slots(typename lists::saved{});
-  info.scratch = read_slots(typename lists::scratch{}, slots_info::most_slots);
+  info.scratch = read_slots<slots_info::most_slots>(typename lists::scratch{});
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
   if constexpr (requires { L::units; }) info.units = L::units;
   if constexpr (requires { L::mixes_samples; }) info.mixes_samples = L::mixes_samples;
@@ -399,14 +399,14 @@ inline constexpr leaf_info leaf_of = [] {
                 "plait::reals<W>>");
   using lists = detail::lists_of<L>;
   static_assert(lists::parameters::size <= form_info::most_parameters,
-                "parameter_list<...>: a layer may have four parameters at most; split the layer");
+                "parameter_list<...>: a layer may have eight parameters at most; split the layer");
   static_assert(
       detail::are_slots<typename lists::saved> && detail::are_slots<typename lists::scratch>,
       "saved<...> or scratch<...>: an entry is neither input_slot, output_slot nor a "
       "slot<Label, PerRow>; parameters need not be listed");
   static_assert(detail::own_slots<typename lists::saved> <= slots_info::most_slots &&
                     detail::own_slots<typename lists::scratch> <= slots_info::most_slots,
-                "saved<...> or scratch<...>: a layer may have four slots of its own in each; make "
+                "saved<...> or scratch<...>: a layer may have eight slots of its own in each; make "
                 "one wider slot of several");
   if constexpr (constexpr int place = lists::problem::place; place >= 0) {
     using form = typename lists::problem::template form_at<place>;
@@ -429,6 +429,13 @@ inline constexpr leaf_info leaf_of = [] {
     static_assert(what != no_inner_move || detail::is_sound<form>,
                   "inner<From, To, Width>: ops.move does no such transition, as it works in place; "
                   "write one of the rows partial or partial_max -> invariant or replicate");
+    static_assert(
+        what != clause_count || detail::is_sound<form>,
+        "form<...>: a form may have sixteen clauses at most; leave out each use<...> that "
+        "says what holds without it, or split the layer");
+    static_assert(what != slot_use_count || detail::is_sound<form>,
+                  "form<...>: a form may have eight use<Slot, placement> at most; leave out those "
+                  "of slots that say what holds without them, or make one wider slot of several");
     static_assert(what != inner_count || detail::is_sound<form>,
                   "form<...>: a form may have four inner<...> and batch_sum<...> at most; put what "
                   "moves at the "

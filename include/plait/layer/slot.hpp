@@ -9,6 +9,7 @@
 
 #include "plait/core/name.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/static_vector.hpp"
 
 namespace plait {
 
@@ -88,12 +89,11 @@ struct slot_info {
 
 /// The content of a layer's list `saved` or `scratch`, as a value.
 struct slots_info {
-  static constexpr int most_slots = 4;
+  static constexpr int most_slots = 8;
   bool keeps_input = false;
   bool keeps_output = false;
   int first_number = 0;
-  std::array<slot_info, most_slots> own{};
-  int own_count = 0;
+  static_view<slot_info> own{};  ///< the slots of the layer's own, in their order
 };
 
 }  // namespace plait::ext
@@ -112,20 +112,13 @@ constexpr void read_option(slot_info& info, std::integral auto fixed) {
 }
 
 template <class Slot>
-struct read_slot {
-  static constexpr bool is_slot = false;
-  static constexpr void apply(slots_info&) {}
-};
+inline constexpr bool is_edge_slot =
+    std::is_same_v<Slot, input_slot> || std::is_same_v<Slot, output_slot>;
 
-template <>
-struct read_slot<input_slot> {
-  static constexpr bool is_slot = true;
-  static constexpr void apply(slots_info& info) { info.keeps_input = true; }
-};
-template <>
-struct read_slot<output_slot> {
-  static constexpr bool is_slot = true;
-  static constexpr void apply(slots_info& info) { info.keeps_output = true; }
+template <class Slot>
+struct read_slot {
+  static constexpr bool is_slot = is_edge_slot<Slot>;
+  static constexpr void apply(slot_info*&, int&) {}
 };
 template <name Label, std::size_t PerRow, auto... Options>
 struct read_slot<slot<Label, PerRow, Options...>> {
@@ -141,11 +134,11 @@ struct read_slot<slot<Label, PerRow, Options...>> {
                 "slot<Label, PerRow, Options...>: an option is neither follows::features, nor "
                 "slot_element::accumulate, nor slot_kept::always, nor a number of values for all "
                 "rows together");
-  static constexpr void apply(slots_info& info) {
-    auto& own = info.own[static_cast<std::size_t>(info.own_count)];
+  static constexpr void apply(slot_info*& next, int& number) {
+    slot_info& own = *next++;
     own.label = Label;
     own.per_row = PerRow;
-    own.number = info.first_number + info.own_count++;
+    own.number = number++;
     (read_option(own, Options), ...);
   }
 };
@@ -153,19 +146,36 @@ struct read_slot<slot<Label, PerRow, Options...>> {
 template <class List>
 inline constexpr int own_slots = 0;
 template <template <class...> class List, class... Slots>
-inline constexpr int own_slots<List<Slots...>> =
-    ((std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot> ? 0 : 1) + ... + 0);
+inline constexpr int own_slots<List<Slots...>> = ((is_edge_slot<Slots> ? 0 : 1) + ... + 0);
 template <class List>
 inline constexpr bool are_slots = false;
 template <template <class...> class List, class... Slots>
 inline constexpr bool are_slots<List<Slots...>> = (read_slot<Slots>::is_slot && ...);
 
-template <template <class...> class List, class... Slots>
-constexpr slots_info read_slots(List<Slots...>, int first_number = 0) {
+/// The own slots of a list, whose numbers begin at `First`.
+template <class List, int First>
+inline constexpr int slot_table = 0;
+template <template <class...> class List, class... Slots, int First>
+  requires(own_slots<List<Slots...>> > 0)
+inline constexpr auto slot_table<List<Slots...>, First> = [] {
+  std::array<slot_info, std::size_t(own_slots<List<Slots...>>)> out{};
+  slot_info* next = out.data();
+  int number = First;
+  (read_slot<Slots>::apply(next, number), ...);
+  return out;
+}();
+
+template <int First = 0, template <class...> class List, class... Slots>
+constexpr slots_info read_slots(List<Slots...>) {
   slots_info info;
-  info.first_number = first_number;
-  if constexpr (own_slots<List<Slots...>> <= slots_info::most_slots)
-    (read_slot<Slots>::apply(info), ...);
+  info.keeps_input = (std::is_same_v<Slots, input_slot> || ...);
+  info.keeps_output = (std::is_same_v<Slots, output_slot> || ...);
+  info.first_number = First;
+  constexpr int count = own_slots<List<Slots...>>;
+  if constexpr (count > 0 && count <= slots_info::most_slots) {
+    auto& table = slot_table<List<Slots...>, First>;
+    info.own = {table.data(), int(table.size())};
+  }
   return info;
 }
 
@@ -186,8 +196,7 @@ inline constexpr int own_slot_index = -1;
 
 template <template <class...> class List, class... Slots, class Slot>
 inline constexpr int own_slot_index<List<Slots...>, Slot> =
-    own_slot_at({std::is_same_v<Slots, Slot>...},
-                {std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot>...});
+    own_slot_at({std::is_same_v<Slots, Slot>...}, {is_edge_slot<Slots>...});
 
 /// The number of `Slot` among all slots of a layer: the saved ones, then scratch; -1 if it is in
 /// neither list.

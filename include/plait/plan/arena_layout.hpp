@@ -116,8 +116,8 @@ template <int Leaves>
     }
     auto const place_slots = [&](int leaf, slots_info const& info, auto& offsets, auto which,
                                  std::size_t& next) {
-      for (int k = 0; k < info.own_count; ++k) {
-        auto const& own = info.own[static_cast<std::size_t>(k)];
+      for (int k = 0; k < info.own.size(); ++k) {
+        auto const& own = info.own[k];
         std::size_t const each = own.element == slot_element::compute ? element_bytes : slot_bytes;
         if (!which(own)) continue;
         offsets[static_cast<std::size_t>(k)] = next;

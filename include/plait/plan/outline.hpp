@@ -329,6 +329,14 @@ using leaves_of = typename outline_of<Model>::leaves;
 template <class Model>
 inline constexpr int leaf_count = static_cast<int>(std::tuple_size_v<leaves_of<Model>>);
 
+template <class... Leaves>
+consteval int count_uses(std::tuple<Leaves...>*) {
+  return sum_of_numbers({lists_of<Leaves>::parameters::size...});
+}
+/// How often leaves list a parameter: those of a repeat count once, a tied one for each use.
+template <class Model>
+inline constexpr int parameter_uses = count_uses(static_cast<leaves_of<Model>*>(nullptr));
+
 /// The tree of `Model` as a value.
 template <class Model>
 constexpr auto make_outline() {

@@ -67,9 +67,6 @@ constexpr transition tie_transition(parameter_entry const& use, parameter_entry 
   return transition_between(dual(use.used), dual(owner.used));
 }
 
-template <int Leaves>
-using parameter_entries = static_vector<parameter_entry, Leaves * form_info::most_parameters>;
-
 /// Which entries are meant.
 using entry_test = bool (parameter_entry::*)() const;
 /// How many things of an entry are counted.
@@ -149,9 +146,10 @@ enum class tie_error : int {
   other_frozen
 };
 
-template <int Leaves>
+/// `Uses`: of parameters by leaves, as many as all leaves list.
+template <int Leaves, int Uses>
 struct parameter_list_result {
-  parameter_entries<Leaves> entries{};
+  static_vector<parameter_entry, Uses> entries{};
   tie_error problem = tie_error::none;
   int problem_tie = 0;  ///< which of the tree's ties has it
   std::array<int, static_cast<std::size_t>(Leaves)> first_entry{};  ///< of each leaf
@@ -172,9 +170,9 @@ constexpr parameter_entry used_parameter(leaf_info const& layer, form_info const
 }
 
 /// Lists the parameters of all leaves in the chosen forms.
-template <class Tree, int Leaves>
+template <int Uses, class Tree, int Leaves>
 constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, int ranks) {
-  parameter_list_result<Leaves> out;
+  parameter_list_result<Leaves, Uses> out;
   auto& [entries, problem, problem_tie, first_entry] = out;
   for (int item = 0; item < code.items.size(); ++item)
     for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf) {

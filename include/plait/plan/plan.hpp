@@ -160,7 +160,7 @@ struct plan {
   static constexpr auto code = write_program(tree, chosen, tensor_ranks);
   /// The length of the sequences, 1 if no layer cares.
   static constexpr std::size_t sequence_length = sequence_length_of(tree);
-  static constexpr auto listed = list_parameters(tree, code, tensor_ranks);
+  static constexpr auto listed = list_parameters<parameter_uses<Model>>(tree, code, tensor_ranks);
   static constexpr auto& entries = listed.entries;
   /// The units of each chunk, those of a stage one behind the other.
   static constexpr auto chunk_units = deal_out<std::size_t(stages), std::size_t(chunks)>(

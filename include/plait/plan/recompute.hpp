@@ -176,14 +176,14 @@ class rerun_finder {
   /// Whether a leaf runs again for its slots alone: not for a few sums of each row.
   constexpr bool has_wide_slots(step const& now, auto const& leaves) const {
     std::size_t columns = 0;
-    for (int k = 0; now.leaf >= 0 && k < leaves[now.leaf].saved.own_count; ++k)
-      if (auto const& own = leaves[now.leaf].saved.own[std::size_t(k)]; !own.is_always_kept)
+    for (int k = 0; now.leaf >= 0 && k < leaves[now.leaf].saved.own.size(); ++k)
+      if (auto const& own = leaves[now.leaf].saved.own[k]; !own.is_always_kept)
         columns += own.per_row;
     return columns >= code_.values[now.out].info.width;
   }
   static constexpr bool has_passing_slots(auto const& leaf) {
-    for (int k = 0; k < leaf.saved.own_count; ++k)
-      if (!leaf.saved.own[std::size_t(k)].is_always_kept) return true;
+    for (int k = 0; k < leaf.saved.own.size(); ++k)
+      if (!leaf.saved.own[k].is_always_kept) return true;
     return false;
   }
   /// Kept under `what`, or made again from it on.
@@ -240,7 +240,7 @@ constexpr record_levels<Leaves> level_records(
       if (auto const& at = storage.values[std::size_t(v)]; at.where == home::kept && at.root == v)
         from(out.root[std::size_t(v)]);
     for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
-      if (leaves[leaf].saved.own_count > 0) from(out.slots[std::size_t(leaf)]);
+      if (leaves[leaf].saved.own.size() > 0) from(out.slots[std::size_t(leaf)]);
     for (int s = piece.first_step; s < piece.end_step; ++s) {
       auto const& now = code.steps[s];
       if (is_another_name(code, storage, now)) continue;

@@ -234,7 +234,7 @@ struct slot_access {
                   "scratch<...>, or read it as l.saved[slot{}] if it is in saved<...>");
     constexpr auto& slots = is_scratch ? Formed::info.scratch : Formed::info.saved;
     constexpr auto index = static_cast<std::size_t>(number - slots.first_number);
-    constexpr slot_info info = slots.own[index];
+    constexpr slot_info info = slots.own[number - slots.first_number];
     constexpr placement placed = placement_of(info, Formed::form);
     constexpr auto ranks = static_cast<std::size_t>(Setting::tensor_ranks);
     constexpr bool cuts = is_shard(placed) && placed.index == dim::features;

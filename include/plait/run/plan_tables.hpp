@@ -126,11 +126,11 @@ struct plan_tables {
     out.first_entry = first_entry[now.leaf];
     out.is_loss = leaf.is_loss;
     out.is_trained = leaf.is_trained();
-    out.has_scratch = leaf.scratch.own_count > 0;
+    out.has_scratch = leaf.scratch.own.size() > 0;
     out.has_parameters = !keeps_blocks || gives_gradient;
     out.has_prepare = leaf.has_prepare;
-    for (int k = leaf.saved.own_count - 1; k >= 0; --k)
-      if (!leaf.saved.own[std::size_t(k)].is_always_kept) out.slot_made_again = k;
+    for (int k = leaf.saved.own.size() - 1; k >= 0; --k)
+      if (!leaf.saved.own[k].is_always_kept) out.slot_made_again = k;
     out.more_count = now.more.size();
     return out;
   }

@@ -366,9 +366,9 @@ class unit_runner {
   /// Scratch does not outlive a body.
   void forget_scratch(int leaf) {
     auto const& scratch = tables_.leaves[leaf].scratch;
-    for (int k = 0; k < scratch.own_count; ++k) {
+    for (int k = 0; k < scratch.own.size(); ++k) {
       auto const at = static_cast<std::size_t>(k);
-      auto const& slot = scratch.own[at];
+      auto const& slot = scratch.own[k];
       queue().discard(
           memory_.transients() + memory_.layout().scratch_offset[std::size_t(leaf)][at],
           (slot.element == slot_element::compute ? sizeof(T) : sizeof(accumulate_t<T>)) *
