@@ -221,6 +221,26 @@ TEST(FormPlanner, SaysWhichLayerAndWhichLengthDoNotDivide) {
   EXPECT_EQ(parts.error_length, 24u) << "24 divides by 8 but not in 3 parts by 16";
 }
 
+/// A layer whose inputs may be cut into many numbers of parts.
+template <int... Parts>
+struct in_parts {
+  using concept_tag = layer_tag;
+  static constexpr std::size_t width = 360360;  // a multiple of 1 to 15
+  using input = inputs<features<width>, features<width>>;
+  using output = features<width>;
+  template <int Part>
+  using one = form<name{std::uint64_t('a') + Part, 0, 0, 0},
+                   each<shard<dim::features, Part>, shard<dim::features, Part + 7>>,
+                   shard<dim::features, Part>>;
+  using forms = plait::forms<whole, one<Parts>...>;
+};
+TEST(FormPlanner, HasRoomForAllPlacements) {
+  using layer = in_parts<1, 2, 3, 4, 5, 6, 7>;
+  using branch = nn::relu<layer::width>;
+  constexpr auto chosen = chosen_for<sequential<fan_out<branch, branch>, layer>>(1);
+  EXPECT_TRUE(chosen.error == planning_error::none);
+}
+
 TEST(FormPlanner, SaysWhichPinIsWrong) {
   constexpr auto unknown = chosen_for<sequential<dense, use_form<"rows", dense>>>(2);
   static_assert(unknown.error == planning_error::unknown_form && unknown.error_leaf == 1);

@@ -219,6 +219,16 @@ consteval void check_term_count() {
 template <int Terms>
 inline constexpr bool has_few_terms = (check_term_count<Terms>(), true);
 
+template <bool IsFull>
+consteval void check_room() {
+  static_assert(!IsFull,
+                "residual<residual<...>>: this model has more residuals directly in one another "
+                "than a plan has room for; leave some of them out, or write a layer that adds its "
+                "input itself");
+}
+template <bool IsFull>
+inline constexpr bool has_room = (check_room<IsFull>(), true);
+
 template <int Stages, int Chunks, int Units>
 consteval void check_stage_count() {
   static_assert(Stages <= Units,

@@ -163,8 +163,6 @@ constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ra
 /// count every call and statement, too, so that the inner loops go without either.
 template <class Tree>
 struct form_planner {
-  static constexpr int most_placements = 16;
-
   /// The best way through a node between two placements, by their numbers.
   struct passage {
     int from = 0, to = 0;
@@ -180,7 +178,7 @@ struct form_planner {
   /// the child was entered with and the one that the child before had left. The cells are those of
   /// a table from the placements that the first child may be given to all.
   struct chain_picks {
-    static_vector<int, most_placements> from{};
+    std::vector<int> from{};
     std::vector<int> children{};
     std::vector<int> picks{};
   };
@@ -188,7 +186,7 @@ struct form_planner {
   Tree const& tree;
   int ranks;
   form_cuts cuts;
-  static_vector<edge_placements, most_placements> placements{};
+  lean_vector<edge_placements> placements{};
   lean_vector<crossing> crossings{};  ///< between any two placements
   lean_vector<passage> passages{};    ///< of all nodes, those of a node in ascending order
   lean_vector<solved> leaves{}, nodes{};
@@ -200,31 +198,37 @@ struct form_planner {
   value_info edge_value{};
   chosen_forms<decltype(Tree::nodes)::capacity, decltype(Tree::leaves)::capacity> chosen{};
 
+  [[nodiscard]] constexpr int count_places() const { return int(placements.size()); }
+  [[nodiscard]] constexpr edge_placements const& placed(int number) const {
+    return placements[std::size_t(number)];
+  }
   constexpr int index_of(placement const& at) {
-    edge_placements const* const known = placements.begin();
-    for (int i = 0; i < placements.count; ++i)
+    edge_placements const* const known = placements.data();
+    int const places = count_places();
+    for (int i = 0; i < places; ++i)
       if (known[i].count == 1 && known[i].at[0] == at) return i;
     placements.push_back(at);
-    return placements.size() - 1;
+    return places;
   }
   /// Of several values, and of each of them.
   constexpr int index_of(edge_placements const& several) {
     for (int i = 0; i < several.count; ++i) index_of(several.at[std::size_t(i)]);
-    edge_placements const* const known = placements.begin();
-    for (int i = 0; i < placements.count; ++i)
+    edge_placements const* const known = placements.data();
+    int const places = count_places();
+    for (int i = 0; i < places; ++i)
       if (known[i] == several) return i;
     placements.push_back(several);
-    return placements.size() - 1;
+    return places;
   }
   /// The placement in which a branch of a node ends that ends in `to`.
   constexpr int end_of_branch(int to, int which) {
-    auto const& ends = placements[to];
+    auto const& ends = placed(to);
     return ends.count == 1 ? to : index_of(ends.at[std::size_t(which)]);
   }
 
   constexpr form_cost cross(int from, int to, value_info const& value) const {
     bool const differentiable = value.kind == value_kind::features;
-    return crossing_cost(crossings[std::size_t(from * placements.size() + to)],
+    return crossing_cost(crossings[std::size_t(from * count_places() + to)],
                          differentiable ? value.width : 0, ranks, differentiable);
   }
 
@@ -324,10 +328,10 @@ struct form_planner {
     chain_picks ways;
     auto& from = ways.from;
     for (auto const& each : passages_of(at + 1))
-      if (from.size() == 0 || from.back() != each.from) from.push_back(each.from);
+      if (from.empty() || from.back() != each.from) from.push_back(each.from);
     for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end)
       ways.children.push_back(child);
-    int const places = placements.size(), cells = from.size() * places;
+    int const places = count_places(), rows = int(from.size()), cells = rows * places;
     ways.picks = std::vector<int>(ways.children.size() * std::size_t(cells), 0);
     int* pick = ways.picks.data();
     lean_vector<form_cost> both(std::size_t(2 * cells));
@@ -337,11 +341,11 @@ struct form_planner {
       passage const* const end = passages.data() + nodes[std::size_t(child)].end;
       for (int i = 0; i < cells; ++i) next[i].possible = false;
       if (child == at + 1) {
-        for (int f = 0; f < from.size(); ++f)
+        for (int f = 0; f < rows; ++f)
           for (auto const* each = begin; each != end; ++each)
-            if (each->from == from[f]) {
+            if (each->from == from[std::size_t(f)]) {
               next[f * places + each->to] = each->cost;
-              pick[f * places + each->to] = each->from * most_placements + each->from;
+              pick[f * places + each->to] = each->from * places + each->from;
             }
       } else {
         for (int left = 0; left < places; ++left) {
@@ -367,7 +371,7 @@ struct form_planner {
               auto const cost = before + entry + each->cost;
               if (best.possible && !(cost < best)) continue;
               best = cost;
-              pick[row + each->to] = entered * most_placements + left;
+              pick[row + each->to] = entered * places + left;
             }
           }
         }
@@ -377,19 +381,20 @@ struct form_planner {
       auto const value = output_of(child);
       if (!(value == edge_value)) edge_value = value, ++edge;
     }
-    for (int f = 0; f < from.size(); ++f)
-      for (int to = 0; to < places; ++to) add_passage(from[f], to, reached[f * places + to]);
+    for (int f = 0; f < rows; ++f)
+      for (int to = 0; to < places; ++to)
+        add_passage(from[std::size_t(f)], to, reached[f * places + to]);
     chains.push_back(std::move(ways));
   }
 
   constexpr void choose_chain(chain_picks const& ways, int from, int to) {
-    int const places = placements.size(), cells = ways.from.size() * places;
+    int const places = count_places(), cells = int(ways.from.size()) * places;
     int row = 0;
-    while (ways.from[row] != from) ++row;
+    while (ways.from[std::size_t(row)] != from) ++row;
     for (std::size_t i = ways.children.size(); i-- > 0;) {
       int const pick = ways.picks[i * std::size_t(cells) + std::size_t(row * places + to)];
-      choose(ways.children[i], pick / most_placements, to);
-      to = pick % most_placements;
+      choose(ways.children[i], pick / places, to);
+      to = pick % places;
     }
   }
 
@@ -411,14 +416,14 @@ struct form_planner {
 
   /// The costs of all branches of a node that begin in one placement and end in one, together.
   constexpr void solve_branches(int at) {
-    int const places = placements.size();
+    int const places = count_places();
     lean_vector<form_cost> sums(std::size_t(places * places));
     int branches = 0, which = 0;
     for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end) ++branches;
     int const values = tree.nodes[at].kind == node_kind::fan_out ? branches : 1;
     for (int from = 0; from < places; ++from)
       for (int to = 0; to < places; ++to)
-        if (placements[from].count != 1 || placements[to].count != values)
+        if (placed(from).count != 1 || placed(to).count != values)
           sums[std::size_t(from * places + to)].possible = false;
     for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end, ++which) {
       auto const taken = input_of(child), made = output_of(child);
@@ -478,8 +483,8 @@ struct form_planner {
         break;
       }
       case node_kind::residual:
-        for (int i = 0; i < placements.size(); ++i)
-          if (may_carry(placements[i])) add_passage(i, i, close(at + 1, i, i).cost);
+        for (int i = 0; i < count_places(); ++i)
+          if (may_carry(placed(i))) add_passage(i, i, close(at + 1, i, i).cost);
         break;
       case node_kind::fan_out:
       case node_kind::sum_of: solve_branches(at); break;
@@ -510,13 +515,13 @@ struct form_planner {
       case node_kind::repeat: choose(at + 1, from, to); break;
       case node_kind::residual: {
         auto const ends = close(at + 1, from, from);
-        chosen.edges[static_cast<std::size_t>(at)] = placements[from].at[0];
+        chosen.edges[static_cast<std::size_t>(at)] = placed(from).at[0];
         choose(at + 1, ends.entered, ends.left);
         break;
       }
       case node_kind::fan_out:
       case node_kind::sum_of: {
-        chosen.edges[static_cast<std::size_t>(at)] = placements[from].at[0];
+        chosen.edges[static_cast<std::size_t>(at)] = placed(from).at[0];
         int which = 0;
         for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
           auto const ends = close(child, from, end_of_branch(to, which++));
@@ -551,11 +556,10 @@ struct form_planner {
     for (auto const& each : passages_of(0)) {
       auto const entry = crossing_cost(crossings[std::size_t(each.from)], width, ranks, false);
       if (!entry.possible) continue;
-      for (int end = 0; end < placements.size(); ++end) {
-        if (!may_carry(placements[end])) continue;
+      for (int end = 0; end < count_places(); ++end) {
+        if (!may_carry(placed(end))) continue;
         auto const cost = entry + each.cost + cross(each.to, end, output);
-        if (cost < best.cost)
-          best = {cost, each.from, each.to}, chosen.output = placements[end].at[0];
+        if (cost < best.cost) best = {cost, each.from, each.to}, chosen.output = placed(end).at[0];
       }
     }
     if (!best.cost.possible) {

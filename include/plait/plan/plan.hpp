@@ -194,6 +194,7 @@ struct plan {
 
   // The checks come behind all constants: some compilers give up on constants after a first error,
   // and say so at length.
+  static_assert(has_room<code.is_full>);
   static_assert(!has_nested_repeat(tree),
                 "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
                 "in the outermost sequential, with the residual or the product of counts inside");

@@ -74,7 +74,8 @@ constexpr int item_of(static_view<item> items, int unit) {
 /// them, and where residuals begin and end.
 template <int Leaves>
 struct program {
-  // Each leaf has its step, a move before and one after; each residual or fan_out two more.
+  // Each leaf has its step, a move before and one after; each residual or fan_out two more. Around
+  // one leaf there may be any number of residuals, so `is_full` is asked for.
   static constexpr int most_steps = 6 * Leaves + 4;
   static constexpr int most_values = 8 * Leaves + 6;
   static_vector<step, most_steps> steps{};
@@ -83,6 +84,7 @@ struct program {
   /// The chosen form of each leaf: one of those of its type.
   static_vector<form_info const*, Leaves> forms{};
   bool has_loss = false;
+  bool is_full = false;  ///< there was no room for all steps
 
   [[nodiscard]] constexpr int unit_count() const { return count_units(items.view()); }
   [[nodiscard]] constexpr form_info const& form(int leaf) const { return *forms[leaf]; }
@@ -113,15 +115,21 @@ struct program_builder {
   }
 
   constexpr int add_value(value_info info, placement at) {
-    out.values.push_back({info, at, out.items.size() - 1});
+    if (out.values.size() == out.values.capacity) out.is_full = true;
+    else out.values.push_back({info, at, out.items.size() - 1});
     return out.values.size() - 1;
+  }
+  constexpr int add_step(step const& next) {
+    if (out.steps.size() == out.steps.capacity) out.is_full = true;
+    else out.steps.push_back(next);
+    return out.steps.size() - 1;
   }
 
   /// `made_again`: of the node that wants it so.
   constexpr int move_to(int from, placement at, int made_again = -1) {
     if (out.values[from].at == at) return from;
     int const moved = add_value(out.values[from].info, at);
-    out.steps.push_back({step_kind::move, -1, from, moved, -1, {}, made_again});
+    add_step({step_kind::move, -1, from, moved, -1, {}, made_again});
     return moved;
   }
 
@@ -144,7 +152,7 @@ struct program_builder {
           from.more[i] =
               move_to(from.more[i], form.inputs[static_cast<std::size_t>(i) + 1], here.made_again);
         int const made = add_value(tree.leaves[here.leaf].output, form.output);
-        out.steps.push_back({step_kind::leaf, here.leaf, in, made, -1, from.more, here.made_again});
+        add_step({step_kind::leaf, here.leaf, in, made, -1, from.more, here.made_again});
         return {made};
       }
       case node_kind::fan_out:
@@ -157,7 +165,7 @@ struct program_builder {
           int const one = is_last ? in : add_value(out.values[rest].info, edge);
           if (!is_last) {
             in = add_value(out.values[rest].info, edge);
-            out.steps.push_back({step_kind::fan_out, -1, rest, one, in, {}, here.made_again});
+            add_step({step_kind::fan_out, -1, rest, one, in, {}, here.made_again});
           }
           int const last = build(child, {one}).first;
           if (made.first < 0 || !is_fan_out) made.first = last;
@@ -167,12 +175,11 @@ struct program_builder {
       }
       case node_kind::residual: {
         auto const info = out.values[in].info;
-        int const begin = out.steps.size();
         int const inside = add_value(info, edge);
-        out.steps.push_back({step_kind::branch, -1, in, inside, -1, {}, here.made_again});
+        int const begin = add_step({step_kind::branch, -1, in, inside, -1, {}, here.made_again});
         int const added = move_to(build(at + 1, {inside}).first, edge, here.made_again);
         int const sum = add_value(info, edge);
-        out.steps.push_back({step_kind::add, -1, added, sum, in, {}, here.made_again});
+        add_step({step_kind::add, -1, added, sum, in, {}, here.made_again});
         out.steps[begin].skip = sum;
         return {sum};
       }
