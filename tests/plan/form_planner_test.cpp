@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "plait/nn/batch_norm.hpp"
+#include "plait/nn/conv2d.hpp"
+#include "plait/nn/group_norm.hpp"
 #include "plan/models.hpp"
 
 namespace {
@@ -219,6 +222,29 @@ TEST(FormPlanner, SaysWhichLayerAndWhichLengthDoNotDivide) {
       chosen_for<use_form<"column", nn::linear<8, 24, linear_options{.parts = 3}>>>(16);
   static_assert(parts.error == planning_error::form_not_divisible);
   EXPECT_EQ(parts.error_length, 24u) << "24 divides by 8 but not in 3 parts by 16";
+}
+
+// A width that divides is enough, whichever dimension of the layer it is.
+TEST(FormPlanner, OneWidthThatDividesIsEnough) {
+  constexpr auto takes = []<class L>(L, int ranks) {
+    return chosen_for<L>(ranks).error == planning_error::none;
+  };
+  static_assert(takes(nn::embedding<6, 4>{}, 3) && takes(nn::embedding<4, 6>{}, 3));
+  static_assert(takes(nn::linear<6, 4>{}, 3) && takes(nn::linear<4, 6>{}, 3));
+  static_assert(takes(nn::positions<4, 6>{}, 3) &&
+                takes(nn::group_norm<nn::image<6, 4, 4>, 6>{}, 3));
+  static_assert(takes(nn::conv2d<nn::image<6, 4, 4>, 4>{}, 3) &&
+                takes(nn::conv2d<nn::image<4, 4, 4>, 6>{}, 3));
+  static_assert(takes(nn::batch_norm<nn::image<6, 4, 4>>{}, 3));
+  using table = nn::embedding<6, 4>;
+  constexpr auto by_rows = chosen_for<table>(3);
+  EXPECT_EQ(leaf_of<table>.forms[by_rows.form[0]].label, name("vocabulary"));
+  constexpr auto none = chosen_for<nn::embedding<5, 4>>(3);
+  EXPECT_TRUE(none.error == planning_error::nothing_divides);
+  constexpr auto pinned = chosen_for<use_form<"vocabulary", nn::embedding<7, 6>>>(3);
+  EXPECT_TRUE(pinned.error == planning_error::form_not_divisible && pinned.error_length == 7);
+  constexpr auto no_parameters = chosen_for<use_form<"features", nn::relu<7>>>(3);
+  EXPECT_TRUE(no_parameters.error == planning_error::form_not_divisible);
 }
 
 /// A layer whose inputs may be cut into many numbers of parts.

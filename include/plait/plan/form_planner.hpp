@@ -284,8 +284,9 @@ struct form_planner {
   constexpr void read_leaf(int index) {
     auto const& leaf = tree.leaves[index];
     auto const& pin = tree.pins[index];
-    bool const is_pinned = !pin.empty();
-    bool const may_split = cuts.features && (leaf.parameters.size() > 0 || leaf.units > 0);
+    bool const is_pinned = !pin.empty(), must_divide = is_pinned && ranks > 1;
+    bool const may_split =
+        cuts.features && (leaf.parameters.size() > 0 || leaf.units > 0 || must_divide);
     bool known_pin = !is_pinned, wants_split = false, can_split = false, in_multiples = false;
     auto const first = passages.size();
     for (int i = 0; i < leaf.forms.size(); ++i) {
@@ -297,8 +298,10 @@ struct form_planner {
       bool const uses_sequence = uses(form, dim::sequence);
       if (uses_sequence && !cuts.sequence) continue;
       bool const divides = form.divides(ranks);
-      if (is_meant && may_split && !uses_sequence && form.shares_work()) {
-        wants_split = true;
+      // A form that shares no work but a table counts where it divides; a layer that has no other
+      // is run whole where it does not.
+      if (is_meant && may_split && !uses_sequence && form.shares_anything()) {
+        wants_split = wants_split || must_divide || form.shares_work();
         can_split = can_split || divides;
         in_multiples = in_multiples || form.multiple > 1;
       }
