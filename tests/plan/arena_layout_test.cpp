@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "plan/models.hpp"
@@ -43,7 +44,6 @@ void expect_sound_activations(std::size_t rows) {
     return local_block(what, rows, Plan::tensor_ranks).count() *
            (what.info.kind == value_kind::tokens ? sizeof(std::int32_t) : Plan::element_bytes);
   };
-  std::size_t staging = 0;
   for (int i = 0; i < code.items.size(); ++i) {
     auto const& piece = code.items[i];
     auto const at = static_cast<std::size_t>(i);
@@ -80,14 +80,15 @@ void expect_sound_activations(std::size_t rows) {
            [&](range const& slot) { forward.push_back(slot), backward.push_back(slot); });
     }
     expect_no_overlap(record, layout.activation_stash_bytes[at]);
-    expect_no_overlap(forward, layout.staging_offset);
-    expect_no_overlap(backward, layout.staging_offset);
+    expect_no_overlap(forward, layout.transient_bytes[at]);
+    expect_no_overlap(backward, layout.transient_bytes[at]);
     EXPECT_EQ(layout.activation_stash_bytes[at] % alignment_bytes, 0u);
     for (int s = piece.first_step; s < piece.end_step; ++s)
-      if (code.steps[s].kind == step_kind::move)
-        staging = std::max({staging, bytes_of(code.steps[s].in), bytes_of(code.steps[s].out)});
+      if (code.steps[s].kind == step_kind::move) {
+        EXPECT_GE(layout.staging_bytes[at], bytes_of(code.steps[s].in));
+        EXPECT_GE(layout.staging_bytes[at], bytes_of(code.steps[s].out));
+      }
   }
-  EXPECT_LE(layout.staging_offset + staging, layout.transient_bytes);
 }
 
 /// The arena of a stage: one region behind the other, each as long as its slots need.
@@ -95,7 +96,6 @@ template <class Plan>
 void expect_sound_arena(workload const& load) {
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const arena = Plan::arena_for(stage, load);
-    auto const layout = Plan::activation_layout_for(load.rows);
     ASSERT_EQ(arena.chunks.size(), 1u);
     auto const& chunk = arena.chunks[0];
     EXPECT_EQ(chunk.begins_model, stage == 0);
@@ -120,7 +120,8 @@ void expect_sound_arena(workload const& load) {
          region(passed_value::gradient, "gradients", slots.gradients,
                 chunk.ends_model ? 0 : chunk.output_bytes),
          {"edges", arena.edges_offset, arena.edges_offset + 2 * arena.edge_bytes},
-         {"transient", arena.transient_offset, arena.transient_offset + layout.transient_bytes},
+         {"transient", arena.transient_offset, arena.transient_offset + arena.transient_bytes},
+         {"staging", arena.staging_offset, arena.staging_offset + arena.staging_bytes},
          {"zeros", arena.zeros_offset,
           arena.zeros_offset + plait::planning::longest_masked(
                                    Plan::code.items.view(), Plan::entries, Plan::chunks_of(stage)) *
@@ -253,6 +254,22 @@ TEST(Layout, ASlotFollowsTheRowsAndIfItSaysSoTheFeatures) {
 
 TEST(Layout, SizesAreRoundedUpToTheAlignment) {
   EXPECT_TRUE((aligned(0) == 0 && aligned(1) == 64 && aligned(64) == 64 && aligned(65) == 128));
+}
+
+// What is wide on one stage takes no room on another.
+TEST(Layout, AStageHasRoomForItsOwnItems) {
+  using dense = nn::linear<8, 8>;
+  using two = pipeline<2, one_forward_one_backward, cut_at<1>>;
+  auto const planned = []<std::size_t Wide>(std::integral_constant<std::size_t, Wide>) {
+    using block = residual<sequential<nn::linear<8, Wide>, nn::gelu<Wide>, nn::linear<Wide, 8>>>;
+    return plan<objective<sequential<block, dense>, nn::cross_entropy<8>>, two>{};
+  };
+  constexpr auto wide = planned(std::integral_constant<std::size_t, 1024>{});
+  constexpr auto narrow = planned(std::integral_constant<std::size_t, 8>{});
+  constexpr workload load{.rows = 8, .microbatches = 2};
+  EXPECT_EQ(wide.memory(1, load).activations, narrow.memory(1, load).activations);
+  EXPECT_GT(wide.memory(0, load).activations, 8 * narrow.memory(0, load).activations);
+  EXPECT_GE(wide.arena_for(0, load).transient_bytes, std::size_t{8 * 1024 * 4});
 }
 
 // Every rank of a stage holds its block of what is cut and all of the rest.

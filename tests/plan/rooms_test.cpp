@@ -56,8 +56,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   auto const parameters = Plan::parameter_layout_for(stage, grid);
   auto const slices = Plan::slice_arena_for(parameters, grid);
   auto const need = Plan::memory(stage, load);
-  auto const values = Plan::activation_layout_for(load.rows);
-  std::size_t const staging = values.transient_bytes - values.staging_offset;
+  std::size_t const staging = arena.staging_bytes;
   std::size_t state = 0, passes_of_slices = 0;
   // The loss of slices stands behind their labels; without slices both are numbers of a step.
   std::size_t const of_loss =

@@ -51,8 +51,8 @@ struct activation_layout {
   /// begin of the copy's gradient stash.
   std::array<std::size_t, static_cast<std::size_t>(Leaves)> gradient_stash_offset{};
   std::array<std::size_t, items> gradient_stash_bytes{};
-  std::size_t staging_offset = 0;  ///< where moves pack what they send
-  std::size_t transient_bytes = 0;
+  std::array<std::size_t, items> transient_bytes{};  ///< of the item
+  std::array<std::size_t, items> staging_bytes{};    ///< into which its moves pack what they send
 };
 
 /// Rows and columns of the local block of a value.
@@ -95,7 +95,6 @@ template <int Leaves>
         what.info.kind == value_kind::tokens ? sizeof(std::int32_t) : element_bytes;
     return aligned(local_block(what, rows, ranks).count() * each);
   };
-  std::size_t staging = 0;
   int v = 0;  // values stand item by item
   for (int i = 0; i < code.items.size(); ++i) {
     auto const& piece = code.items[i];
@@ -154,17 +153,16 @@ template <int Leaves>
     for (int s = piece.first_step; s < piece.end_step; ++s) {
       auto const& now = code.steps[s];
       if (now.kind == step_kind::move)
-        staging = std::max({staging, bytes_of(now.in), bytes_of(now.out)});
+        out.staging_bytes[at] =
+            std::max({out.staging_bytes[at], bytes_of(now.in), bytes_of(now.out)});
       if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained()) continue;
       out.gradient_stash_offset[static_cast<std::size_t>(now.leaf)] = out.gradient_stash_bytes[at];
       if (!leaves[now.leaf].is_loss) out.gradient_stash_bytes[at] += bytes_of(now.out);
     }
     out.activation_stash_bytes[at] = kept;
     if (levels.size() == 0) out.stash_end[at].fill(kept);
-    out.transient_bytes = std::max({out.transient_bytes, forward, backward});
+    out.transient_bytes[at] = std::max(forward, backward);
   }
-  out.staging_offset = out.transient_bytes;
-  out.transient_bytes += staging;
   return out;
 }
 

@@ -29,7 +29,10 @@ struct stage_arena {
   std::size_t passes_bytes = 0;   ///< of what passes leave, in a step or an evaluation
   std::size_t edge_bytes = 0;     ///< of the largest activation between two items
   std::size_t working_bytes = 0;  ///< of what is made again of one unit at a time
-  std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, zeros_offset = 0;
+  /// Of what does not outlive an item, and of what its moves pack, which comes last.
+  std::size_t transient_bytes = 0, staging_bytes = 0;
+  std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, staging_offset = 0,
+              zeros_offset = 0;
   std::size_t total_bytes = 0;
 
   /// Where passes of the stage on some microbatches have what they leave to each other.
@@ -68,6 +71,8 @@ template <bool HasChunks, int Leaves>
       if (plan.splits_backward)
         chunk.gradient_stash_bytes += layout.gradient_stash_bytes[at] * copies;
       out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
+      out.transient_bytes = std::max(out.transient_bytes, layout.transient_bytes[at]);
+      out.staging_bytes = std::max(out.staging_bytes, layout.staging_bytes[at]);
     }
     out.chunks.push_back(chunk);
   }
@@ -90,7 +95,8 @@ template <bool HasChunks, int Leaves>
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
   out.edges_offset = take(2 * out.edge_bytes);
   out.working_offset = take(out.working_bytes);
-  out.transient_offset = take(layout.transient_bytes);
+  out.transient_offset = take(out.transient_bytes);
+  out.staging_offset = take(out.staging_bytes);
   out.zeros_offset = take(aligned(longest_masked(plan.items, plan.entries, plan.chunks_of(stage)) *
                                   plan.element_bytes));
   out.total_bytes = next;

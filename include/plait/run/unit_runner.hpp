@@ -377,7 +377,8 @@ class unit_runner {
   }
   /// Nothing in the transient buffers outlives an item.
   void discard_transients() {
-    queue().discard(memory_.transients(), memory_.layout().transient_bytes);
+    auto const& arena = memory_.arena();
+    queue().discard(memory_.transients(), arena.transient_bytes + arena.staging_bytes);
   }
 
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
@@ -475,11 +476,11 @@ class unit_runner {
     auto* const in = forward ? memory_.value_data(now.in, at) : memory_.gradient_data(now.out, at);
     auto* const out = forward ? memory_.value_data(now.out, at) : memory_.gradient_data(now.in, at);
     [[maybe_unused]] auto const mark = rank_.device().mark(to_string(moves));
-    move_value<From, To>(
-        rank_.device().on(communicates(moves) ? within_layers : stream::compute),
-        rank_.tensor_group(), whole_shape{memory_.rows(), tables_.code.values[now.in].info.width},
-        reinterpret_cast<Element const*>(in), reinterpret_cast<Element*>(out),
-        reinterpret_cast<Element*>(memory_.transients() + memory_.layout().staging_offset));
+    move_value<From, To>(rank_.device().on(communicates(moves) ? within_layers : stream::compute),
+                         rank_.tensor_group(),
+                         whole_shape{memory_.rows(), tables_.code.values[now.in].info.width},
+                         reinterpret_cast<Element const*>(in), reinterpret_cast<Element*>(out),
+                         reinterpret_cast<Element*>(memory_.at(memory_.arena().staging_offset)));
   }
 
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
