@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plait/core/random.hpp"
+#include "plait/nn/batch_norm.hpp"
+#include "plait/nn/sum.hpp"
+#include "plait/plan/explain.hpp"
 #include "plait/schedule/interleaved.hpp"
 #include "plan/models.hpp"
 
@@ -159,6 +163,49 @@ TEST(StageSplit, ChunksAreCutForTheirStages) {
 TEST(StageSplit, TheUserMaySayWhereChunksBegin) {
   EXPECT_EQ((begins<pipeline<2, interleaved<2>, cut_at<1, 4, 6>>>()),
             (std::vector<int>{0, 4, 1, 6}));
+}
+
+// --- what explain says of stages that mostly wait, and of microbatches ---------------------------
+
+template <class Model, class Policy>
+std::string explained(int microbatches) {
+  using of = plan<objective<Model, nn::cross_entropy<16>>, Policy>;
+  return explain(of{}, {.rows = 8, .microbatches = microbatches});
+}
+bool says(std::string const& text, std::string const& what) { return text.find(what) != text.npos; }
+using square = nn::linear<16, 16>;
+
+TEST(StageSplit, ExplainNamesAFanOutThatIsTheWholeModel) {
+  using body = fan_out<sequential<square, nn::relu<16>, square>, nn::relu<16>>;
+  auto const text = explained<sequential<body, nn::sum<16, 2>>, pipeline<2>>(2);
+  EXPECT_TRUE(
+      says(text,
+           " of the step\n"
+           "  stage 1 (loss) has 0 % of the layers' flops, so that it waits for the others "
+           "most of the time:\n"
+           "  layers 0 to 4 have 100 % and are one unit, as a fan_out is with the layer that "
+           "takes its outputs;\n"
+           "  put layers before or behind it, write several fan_outs one behind the other, "
+           "or fewer stages\n\n"))
+      << text;
+  EXPECT_FALSE(says(text, "microbatch:")) << text;
+}
+
+TEST(StageSplit, ExplainSaysWhereToCutAndWhatMicrobatchesChange) {
+  using pixels = nn::image<16, 1, 1>;
+  using normed = sequential<square, nn::batch_norm<pixels>, square>;
+  using last = pipeline<2, one_forward_one_backward, cut_at<3>>;
+  auto const text = explained<normed, last>(3);
+  EXPECT_TRUE(says(text,
+                   "  stage 1 (loss) has 0 % of the layers' flops, so that it waits for the others "
+                   "most of the time:\n  write cut_at<2>, or leave cut_at out\n\n"))
+      << text;
+  EXPECT_TRUE(says(text,
+                   "1 layer sums over the samples of a microbatch: another number of microbatches "
+                   "than 3, or of data ranks, gives other results\n\n"))
+      << text;
+  auto const whole = explained<normed, serial>(1);
+  EXPECT_FALSE(says(whole, "microbatches") || says(whole, "flops")) << whole;
 }
 
 TEST(StageSplit, EveryCopyIsOnOneStage) {

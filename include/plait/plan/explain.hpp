@@ -16,6 +16,7 @@
 #include "plait/core/type_name.hpp"
 #include "plait/mesh/hosts.hpp"
 #include "plait/placement/slice_tree.hpp"
+#include "plait/plan/idle_stages.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan.hpp"
 #include "plait/plan/plan_words.hpp"
@@ -101,6 +102,33 @@ template <class Plan>
     if (piece.repeated) table.add({concat({"(", piece.count, " copies of the layers with a *)"})});
   }
   return table.text();
+}
+
+/// Which layers have other numbers with another number of microbatches.
+template <class Plan>
+[[gnu::cold]] std::string explain_sums_over_samples(int microbatches) {
+  if (!Plan::sums_over_samples || microbatches == 1) return "";
+  int layers = 0;
+  for (auto const& piece : Plan::code.items)
+    for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
+      if (Plan::code.form(leaf).sum_count > 0) layers += piece.count;
+  if (layers == 0) return "";
+  return concat({layers, layers == 1 ? " layer sums" : " layers sum",
+                 " over the samples of a microbatch: another number of microbatches than ",
+                 microbatches, ", or of data ranks, gives other results\n\n"});
+}
+
+/// The stages that mostly wait for others.
+template <class Plan>
+[[gnu::cold]] std::string explain_idle_stages() {
+  auto const& code = Plan::code;
+  auto const cut = [&]<class Cuts>(Cuts) {
+    return stage_cut{read_cuts<Cuts>::begins(code, Plan::stages, Plan::shape), Plan::stages,
+                     Plan::shape.placement};
+  };
+  auto const names = leaf_names(Plan::tree);
+  return text_of_idle_stages({names, code.items.view(), code.steps.view(), code.has_loss},
+                             cut(typename Plan::stage_policy::cuts{}), cut(balanced{}));
 }
 
 /// The layers of units, for example "wte, h.0-2, ln_f".
@@ -332,13 +360,14 @@ template <class Plan>
   out += "\n\n";
   if (Plan::slices > 0) out += concat({explain_slices<Plan>(grid), "\n"});
   out += concat({"layers\n", explain_steps<Plan>(load), "\n"});
+  out += explain_sums_over_samples<Plan>(microbatches);
   if (Plan::stages > 1) {
     auto const table = training_timetable<typename Plan::schedule_type, Plan::stages>(microbatches);
     require_proven(table);
     out += concat({"pipeline: ", Plan::schedule_type::name,
                    (table.chunks > 1 ? concat({", ", table.chunks, " chunks on each stage"}) : ""),
                    ", free of deadlock under blocking sends, idle ", idle_text(times_of(table)),
-                   " of the step\n\n"});
+                   " of the step\n", explain_idle_stages<Plan>(), "\n"});
   }
   out += concat({"memory of a rank\n", explain_stages<Plan>(load), explain_zero<Plan>(load), "\n"});
   out += explain_recompute<Plan>(load);

@@ -10,8 +10,9 @@ namespace plait {
 /// Stages are cut so that the most expensive one costs as little as possible.
 struct balanced {};
 
-/// A new chunk begins at each of these units (a unit is a layer, the loss, a residual, or one copy
-/// within a repeat); a stage has one chunk unless the schedule says otherwise.
+/// A new chunk begins at each of these units (a unit is a layer, the loss, a residual, a fan_out
+/// with the layer that takes its outputs, or one copy within a repeat); a stage has one chunk
+/// unless the schedule says otherwise.
 template <int... Units>
 struct cut_at {};
 
