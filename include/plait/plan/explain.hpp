@@ -127,8 +127,8 @@ template <class Plan>
                      Plan::shape.placement};
   };
   auto const names = leaf_names(Plan::tree);
-  return text_of_idle_stages({names, code.items.view(), code.steps.view(), code.has_loss},
-                             cut(typename Plan::stage_policy::cuts{}), cut(balanced{}));
+  judged_model const of{names, code.items.view(), code.steps.view(), code.has_loss};
+  return text_of_idle_stages(of, cut(typename Plan::stage_policy::cuts{}), cut(balanced{}));
 }
 
 /// The layers of units, for example "wte, h.0-2, ln_f".

@@ -29,6 +29,9 @@ struct stage_cut {
   }
 };
 
+// The functions below take a judged_model; as templates they cost programs that do not call them
+// next to nothing.
+
 /// A pipeline as it is judged here: by the flops of its layers, without the loss.
 struct judged_model {
   std::vector<std::string> const& names;  ///< of the leaves
@@ -47,8 +50,8 @@ struct judged_model {
 };
 
 /// The part of the flops that each stage has.
-[[nodiscard]] [[gnu::cold]] inline std::vector<double> shares_of_stages(judged_model const& of,
-                                                                        stage_cut const& cut) {
+[[nodiscard]] [[gnu::cold]] std::vector<double> shares_of_stages(auto const& of,
+                                                                 stage_cut const& cut) {
   std::vector<double> out(std::size_t(cut.stages), 0.0);
   double all = 0;
   for (int chunk = 0; chunk < int(cut.begins.size()); ++chunk) {
@@ -70,7 +73,7 @@ struct judged_model {
 }
 
 /// The unit that has most of the flops, why nothing cuts it, and what to write instead.
-[[nodiscard]] [[gnu::cold]] inline std::string text_of_greatest_unit(judged_model const& of) {
+[[nodiscard]] [[gnu::cold]] std::string text_of_greatest_unit(auto const& of) {
   double all = 0;
   int most = 0;
   for (int i = 0; i < of.items.size(); ++i) {
@@ -96,9 +99,8 @@ struct judged_model {
 
 /// A sentence about the stages that mostly wait, and what to write instead; nothing where none
 /// does. `best`: the cut with the least work on the stage that has most.
-[[nodiscard]] [[gnu::cold]] inline std::string text_of_idle_stages(judged_model const& of,
-                                                                   stage_cut const& cut,
-                                                                   stage_cut const& best) {
+[[nodiscard]] [[gnu::cold]] std::string text_of_idle_stages(auto const& of, stage_cut const& cut,
+                                                            stage_cut const& best) {
   auto const shares = shares_of_stages(of, cut);
   std::string out;
   int count = 0, at_best = 0;
