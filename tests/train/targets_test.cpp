@@ -237,6 +237,33 @@ TEST(Targets, ACountThatCannotBeIsAnError) {
   }
 }
 
+/// Says its classes, and refuses no label itself.
+struct of_three_classes : plait_test::integer_distance<wide> {
+  static constexpr std::size_t classes = 3;
+};
+
+// No kernel of a loss is given a label that counts and is none of its classes.
+TEST(Targets, ALabelThatIsNoneOfTheClassesOfALossIsAnError) {
+  std::vector<double> const features(20 * input_width, 0.5);
+  std::vector<std::int32_t> targets(20 * wide, 2);
+  targets[3] = -1;  // does not count
+  auto const train_on_all = [&] {
+    train<job<serial, of_three_classes>>(in_memory<double>(features, targets, input_width, wide));
+  };
+  EXPECT_NO_THROW(train_on_all());
+  targets[7 * wide] = 3, targets[7 * wide + 1] = -1;
+  try {
+    train_on_all();
+    FAIL() << "no error";
+  } catch (input_error const& problem) {
+    EXPECT_NE(std::string(problem.what())
+                  .find("got label 3 at position 0 of sample 7 of the data set; the loss has "
+                        "labels from 0 to 2, and others only where its count leaves them out"),
+              std::string::npos)
+        << problem.what();
+  }
+}
+
 TEST(Targets, MayBeSeveralIntegers) {
   std::vector<double> features;
   std::vector<std::int32_t> targets;

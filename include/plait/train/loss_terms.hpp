@@ -17,6 +17,36 @@
 
 namespace plait::execution {
 
+/// The index of the first integer target that is none of `classes` and counts, or -1. Of a row,
+/// which has `width` of them, a negative one may be among those that count leaves out.
+///
+/// Cost: reads the labels once, on the host, and asks for the count of a row where one is none.
+inline std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t width,
+                                     std::size_t classes,
+                                     std::int64_t (*count)(std::span<std::int32_t const>)) {
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (static_cast<std::uint32_t>(labels[i]) < classes) continue;
+    auto const counted = count(labels.subspan(i / width * width, width));
+    if (counted == static_cast<std::int64_t>(width) || (counted > 0 && labels[i] >= 0))
+      return static_cast<std::ptrdiff_t>(i);
+  }
+  return -1;
+}
+
+/// Errors: input_error with the label, its sample and its position.
+template <class Memory>
+[[noreturn]] [[gnu::cold]] void refuse_label(device_batch<Memory> const& batch, std::size_t index,
+                                             std::size_t classes) {
+  std::size_t const row = index / batch.target.width, in_microbatch = row % batch.rows();
+  std::size_t const place = row / batch.rows() * batch.samples + in_microbatch % batch.samples;
+  throw input_error({"trainer got label ", batch.labels()[index], " at position ",
+                     in_microbatch / batch.samples, " of sample ",
+                     batch.sample_numbers != nullptr ? batch.sample_numbers[place] : place,
+                     (batch.sample_numbers != nullptr ? " of the data set" : " of the batch"),
+                     "; the loss has labels from 0 to ", classes - 1,
+                     ", and others only where its count leaves them out"});
+}
+
 /// What the terms of a job's loss are, and what they count: the losses behind its model, and what
 /// layers add in mid-model. The loss is the sum of weight * (sum of a term) / (what it counts).
 template <class Plan, class Element>
@@ -120,6 +150,14 @@ struct loss_terms {
     std::size_t const rows = batch.rows() * static_cast<std::size_t>(end - first);
     auto const* const all = static_cast<target const*>(batch.host_targets);
     check_count<Loss>();
+    if constexpr (requires { Loss::classes; } && std::is_same_v<target, std::int32_t>)
+      if (auto const bad = find_bad_label({all + begin * targets.width, rows * targets.width},
+                                          targets.width, Loss::classes,
+                                          [](std::span<std::int32_t const> of_row) {
+                                            return std::int64_t{Loss::count(of_row)};
+                                          });
+          bad >= 0)
+        refuse_label(batch, begin * targets.width + static_cast<std::size_t>(bad), Loss::classes);
     auto const count_of = [&](std::size_t from, std::size_t number) {
       auto const found =
           Loss::count(std::span<target const>(all + from * targets.width, number * targets.width));
