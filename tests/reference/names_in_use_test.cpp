@@ -165,6 +165,10 @@ struct centred {  // y = x - the mean of x over all samples; in evaluation that 
     if (l.context.reads_buffers) return ops.copy(l.dy, l.dx);
     find_mean(ops, l, l.dy, l.scratch[sums{}]);
     subtract(ops, l, l.scratch[sums{}], l.dy, l.dx);
+    auto absent = l.dx;  // rows without a sample have no gradient
+    absent.data += l.context.present() * Width;
+    absent.rows = l.context.missing;
+    ops.clear(absent);
   }
   static void backward_parameters(auto& ops,
                                   auto const& l) {  // this rank's share of the mean
@@ -364,11 +368,12 @@ struct half_square {  // the loss (x - t)^2 / 2 of one number
   };
   // example-begin loss_seed
   struct differentiate {
-    plait::loss_seed seed;  // ops.loss_seed(): 1 / the labels of the global batch
+    static constexpr bool takes_row = true;
+    plait::loss_seed seed;  // of ops.loss_seed(): 1 / the labels of the global batch
     template <class X>
-    PLAIT_HOST_DEVICE void operator()(std::size_t, X const* x, auto const* target,
-                                      X* dx) const {
-      *dx = static_cast<X>(*seed.scale * (double(*x) - double(*target)));
+    PLAIT_HOST_DEVICE void operator()(std::size_t row, std::size_t, X const* x,
+                                      auto const* target, X* dx) const {
+      *dx = static_cast<X>(seed.at(row) * (double(*x) - double(*target)));
     }
   };
   // example-end

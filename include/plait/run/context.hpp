@@ -26,11 +26,12 @@ struct loss_sum {
 ///
 /// Example (tests/reference/names_in_use_test.cpp loss_seed):
 ///     struct differentiate {
-///       plait::loss_seed seed;  // ops.loss_seed(): 1 / the labels of the global batch
+///       static constexpr bool takes_row = true;
+///       plait::loss_seed seed;  // of ops.loss_seed(): 1 / the labels of the global batch
 ///       template <class X>
-///       PLAIT_HOST_DEVICE void operator()(std::size_t, X const* x, auto const* target,
-///                                         X* dx) const {
-///         *dx = static_cast<X>(*seed.scale * (double(*x) - double(*target)));
+///       PLAIT_HOST_DEVICE void operator()(std::size_t row, std::size_t, X const* x,
+///                                         auto const* target, X* dx) const {
+///         *dx = static_cast<X>(seed.at(row) * (double(*x) - double(*target)));
 ///       }
 ///     };
 struct loss_seed {
