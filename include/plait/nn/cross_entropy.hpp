@@ -59,6 +59,8 @@ struct cross_entropy {
   using saved = plait::saved<input_slot, max, terms>;
   static constexpr double flops_per_row = (target::is_smoothed ? 5.0 : 4.0) * Classes;
   static constexpr bool takes_weights = true;
+  /// So that trainers need not look at labels, too.
+  static constexpr bool count_refuses_labels = true;
 
   /// The rows that count, of the labels of one rank.
   ///

@@ -150,7 +150,9 @@ struct loss_terms {
     std::size_t const rows = batch.rows() * static_cast<std::size_t>(end - first);
     auto const* const all = static_cast<target const*>(batch.host_targets);
     check_count<Loss>();
-    if constexpr (requires { Loss::classes; } && std::is_same_v<target, std::int32_t>)
+    if constexpr (
+        requires { Loss::classes; } && !requires { Loss::count_refuses_labels; } &&
+        std::is_same_v<target, std::int32_t>)
       if (auto const bad = find_bad_label({all + begin * targets.width, rows * targets.width},
                                           targets.width, Loss::classes,
                                           [](std::span<std::int32_t const> of_row) {
