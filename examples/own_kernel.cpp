@@ -61,12 +61,9 @@ struct unit_rows {
 int main() {
   // example-begin check
   using mixed = plait::precision<plait::bfloat16, float>;
-  for (auto const& report : {plait::testing::check_layer<unit_rows<12>>(),
-                             plait::testing::check_layer<unit_rows<12>, mixed>()}) {
-    if (!report.passed()) return std::printf("%s\n", report.text().c_str());
-    std::printf("the layer keeps the laws: %zu forms and numbers of ranks\n",
-                report.checked.size());
-  }
+  auto const report = plait::testing::check_layer<unit_rows<12>, mixed>();
+  if (!report.passed()) return std::printf("%s\n", report.text().c_str());
+  std::printf("the layer keeps the laws: %zu forms and numbers of ranks\n", report.checked.size());
   // example-end
   // example-begin job
   using model =

@@ -15,7 +15,7 @@
 #include "plait/nn/group_norm.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/nn/pooling.hpp"
-#include "plait/testing/check_layer.hpp"
+#include "testing/near_double.hpp"
 
 namespace image_laws {
 
@@ -23,7 +23,7 @@ using namespace plait::nn;
 
 template <class L, class Element = double>
 void expect_laws(std::size_t checked) {
-  auto const report = plait::testing::check_layer<L, Element>();
+  auto const report = check_in_type<L, Element>();
   EXPECT_TRUE(report.passed()) << report.text();
   EXPECT_EQ(report.checked.size(), checked);
 }

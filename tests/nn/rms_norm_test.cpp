@@ -9,7 +9,7 @@
 
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
-#include "plait/testing/check_layer.hpp"
+#include "testing/near_double.hpp"
 
 namespace rms_norm_testing {
 
@@ -17,7 +17,7 @@ using plait::nn::rms_norm;
 
 template <class L, class Element>
 void expect_laws(std::size_t checked) {
-  auto const report = plait::testing::check_layer<L, Element>();
+  auto const report = check_in_type<L, Element>();
   EXPECT_TRUE(report.passed()) << report.text();
   EXPECT_EQ(report.checked.size(), checked);
 }

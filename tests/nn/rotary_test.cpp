@@ -10,7 +10,7 @@
 
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
-#include "plait/testing/check_layer.hpp"
+#include "testing/near_double.hpp"
 
 namespace rotary_testing {
 
@@ -29,7 +29,7 @@ constexpr nn::rotary_options llama3{.base = 1000,
 
 template <class L, class Element>
 void expect_laws() {
-  auto const report = plait::testing::check_layer<L, Element>();
+  auto const report = check_in_type<L, Element>();
   EXPECT_TRUE(report.passed()) << report.text();
   EXPECT_GE(report.checked.size(), 4u);
 }

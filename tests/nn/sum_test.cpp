@@ -19,6 +19,7 @@
 #include "plait/nn/upsample.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
+#include "testing/near_double.hpp"
 
 namespace sum_testing {
 
@@ -27,7 +28,7 @@ using mixed = plait::precision<plait::bfloat16, float>;
 
 template <class L, class Element>
 void expect_laws(std::size_t least) {
-  auto const report = plait::testing::check_layer<L, Element>();
+  auto const report = check_in_type<L, Element>();
   EXPECT_TRUE(report.passed()) << report.text();
   EXPECT_GE(report.checked.size(), least);
 }

@@ -9,8 +9,8 @@
 
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
-#include "plait/testing/check_layer.hpp"
 #include "run/own_rotary.hpp"
+#include "testing/near_double.hpp"
 
 namespace map_at_testing {
 
@@ -18,7 +18,7 @@ namespace dim = plait::dim;
 
 template <class L, class Element>
 void expect_laws() {
-  auto const report = plait::testing::check_layer<L, Element>();
+  auto const report = check_in_type<L, Element>();
   EXPECT_TRUE(report.passed()) << report.text();
   EXPECT_GE(report.checked.size(), 4u);
 }

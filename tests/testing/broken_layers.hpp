@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "plait/core/error.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/elementwise_loss.hpp"
+#include "plait/run/context.hpp"
 #include "plait/tensor/view.hpp"
 
 /// Layers with one planted mistake each, all of which compile.
@@ -217,12 +221,14 @@ struct summing_row {
                                   ext::batch_sum<invariant, 12, ext::layer_body::backward_input>>>;
   using sum = slot<"sum", 0, 12, slot_element::accumulate>;
   using scratch = plait::scratch<sum>;
+  static constexpr std::size_t sequence = 1;
 
   static void add_sum(auto& ops, auto const& l, auto x, auto y, bool is_due) {
     auto const here = l.scratch[sum{}];
     ops.copy(x, y);
     if (!is_due) return;
     ops.clear(here);
+    x.rows = l.context.present();
     ops.accumulate_column_sums(x, here);
     auto of_all = here;
     if (fault == sums::shorter) --of_all.columns;
@@ -231,6 +237,8 @@ struct summing_row {
     if (fault == sums::shared_by_one_rank)
       ops.map(divided_by{double(l.context.present())}, here, here);
     ops.add_row(read_only(here), y);
+    y.data += x.count(), y.rows = l.context.missing;
+    ops.clear(y);
   }
   static void forward(auto& ops, auto l) { add_sum(ops, l, l.x, l.y, !l.context.reads_buffers); }
   static void backward_input(auto& ops, auto l) { add_sum(ops, l, l.dy, l.dx, true); }
@@ -316,6 +324,169 @@ struct squared_distance {
   }
   static void backward_input(auto& ops, auto l) {
     ops.run(differentiate{l.dy}, l.saved[input_slot{}].first, l.dx);
+  }
+};
+
+/// y = w x with w = |weight|, whose gradient is that of a positive weight.
+struct positive_weight : scale_rows<replicate> {
+  struct multiply {
+    PLAIT_HOST_DEVICE void operator()(std::size_t columns, auto const* x, auto const* w,
+                                      auto* y) const {
+      for (std::size_t c = 0; c < columns; ++c) y[c] = x[c] * (w[c] < 0 ? -w[c] : w[c]);
+    }
+  };
+  using forms = plait::forms<whole>;
+  static void forward(auto& ops, auto l) { ops.rows(multiply{}, l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) { ops.rows(multiply{}, l.dy, l.p[weight{}], l.dx); }
+};
+
+/// y = x times a number, which with a fault follows from what only this rank and microbatch know.
+struct numbered {
+  enum class by { nothing, local_row, batch, microbatch };
+  static inline by fault = by::nothing;
+
+  using concept_tag = layer_tag;
+  using input = features<12>;
+  using output = features<12>;
+
+  struct multiply {
+    double all, of_row;
+    void operator()(auto const&, auto x, auto y) const {
+      for (std::size_t i = 0; i < x.rows * 12; ++i)
+        y.data[i] = x.data[i] * (all + of_row * double(i / 12));
+    }
+  };
+  static void scale(auto& ops, layer_context const& context, auto from, auto to) {
+    double const all = fault == by::batch        ? 1 / double(context.batch)
+                       : fault == by::microbatch ? 1 + context.microbatch
+                                                 : 1;
+    ops.run(multiply{all, fault == by::local_row ? 0.125 : 0}, from, to);
+  }
+  static void forward(auto& ops, auto l) { scale(ops, l.context, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) { scale(ops, l.context, l.dy, l.dx); }
+};
+
+/// y = x minus the mean of a group of two samples. With a fault a place without a sample is one of
+/// them, or gets a gradient.
+struct centred_pairs {
+  enum class places { left_out, counted, given_a_gradient };
+  static inline places fault = places::left_out;
+
+  using concept_tag = layer_tag;
+  using input = features<12>;
+  using output = features<12>;
+  static constexpr std::size_t sequence = 1, mixes_samples = 2;
+
+  struct subtract {
+    std::size_t present;
+    bool clears;
+    void operator()(auto const&, auto x, auto y) const {
+      for (std::size_t r = 0; r < x.rows; ++r)
+        for (std::size_t c = 0; c < 12; ++c) {
+          std::size_t const first = r / 2 * 2;
+          double sum = 0, count = 0;
+          for (std::size_t of = first; of < first + 2 && of < present; ++of)
+            sum += x.data[of * 12 + c], ++count;
+          y.data[r * 12 + c] = r < present ? x.data[r * 12 + c] - sum / count
+                               : clears    ? 0
+                                           : x.data[r * 12 + c] + 1;
+        }
+    }
+  };
+  static std::size_t present(layer_context const& context) {
+    return fault == places::counted ? context.batch : context.present();
+  }
+  static void forward(auto& ops, auto l) { ops.run(subtract{present(l.context), true}, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.run(subtract{present(l.context), fault != places::given_a_gradient}, l.dy, l.dx);
+  }
+};
+
+/// The square of the column of a row that its label names.
+struct square_of_label {
+  enum class labels {
+    right,
+    counted_once,        ///< however many there are
+    left_unwritten,      ///< no gradient is written where one is ignored
+    read_where_ignored,  ///< one that is ignored names a column before its row
+    read_past_rows       ///< one that is no column is not refused
+  };
+  static inline labels fault = labels::right;
+
+  using concept_tag = layer_tag;
+  using input = inputs<features<5>, tokens>;
+  using output = loss_value;
+  using terms = slot<"terms", 1, slot_element::accumulate>;
+  using saved = plait::saved<input_slot>;
+  using scratch = plait::scratch<terms>;
+
+  static std::int64_t count(std::span<std::int32_t const> some) {
+    if (fault == labels::counted_once) return 1;
+    std::int64_t out = 0;
+    for (auto const label : some) {
+      if (label == ignored_target) continue;
+      if ((label < 0 || label >= 5) && fault != labels::read_past_rows)
+        throw input_error({"square_of_label: label ", label, " is none of 5"});
+      ++out;
+    }
+    return out;
+  }
+  struct square {
+    void operator()(std::size_t, auto const* x, auto const* label, auto* term) const {
+      bool const is_read = *label != ignored_target || fault == labels::read_where_ignored;
+      *term = is_read ? x[*label] * x[*label] : 0;
+    }
+  };
+  struct differentiate {
+    static constexpr bool takes_row = true;
+    loss_seed seed;
+    void operator()(std::size_t row, std::size_t, auto const* x, auto const* label,
+                    auto* dx) const {
+      if (*label == ignored_target && fault == labels::left_unwritten) return;
+      for (int c = 0; c < 5; ++c) dx[c] = c == *label ? 2 * x[c] * seed.at(row) : 0;
+    }
+  };
+  static void forward(auto& ops, auto l) {
+    auto const& [x, labels] = l.x;
+    ops.rows(square{}, x, labels, l.scratch[terms{}]);
+    ops.add_to_loss(l.scratch[terms{}]);
+  }
+  static void backward_input(auto& ops, auto l) {
+    auto const& [x, labels] = l.saved[input_slot{}];
+    ops.rows(differentiate{l.dy}, x, labels, l.dx);
+  }
+};
+
+/// The mean of the squares of differences, of targets that are numbers.
+struct squares {
+  enum class gradient { right, nan_where_ignored, same_without_sample };
+  static inline gradient fault = gradient::right;
+
+  using concept_tag = layer_tag;
+  using input = inputs<features<3>, reals<3>>;
+  using output = loss_value;
+  using terms = slot<"terms", 1, slot_element::accumulate>;
+  using saved = plait::saved<input_slot>;
+  using scratch = plait::scratch<terms>;
+
+  static std::int64_t count(auto targets) { return nn::mse<3>::count(targets); }
+
+  struct differentiate {
+    static constexpr bool takes_row = true;
+    loss_seed seed;
+    void operator()(std::size_t row, std::size_t, auto const* x, auto const* target,
+                    auto* dx) const {
+      double const scale = fault == gradient::same_without_sample ? *seed.scale : seed.at(row);
+      for (int c = 0; c < 3; ++c) {
+        bool const counts = !std::isnan(target[c]) || fault == gradient::nan_where_ignored;
+        dx[c] = counts ? 2 * (x[c] - target[c]) * scale : 0;
+      }
+    }
+  };
+  static void forward(auto& ops, auto l) { nn::mse<3>::forward(ops, l); }
+  static void backward_input(auto& ops, auto l) {
+    auto const& [x, targets] = l.saved[input_slot{}];
+    ops.rows(differentiate{l.dy}, x, targets, l.dx);
   }
 };
 

@@ -16,8 +16,10 @@
 #include "plait/testing/layer_data_ranks.hpp"
 #include "plait/testing/layer_forms.hpp"
 #include "plait/testing/layer_laws.hpp"
+#include "plait/testing/layer_pieces.hpp"
 #include "plait/testing/layer_probe.hpp"
 #include "plait/testing/layer_trial.hpp"
+#include "plait/testing/loss_laws.hpp"
 #include "plait/testing/report.hpp"
 
 namespace plait::testing {
@@ -30,9 +32,10 @@ struct layer_options {
   /// Tokens of a layer that takes them, or integer targets of a loss, of each of `checked_rows<L>`;
   /// empty: random ones in [0, token_count).
   std::vector<std::int32_t> tokens{};
-  /// 0: the rows of the layer's first matrix, or the width of a loss's input.
+  /// 0: the rows of the layer's first matrix, or a loss's `classes`, or the width of its input.
   std::int32_t token_count = 0;
-  /// Elements of the input and of each parameter that are compared with finite differences.
+  /// Elements of the input and of each parameter that are compared with finite differences; at
+  /// least 1.
   std::size_t differences = 24;
 };
 
@@ -45,6 +48,10 @@ inline std::vector<double> random_numbers(random_key key, std::size_t count, dou
   for (double& value : out) value += mean;
   return out;
 }
+/// Changes the sign of every third number.
+inline void mix_signs(std::vector<double>& values) {
+  for (std::size_t i = 1; i < values.size(); i += 3) values[i] = -values[i];
+}
 
 /// Tokens, or integer targets of a loss.
 template <class L>
@@ -54,8 +61,9 @@ inline constexpr std::size_t integers_per_row =
         ? first_leaf<L>.inputs[1].width
         : 1;
 
+/// `both_signs`: parameters that begin with a constant other than 0 have them.
 template <class L>
-trial_setup make_setup(layer_options const& options) {
+trial_setup make_setup(layer_options const& options, bool both_signs = true) {
   auto constexpr choice = form_choices<L>[0];
   using plan = typename layer_job<L, choice.pin, 1, choice.sharded>::plan_type;
   constexpr auto first = first_leaf<L>;
@@ -64,7 +72,7 @@ trial_setup make_setup(layer_options const& options) {
   out.seed = options.seed;
   out.step = options.step;
   out.sequence = sequence_for<L>;
-  out.samples = samples_for<L>;
+  out.samples = out.all_samples = samples_for<L>;
   out.group = group_for<L>;
   std::uint32_t site = 1000;
   auto const key = [&] { return random_key{options.seed, ++site, 0}; };
@@ -75,8 +83,10 @@ trial_setup make_setup(layer_options const& options) {
     auto const& info = plan::entries[parameter.entry].info;
     bool const from_probe = input_number(parameter.name) > 0;
     bool const is_constant = info.initial.how == initializer::kind::constant;
-    out.parameters.push_back(random_numbers(
-        key(), info.count(), is_constant ? info.initial.number() : 0.0, from_probe ? 1.0 : 0.5));
+    double const mean = is_constant ? info.initial.number() : 0.0;
+    out.parameters.push_back(random_numbers(key(), info.count(), mean, from_probe ? 1.0 : 0.5));
+    if (both_signs && mean != 0 && !info.is_buffer()) mix_signs(out.parameters.back());
+    out.is_input.push_back(from_probe);
     out.changed_parameters.push_back(out.parameters.back());
     if (from_probe)
       for (std::size_t i = 0; i < info.count(); ++i)
@@ -92,8 +102,11 @@ trial_setup make_setup(layer_options const& options) {
   std::int32_t limit = options.token_count;
   if (limit == 0) {
     limit = 2;
-    if (is_loss) limit = static_cast<std::int32_t>(first.input().width);
-    else
+    if (is_loss) {
+      limit = static_cast<std::int32_t>(first.input().width);
+      for (std::size_t const classes : losses_of<L>().classes)
+        if (classes > 0) limit = std::min(limit, static_cast<std::int32_t>(classes));
+    } else
       for (auto const& parameter : first.parameters)
         if (parameter.rank == 2 && limit == 2) limit = static_cast<std::int32_t>(parameter.rows);
   }
@@ -107,6 +120,7 @@ trial_setup make_setup(layer_options const& options) {
     for (std::size_t r = changed; r < rows; r += out.samples)
       out.changed_tokens[r] = (out.tokens[r] + 1) % limit;
   if constexpr (is_loss) {
+    out.missing_token = ext::ignored_target;
     out.loss_scale = 0.25;  // a layer that forgets the factor is found out
     out.targets = random_numbers(key(), rows * first.inputs[1].width, 0, 1);
     if (first.takes_weights) {
@@ -152,6 +166,83 @@ trial_setup rounded(trial_setup setup) {
   return setup;
 }
 
+/// What a layer is checked with, the same type for all layers.
+struct checked_layer {
+  trial_setup setup;
+  compared_tensor output;
+  loss_counts losses;      ///< empty if it is no loss
+  std::int32_t width = 1;  ///< of its first input
+  bool sums_samples = false;
+  double rounding = double_rounding;
+
+  [[nodiscard]] bool is_loss() const { return output.name == "loss"; }
+};
+
+template <class L>
+checked_layer make_checked(trial_setup setup, double rounding = double_rounding) {
+  checked_layer out{.setup = std::move(setup),
+                    .width = static_cast<std::int32_t>(first_leaf<L>.input().width),
+                    .sums_samples = sums_samples<L>,
+                    .rounding = rounding};
+  if constexpr (std::is_same_v<typename L::output, loss_value>) {
+    out.output = {"loss", 1, 1};
+    out.losses = losses_of<L>();
+  } else {
+    out.output = {"output", L::output::info.width, out.setup.weights.size()};
+  }
+  return out;
+}
+
+/// What a job gives by itself, `got`, run with `setup`.
+inline void check_alone(check_report& report, std::string const& where, checked_layer const& layer,
+                        trial_setup const& setup, trial const& got,
+                        trial (*run)(trial_setup const&)) {
+  check_differences(report, where, setup, got);
+  check_accumulation(report, where, got, layer.rounding);
+  std::size_t const before = report.failures.size();
+  check_independence(report, where, setup, got, layer.output, layer.is_loss());
+  bool const is_independent = report.failures.size() == before;
+  check_weights(report, where, setup, got, layer.rounding);
+  check_bytes(report, where, got);
+  double const loss = got.ranks[0].once.loss;
+  compare(report, where, {"loss", 1, 1}, {2 * loss}, {got.ranks[0].scaled_loss},
+          rounding_bound({loss}, layer.rounding),
+          "must be twice as large when context.loss.scale is");
+  // Of sums over all samples two data ranks are compared with one instead.
+  if (layer.sums_samples || !is_independent) return;
+  check_pieces(report, where, setup, got, layer.output, run, layer.rounding);
+  check_partial_group(report, where, setup, layer.output, run, layer.rounding);
+}
+
+/// The same of a loss with targets that do not count, and labels that are no columns.
+inline void check_targets(check_report& report, std::string const& of_all,
+                          checked_layer const& layer, trial const& usual,
+                          trial (*run)(trial_setup const&)) {
+  if (layer.losses.empty()) return;
+  check_uncounted(report, of_all, layer.setup, layer.losses, usual);
+  trial got;
+  auto setup = layer.setup;
+  auto where = ext::concat({of_all, ", with rows without a target"});
+  if (leave_out_targets(setup, layer.losses) && run_quietly(report, where, run, setup, got) &&
+      check_uncounted(report, where, setup, layer.losses, got))
+    check_alone(report, where, layer, setup, got, run);
+  setup = layer.setup;
+  setup.differences.clear();
+  where = ext::concat({of_all, ", with labels that are no columns of their rows"});
+  if (use_labels_past_rows(setup, layer.losses, layer.width) &&
+      run_quietly(report, where, run, setup, got))
+    check_labels_past_rows(report, where, usual, got, layer.width);
+}
+
+/// All laws of a job: `expected` is what it must give, and `law` says why.
+inline void check_job(check_report& report, std::string const& where, checked_layer const& layer,
+                      trial const& expected, trial const& got, trial (*run)(trial_setup const&),
+                      std::string const& law) {
+  compare_trials(report, where, expected, got, layer.output, law, layer.rounding);
+  check_alone(report, where, layer, layer.setup, got, run);
+  check_targets(report, where, layer, got, run);
+}
+
 /// Compares a layer in another type with itself in double.
 template <class L, class Element>
 class precision_checker {
@@ -159,13 +250,11 @@ class precision_checker {
 
  public:
   explicit precision_checker(layer_options const& options)
-      : setup_(rounded<compute>(make_setup<L>(options))) {
-    bool const is_loss = std::is_same_v<typename L::output, loss_value>;
-    output_ = is_loss ? compared_tensor{"loss", 1, 1}
-                      : compared_tensor{"output", L::output::info.width, setup_.weights.size()};
+      : layer_(make_checked<L>(rounded<compute>(make_setup<L>(options)), rounding_of<compute>)) {
     constexpr auto choice = form_choices<L>[0];
     if (!run_checked(report_, ext::concat({choice.text(), " on one rank, in double"}),
-                     run_trial<layer_job<L, choice.pin, 1, choice.sharded>>, setup_, reference_))
+                     run_trial<layer_job<L, choice.pin, 1, choice.sharded>>, layer_.setup,
+                     reference_))
       return;
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
       (check_form<form_choices<L>[Index].pin, form_choices<L>[Index].sharded>(), ...);
@@ -183,28 +272,20 @@ class precision_checker {
       auto const where =
           ext::concat({form_choice{Form, Sharded}.text(), " on ", ranks, " tensor ranks, in ",
                        (std::is_same_v<compute, float> ? "float" : "bfloat16")});
+      auto* const run = run_trial<layer_job<L, Form, ranks, Sharded, Element>>;
       trial got;
-      if (!run_checked(report_, where, run_trial<layer_job<L, Form, ranks, Sharded, Element>>,
-                       setup_, got))
-        return;
-      constexpr double rounding = rounding_of<compute>;
-      compare_trials(report_, where, reference_, got, output_, "must be near that in double",
-                     rounding);
-      check_accumulation(report_, where, got, rounding);
-      check_weights(report_, where, setup_, got, rounding);
-      check_bytes(report_, where, got);
+      if (run_checked(report_, where, run, layer_.setup, got))
+        check_job(report_, where, layer_, reference_, got, run, "must be near that in double");
     }
   }
 
   check_report report_;
-  trial_setup setup_;
+  checked_layer layer_;
   trial reference_;
-  compared_tensor output_;
 };
 
 template <class L>
 class layer_checker {
-  static constexpr bool is_loss = std::is_same_v<typename L::output, loss_value>;
   static constexpr bool aliases = [] {
     if constexpr (is_leaf<L>) return leaf_of<L>.may_alias.forward || leaf_of<L>.may_alias.backward;
     else return false;
@@ -217,33 +298,37 @@ class layer_checker {
   using variant = std::conditional_t<aliases && !Aliasing, without_aliasing<L>, L>;
 
  public:
-  explicit layer_checker(layer_options const& options) : setup_(make_setup<L>(options)) {
-    std::size_t const rows = setup_.rows();
-    std::size_t const needed = rows * integers_per_row<L>;
+  explicit layer_checker(layer_options const& options)
+      : layer_(make_checked<L>(make_setup<L>(options))) {
+    std::size_t const needed = layer_.setup.rows() * integers_per_row<L>;
     if (!options.tokens.empty() && options.tokens.size() != needed) {
       report_.failures.push_back(
           ext::concat({"check_layer: options.tokens has ", options.tokens.size(),
                        " elements, needed are ", needed}));
       return;
     }
-    output_ = is_loss ? compared_tensor{"loss", 1, 1}
-                      : compared_tensor{"output", L::output::info.width, setup_.weights.size()};
+    check_counts(report_, layer_.losses, layer_.setup);
     constexpr auto choice = form_choices<L>[reference];
-    if (!run_checked(report_, ext::concat({choice.text(), " on one rank, no buffer shared"}),
-                     run_trial<layer_job<variant<false>, choice.pin, 1, choice.sharded>>, setup_,
-                     reference_))
+    auto* const run = run_trial<layer_job<variant<false>, choice.pin, 1, choice.sharded>>;
+    if (!run_checked(report_, ext::concat({choice.text(), " on one rank, no buffer shared"}), run,
+                     layer_.setup, reference_))
       return;
-    check_alone(report_.checked.back(), reference_);
+    if (!is_finite(reference_)) {  // perhaps a parameter that must be positive
+      auto setup = make_setup<L>(options, false);
+      trial got;
+      if (run_quietly(report_, report_.checked.back(), run, setup, got) && is_finite(got))
+        layer_.setup = std::move(setup), reference_ = std::move(got);
+    }
+    auto const where = report_.checked.back();
+    check_alone(report_, where, layer_, layer_.setup, reference_, run);
+    check_targets(report_, where, layer_, reference_, run);
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
       (check_form<Index>(), ...);
     }(std::make_index_sequence<form_choices<L>.size()>{});
-    if constexpr (sums_samples<L> && !is_loss && is_leaf<L>) {
-      std::vector<std::string> names;
-      for (auto const& parameter : reference_.parameters) names.push_back(parameter.name);
-      check_data_ranks(report_, ext::concat({choice.text(), " on 2 data ranks"}), setup_, names,
-                       output_, run_trial<data_ranks_job<L, choice.pin>>,
+    if constexpr (sums_samples<L> && !std::is_same_v<typename L::output, loss_value>)
+      check_data_ranks(report_, ext::concat({choice.text(), " on 2 data ranks"}), layer_.setup,
+                       layer_.output, run_data_ranks<data_ranks_job<L, choice.pin>>,
                        run_trial<double_batch_job<L, choice.pin>>);
-    }
   }
 
   [[nodiscard]] check_report const& report() const { return report_; }
@@ -255,17 +340,6 @@ class layer_checker {
       if (form_choices<L>[i].pin == name("whole")) return i;
     return std::size_t{0};
   }();
-
-  void check_alone(std::string const& where, trial const& got) {
-    check_differences(report_, where, setup_, got);
-    check_accumulation(report_, where, got);
-    check_independence(report_, where, setup_, got, output_, is_loss);
-    check_weights(report_, where, setup_, got);
-    check_bytes(report_, where, got);
-    double const loss = got.ranks[0].once.loss;
-    compare(report_, where, {"loss", 1, 1}, {2 * loss}, {got.ranks[0].scaled_loss},
-            rounding_bound({loss}), "must be twice as large when context.loss.scale is");
-  }
 
   template <std::size_t Index>
   void check_form() {
@@ -292,16 +366,16 @@ class layer_checker {
   void check_one_rank() {
     if constexpr (fit_of<L, Form, 1, Sharded>() == fit::divides) {
       auto const where = ext::concat({form_choice{Form, Sharded}.text(), " on 1 tensor rank"});
+      auto* const run = run_trial<layer_job<L, Form, 1, Sharded>>;
       trial got, alone;
-      if (!run_checked(report_, where, run_trial<layer_job<L, Form, 1, Sharded>>, setup_, got))
-        return;
-      compare_trials(report_, where, reference_, got, output_, law);
-      check_alone(where, got);
+      if (!run_checked(report_, where, run, layer_.setup, got)) return;
+      check_job(report_, where, layer_, reference_, got, run, law);
       if constexpr (aliases)
         if (run_checked(report_, ext::concat({where, ", no buffer shared"}),
-                        run_trial<layer_job<variant<false>, Form, 1, Sharded>>, setup_, alone))
+                        run_trial<layer_job<variant<false>, Form, 1, Sharded>>, layer_.setup,
+                        alone))
           compare_trials(
-              report_, where, alone, got, output_,
+              report_, where, alone, got, layer_.output,
               "must not change when buffers are shared: may_alias says what is not true");
       if constexpr (is_joint)
         if (run_checked(report_, ext::concat({where, ", in halves"}),
@@ -323,11 +397,10 @@ class layer_checker {
                        "form and back to a whole output"}));
     if constexpr (how != fit::divides) return how == fit::no_chain;
     else {
+      auto* const run = run_trial<layer_job<L, Form, Ranks, Sharded>>;
       trial got;
-      if (!run_checked(report_, where, run_trial<layer_job<L, Form, Ranks, Sharded>>, setup_, got))
-        return true;
-      compare_trials(report_, where, reference_, got, output_, law);
-      check_alone(where, got);
+      if (run_checked(report_, where, run, layer_.setup, got))
+        check_job(report_, where, layer_, reference_, got, run, law);
       return true;
     }
   }
@@ -335,9 +408,8 @@ class layer_checker {
   static constexpr char const* law = "must be that of the whole form on one rank";
 
   check_report report_;
-  trial_setup setup_;
+  checked_layer layer_;
   trial reference_;
-  compared_tensor output_;
 };
 
 }  // namespace detail
@@ -356,12 +428,21 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// - the gradients are the central finite differences of the output by inputs and parameters, up to
 ///   1e-6 of the largest element;
 /// - a loss, or what a layer adds to it, is proportional to `context.loss.scale` and alike in all
-///   forms; one with `takes_weights`, which is run with
-///   weights of rows, multiplies each row's gradient by its weight, and weights of 1 change
-///   nothing;
+///   forms; one with `takes_weights`, which is run with weights of rows, multiplies each row's
+///   gradient by its weight, and weights of 1 change nothing;
 /// - no sample's output or input gradient depends on another sample of the batch, or on one of
-///   another group if the layer says `mixes_samples`; of one that sums over samples, that two data
-///   ranks make of their samples what one rank makes of all of them;
+///   another group if the layer says `mixes_samples`;
+/// - the same samples in batches of other sizes, as ranks and microbatches have them, in another
+///   order, give the same outputs and input gradients, and gradients of parameters and losses that
+///   add up: nothing depends on the number of a local row or on `context.batch`. Of a layer that
+///   sums over samples, two data ranks make of their samples what one rank makes of all of them;
+/// - places without a sample, the last ones of a batch or of a group, have no gradient and change
+///   none, and a batch may have no sample at all;
+/// - the `count` of a loss adds up over rows and pieces of a batch. A row whose targets do not
+/// count
+///   has the gradient 0: labels that are `ext::ignored_target`, and real targets that are nan,
+///   where `count` leaves them out. Labels that are no column of a row are refused by `count`, or
+///   by trainers as the loss says its `classes`, or the loss does not read past its row;
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;
 /// - a layer with `backward` makes the same gradients where it is called for one of them alone, or
@@ -371,9 +452,16 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// - the bodies move what their form lists, and the communicators count the bytes that the plan
 ///   says.
 ///
-/// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` run each form on the
-/// fewest of these ranks in that type, and compare with double: to 1e-5 and to 0.03 of the largest
-/// element.
+/// A layer is run behind a layer with parameters, so its `backward_input` is compiled and checked;
+/// a job does neither if the layer is the first of its model.
+///
+/// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` check all that, and
+/// then run each form on the fewest of these ranks in that type, and compare with double: to 1e-5
+/// and to 0.03 of the largest element. The laws hold there, too, but for finite differences, which
+/// only double shows.
+///
+/// Inputs and parameters have numbers of both signs, except where the layer then makes none: a
+/// parameter that begins with a constant has the constant's sign in that case.
 ///
 /// Of a combination the planner's choice is run, without and with sequence shards; of frozen
 /// parameters no gradient is asked.
@@ -386,8 +474,13 @@ check_report check_layer(layer_options const& options = {}) {
       "check_layer<L>: L is not a layer; it needs `using concept_tag = plait::layer_tag;`, "
       "`using input = ...;` and `using output = ...;`");
   require_range("layer_options::token_count", options.token_count, number_ranges::at_least_0);
-  if constexpr (std::is_same_v<Element, double>) return detail::layer_checker<L>(options).report();
-  else return detail::precision_checker<L, Element>(options).report();
+  require_range("layer_options::differences", double(options.differences),
+                number_ranges::at_least_1);
+  auto report = detail::layer_checker<L>(options).report();
+  using compute = typename ext::precision_of<Element>::compute;
+  if constexpr (!std::is_same_v<compute, double>)
+    report.add(detail::precision_checker<L, Element>(options).report());
+  return report;
 }
 
 }  // namespace plait::testing

@@ -12,9 +12,11 @@
 namespace plait::testing {
 
 /// Stands before a layer under test: its output is its parameter, so that what the layer takes can
-/// be set, and the gradient that the layer gives back can be read, like any parameter.
+/// be set, and the gradient that the layer gives back can be read, like any parameter. A batch of
+/// fewer samples takes the first rows of it.
 ///
-/// Shapes: values, y (Sequence * Samples, Width); x (rows, 1) is ignored.
+/// Shapes: values (Sequence * Samples, Width); y (rows, Width), of at most as many; x (rows, 1) is
+///         ignored.
 template <std::size_t Sequence, std::size_t Samples, std::size_t Width>
 struct probe {
   using concept_tag = layer_tag;
@@ -27,12 +29,14 @@ struct probe {
   static constexpr std::size_t sequence = Sequence;
   static constexpr double flops_per_row = 0;
 
-  static void forward(auto& ops, auto const& l) { ops.copy(l.p[values{}], l.y); }
+  static void forward(auto& ops, auto const& l) {
+    auto taken = l.p[values{}];
+    taken.rows = l.y.rows;
+    ops.copy(taken, l.y);
+  }
   static void backward_parameters(auto& ops, auto const& l) {
     // One long row, so that gradients may be of a wider type than activations.
-    auto const row = [](auto of) {
-      return of.rows = 1, of.columns = Sequence * Samples * Width, of;
-    };
+    auto const row = [&](auto of) { return of.columns = l.dy.rows * Width, of.rows = 1, of; };
     ops.accumulate_column_sums(row(l.dy), row(l.dp[values{}]));
   }
 };

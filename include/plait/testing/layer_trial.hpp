@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -32,8 +33,15 @@ struct trial_setup {
   std::uint32_t step = 0;
   std::size_t sequence = 1;
   std::size_t samples = 1;
-  std::size_t group = 1;             ///< consecutive samples that the layer mixes
+  std::size_t group = 1;         ///< consecutive samples that the layer mixes
+  std::size_t first_sample = 0;  ///< the number of the first one in the global batch
+  std::size_t missing = 0;       ///< places of the batch, its last ones, without a sample
+  std::size_t all_samples = 1;   ///< of the global batch
+  int microbatch = 0;
+  bool is_piece = false;             ///< only one forward and backward, and differences
   tensors parameters;                ///< the probe's too
+  std::vector<char> is_input;        ///< of each parameter: it is a probe's
+  std::int32_t missing_token = 0;    ///< of places without a sample, as `batches` makes them
   std::vector<std::int32_t> tokens;  ///< the model's input, or the labels of a loss
   std::vector<double> targets;       ///< of a loss that takes features
   std::vector<double> weights;       ///< the functional is the sum of weights times outputs
@@ -138,22 +146,23 @@ class bench {
         row_weights_(setup.row_weights.empty() ? nullptr : setup.row_weights.data()),
         rank_(rank),
         load_(load),
-        activations_(rank.device().allocate(plan_.arena.total_bytes)),
+        activations_(rank.device().allocate(plan_.arena.total_bytes + 2 * guard_bytes)),
         parameters_(plan_.kept_count),
         gradients_(parameters_.size()),
         zeros_(setup.rows() * plan_.input_width),
         targets_(converted<accumulate_t<T>>(setup.targets)),
         output_(plan_.has_loss ? 1 : setup.weights.size()) {
-    std::fill(activations_.data() + plan_.arena.zeros_offset,
-              activations_.data() + plan_.arena.total_bytes, std::byte{0});
+    std::memset(activations_.data(), 0xff, plan_.arena.total_bytes + 2 * guard_bytes);
+    std::fill(arena() + plan_.arena.zeros_offset, arena() + plan_.arena.total_bytes, std::byte{0});
   }
 
   rank_record run() {
     rank_record out;
     use(setup_.parameters, setup_.tokens);
     out.once = run_passes(1, &out.moved);
-    out.twice = run_passes(2);
     for (auto const& at : setup_.differences) out.differences.push_back(difference(at));
+    if (setup_.is_piece) return out;
+    out.twice = run_passes(2);
     if (plan_.has_term) {
       loss_scale_ = 2 * setup_.loss_scale;
       forward();
@@ -181,13 +190,23 @@ class bench {
   void fill(layer_context& context) const {
     context.seed = setup_.seed;
     context.step = &setup_.step;
+    context.microbatch = setup_.microbatch;
     context.batch = setup_.samples;
+    context.first_sample = setup_.first_sample;
+    context.missing = setup_.missing;
+    context.all_samples = setup_.all_samples;
     context.sequence = setup_.sequence;
     context.tensor_rank = rank_.tensor_rank();
     context.tensor_ranks = plan_.tensor_ranks;
   }
 
+  /// The activations, between guards: a body that reads a little before or after them reads no
+  /// numbers.
+  [[nodiscard]] std::byte* arena() { return activations_.data() + guard_bytes; }
+
  private:
+  static constexpr std::size_t guard_bytes = 1024;
+
   virtual std::byte const* run_forward(std::byte* input, void const* targets,
                                        loss_sum const& loss) = 0;
   virtual void run_backward(std::byte* input, std::byte* gradient, bool is_first) = 0;
@@ -214,7 +233,7 @@ class bench {
   /// Fills a part of the arena with numbers that are not numbers: a layer that reads what nobody
   /// has written for it is found out. The zeros at the end of the arena stay.
   void spoil(std::size_t begin) {
-    std::memset(activations_.data() + begin, 0xff, plan_.arena.zeros_offset - begin);
+    std::memset(arena() + begin, 0xff, plan_.arena.zeros_offset - begin);
   }
 
   void forward() {
@@ -223,7 +242,11 @@ class bench {
     std::ranges::fill(scales_, loss_scale_);
     std::byte const* const made = run_forward(
         input(), plan_.to_reals ? static_cast<void const*>(targets_.data()) : tokens_->data(),
-        {.data = sums_.data(), .scale = scales_.data(), .weights = row_weights_});
+        {.data = sums_.data(),
+         .scale = scales_.data(),
+         .weights = row_weights_,
+         .samples = setup_.missing > 0 ? setup_.samples : 0,
+         .present = setup_.samples - setup_.missing});
     loss_ = std::accumulate(sums_.begin(), sums_.end(), 0.0);
     if (plan_.has_loss) output_[0] = loss_;
     else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
@@ -308,14 +331,12 @@ class layer_bench final : public bench<typename Job::element, typename Job::grad
  public:
   layer_bench(threads::rank_type& rank, trial_setup const& setup, workload const& load)
       : base(rank, setup, load, bench_plan_of<plan>(load, rank.tensor_rank(), rank.grid())),
-        runner_(rank, load,
-                {this->activations_.data(), this->parameters_.data(), this->gradients_.data()}) {
+        runner_(rank, load, {this->arena(), this->parameters_.data(), this->gradients_.data()}) {
     auto& context = runner_.context();
     this->fill(context);
     if constexpr (plan::sums_over_samples) {
       context.sample_axes = plan::samples.axes_with(shard<dim::batch>);
-      context.samples_on_all_ranks = setup.samples * std::size_t(rank.grid().size(axis::data));
-      context.all_samples = context.samples_on_all_ranks;
+      context.samples_on_all_ranks = setup.all_samples;
     }
   }
 
@@ -379,13 +400,19 @@ trial run_trial(trial_setup const& setup) {
 }
 /// Runs `Job` on data ranks, each with a setup of its own.
 template <class Job>
-trial run_trial(std::vector<trial_setup> const& setups) {
+trial run_data_ranks(std::vector<trial_setup> const& setups) {
   return run_job<Job>(setups.size(), [&](auto& records) {
     return [&](threads::rank_type& rank) {
       auto const r = static_cast<std::size_t>(rank.world_rank());
       records[r] = run_bench<Job>(rank, setups[r]);
     };
   });
+}
+
+/// Whether the output of a trial's first pass consists of numbers.
+inline bool is_finite(trial const& of) {
+  return std::ranges::all_of(of.ranks[0].once.output,
+                             [](double value) { return std::isfinite(value); });
 }
 
 /// One parameter's gradient of a pass, whole; `disagree` is set where ranks that both have an

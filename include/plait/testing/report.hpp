@@ -20,6 +20,12 @@ struct check_report {
 
   [[nodiscard]] bool passed() const { return failures.empty(); }
 
+  /// Adds another report of the same check.
+  void add(check_report const& other) {
+    failures.insert(failures.end(), other.failures.begin(), other.failures.end());
+    checked.insert(checked.end(), other.checked.begin(), other.checked.end());
+  }
+
   /// The failures, one to a line.
   [[nodiscard]] std::string text() const {
     std::string all;

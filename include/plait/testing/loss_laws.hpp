@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/core/concat.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/plan/outline.hpp"
+#include "plait/testing/layer_laws.hpp"
+#include "plait/testing/layer_trial.hpp"
+#include "plait/testing/report.hpp"
+
+/// What must hold of a loss and its targets: those that count, those that do not, and those that
+/// are none of its classes.
+namespace plait::testing::detail {
+
+template <class Target>
+using target_count = std::int64_t (*)(std::span<Target const>);
+
+/// How the losses among the leaves of a layer count, which are one unless it is a sum_of.
+struct loss_counts {
+  std::vector<target_count<std::int32_t>> of_integers;
+  std::vector<target_count<double>> of_reals;
+  std::vector<std::size_t> classes;  ///< of each of the former; 0: it does not say them
+
+  [[nodiscard]] bool empty() const { return of_integers.empty() && of_reals.empty(); }
+};
+
+template <class L>
+void add_loss(loss_counts& to) {
+  if constexpr (std::is_same_v<typename L::output, loss_value>) {
+    if constexpr (leaf_of<L>.inputs[1].kind == value_kind::reals) {
+      to.of_reals.push_back([](std::span<double const> some) {
+        if constexpr (requires { L::count(some); }) return std::int64_t{L::count(some)};
+        else {
+          std::vector<float> const converted(some.begin(), some.end());
+          return std::int64_t{L::count(std::span<float const>(converted))};
+        }
+      });
+    } else {
+      to.of_integers.push_back(
+          [](std::span<std::int32_t const> some) { return std::int64_t{L::count(some)}; });
+      if constexpr (requires { L::classes; }) to.classes.push_back(L::classes);
+      else to.classes.push_back(0);
+    }
+  }
+}
+template <class L>
+loss_counts losses_of() {
+  loss_counts out;
+  [&]<class... Leaf>(std::type_identity<std::tuple<Leaf...>>) {
+    (add_loss<Leaf>(out), ...);
+  }(std::type_identity<planning::leaves_of<L>>{});
+  return out;
+}
+
+/// One loss counts targets all at once, and in pieces, as ranks and microbatches do.
+template <class Target>
+void check_count(check_report& report, target_count<Target> count, std::vector<Target> const& all,
+                 std::size_t rows) {
+  auto const width = all.size() / rows;
+  auto const of_rows = [&](std::size_t first, std::size_t number) {
+    return count(std::span(all).subspan(first * width, number * width));
+  };
+  auto const fail = [&](auto const&... parts) {
+    report.failures.push_back(ext::concat({"count of the loss: ", parts...}));
+  };
+  try {
+    auto const whole = of_rows(0, rows);
+    if (whole < 0 || static_cast<std::size_t>(whole) > all.size())
+      fail("it says ", whole, " of ", all.size(),
+           " targets; it must be from 0 to their number, and one for each number that counts");
+    std::int64_t by_rows = 0;
+    for (std::size_t r = 0; r < rows; ++r) by_rows += of_rows(r, 1);
+    auto const cut = of_rows(0, rows / 3) + of_rows(rows / 3, rows - rows / 3);
+    if (by_rows != whole || cut != whole)
+      fail("it says ", whole, " of ", rows, " rows together, ", by_rows,
+           " of them one by one, and ", cut, " of a third and the rest",
+           "; ranks and microbatches count their own rows, so it must add up: count each target "
+           "by itself");
+  } catch (std::exception const& failure) {
+    fail(failure.what(),
+         "; check_layer draws labels below layer_options::token_count, or the loss's classes, or "
+         "the width of its input");
+  }
+}
+inline void check_counts(check_report& report, loss_counts const& losses,
+                         trial_setup const& setup) {
+  for (auto const count : losses.of_integers)
+    check_count(report, count, setup.tokens, setup.rows());
+  for (auto const count : losses.of_reals) check_count(report, count, setup.targets, setup.rows());
+}
+
+/// How many targets of a row count for any of the losses; -1 if a count refuses them.
+template <class Target>
+std::int64_t count_of_row(std::vector<target_count<Target>> const& losses,
+                          std::vector<Target> const& all, std::size_t rows, std::size_t row) {
+  std::int64_t out = 0;
+  auto const width = all.size() / rows;
+  try {
+    for (auto const count : losses) out += count(std::span(all).subspan(row * width, width));
+    return out;
+  } catch (std::exception const&) {
+    return -1;
+  }
+}
+inline std::int64_t count_of_row(loss_counts const& losses, trial_setup const& setup,
+                                 std::size_t row) {
+  return losses.of_reals.empty() ? count_of_row(losses.of_integers, setup.tokens, setup.rows(), row)
+                                 : count_of_row(losses.of_reals, setup.targets, setup.rows(), row);
+}
+
+template <class T>
+void set_row(std::vector<T>& all, std::size_t rows, std::size_t row, T value) {
+  auto const width = all.size() / rows;
+  std::fill_n(all.begin() + std::ptrdiff_t(row * width), width, value);
+}
+
+/// Takes the targets of two rows out of a setup: labels become ext::ignored_target, as data sets
+/// without a target and places without a sample have it, and real targets nan, if the losses do
+/// not count these. False if nothing was changed.
+inline bool leave_out_targets(trial_setup& setup, loss_counts const& losses) {
+  std::size_t const rows = setup.rows();
+  bool changed = false;
+  auto const keep = [&](trial_setup const& tried, bool is_good) {
+    if (!is_good) return;
+    setup = tried;
+    setup.changed_tokens = setup.tokens;
+    changed = true;
+  };
+  auto tried = setup;
+  for (std::size_t const row : {std::size_t{0}, rows - 1}) {
+    if (losses.of_reals.empty()) {
+      set_row(tried.tokens, rows, row, ext::ignored_target);
+      keep(tried, count_of_row(losses, tried, row) >= 0);
+    } else {
+      set_row(tried.targets, rows, row, std::numeric_limits<double>::quiet_NaN());
+      keep(tried, count_of_row(losses, tried, row) == 0);
+    }
+    tried = setup;
+  }
+  // One of several numbers of a row.
+  if (std::size_t const width = tried.targets.size() / rows; changed && width > 1) {
+    std::size_t const row = rows / 2 + 1 < rows ? rows / 2 + 1 : 0;
+    auto const full = count_of_row(losses, tried, row);
+    tried.targets[row * width + 1] = std::numeric_limits<double>::quiet_NaN();
+    keep(tried, count_of_row(losses, tried, row) < full);
+  }
+  return changed;
+}
+
+/// A row whose targets count for nothing has no gradient. False if one has.
+inline bool check_uncounted(check_report& report, std::string const& where,
+                            trial_setup const& setup, loss_counts const& losses, trial const& got) {
+  std::size_t const before = report.failures.size();
+  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
+    if (!setup.is_input[i]) continue;
+    bool ignored = false;
+    auto const gradient = assemble(got, &rank_record::once, i, ignored);
+    auto expected = gradient;
+    for (std::size_t r = 0; r < setup.rows(); ++r)
+      if (count_of_row(losses, setup, r) == 0) set_row(expected, setup.rows(), r, 0.0);
+    compare(report, where, tensor_of(got, i), expected, gradient, 0,
+            "must be 0 in a row whose targets do not count: write zeros there, as l.dx has "
+            "other numbers before");
+  }
+  auto const loss = got.ranks[0].once.loss;
+  if (report.failures.size() == before)
+    compare(report, where, {"loss", 1, 1}, {0}, {loss - loss}, 0,
+            ext::concat({"must be a number where rows have no target: leave out rows whose label "
+                         "is ext::ignored_target, ",
+                         ext::ignored_target,
+                         ", also in places without a sample, and real targets that are nan"}));
+  return report.failures.size() == before;
+}
+
+/// Gives rows labels that are no column of their row: `width` and -1. Those are left out that a
+/// count refuses, and that a trainer does since the loss says its classes. False if none is left.
+inline bool use_labels_past_rows(trial_setup& setup, loss_counts const& losses,
+                                 std::int32_t width) {
+  if (setup.samples != 3 || losses.of_integers.empty()) return false;
+  bool changed = false;
+  // Rows 0 and 2 are of other samples than row 1, which changes.
+  for (auto const& [row, label] : {std::pair{std::size_t{0}, width}, {std::size_t{2}, -1}}) {
+    auto tried = setup;
+    set_row(tried.tokens, setup.rows(), row, label);
+    bool refused = count_of_row(losses, tried, row) < 0;
+    for (std::size_t const classes : losses.classes)
+      refused = refused || (classes > 0 && (label < 0 || std::size_t(label) >= classes) &&
+                            count_of_row(losses, tried, row) != 0);
+    if (refused) continue;
+    setup = tried;
+    setup.changed_tokens = setup.tokens;
+    changed = true;
+  }
+  return changed;
+}
+
+/// Compares what the change of a sample adds to the loss: it does not depend on another's label.
+/// `usual` is with labels that are columns, `got` with others.
+inline void check_labels_past_rows(check_report& report, std::string const& where,
+                                   trial const& usual, trial const& got, std::int32_t width) {
+  auto const change = [](trial const& of) {
+    return of.ranks[0].changed.loss - of.ranks[0].once.loss;
+  };
+  compare(report, where, {"loss", 1, 1}, {change(usual)}, {change(got)},
+          1e-9 * std::max(1.0, std::abs(change(usual))),
+          ext::concat({"must not depend on another row when a label is ", width,
+                       " or -1: the loss reads past its row; let count throw an input_error for "
+                       "labels that it does not take, or say `static constexpr std::size_t "
+                       "classes = ...;`, so that trainers refuse them"}));
+}
+
+}  // namespace plait::testing::detail
