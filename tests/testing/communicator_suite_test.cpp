@@ -516,9 +516,13 @@ TEST(CommunicatorSuite, AFailedRunIsAFailure) {
   EXPECT_EQ(report.failures[0], "data 3: the run threw: no network");
 }
 
-TEST(CommunicatorSuite, WithoutRanksThereIsNothingToCheck) {
+TEST(CommunicatorSuite, WithoutRanksOrSizesThereIsNothingToCheck) {
   auto none = few;
   none.ranks = 0;
+  EXPECT_THROW((void)check_communicators<few_elements>(flawed_threads{flaw::none}, none),
+               plait::input_error);
+  none = few;
+  none.sizes.clear();
   EXPECT_THROW((void)check_communicators<few_elements>(flawed_threads{flaw::none}, none),
                plait::input_error);
 }
@@ -572,6 +576,12 @@ TEST(CommunicatorSuite, SaysHowMessagesWerePosted) {
   options.has_channels = false;
   EXPECT_EQ(last_checked(flawed_threads{flaw::posts_wait}),
             "posted messages, each sent at once, on stage 3");
+  options.rounds = 0;
+  EXPECT_EQ(plait::testing::detail::left_out(options),
+            (std::vector<std::string>{
+                "not checked, as options.has_channels says: a post waits for nobody",
+                "not checked, as options.errors says: mistakes end the launch with their error",
+                "not checked, as options.rounds says: groups in turn"}));
 }
 
 TEST(CommunicatorSuite, WithoutPostSendThereAreNoPostedMessages) {

@@ -98,6 +98,25 @@ consteval void require_records() {
                 "log_calls() or call_for(); derive it from plait::ext::communicator_calls");
 }
 
+// What the options take out of the suite, a sentence for each.
+inline std::vector<std::string> left_out(communicator_suite_options const& options) {
+  std::vector<std::string> out;
+  auto const say = [&](bool is_checked, char const* option, char const* law) {
+    if (!is_checked)
+      out.push_back(ext::concat({"not checked, as options.", option, " says: ", law}));
+  };
+  say(options.sums_in_rank_order, "sums_in_rank_order",
+      "sums have the bits of additions in rank order");
+  say(options.maximum_keeps_nan, "maximum_keeps_nan", "a maximum keeps nan");
+  say(options.compares_calls, "compares_calls", "ranks whose calls differ are told");
+  say(options.compares_equal_groups, "compares_equal_groups",
+      "groups of equal members, over other axes, compare their calls");
+  say(options.has_channels, "has_channels", "a post waits for nobody");
+  say(options.errors, "errors", "mistakes end the launch with their error");
+  say(options.rounds > 0, "rounds", "groups in turn");
+  return out;
+}
+
 // One axis, and as many as there are factors, up to three: then ranks have groups that overlap.
 inline std::vector<mesh> meshes_of(int ranks) {
   mesh line, grid;
@@ -208,7 +227,8 @@ bool check_all_channels(Backend const& backend, communicator_suite_options const
 /// ranks, and compares values, traffic and errors with what the calls promise. Needs `double`
 /// besides `Elements`.
 ///
-/// A process reports what its own ranks saw. After a run that threw nothing more is run.
+/// The report's `checked` begins with the laws that the options leave out. A process reports what
+/// its own ranks saw. After a run that threw nothing more is run.
 /// Cost:    the default options take seconds; what a backend needs for a launch, up to four times,
 ///          and once more for each of the mistakes.
 template <class Elements = communicator_elements, class Backend>
@@ -228,7 +248,12 @@ template <class Elements = communicator_elements, class Backend>
                                number_ranges::at_least_1);
   plait::detail::require_range("communicator_suite_options::rounds", options.rounds,
                                number_ranges::at_least_0);
+  if (options.sizes.empty())
+    throw input_error(
+        "communicator_suite_options::sizes is empty, so that no call would be compared; leave it "
+        "out for sizes from 0 to 100003");
   check_report report;
+  report.checked = detail::left_out(options);
   if (!detail::check_all_calls<Elements>(backend, options, report) ||
       !detail::check_all_channels<Elements>(backend, options, report))
     return report;
