@@ -51,6 +51,7 @@ struct threads {
                          std::function<void(rank_type&)> const& program) const {
     if (!in_each_process) detail::require_started_once("threads", "plait::processes");
     host_maths::single_threaded_maths const guard;
+    host_maths::say_if_products_are_slow();
     auto const& grid = groups.grid();
     ext::thread_world world(grid.world_size(), options);
     auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set) {

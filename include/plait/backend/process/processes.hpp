@@ -134,6 +134,7 @@ struct processes {
     detail::process_places const places(groups.grid(), met.hosts, here.rank, require_local,
                                         keep_numbers);
     places.check(groups.grid(), require_local);
+    if (places.rank() == 0) host_maths::say_if_products_are_slow();
     if (places.rank() == 0 && met.of_one_thread >= 0) say_in_turn(why_one, met.of_one_thread);
     bool const has_two = wants_two && met.of_one_thread < 0;
     auto record = or_abandon(with, [&] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 // Which library multiplies matrices, and what depends on it. The component plait::blas defines
@@ -17,10 +18,22 @@ void MKL_Get_Version_String(char*, int);
 #include <cblas.h>
 #endif
 #if defined(PLAIT_USE_OPENBLAS)
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "plait/backend/host/maths/openblas_code.hpp"
 extern "C" {
 int openblas_get_num_threads(void);
 void openblas_set_num_threads(int);
 char* openblas_get_config(void);
+// Not every OpenBLAS has these.
+[[gnu::weak]] char* openblas_get_corename(void);
+[[gnu::weak]] int openblas_get_parallel(void);
+[[gnu::weak]] void gotoblas_dynamic_quit(void);
+[[gnu::weak]] void gotoblas_dynamic_init(void);
 }
 #elif defined(PLAIT_USE_BLIS)
 extern "C" {
@@ -32,14 +45,149 @@ char const* bli_info_get_version_str(void);
 
 namespace plait::host_maths {
 
+#if defined(PLAIT_USE_OPENBLAS)
+namespace detail {
+
+/// Whether products of matrices of n rows and columns are right on one thread, in float and in
+/// double, for all ways to store them, and products by a vector. Elements are small whole numbers,
+/// whose sums are exact in any order.
+[[nodiscard]] [[gnu::cold]] inline bool openblas_is_right_for(int n) {
+  constexpr int most = 109 * 109;
+  static float a[most], b[most], c[most];
+  static double a_double[most], b_double[most], c_double[most];
+  std::uint32_t state = 1;
+  for (int i = 0; i < n * n; ++i) {
+    state = state * 1664525u + 1013904223u;
+    a_double[i] = a[i] = static_cast<float>(state >> 29) - 4;
+    b_double[i] = b[i] = static_cast<float>(state >> 26 & 7) - 4;
+  }
+  for (int way = 0; way < 8; ++way) {
+    auto const a_is = (way & 1) != 0 ? CblasTrans : CblasNoTrans;
+    auto const b_is = (way & 2) != 0 ? CblasTrans : CblasNoTrans;
+    bool const by_vector = way >= 4;
+    float const beta = static_cast<float>(way & 1);  // C is written, or added to
+    for (int i = 0; i < n * n; ++i) c_double[i] = c[i] = 5;
+    if (by_vector) {
+      cblas_sgemv(CblasRowMajor, a_is, n, n, 1, a, n, b, 1, beta, c, 1);
+      cblas_dgemv(CblasRowMajor, a_is, n, n, 1, a_double, n, b_double, 1, beta, c_double, 1);
+    } else {
+      cblas_sgemm(CblasRowMajor, a_is, b_is, n, n, n, 1, a, n, b, n, beta, c, n);
+      cblas_dgemm(CblasRowMajor, a_is, b_is, n, n, n, 1, a_double, n, b_double, n, beta, c_double,
+                  n);
+    }
+    // Every seventh element: at every place of the blocks in which kernels work there is one.
+    for (int at = 0; at < (by_vector ? n : n * n); at += by_vector ? 1 : 7) {
+      int const row = by_vector ? at : at / n, column = by_vector ? 0 : at % n;
+      int const a_first = (way & 1) != 0 ? row : row * n, a_step = (way & 1) != 0 ? n : 1;
+      bool const b_is_along = by_vector || (way & 2) != 0;
+      int const b_first = b_is_along ? column * n : column, b_step = b_is_along ? 1 : n;
+      float sum = 5 * beta;
+      for (int p = 0; p < n; ++p) sum += a[a_first + p * a_step] * b[b_first + p * b_step];
+      if (c[at] != sum || c_double[at] != static_cast<double>(sum)) return false;
+    }
+  }
+  return true;
+}
+
+/// The same of a size for its kernels of small matrices and of one for those that work in blocks.
+[[nodiscard]] [[gnu::cold]] inline bool openblas_is_right() {
+  int const threads = openblas_get_num_threads();
+  openblas_set_num_threads(1);
+  bool const is_right = openblas_is_right_for(37) && openblas_is_right_for(109);
+  openblas_set_num_threads(threads);
+  return is_right;
+}
+
+/// Whether the process has threads besides the calling one and those that OpenBLAS has started
+/// itself, which are idle between products. True where the system does not say.
+[[nodiscard]] [[gnu::cold]] inline bool openblas_may_be_in_use() {
+  struct stat threads{};  // a folder of one folder for each thread
+  if (::stat("/proc/self/task", &threads) != 0) return true;
+  bool const starts_threads = openblas_get_parallel != nullptr && openblas_get_parallel() == 1;
+  auto const are_known = [&](long count) {
+    return count == 1 || (starts_threads && count == openblas_get_num_threads());
+  };
+  long const count = static_cast<long>(threads.st_nlink) - 2;
+#if defined(__SANITIZE_THREAD__)
+  if (are_known(count - 1)) return false;  // the sanitizer's own
+#endif
+  return !are_known(count);
+}
+
+/// The functions of the OpenBLAS that the program is linked to.
+[[nodiscard]] [[gnu::cold]] inline openblas_functions openblas_of_program() {
+  openblas_functions out;
+  out.code = [] {
+    bool const has_several = openblas_get_corename != nullptr &&
+                             std::strstr(openblas_get_config(), "DYNAMIC_ARCH") != nullptr;
+    return static_cast<char const*>(has_several ? openblas_get_corename() : "");
+  };
+  if (gotoblas_dynamic_quit != nullptr)
+    out.forget_code = [] {
+      // The first product makes OpenBLAS ready; without it, its threads may do so in between, and
+      // choose, too.
+      float const one = 1;
+      float product = 0;
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 1, 1, 1, 1, &one, 1, &one, 1, 0,
+                  &product, 1);
+      gotoblas_dynamic_quit();
+    };
+  out.choose_code = gotoblas_dynamic_init;
+  out.may_be_in_use = openblas_may_be_in_use;
+  out.is_right = openblas_is_right;
+  return out;
+}
+
+/// Has OpenBLAS choose its code, once in a process; what choose_openblas_code says of it.
+[[nodiscard]] [[gnu::cold]] inline std::string const& openblas_problem() {
+  static std::string const problem =
+      choose_openblas_code(openblas_of_program(), features_of_this_processor());
+  return problem;
+}
+
+// Before main, when a program has no threads of its own yet that could be in a product or read the
+// environment. A library that is linked statically may not have chosen itself by then: then it is
+// told when the first job starts.
+inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
+                                         std::strcmp(openblas_get_corename(), "Unknown") != 0 &&
+                                         (static_cast<void>(openblas_problem()), true);
+
+}  // namespace detail
+#endif
+
+/// Sees to it that the library of matrix products runs code that is right for this processor, once
+/// in a process: see choose_openblas_code. There is nothing to do with other libraries than
+/// OpenBLAS.
+[[gnu::cold]] inline void choose_code_of_products() {
+#if defined(PLAIT_USE_OPENBLAS)
+  static_cast<void>(detail::openblas_problem());
+#endif
+}
+
+/// Says on standard error, once in a process, that products are slower than they need be, and what
+/// to do about it. The root of a job calls it.
+[[gnu::cold]] inline void say_if_products_are_slow() {
+#if defined(PLAIT_USE_OPENBLAS)
+  static bool const is_said = [] {
+    auto const& problem = detail::openblas_problem();
+    return !problem.empty() && std::fprintf(stderr, "%s\n", problem.c_str()) > 0;
+  }();
+  static_cast<void>(is_said);
+#endif
+}
+
 /// Keeps the library of matrix products at one thread per caller while it lives and then restores
-/// what was set before; a library that is none of OpenBLAS, MKL and BLIS is left alone.
+/// what was set before; a library that is none of OpenBLAS, MKL and BLIS is left alone. OpenBLAS
+/// also chooses its code first, see choose_code_of_products.
 ///
 /// Threads: the setting is the whole process's, so make one guard before the rank threads start and
 ///          let it outlive them.
 class single_threaded_maths {
  public:
-  single_threaded_maths() : threads_before_(get()) { set(1); }
+  single_threaded_maths() : threads_before_(get()) {
+    choose_code_of_products();
+    set(1);
+  }
   ~single_threaded_maths() { set(threads_before_); }
   single_threaded_maths(single_threaded_maths const&) = delete;
   single_threaded_maths& operator=(single_threaded_maths const&) = delete;
@@ -65,6 +213,7 @@ class single_threaded_maths {
 /// The library of matrix products with its version and, where it says so, the code that it has
 /// chosen for this processor.
 [[nodiscard]] [[gnu::cold]] inline std::string kind_of_products() {
+  choose_code_of_products();
 #if defined(PLAIT_USE_OPENBLAS)
   static std::string const config = ::openblas_get_config();  // it writes into one buffer for all
   return config;

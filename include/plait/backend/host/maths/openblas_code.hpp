@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "plait/core/concat.hpp"
+
+namespace plait::host_maths {
+
+/// What a processor can do, as far as it decides which code of OpenBLAS is right for it. The
+/// instructions count where the operating system saves their registers.
+struct processor_features {
+  bool has_avx2 = false;    ///< AVX2 and fused multiply-adds
+  bool has_avx512 = false;  ///< AVX-512 F, DQ, BW and VL
+  bool is_amd = false;
+};
+
+/// What the processor can do on which the program runs; nothing where that is no x86-64.
+[[nodiscard]] [[gnu::cold]] inline processor_features features_of_this_processor() {
+  processor_features out;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  out.has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  out.has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  out.is_amd = __builtin_cpu_is("amd");
+#endif
+  return out;
+}
+
+namespace detail {
+
+// 0: older than AVX2, 1: made for AVX2, 2: made for AVX-512, or unknown and so left alone.
+[[nodiscard]] [[gnu::cold]] inline int age_of_openblas_code(char const* code) {
+  constexpr char const* old =
+      " Katmai Coppermine Northwood Prescott Banias Atom Core2 Penryn Dunnington Nehalem Athlon "
+      "Opteron Opteron_SSE3 Barcelona Nano Sandybridge Bobcat Bulldozer Piledriver Steamroller ";
+  auto const word = concat({" ", code, " "});
+  if (std::strstr(old, word.c_str()) != nullptr) return 0;
+  return std::strstr(" Haswell Zen Excavator ", word.c_str()) != nullptr ? 1 : 2;
+}
+
+inline constexpr char const* openblas_variable = "OPENBLAS_CORETYPE";
+
+}  // namespace detail
+
+/// Returns which code OpenBLAS should run instead of `code` on a processor that can do `features`,
+/// by the name that OPENBLAS_CORETYPE takes; "" where `code` is not older than the processor. Zen
+/// is old on no processor of AMD's: OpenBLAS has no newer code that was made for one.
+[[nodiscard]] [[gnu::cold]] inline char const* newer_openblas_code(
+    char const* code, processor_features const& features) {
+  int const age = detail::age_of_openblas_code(code);
+  if (features.has_avx512 && age < (features.is_amd ? 1 : 2)) return "SkylakeX";
+  if (features.has_avx2 && age < 1) return features.is_amd ? "Zen" : "Haswell";
+  return "";
+}
+
+/// The functions by which OpenBLAS is asked which code it runs and told to choose it again. A
+/// library may lack some of them: these are null.
+struct openblas_functions {
+  /// The name of the code that runs; "" of a library that has the code of one processor only.
+  char const* (*code)();
+  void (*forget_code)();  ///< to be followed by `choose_code`; no product may run in between
+  /// Chooses by OPENBLAS_CORETYPE or, without the variable, by the processor.
+  void (*choose_code)();
+  bool (*may_be_in_use)();  ///< by other threads
+  bool (*is_right)();       ///< whether products of some sizes are as they must be
+};
+
+/// Has OpenBLAS run newer code where it has taken the processor for an older one than it is. It
+/// stays as it is where OPENBLAS_CORETYPE is set, where its code is not too old, where other
+/// threads may be in a product, and where products of the newer code are wrong.
+///
+/// The environment is as before at the end: programs that are started from this one may have
+/// another OpenBLAS, which chooses for itself.
+/// Returns a sentence for the user where the code is too old and stays so, else "".
+/// Threads: none of the program's but the calling one may read the environment.
+[[nodiscard]] [[gnu::cold]] inline std::string choose_openblas_code(
+    openblas_functions const& openblas, processor_features const& features) {
+  if (std::getenv(detail::openblas_variable) != nullptr) return "";
+  char const* const first = openblas.code();
+  char const* const newer = newer_openblas_code(first, features);
+  if (*newer == '\0') return "";
+  char const *why = nullptr, *set = newer, *end = " before the program starts";
+  if (openblas.forget_code == nullptr || openblas.choose_code == nullptr) {
+    why = "this OpenBLAS cannot be told to change it while a program runs: set OPENBLAS_CORETYPE=";
+  } else if (openblas.may_be_in_use()) {
+    why =
+        "other threads of the program may be using it, so plait cannot change it: set "
+        "OPENBLAS_CORETYPE=";
+  } else {
+    auto const choose = [&](char const* code) {
+      ::setenv(detail::openblas_variable, code, 1);
+      openblas.forget_code();
+      openblas.choose_code();
+      ::unsetenv(detail::openblas_variable);
+    };
+    choose(newer);
+    // A library that was built without this code has taken the next older one.
+    bool const is_newer =
+        detail::age_of_openblas_code(openblas.code()) > detail::age_of_openblas_code(first);
+    if (is_newer && openblas.is_right()) return "";
+    choose(first);
+    if (!is_newer) return "";
+    why = "products with that are wrong here, so the older code runs";
+    set = end = "";
+  }
+  return concat({"plait: OpenBLAS runs its code for ", first,
+                 " on a processor that could run its faster code for ", newer, "; ", why, set,
+                 end});
+}
+
+}  // namespace plait::host_maths
