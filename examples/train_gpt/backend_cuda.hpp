@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include <plait/backend/cuda/cuda.hpp>
 
 #include "train_gpt/registry.hpp"
@@ -9,6 +11,7 @@ namespace train_gpt::backends {
 
 struct cuda {
   static constexpr char const* name = "cuda";
+  static std::string device() { return {}; }  // a plan is explained where there is no GPU, too
   static plait::cuda make(request const& wanted) {
     plait::cuda backend;
     backend.share_one_gpu = wanted.share_gpu;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include <plait/backend/process/processes.hpp>
 
@@ -12,6 +13,7 @@ namespace train_gpt::backends {
 /// One code for every engine.
 struct process {
   static constexpr char const* name = process_backend;
+  static std::string device() { return plait::host_maths::kind(); }
   static plait::processes make(request const& wanted) {
     plait::processes out{.data_ranks = wanted.data_ranks, .engine = wanted.engine};
     if (wanted.timeout > 0)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include <plait/backend/simulated/simulated.hpp>
 
 #include "train_gpt/registry.hpp"
@@ -17,6 +19,7 @@ namespace train_gpt::backends {
 
 struct simulated {
   static constexpr char const* name = "simulated";
+  static std::string device() { return plait::host_maths::kind(); }
   static plait::simulated make(request const& wanted) {
     if (wanted.simulated != nullptr) return wanted.simulated->backend;
     return {.data_ranks = wanted.data_ranks, .seed = wanted.schedule_seed};

@@ -191,7 +191,7 @@ template <class Size, class Job, class Backend, int Lora = 0>
   job.config = Size::config;
   job.explain = [](request const& wanted, plait::host_map const& hosts) {
     return plait::explain(Job::plan(), planned_load<Size, Job, Backend>(wanted),
-                          {.program = wanted.program, .hosts = hosts});
+                          {.program = wanted.program, .hosts = hosts, .device = Backend::device()});
   };
   // The main program draws it.
   job.draw = [](request const& wanted) {

@@ -68,8 +68,10 @@ std::string explain(options const& wanted) {
                              std::to_string(pieces) + " microbatches of whole groups of " +
                              std::to_string(Size::of.group) + "; write a multiple of " +
                              std::to_string(pieces * Size::of.group));
-  return plait::explain(Job::plan(), {.rows = static_cast<std::size_t>(wanted.batch) / pieces,
-                                      .microbatches = microbatches});
+  return plait::explain(
+      Job::plan(),
+      {.rows = static_cast<std::size_t>(wanted.batch) / pieces, .microbatches = microbatches},
+      {.device = plait::host_maths::kind()});
 }
 
 template <class Size, class Job, class Data>

@@ -315,6 +315,7 @@ template <class Plan>
 struct explain_options {
   bool program = false;  ///< the operations of a step, of a rank of each stage, in their order
   host_map hosts{};      ///< of the ranks, see rank_handle::hosts: which groups cross them
+  std::string device{};  ///< what computes, see device::kind: `rank.device().kind()`
 };
 
 /// The operations of a training step that clips, of a rank of each stage.
@@ -357,6 +358,7 @@ template <class Plan>
               Plan::parameter_count(), " parameters of ", Plan::element_bytes, " bytes"});
   if (Plan::has_frozen)
     out += concat({", of which ", Plan::trained_parameter_count(), " are trained"});
+  if (!options.device.empty()) out += concat({"\ndevice: ", options.device});
   out += "\n\n";
   if (Plan::slices > 0) out += concat({explain_slices<Plan>(grid), "\n"});
   out += concat({"layers\n", explain_steps<Plan>(load), "\n"});
