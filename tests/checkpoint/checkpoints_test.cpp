@@ -419,13 +419,22 @@ TEST(Checkpoints, ThatAreDamagedAreReplaced) {
   EXPECT_EQ(run({.steps = 5, .saves = {.folder = at.path}}).begun_at, 4u);
 }
 
-void expect_refused(settings const& with, std::string const& words) {
+void expect_refused(settings const& with, std::string const& words,
+                    runner const& run = run_of<data_parallel<2>>()) {
   try {
-    run_of<data_parallel<2>>()(with);
+    run(with);
     ADD_FAILURE() << "no error: " << words;
   } catch (input_error const& problem) {
     EXPECT_NE(std::string(problem.what()).find(words), std::string::npos) << problem.what();
   }
+}
+
+/// Has a checkpoint come from a device of another kind, or from a plait that did not write it down.
+void set_kind(files::path const& checkpoint, std::string const& kind) {
+  auto manifest = ext::read_manifest(checkpoint);
+  std::erase_if(manifest.settings, [](auto const& one) { return one.first == "kind"; });
+  if (!kind.empty()) manifest.settings.emplace_back("kind", kind);
+  std::ofstream(checkpoint / "plait.json") << ext::to_text(manifest);
 }
 
 TEST(Checkpoints, OfOtherSettingsAreRefused) {
@@ -441,6 +450,7 @@ TEST(Checkpoints, OfOtherSettingsAreRefused) {
                  "data_set is 74 samples, fingerprint ");
   expect_refused({.average = 0, .saves = {.folder = at.path}},
                  "average is 0.9 in the checkpoint and 0 now");
+  set_kind(at.path / "step-00000002", "a device that decides on other last bits");
   auto const other = run_of<data_parallel<2>>()(
       {.batch = 4,
        .rate = 0.01,
@@ -662,6 +672,20 @@ TEST(Checkpoints, OfSlicesGoOnOnAnyNumberOfRanks) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[8 + i]);
   expect_refused({.saves = {.folder = at.path}},
                  "reproducible is 4 slices in the checkpoint and not set now");
+
+  // The bits are those of one kind of device.
+  auto const last = at.path / "step-00000008";
+  auto const kept = ext::read_manifest(last).settings;
+  EXPECT_NE(
+      std::ranges::find(kept, std::pair<std::string, std::string>("kind", host_maths::kind())),
+      kept.end());
+  set_kind(last, "another device");
+  expect_refused({.steps = 8, .saves = {.folder = at.path}},
+                 "kind is another device in the checkpoint and ",
+                 [&](settings const& with) { return run(2, with); });
+  EXPECT_EQ(run(2, {.steps = 8, .saves = {.folder = at.path, .allow = {"kind"}}}).begun_at, 8u);
+  set_kind(last, "");
+  EXPECT_EQ(run(2, {.steps = 8, .saves = {.folder = at.path}}).begun_at, 8u);
 }
 
 /// Changes bytes of a file and puts them back.

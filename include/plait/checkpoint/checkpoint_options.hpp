@@ -17,6 +17,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/train/measures.hpp"
+#include "plait/train/saved_state.hpp"
 
 namespace plait {
 
@@ -125,7 +126,8 @@ inline constexpr std::array compared_options{".every", ".keep", ".required", ".v
 using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
 
 /// What may be others than in a checkpoint with these settings: with the optimizer its numbers,
-/// which stand behind it.
+/// which stand behind it; and the kind of device, unless both runs promise the same last bits
+/// (`reproducible`) and the checkpoint is new enough to say it.
 ///
 /// Errors: input_error for a name that is no setting, of the checkpoint or now.
 [[nodiscard]] [[gnu::cold]] inline std::vector<std::string_view> allowed_settings(
@@ -148,6 +150,12 @@ using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
     throw input_error({"checkpoint_options::allow has ", in_quotes(name),
                        ", which is no setting; there are", known});
   }
+  auto const has = [](checkpoint_settings const& settings, std::string_view name) {
+    return std::ranges::any_of(settings, [&](auto const& one) { return one.first == name; });
+  };
+  constexpr char const* slices = "reproducible";
+  if (!has(saved, slices) || !has(now, slices) || !has(saved, kind_setting))
+    out.push_back(kind_setting);
   return out;
 }
 

@@ -70,6 +70,13 @@ class state_source {
 
 }  // namespace plait::ext
 
+namespace plait::detail {
+
+/// The setting that says what decides on the last bits of results: device::kind of the first rank.
+inline constexpr char const* kind_setting = "kind";
+
+}  // namespace plait::detail
+
 namespace plait {
 
 /// The state of a trainer as checkpoints see it, one type for all trainers: it says what a rank

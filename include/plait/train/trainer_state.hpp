@@ -70,7 +70,9 @@ class trainer_state final : public saved_state {
   }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
-    return settings_of<plan>(of_.rule, of_.options, of_.rank.grid());
+    auto out = settings_of<plan>(of_.rule, of_.options, of_.rank.grid());
+    out.emplace_back(kind_setting, of_.rank.device().kind());
+    return out;
   }
 
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors() const override {
