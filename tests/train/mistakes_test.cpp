@@ -654,7 +654,7 @@ std::vector<tensors> after_steps(Backend const& backend, int where,
   std::mutex mutex;
   std::multiset<double> reports;  // of all ranks
   launch<Job>(backend, [&](auto& rank) {
-    auto trainer = plait::trainer<Job>(rank, sgd{.momentum = 0.9},
+    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01},
                                        {.groups = {{.pattern = "first.*", .rate = 0.5}},
                                         .average = 0.5,
                                         .on_not_finite = trainer_options::not_finite::skip});

@@ -56,7 +56,9 @@ inline std::string number_text(double value) {
 
 inline double largest(std::vector<double> const& values) {
   double most = 0;
-  for (double const value : values) most = std::max(most, std::abs(value));
+  for (double const value : values)
+    if (std::isfinite(value))
+      most = std::max(most, std::abs(value));  // an infinite bound holds for all
   return most;
 }
 
