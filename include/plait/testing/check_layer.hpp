@@ -379,8 +379,8 @@ class layer_checker {
               "must not change when buffers are shared: may_alias says what is not true");
       if constexpr (is_joint)
         if (run_checked(report_, ext::concat({where, ", in halves"}),
-                        run_trial<layer_job<in_halves<L>, Form, 1, Sharded>>, setup_, alone))
-          compare_trials(report_, report_.checked.back(), got, alone, output_,
+                        run_trial<layer_job<in_halves<L>, Form, 1, Sharded>>, layer_.setup, alone))
+          compare_trials(report_, report_.checked.back(), got, alone, layer_.output,
                          "must be that of `backward` with both l.dx and l.dp");
     }
   }
