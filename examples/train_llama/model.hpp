@@ -10,7 +10,7 @@
 #include <plait/nn/lora.hpp>
 #include <plait/plait.hpp>
 
-#include "train_gpt/config_line.hpp"
+#include "../train_gpt/config_line.hpp"
 
 // The models of train_llama, as types; their parameters have Hugging Face's names.
 namespace train_llama {
