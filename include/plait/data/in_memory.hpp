@@ -115,8 +115,10 @@ class in_memory {
   }
   [[nodiscard]] [[gnu::cold]] std::string in_sequences() const {
     if (shape_.length == 1) return {};
-    return ext::concat({" in sequences of ", shape_.length, " positions, with targets for each ",
-                        (shape_.targets_per_sample ? "sample" : "position")});
+    // nvcc 13 does not read a conditional expression among these braces.
+    char const* const each = shape_.targets_per_sample ? "sample" : "position";
+    return ext::concat(
+        {" in sequences of ", shape_.length, " positions, with targets for each ", each});
   }
 
   std::vector<T> features_;
