@@ -17,6 +17,18 @@
 #include "plait/data/dataset.hpp"
 #include "plait/layer/value.hpp"
 
+namespace plait::detail {
+
+/// Says how long the samples of a data set are; "" for single positions.
+[[nodiscard]] [[gnu::cold]] inline std::string in_sequences(std::size_t length,
+                                                            bool targets_per_sample) {
+  if (length == 1) return {};
+  return ext::concat({" in sequences of ", length, " positions, with targets for each ",
+                      targets_per_sample ? "sample" : "position"});
+}
+
+}  // namespace plait::detail
+
 namespace plait {
 
 /// A small data set held in memory: rows of features, each with a class, or with `target_width`
@@ -57,12 +69,13 @@ class in_memory {
     auto const& [length, width, target_width, per_sample] = shape_;
     if (targets_.empty() || length == 0 || width == 0 || target_width == 0)
       throw input_error({"in_memory: ", targets_.size(), " targets of width ", target_width,
-                         " for samples of width ", width, in_sequences(),
+                         " for samples of width ", width,
+                         detail::in_sequences(shape_.length, shape_.targets_per_sample),
                          "; all must be at least 1"});
     if (targets_.size() % targets_of_sample() != 0 || features_.size() != size() * of_sample())
       throw size_mismatch({"in_memory: ", features_.size(), " features are not rows of width ",
                            width, " for ", targets_.size(), " targets of width ", target_width,
-                           in_sequences()});
+                           detail::in_sequences(shape_.length, shape_.targets_per_sample)});
   }
 
   /// Made-up samples: each class has a random centre, its samples lie around it.
@@ -113,14 +126,6 @@ class in_memory {
     if constexpr (std::floating_point<Target>) return std::numeric_limits<Target>::quiet_NaN();
     else return ext::ignored_target;
   }
-  [[nodiscard]] [[gnu::cold]] std::string in_sequences() const {
-    if (shape_.length == 1) return {};
-    // nvcc 13 does not read a conditional expression among these braces.
-    char const* const each = shape_.targets_per_sample ? "sample" : "position";
-    return ext::concat(
-        {" in sequences of ", shape_.length, " positions, with targets for each ", each});
-  }
-
   std::vector<T> features_;
   std::vector<Target> targets_;
   sequence_shape shape_;
