@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: own_macros
-#undef PLAIT_USE_CBLAS  // this program is about the portable kernel, whatever the build uses
+// This program is about the portable kernel, whatever the build uses.
+#undef PLAIT_USE_CBLAS
+#undef PLAIT_USE_OPENBLAS
 #include "plait/backend/host/maths/matmul.hpp"
 
 #if defined(CBLAS_H)

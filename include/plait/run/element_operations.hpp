@@ -125,8 +125,8 @@ class element_operations {
   ///         one row for all. What is cut by columns has those of y, or as many blocks.
   template <class Function, class T, placement Out, class... Views>
   void map_at(Function f, view_of<T, Out> y, Views... views) {
-    constexpr std::size_t block = typing::block_of<Function>,
-                          read = typing::read_block_of<Function>;
+    constexpr std::size_t block = typing::block_of<Function>;
+    [[maybe_unused]] constexpr std::size_t read = typing::read_block_of<Function>;
     static_assert(typing::sound_map_at<typing::linearity_of<Function>, block, Out, Views::at...>);
     static_assert(typing::sound_written<T>);
     static_assert(

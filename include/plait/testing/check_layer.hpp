@@ -168,9 +168,9 @@ trial_setup rounded(trial_setup setup) {
 
 /// What a layer is checked with, the same type for all layers.
 struct checked_layer {
-  trial_setup setup;
-  compared_tensor output;
-  loss_counts losses;      ///< empty if it is no loss
+  trial_setup setup{};
+  compared_tensor output{};
+  loss_counts losses{};    ///< empty if it is no loss
   std::int32_t width = 1;  ///< of its first input
   bool sums_samples = false;
   double rounding = double_rounding;
