@@ -76,8 +76,8 @@ int main() {
     auto batches =
         plait::batches<plait::bfloat16>(data, plait::global_batch<32>{}, rank, {.epochs = 20});
     for (auto const& batch : batches)
-      if (auto const report = trainer.step(batch); rank.is_root() && report.step % 50 == 0)
-        std::printf("step %3ld  loss %.3f\n", long(report.step), report.loss);
+      if (auto const done = trainer.step(batch); rank.is_root() && done.step % 50 == 0)
+        std::printf("step %3ld  loss %.3f\n", long(done.step), done.loss);
   });
   // example-end
 }
