@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// From a table in a file to a trained model, on two data ranks: a class from three measures, some
-// of which are missing, and a word.
+// Trains a model on a table in a file, on two data ranks. The model predicts a class from a word
+// and three measures, some of which are missing.
 #include <plait/data/table.hpp>
 #include <plait/plait.hpp>
 

@@ -7,15 +7,16 @@
 
 namespace train_gpt {
 
-/// A value that a config.json of transformers must have for its weights to be a model's, where the
-/// shapes of the weights do not say it.
+/// A value that transformers writes in config.json and that must agree with a model. Weights of the
+/// same shapes but another value belong to another model.
 struct config_line {
   std::string name;
-  /// As JSON: the model's own first, then others that mean the same.
+  /// The values as JSON: the model's own first, then others with the same meaning.
   std::vector<std::string> values;
-  /// What is meant where it is not given, as JSON; empty: anything.
+  /// The default of transformers where the file does not give the value, as JSON; empty: any value
+  /// agrees.
   std::string if_not_given{};
-  /// Numbers from here on mean the same, too; 0: none.
+  /// Numbers that are at least this one agree, too; 0: no number does so.
   std::size_t or_at_least = 0;
 };
 

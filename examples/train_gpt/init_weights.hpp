@@ -24,10 +24,11 @@
 #include "train_gpt/options.hpp"
 #include "train_gpt/registry.hpp"
 
-// The weights of --init: how they are called in the file, and whether they are of the same model.
+// Reads the weights of --init: finds their names in the file, and checks that they belong to the
+// same model.
 namespace train_gpt {
 
-/// What --lora trains and --save then writes; what --init need not have.
+/// The parameters that --lora trains and --save then writes. A file for --init may lack them.
 inline constexpr char const* lora_names = "*.lora_*";
 
 /// Calls use(weights) with a file or folder.
@@ -38,12 +39,12 @@ void with_weights(std::string const& path, Use use) {
   else use(plait::safetensors_reader(path));
 }
 
-/// What transformers says in config.json, next to the weights.
+/// The config.json that transformers writes next to the weights.
 class model_config {
  public:
   /// `weights`: a file or its folder.
   ///
-  /// Errors: input_error if there is such a file that cannot be read or is not JSON.
+  /// Errors: input_error if there is a config.json that cannot be read or is not JSON.
   explicit model_config(std::filesystem::path const& weights) {
     std::error_code none;
     path_ = (std::filesystem::is_directory(weights, none) ? weights : weights.parent_path()) / file;
@@ -57,14 +58,15 @@ class model_config {
     found.read(std::as_writable_bytes(std::span(text)), 0);
     values_ = nlohmann::json::parse(text, nullptr, false);
     if (values_.is_discarded()) found.name().refuse("is not JSON");
-    // Other programs, too, have files of this name.
+    // Other programs also write files of this name.
     if (!values_.is_object() || !values_.contains("model_type")) values_ = nullptr;
   }
 
-  /// Whether it says that the head is the embedding's table.
+  /// Returns true if the file says that the head is the embedding's table.
   [[nodiscard]] bool is_tied() const { return find("tie_word_embeddings") == true; }
 
-  /// Errors: input_error that names what it says otherwise than the model has it, with both values.
+  /// Errors: input_error that names the first value that differs from the model's, with both
+  ///         values.
   void expect(std::vector<config_line> const& lines, std::string const& program) const {
     if (values_.is_null()) return;
     for (auto const& line : lines) {
@@ -96,8 +98,8 @@ class model_config {
  private:
   static constexpr char const* file = "config.json";
 
-  /// Null if it is not there. Rotary positions have an object of their own, of either name, which
-  /// once called its type otherwise.
+  /// Returns the value of a key, or null if there is none. The keys of rotary positions are in an
+  /// object within, which has one of two names; older files write "type" for "rope_type" there.
   [[nodiscard]] nlohmann::json find(std::string const& name) const {
     if (!values_.is_object()) return nullptr;
     if (auto const found = values_.find(name); found != values_.end()) return *found;
@@ -112,13 +114,13 @@ class model_config {
   nlohmann::json values_ = nullptr;
 };
 
-/// Weights as the model wants them.
+/// The names under which a job finds its parameters in a file.
 struct init_names {
   plait::weight_names names{};
-  bool copies_table = false;  ///< for a head of its own that the file does not have
+  bool copies_table = false;  ///< the model's own head starts as a copy, as the file has no head
 };
 
-/// Whether two matrices of a file have the same numbers.
+/// Returns true if two matrices of a file have the same numbers.
 template <class Source>
 bool have_same_numbers(Source& from, std::string const& one, std::string const& other,
                        std::size_t rows, std::size_t columns) {
@@ -133,10 +135,11 @@ bool have_same_numbers(Source& from, std::string const& one, std::string const& 
   return true;
 }
 
-/// Finds the names of a job's parameters in a file, and that the file has nothing else but masks
-/// and frequencies, which are made of other numbers.
+/// Finds the names of a job's parameters in a file, and checks that the file has no other tensors,
+/// except masks and frequencies, which are no parameters.
 ///
-/// Errors: input_error that names what is missing, has another shape or is left over.
+/// Errors: input_error that names the tensors that are missing, have another shape or are left
+///         over.
 template <class Source>
 init_names names_of_init(program_description const& of, entry const& job,
                          model_config const& config, Source& from) {

@@ -31,7 +31,7 @@ struct gpt_body {
   static constexpr std::size_t sequence = Sequence;
   static constexpr plait::initializer projection = residual_start(0.02, Layers);
 
-  /// As transformers has them.
+  /// The values that config.json has for this model.
   [[gnu::cold]] static std::vector<config_line> config() {
     return {{"model_type", {"\"gpt2\""}},
             {"n_head", {std::to_string(Heads)}},

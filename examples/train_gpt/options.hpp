@@ -19,13 +19,14 @@ namespace train_gpt {
 /// overflows.
 inline constexpr std::int64_t most_batch = 1'000'000;
 
-/// What transformers calls tensors of a model in files, otherwise than the model does.
+/// The names that transformers gives to tensors in files, where the model has other names.
 struct names_in_files {
-  char const* prefix;  ///< of the names in some files, but for the head's
-  char const* table;   ///< the embedding's, in the model
+  char const* prefix;  ///< begins all names but the head's in some files
+  char const* table;   ///< the name of the embedding's table in the model
   char const* head;
-  bool is_tied;  ///< the head is the table where a file has none; else config.json says it
-  std::array<std::string_view, 2> left_out;  ///< patterns of what is no parameter
+  /// True if the head is the table in every file without a head; if false, config.json must say so.
+  bool is_tied;
+  std::array<std::string_view, 2> left_out;  ///< patterns of tensors that are no parameters
 };
 
 /// What is one program's own: train_gpt and train_llama have the rest in common.
@@ -36,7 +37,7 @@ struct program_description {
   char const* tied_size;                  ///< whose head is the embedding's table
   char const* variables;                  ///< what the names of CMake's variables begin with
   names_in_files in_files;
-  bool has_lora = false;  ///< else it has --reproducible
+  bool has_lora = false;  ///< if false, it has --reproducible
 
   [[nodiscard]] std::string sizes_text() const {
     std::string out;

@@ -118,7 +118,7 @@ using tied_llama =
                plait::use_form<"column", plait::tied<free_head<S>, typename free_head<S>::weight,
                                                      "model.embed_tokens.weight">>>;
 
-/// What a config.json has to say besides the shapes of the weights.
+/// The values that config.json must have for this model, besides the shapes of the weights.
 [[gnu::cold]] inline std::vector<train_gpt::config_line> config_of(shape const& of) {
   bool const is_scaled = of.rotary.scaling == plait::nn::rotary_scaling::llama3;
   auto const text = [](plait::nano_fraction number) { return std::to_string(number.nano) + "e-9"; };
@@ -136,7 +136,7 @@ using tied_llama =
     out.push_back(
         {"original_max_position_embeddings", {std::to_string(of.rotary.original_positions)}});
   }
-  // A window that is no shorter than the sequence is none.
+  // A window that is no shorter than the sequence has no effect.
   auto const window = of.attention.window;
   out.push_back({"sliding_window",
                  {window > 0 ? std::to_string(window) : "null"},

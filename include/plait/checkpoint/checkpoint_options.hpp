@@ -114,7 +114,7 @@ inline constexpr std::array compared_options{".every", ".keep", ".required", ".v
   return "";
 }
 
-/// Says on stderr which checkpoint is missing, why, and what to do; nobody need ask for it.
+/// Says on stderr which checkpoint is missing, why, and what to do, without being asked.
 [[gnu::cold]] inline void say_missing(std::int64_t step, std::string const& why) {
   std::fprintf(stderr,
                "plait: the checkpoint of step %lld is missing, and training goes on: %s; mend that "
@@ -125,9 +125,9 @@ inline constexpr std::array compared_options{".every", ".keep", ".required", ".v
 /// Names and values of what a run must have again.
 using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
 
-/// What may be others than in a checkpoint with these settings: with the optimizer its numbers,
-/// which stand behind it; and the kind of device, unless both runs promise the same last bits
-/// (`reproducible`) and the checkpoint is new enough to say it.
+/// Returns the settings that may differ from a checkpoint. An allowed optimizer includes its
+/// numbers, the settings that follow it. The kind of device may differ, unless both runs promise
+/// the same last bits (`reproducible`) and the checkpoint has a kind.
 ///
 /// Errors: input_error for a name that is no setting, of the checkpoint or now.
 [[nodiscard]] [[gnu::cold]] inline std::vector<std::string_view> allowed_settings(

@@ -52,7 +52,7 @@ namespace plait {
 /// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`; the step at whose end
 ///         it is saved waits until they are copied, and for the checkpoint before if that is still
 ///         written.
-/// What a checkpoint lacks, where settings may differ, starts anew, tensor by tensor.
+/// A tensor that a checkpoint lacks, where settings may differ, starts as in a new training.
 /// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings, for a
 ///         name in `allow` that no setting has, and where there are checkpoints but none that can
 ///         be used.
@@ -190,8 +190,8 @@ class checkpoints {
     }
   }
 
-  /// Why the last checkpoint that was begun is not there; "" if it is. The root has said so on
-  /// stderr.
+  /// Returns why the last checkpoint that was begun is missing; "" if it is not. The root has
+  /// written it to stderr.
   [[nodiscard]] std::string const& problem() const { return problem_; }
   /// Of the last one that is there: which older one could not be removed; "" if all could.
   [[nodiscard]] std::string const& warning() const { return warning_; }

@@ -139,8 +139,8 @@ template <class Source>
   state.import_parameters(from);
 }
 
-/// Gives a trainer the weights of a file or folder and nothing else of it: the step stays what it
-/// is, and what the optimizer and the averages have of a parameter that is taken starts anew. For
+/// Gives a trainer the weights of a file or folder and nothing else of it: the number of the step
+/// stays. The optimizer's states and the average of a parameter that is taken are reset. Serves
 /// fine-tuning, from weights of any plan or program:
 ///
 ///     plait::load_weights(trainer, plait::weights_folder("run/step-00001000"),

@@ -63,8 +63,9 @@ struct checkpoint_manifest {
   std::vector<checkpoint_tensor> tensors{};
   std::vector<checkpoint_block> blocks{};  ///< those of a tensor cover it exactly once
   std::vector<std::byte> extra{};          ///< for the caller
-  /// Updates that the optimizer's states of a parameter have seen, by its name, where these are
-  /// others than `step`: the states have started anew, or updates were left out.
+  /// The age of the optimizer's states of a parameter, by its name: the number of updates that they
+  /// have seen. Only ages other than `step` are here, as after a reset or where updates were left
+  /// out.
   std::vector<std::pair<std::string, std::int64_t>> ages{};
 
   bool operator==(checkpoint_manifest const&) const = default;

@@ -59,7 +59,7 @@ inline std::string hex_from_crc(std::uint32_t crc) {
 /// Errors: input_error, one sentence with the manifest's name and the key.
 class manifest_parser : public json_events<manifest_parser> {
  public:
-  /// `format`: 1, or 2, which has ages.
+  /// `format`: 1 without ages, or 2 with them.
   static checkpoint_manifest parse(std::string const& text, std::uint64_t format,
                                    file_name const& file) {
     manifest_parser parser(format, file);
@@ -210,7 +210,7 @@ class manifest_parser : public json_events<manifest_parser> {
     if (where_ == place::tensor) return tensor_keys;
     return block_keys;
   }
-  /// Whether the keys here are names of the caller's.
+  /// Returns true if the keys here are names that the caller chose.
   [[nodiscard]] bool has_any_keys() const {
     return where_ == place::settings || where_ == place::ages;
   }

@@ -93,7 +93,7 @@ inline std::size_t elements_of(std::span<std::size_t const> extent) {
   return product;
 }
 
-/// One tensor and its blocks, in a folder whose files have any names.
+/// One tensor and its blocks, in a folder where files may have any names.
 inline void check_tensor(checkpoint_tensor const& tensor,
                          std::span<checkpoint_block const* const> blocks, file_name const& file) {
   auto const refuse = [&](std::string const& what) {

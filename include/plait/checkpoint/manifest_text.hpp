@@ -35,7 +35,7 @@ inline std::uint32_t crc_of_text(std::string_view text) {
   return checkpoint_crc(std::as_bytes(std::span(text)));
 }
 
-/// The oldest format that has all of a manifest.
+/// Returns the oldest format that can hold all of a manifest.
 inline int format_of(checkpoint_manifest const& manifest) { return manifest.ages.empty() ? 1 : 2; }
 inline constexpr std::uint64_t newest_format = 2;
 
@@ -48,8 +48,8 @@ inline file_name manifest_name(std::filesystem::path const& path) { return {mani
 namespace plait::ext {
 
 /// A manifest as the text of plait.json: JSON with a line for each tensor and block, and at its end
-/// a CRC-32 of all before. Equal manifests have equal texts. The format is 1, or 2 with ages, of
-/// which readers of format 1 know nothing.
+/// a CRC-32 of all before. Equal manifests have equal texts. The format is 1, or 2 if there are
+/// ages, which readers of format 1 do not know.
 ///
 /// Errors: input_error that names `path`, if the manifest breaks a rule that parse_manifest checks.
 /// Cost:   as parse_manifest.

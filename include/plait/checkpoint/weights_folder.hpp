@@ -133,8 +133,9 @@ class weights_folder {
     return *found;
   }
 
-  /// The same tensors as matrices: all dimensions behind the first as one; a single number as a
-  /// vector. A tensor in pieces that cut those behind the second stays as it is.
+  /// Returns the same tensors as matrices: all dimensions after the first become one, and a single
+  /// number becomes a vector. A tensor whose pieces cut a dimension after the second stays as it
+  /// is.
   [[gnu::cold]] static ext::checkpoint_manifest as_matrices(ext::checkpoint_manifest all) {
     for (auto& tensor : all.tensors) {
       auto const shape = tensor.shape;
@@ -188,8 +189,8 @@ class weights_folder {
   }
   static constexpr std::size_t most_other_files = 1'000;
 
-  /// The first of the files that has weights of another kind, in words; rather one whose name says
-  /// that it is a model.
+  /// Returns a sentence about the first file that has weights of another kind. A file whose name
+  /// says that it is a model comes before others.
   [[gnu::cold]] static std::string what_is_there(std::filesystem::path const& folder,
                                                  std::set<std::string> const& files) {
     for (bool const is_model : {true, false})
@@ -230,7 +231,7 @@ class weights_folder {
              " tensor ", detail::in_quotes(tensor), ", which is in ", detail::in_quotes(file)}));
   }
 
-  /// Pieces that begin at the same element are of two copies of the weights.
+  /// Refuses pieces that begin at the same element: the folder has two copies of the weights.
   ///
   /// Errors: input_error that names both files.
   [[gnu::cold]] static void refuse_copies(std::span<ext::checkpoint_block const* const> pieces,

@@ -69,8 +69,8 @@ struct job_ended : error {
 };
 
 /// The loss or the norm of the gradients of a step was not a finite number; `what()` says where it
-/// came from. The weights and the number of the step are those before it: who goes on takes another
-/// batch under that number, see `trainer_options::not_finite::skip`.
+/// came from. The weights and the number of the step are as before it: a program that goes on takes
+/// another batch under that number, see `trainer_options::not_finite::skip`.
 struct not_finite_error : job_ended {
   using job_ended::job_ended;
 };

@@ -13,7 +13,7 @@
 #include "plait/core/quote.hpp"
 
 // The kinds of files that are mistaken for one that plait reads, by their first bytes. All readers
-// of files that people bring ask here, so that they say alike what a file is.
+// of files from elsewhere use these functions, so that they give a file the same name.
 namespace plait::detail {
 
 enum class file_kind {
@@ -43,16 +43,16 @@ enum class file_kind {
   other_picture,  ///< GIF, WebP, BMP, TIFF
   pdf,
   safetensors,
-  tokens  ///< behind the header of llm.c
+  tokens  ///< after the header of llm.c
 };
 
 /// The purposes for which plait reads a file.
 enum class file_use { weights, table, tokens, picture, text };
 
-/// The number of bytes by which a kind is known.
+/// The number of first bytes that tell the kind of a file.
 inline constexpr std::size_t bytes_of_kind = 512;
 
-/// The kind of a zip archive, by its first entry and its own name.
+/// Returns the kind of a zip archive, by its first entry and its own name.
 [[nodiscard]] [[gnu::cold]] inline file_kind kind_of_zip(std::string_view begin,
                                                          std::string_view path) {
   constexpr std::size_t name_at = 30;
@@ -70,7 +70,8 @@ inline constexpr std::size_t bytes_of_kind = 512;
   return file_kind::zip;
 }
 
-/// The kind of a file that has this name and begins with these bytes, up to bytes_of_kind of them.
+/// Returns the kind of a file that has this name and begins with these bytes, up to bytes_of_kind
+/// of them.
 [[nodiscard]] [[gnu::cold]] inline file_kind kind_of_file(std::string_view begin,
                                                           std::string_view path) {
   using namespace std::string_view_literals;
@@ -101,8 +102,8 @@ inline constexpr std::size_t bytes_of_kind = 512;
                                {"\xfe\xff"sv, file_kind::utf16_text},
                                {"\x88\xd8\x34\x01\x01\x00\x00\x00"sv, file_kind::tokens},
                                {"\xa1\xd9\x34\x01\x07\x00\x00\x00"sv, file_kind::tokens},
-                               // A pickle begins with the number of its protocol, and those of
-                               // torch.save before its version 1.6 with a number of its own.
+                               // A pickle begins with the number of its protocol. A file of
+                               // torch.save before version 1.6 has a number of torch after it.
                                {"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"sv, file_kind::torch},
                                {"\x80\x02"sv, file_kind::pickle},
                                {"\x80\x03"sv, file_kind::pickle},
@@ -130,13 +131,13 @@ inline constexpr std::size_t bytes_of_kind = 512;
   return file_kind::unknown;
 }
 
-/// A path as a word of a command, if it can stand between single quotes as it is.
+/// Returns a path in single quotes as a word of a command, or FILE if it cannot be quoted so.
 [[nodiscard]] [[gnu::cold]] inline std::string word_of_command(std::string const& path) {
   bool const is_plain = path.find('\'') == path.npos && escaped(path) == path;
   return is_plain ? concat({"'", path, "'"}) : "FILE";
 }
 
-/// A path with another ending.
+/// Returns a path with another ending.
 [[nodiscard]] [[gnu::cold]] inline std::string with_ending(std::string const& path,
                                                            std::string_view ending) {
   auto const name = path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1;
@@ -144,7 +145,8 @@ inline constexpr std::size_t bytes_of_kind = 512;
   return concat({path.substr(0, dot == path.npos || dot <= name ? path.npos : dot), ending});
 }
 
-/// What a kind is, behind the name of a file, and what its reader can do about it.
+/// Returns the end of a sentence that begins with the name of a file: its kind, and what the user
+/// can do about it.
 ///
 /// Source: tests/oracle/real_weights.py runs the commands.
 [[nodiscard]] [[gnu::cold]] inline std::string text_of_kind(file_kind kind, std::string const& path,
@@ -265,8 +267,8 @@ inline constexpr std::size_t bytes_of_kind = 512;
   return "";
 }
 
-/// Says that a file is of a kind that cannot be used so, and what to do: "is compressed by gzip;
-/// unpack it first: ...". Empty if the kind is not known, or can be.
+/// Says that a file is of a kind that cannot be used for a purpose, and what to do: "is compressed
+/// by gzip; unpack it first: ...". Empty if the kind can be used or is not known.
 [[nodiscard]] [[gnu::cold]] inline std::string other_kind_text(std::string_view begin,
                                                                std::string const& path,
                                                                file_use use) {
@@ -287,15 +289,15 @@ inline constexpr std::size_t bytes_of_kind = 512;
   return out;
 }
 
-/// Errors: input_error that says what the file is, if it is of a kind that cannot be used so.
+/// Errors: input_error that says what the file is, if its kind cannot be used for that purpose.
 [[gnu::cold]] inline void refuse_other_kind(open_file const& file, std::string const& path,
                                             file_use use) {
   if (auto const text = other_kind_text(beginning_of(file), path, use); !text.empty())
     file.name().refuse(text);
 }
 
-/// The same text of a file that seems to have weights, in another way than a safetensors file;
-/// empty if it does not, or cannot be read.
+/// Returns the same text for a file that seems to have weights in another form than safetensors;
+/// empty if it has none or cannot be read.
 [[nodiscard]] [[gnu::cold]] inline std::string other_weights_text(std::string const& path) try {
   auto const begin = beginning_of(open_file(path));
   switch (kind_of_file(begin, path)) {

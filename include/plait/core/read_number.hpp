@@ -9,8 +9,8 @@
 
 namespace plait::detail {
 
-/// Returns true if a decimal number is nearer to 0 than 1 is. The number is not 0 and has a power
-/// of ten far from 0, as it has no double.
+/// Returns true if a decimal number is between -1 and 1. The number is not 0, and its power of ten
+/// is far from 0, since no double can hold it.
 [[gnu::cold]] inline bool is_below_1(std::string_view number) {
   auto const e = number.find_first_of("eE");
   auto const digits = number.substr(0, e);

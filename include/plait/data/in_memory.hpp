@@ -33,9 +33,9 @@ namespace plait {
 
 /// A small data set held in memory: rows of features, each with a class, or with `target_width`
 /// real numbers: `in_memory<float, float>`. Samples may be sequences of rows, with targets for each
-/// position, or, `{.targets_per_sample = true}`, for all of them: then they stand at the last.
+/// position. With `{.targets_per_sample = true}` a sample has targets once, at its last position.
 ///
-/// Shapes: features (samples, width), targets (samples, target_width), row-major; of sequences
+/// Shapes: features (samples, width), targets (samples, target_width), row-major; for sequences
 ///         (samples, length, width), and (samples, length, target_width) or (samples,
 ///         target_width).
 /// Errors: input_error if there is no sample or a width is 0; size_mismatch if the numbers of
@@ -55,7 +55,7 @@ class in_memory {
   /// The shape of samples that are sequences of rows.
   struct sequence_shape {
     std::size_t length = 1;  ///< positions
-    std::size_t width = 1;   ///< features of each
+    std::size_t width = 1;   ///< features of each position
     std::size_t target_width = 1;
     bool targets_per_sample = false;
   };
@@ -117,7 +117,7 @@ class in_memory {
   }
 
  private:
-  /// Features of a sample, and the targets that it has here.
+  /// Returns the number of features of a sample.
   [[nodiscard]] std::size_t of_sample() const { return shape_.length * shape_.width; }
   [[nodiscard]] std::size_t targets_of_sample() const {
     return (shape_.targets_per_sample ? 1 : shape_.length) * shape_.target_width;

@@ -102,16 +102,16 @@ class normalize {
   normalize(std::vector<double> mean, std::vector<double> deviation)
       : mean_(std::move(mean)), deviation_(std::move(deviation)) {}
 
-  /// Makes the adaptor of the means and deviations that a data set has, each of a feature or of a
-  /// channel of pictures: give it the part for training, and apply it to all parts, so that nothing
-  /// of what is held out is in these numbers. Missing features do not count.
+  /// Makes the adaptor from the mean and the deviation of each feature, or of each channel of
+  /// pictures, of a data set. Give it the part for training and apply it to all parts, so that
+  /// samples held out do not enter these numbers. Missing features do not count.
   ///
   /// A feature that is constant, or has only 0 and 1, as words in `table_options::one_hot` do, gets
-  /// a deviation of 1: a rare word would else become a large number.
+  /// a deviation of 1: otherwise a rare word would become a large number.
   /// Cost:   reads the data set twice, one sample after the other, so that the numbers are the same
-  ///         on every rank; of random data it reads what evaluations get.
+  ///         on every rank. It reads random data as evaluations do.
   /// Errors: input_error if a feature is missing in all samples, or is nan where none may be
-  /// missing.
+  ///         missing.
   template <class Data>
   [[nodiscard]] [[gnu::cold]] static normalize from(Data const& data) {
     constexpr bool has_features = ext::feature_dataset<Data>;
@@ -120,12 +120,13 @@ class normalize {
         "normalize::from(data): what is given is no data set of features; give it one "
         "whose element is float or double, such as a part that plait::split_data returns");
     if constexpr (has_features) return of_features(data);
-    else return {0, 1};  // no other error
+    else return {0, 1};  // avoids further errors
   }
 
   /// The mean of each feature or channel, or one for all.
   [[nodiscard]] std::vector<double> const& mean() const { return mean_; }
-  /// The deviation of each, as of a population: divided by all, not by one less.
+  /// The deviation of each, as of a population: sums are divided by the number of samples, not by
+  /// one less.
   [[nodiscard]] std::vector<double> const& deviation() const { return deviation_; }
 
   template <class Data>

@@ -30,7 +30,7 @@
 
 namespace plait {
 
-/// The options of `plait::table`. They call a column by its name in the first row, or by its
+/// The options of `plait::table`. They refer to a column by its name in the first row, or by its
 /// number, "0" and so on, where the first row is no header. Columns of the same name are told apart
 /// by their places: "#0" is the first column of the file.
 struct table_options {
@@ -46,45 +46,45 @@ struct table_options {
   bool header = true;
   /// Stands for a feature that is missing, which is else an error.
   std::optional<double> missing{};
-  /// Leaves missing features to `plait::normalize`, which puts their mean in the training part in
-  /// their place: `data | plait::normalize::from(train)`.
+  /// Leaves missing features to `plait::normalize`, which replaces them by their mean in the
+  /// training part: `data | plait::normalize::from(train)`.
   bool keep_missing = false;
-  /// Words that say that nothing is there, such as {"NA", "?"}, in every column; blanks around them
-  /// do not count. Empty cells and nan are missing without being listed.
+  /// Words that mark a missing value, such as {"NA", "?"}, in every column; blanks around them do
+  /// not count. Empty cells and nan are missing without being listed.
   std::vector<std::string> missing_words{};
-  /// Columns of words that become a feature for each word, which is 1 in the rows that have the
-  /// word, and 0 in the others; all are 0 where the word is missing.
+  /// Columns of words, each of which becomes a feature for each of its words. The feature is 1 in
+  /// the rows that have the word and 0 in the others; all are 0 where the word is missing.
   std::vector<std::string> one_hot{};
-  /// Columns of words that become one feature each, the number of the word.
+  /// Columns of words, each of which becomes one feature: the number of the word.
   std::vector<std::string> numbered{};
   /// The words of the columns in one_hot and numbered, in the order of their numbers, as words() of
-  /// the table of the training has them; empty: those of the file, in order.
+  /// the training table returns them; empty: the words of the file, in order.
   std::map<std::string, std::vector<std::string>> words{};
 };
 
-/// A table in a text file (CSV) as a data set: each row is a sample, its cells are the features,
-/// but for those of the target columns. Targets are classes, words that become numbers from 0 on,
-/// or real numbers: `table<float, float>`. Columns of words are features where
+/// A table in a text file (CSV) as a data set: each row is a sample, and its cells are the
+/// features, except in target columns. Targets are classes, words that become numbers from 0 on, or
+/// real numbers: `table<float, float>`. Columns of words are features where
 /// `table_options::one_hot` or `::numbered` names them.
 ///
-/// Cells are separated by `.separator`; those in quotes may have it, and ends of lines, within. A
-/// cell is missing if it is empty, has only blanks, says nan, or is one of `.missing_words`. As a
-/// target it does not count, in a column of `.one_hot` all features are 0, and as another feature
-/// it is an error unless `.missing` stands for it or `.keep_missing` is true.
+/// Cells are separated by `.separator`; cells in quotes may contain it, and ends of lines. A cell
+/// is missing if it is empty, has only blanks, says nan, or is one of `.missing_words`. A missing
+/// target does not count, and in a column of `.one_hot` all features are 0. Any other missing
+/// feature is an error unless `.missing` gives a number for it or `.keep_missing` is true.
 ///
-/// A number is the nearest that T has: one too near to 0 becomes 0, infinite and too large ones are
-/// errors. Words are numbered in order, or as numbers where all of them are numbers. A column of
-/// `.one_hot` has at most 1,000 words, one of `.numbered` at most 100,000.
+/// A number becomes the nearest that T has. Numbers too near to 0 become 0; infinite and too large
+/// numbers are errors. Words are numbered in order, or as numbers where all of them are numbers. A
+/// column of `.one_hot` has at most 1,000 words, one of `.numbered` at most 100,000.
 ///
-/// Shapes: inputs (features), in the order of the columns, those of a `.one_hot` column in the
-/// order
+/// Shapes: inputs (features), in the order of the columns, and within a `.one_hot` column in the
+///         order
 ///         of its words; targets (target columns), (1) for classes.
-/// Cost:   the file is read once, and once more for words that are not given; the numbers are held
-///         in memory.
+/// Cost:   reads the file once, and once more for words that are not given; holds the numbers in
+///         memory.
 /// Errors: input_error with the file, the line and both values if the file is missing or no
 ///         regular file, has no rows, a row of another number of cells, a cell that is no number or
-///         a word that is not among `.classes` or `.words`; if a column that is named is not there,
-///         or twice, or if none is left for features.
+///         a word that is not among `.classes` or `.words`; if a named column is missing or there
+///         twice, or if no column is left for features.
 /// Threads: all members are const and may run at the same time.
 template <std::floating_point T = float, class Target = std::int32_t>
   requires std::same_as<Target, std::int32_t> || std::floating_point<Target>
@@ -115,16 +115,17 @@ class table {
   [[nodiscard]] std::size_t width() const { return feature_names_.size(); }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
 
-  /// The names of the features: of a column, or "column=word" for a word of a `.one_hot` column.
+  /// The names of the features: the column's name, or "column=word" for a word of a `.one_hot`
+  /// column.
   [[nodiscard]] std::vector<std::string> const& feature_names() const { return feature_names_; }
   /// The words of the class column: class i is the word i. Empty for real targets.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
-  /// The words of the columns in `.one_hot` and `.numbered`, for `.words` of another table, whose
-  /// features mean the same then.
+  /// The words of the columns in `.one_hot` and `.numbered`. Give them to `.words` of another
+  /// table, and its features mean the same.
   [[nodiscard]] std::map<std::string, std::vector<std::string>> const& words() const {
     return words_;
   }
-  /// True if a feature of some row is not a number, as `.keep_missing` leaves it.
+  /// True if a feature of some row is nan, as with `.keep_missing`.
   [[nodiscard]] bool has_missing() const { return has_missing_; }
 
   /// Its file and numbers, as a text.
@@ -155,7 +156,7 @@ class table {
   enum class role { feature, one_hot, numbered, target, ignored };
 
   struct word_column {
-    std::string name;  // as options call it
+    std::string name;  // as in the options
     role as;           // one_hot or numbered
     detail::word_numbers words;
 
@@ -253,7 +254,7 @@ class table {
     if constexpr (has_classes) set_classes(numbers, options);
   }
 
-  /// Sets what each column is for, and its place among those for the same.
+  /// Sets the role of each column, and its place among the columns of the same role.
   void set_roles(std::vector<std::string> const& names, std::string const& hint,
                  table_options const& options) {
     roles_.assign(names.size(), role::feature);
@@ -301,7 +302,7 @@ class table {
     return out;
   }
 
-  /// Finds the words of columns, from the row on at which the reader is.
+  /// Finds the words of columns, from the reader's row on.
   void find_words(detail::csv_reader rows, std::vector<std::string> const& names,
                   detail::missing_cells const& missing, std::vector<word_column>& columns) {
     do
@@ -451,7 +452,7 @@ class table {
   detail::file_name name_;
   std::string file_;
   std::vector<role> roles_;          // of columns
-  std::vector<std::size_t> places_;  // of target columns, and of columns of words, among these
+  std::vector<std::size_t> places_;  // the place of a column among those of its role
   std::vector<std::string> feature_names_, classes_;
   std::map<std::string, std::vector<std::string>> words_;
   bool has_missing_ = false;

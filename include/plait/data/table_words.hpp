@@ -26,7 +26,7 @@ inline std::string_view without_blanks(std::string_view cell) {
   return cell.substr(first, cell.find_last_not_of(blanks) + 1 - first);
 }
 
-/// Reads a cell as a number: not a number if the cell is empty, nothing if it has anything else.
+/// Reads a cell as a number: nan if the cell is empty, nothing if it has any other text.
 inline std::optional<double> number_of_cell(std::string_view cell) {
   cell = without_blanks(cell);
   if (cell.empty()) return std::numeric_limits<double>::quiet_NaN();
@@ -34,8 +34,8 @@ inline std::optional<double> number_of_cell(std::string_view cell) {
   return number_of_text(cell);
 }
 
-/// The cells of a table that say that nothing is there: those that are empty, those that are nan
-/// as a number, and the words that options list.
+/// The cells of a table that mark a missing value: empty cells, cells that say nan, and the words
+/// that options list.
 class missing_cells {
  public:
   explicit missing_cells(std::vector<std::string> const& words) : words_(words) {
@@ -77,7 +77,7 @@ inline word_numbers numbers_of(std::vector<std::string> const& words) {
   return out;
 }
 
-/// Returns the words of a column in the order that their numbers have.
+/// Returns the words of a column in the order of their numbers.
 inline std::vector<std::string> ordered_words(word_numbers const& words) {
   std::vector<std::string> out;
   for (auto const& one : words) out.push_back(one.first);
@@ -85,7 +85,7 @@ inline std::vector<std::string> ordered_words(word_numbers const& words) {
   return out;
 }
 
-/// Returns words as part of a message: the first twenty, and how many more there are.
+/// Returns words as a part of a message: the first twenty, and the number of others.
 [[gnu::cold]] inline std::string list_of(std::vector<std::string> const& words) {
   constexpr std::size_t most = 20;
   std::string out;

@@ -175,8 +175,8 @@ class token_shards {
     if (tokens_ == 0 || tokens_ - 1 < options.sequence) refuse_size();
   }
 
-  /// All files of a folder whose names end with .bin and do not begin with a dot, in the order of
-  /// the names.
+  /// Returns all files of a folder whose names end with .bin and do not begin with a dot, in the
+  /// order of the names.
   ///
   /// Errors: as the constructor, and input_error if the folder cannot be read or has none.
   [[nodiscard]] static token_shards in_folder(std::filesystem::path const& folder,

@@ -206,9 +206,10 @@ class elastic_member {
     } catch (etcd_error const&) {  // they end by themselves
     }
   }
-  /// The job has ended for all, in a generation: "" or why. Those who come late are told; what has
-  /// not come to its end may soon be started again. Of what has, others would begin anew if they
-  /// were not told: then etcd is waited for.
+  /// Writes down that the job has ended for all, in a generation: `why` is "" or the reason.
+  /// Processes that come late read it. After a failure it is kept for seconds only, as the job may
+  /// soon be started again. After success it waits for etcd, since processes that did not read it
+  /// would begin the job again.
   [[gnu::cold]] void finish(std::string const& why, generation_record const& in) {
     std::chrono::seconds const kept{why.empty() ? 600 : 10};
     for (auto began = now();; began = now()) try {

@@ -51,7 +51,7 @@ enum class stored_type {
 
 namespace detail {
 
-// In the order of stored_type, which has one more.
+// The names are in the order of stored_type, which has one more.
 inline constexpr std::array<char const*, 15> stored_type_names{
     "BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
     "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
@@ -70,7 +70,7 @@ constexpr char const* to_string(stored_type type) {
 
 namespace plait::ext {
 
-/// Bytes of one element of a tensor that is stored as `type`; 0 if that is unknown.
+/// Returns the bytes of one element of a tensor that is stored as `type`; 0 if the type is unknown.
 constexpr std::size_t element_bytes(stored_type type) {
   return type == stored_type::unknown ? 0
                                       : detail::stored_type_bytes[static_cast<std::size_t>(type)];
@@ -92,7 +92,8 @@ struct safetensors_entry {
   std::string name;
   stored_type type = stored_type::f32;
   std::vector<std::size_t> shape;
-  /// The name and the number of bytes that the file gives for a tensor of an unknown type.
+  /// The name of the type and the number of bytes that the file gives for a tensor of an unknown
+  /// type.
   std::string unknown_type = {};
   std::size_t unknown_bytes = 0;
 
@@ -104,7 +105,7 @@ struct safetensors_entry {
   [[nodiscard]] std::size_t bytes() const {
     return type == stored_type::unknown ? unknown_bytes : elements() * ext::element_bytes(type);
   }
-  /// The name of its type in the file.
+  /// Returns the name of the tensor's type in the file.
   [[nodiscard]] std::string type_name() const {
     return type == stored_type::unknown ? unknown_type : to_string(type);
   }
@@ -117,7 +118,7 @@ namespace detail {
 inline constexpr std::size_t most_header_bytes = 100'000'000;
 inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000;
 
-// False if the bytes of the tensor, or its elements, overflow.
+// Returns false if the number of bytes of the tensor, or of its elements, overflows.
 inline bool countable(safetensors_entry const& entry) {
   std::size_t bytes = std::max<std::size_t>(1, element_bytes(entry.type));
   return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
@@ -171,7 +172,7 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
       return true;
     }
     if (where_ != place::tensor || field_ != field::dtype) refuse_value();
-    // A tensor of another type is refused when it is read, so that the others can be.
+    // A tensor of an unknown type is refused only when it is read, so that others can be read.
     auto const* const known = std::ranges::find(stored_type_names, value);
     static_assert(stored_type_names.size() == static_cast<std::size_t>(stored_type::unknown));
     found_.entry.type = static_cast<stored_type>(known - stored_type_names.begin());
@@ -272,7 +273,7 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
       refuse(concat({"has data_offsets ", begin, " to ", end, "; the file has ", data_bytes_,
                      " bytes of data"}));
     entry.unknown_bytes = entry.type == stored_type::unknown ? end - begin : 0;
-    // So that memory for what is read is bounded by the file.
+    // This bounds the memory for a tensor by the size of the file.
     std::size_t const least = entry.elements() / 8 + (entry.elements() % 8 != 0 ? 1 : 0);
     if (entry.type == stored_type::unknown && least > end - begin)
       refuse(concat({"has ", end - begin, " bytes of data for ", entry.elements(),

@@ -48,8 +48,8 @@ template <class... Made, class... Taken>
 inline constexpr bool are_alike<inputs<Made...>, inputs<Taken...>> =
     ((Made::info == Taken::info && !Made::info.is_another_image(Taken::info)) && ...);
 
-/// Whether two layers can take one value: the same, or features of one width, of which one may know
-/// that they are an image.
+/// Says whether two layers can take one value: their inputs are the same, or have the same width
+/// and one of them is an image.
 template <class A, class B>
 inline constexpr bool take_alike = std::is_same_v<A, B>;
 template <class A, class B>
@@ -61,7 +61,8 @@ template <class A, class B>
 inline constexpr bool take_alike<A, B> = A::info.kind == value_kind::features &&
                                          A::info == B::info && !A::info.is_another_image(B::info);
 
-/// The input of layers that take one value: the first image, if any of them knows that it is one.
+/// The input of layers that take one value: the first of their inputs that is an image, if there is
+/// one.
 template <class First, class... Others>
 struct common_input {
   using type = First;

@@ -216,8 +216,8 @@ struct form_info {
   [[nodiscard]] constexpr bool shares_work() const {
     return inputs.any([](placement at) { return is_shard(at); }) || is_shard(output);
   }
-  /// True if each rank has a part of the work or of a parameter: of a table that is cut by rows the
-  /// ranks share what is kept, and all of them look up every row.
+  /// True if each rank has a part of the work or of a parameter. With a table that is cut by rows,
+  /// ranks share the parameter and not the work: all of them look up every row.
   [[nodiscard]] constexpr bool shares_anything() const {
     bool shares = shares_work();
     for (placement const at : uses) shares = shares || is_shard(at);

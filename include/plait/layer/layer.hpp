@@ -55,18 +55,18 @@ struct aliasing {
 /// forward and backward_input write l.y and l.dx by one product at their end and do nothing else
 /// with them: a mapped_view may stand in their place. To the gradient of overwrites_gradient
 /// backward_parameters adds by one accumulate_matmul and by nothing else: the first of a step
-/// writes it, where others are cleared. `backward` is called with l.dx and l.dp where both are
-/// wanted, else without the member that is not (the model's first layer has no l.dx, a frozen one
-/// no l.dp), which it asks by `if constexpr (requires { l.dx; })`. A layer may have the two as
-/// well: they are called where one gradient is wanted, or the schedule has its backwards in halves.
-/// With takes_weights a loss multiplies the term and the gradient of each row by its weight. With
-/// adds_to_loss a layer in mid-model has a term of its own in the loss: its forward calls
-/// ops.add_to_loss(terms), and its backward_input adds the terms' gradients by x, times
-/// ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what forward gets, before
-/// the first pass at a shape and before there are values: the device gets ready what it needs for
-/// the shape (ops.prepare_attention). An element-wise layer says what it is by `function`,
-/// `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the protocol on one
-/// page.
+/// writes it, where others are cleared. `backward` is called with l.dx and l.dp. A member whose
+/// gradient nobody needs is missing: l.dx in the model's first layer, l.dp in a frozen layer. The
+/// body tests for it by `if constexpr (requires { l.dx; })`. A layer may have the other two bodies
+/// as well: they are called where only one gradient is needed, and by schedules that split the
+/// backward into halves. With takes_weights a loss multiplies the term and the gradient of each row
+/// by its weight. With adds_to_loss a layer in mid-model has a term of its own in the loss: its
+/// forward calls ops.add_to_loss(terms), and its backward_input adds the terms' gradients by x,
+/// times ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what forward gets,
+/// before the first pass at a shape and before there are values: the device gets ready what it
+/// needs for the shape (ops.prepare_attention). An element-wise layer says what it is by
+/// `function`, `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the
+/// protocol on one page.
 ///
 /// Meaning: the output of a sample depends on no other sample, apart from mixes_samples and sums
 ///          over samples (batch_sum); the bodies only call `ops`, never read an element;
@@ -145,8 +145,8 @@ struct leaf_info {
   bool takes_weights = false;  ///< of rows; a loss
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
-  bool has_backward = false;    ///< for both gradients
-  bool joins_backward = false;  ///< which is called where both are wanted
+  bool has_backward = false;    ///< one body makes both gradients
+  bool joins_backward = false;  ///< it is called where both gradients are needed
   bool has_count = true;
   bool has_prepare = false;
 

@@ -62,7 +62,7 @@ constexpr bool has_prepare() {
   else return !requires { body_probe<L>::prepare; };
 }
 
-// Nearly a body's name, where nothing reads another.
+// Finds names that are nearly a body's, in layers that lack the body of the right name.
 template <class L>
 constexpr bool has_backwards_for_backward() {
   if constexpr (std::is_final_v<L>) return false;

@@ -93,7 +93,7 @@ struct slots_info {
   bool keeps_input = false;
   bool keeps_output = false;
   int first_number = 0;
-  static_view<slot_info> own{};  ///< the slots of the layer's own, in their order
+  static_view<slot_info> own{};  ///< the layer's own slots, in their order
 };
 
 }  // namespace plait::ext
@@ -152,7 +152,7 @@ inline constexpr bool are_slots = false;
 template <template <class...> class List, class... Slots>
 inline constexpr bool are_slots<List<Slots...>> = (read_slot<Slots>::is_slot && ...);
 
-/// The own slots of a list, whose numbers begin at `First`.
+/// The layer's own slots of a list, numbered from `First` on.
 template <class List, int First>
 inline constexpr int slot_table = 0;
 template <template <class...> class List, class... Slots, int First>

@@ -260,8 +260,8 @@ inline constexpr std::size_t block_of = [] {
   else return std::size_t{0};
 }();
 
-/// What it says by `read_block`, where the rows that it reads have other numbers of columns: which
-/// block of theirs belongs to a block of y.
+/// The `read_block` of a function that reads rows with another number of columns than y: the width
+/// of the block of a row that belongs to one block of y.
 template <class Function>
 inline constexpr std::size_t read_block_of = [] {
   if constexpr (requires { Function::read_block; }) return std::size_t{Function::read_block};

@@ -14,7 +14,7 @@ namespace plait::nn {
 
 namespace detail {
 
-/// The number in column c of rows that stand side by side.
+/// Returns the number in column c of rows that stand side by side.
 template <std::size_t First, std::size_t... Others>
 struct side_by_side {
   static constexpr bool is_linear = true;
@@ -33,12 +33,13 @@ struct side_by_side {
 
 }  // namespace detail
 
-/// The features of two to four inputs side by side, behind a fan_out. Of images of one height and
-/// width these are their channels: the layer behind it takes `image<A + B, Height, Width>`.
+/// Puts the features of two to four inputs side by side, after a fan_out. For images of one height
+/// and width it puts their channels side by side: the next layer takes `image<A + B, Height,
+/// Width>`.
 ///
 /// Shapes: input i (rows, Widths[i]), y (rows, the sum of Widths).
-/// Moves:  nothing; the features are whole on every tensor rank, and sums that are still to be made
-///         may be made behind it.
+/// Moves:  nothing; the features are whole on every tensor rank; a pending sum may be made after
+///         it.
 ///
 /// Example (tests/reference/names_in_use_test.cpp identity):
 ///     using beside_itself =  // x and f(x), side by side

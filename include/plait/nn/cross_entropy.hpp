@@ -59,7 +59,7 @@ struct cross_entropy {
   using saved = plait::saved<input_slot, max, terms>;
   static constexpr double flops_per_row = (target::is_smoothed ? 5.0 : 4.0) * Classes;
   static constexpr bool takes_weights = true;
-  /// So that trainers need not look at labels, too.
+  /// `count` checks labels, so that trainers need not.
   static constexpr bool count_refuses_labels = true;
 
   /// The rows that count, of the labels of one rank.

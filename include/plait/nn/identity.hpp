@@ -10,7 +10,7 @@ namespace plait::nn {
 /// y = x: the branch of a fan_out that leaves its input as it is.
 ///
 /// Shapes: x, y (rows, Width).
-/// Moves:  nothing; a sum that is still to be made may be made behind it.
+/// Moves:  nothing; a pending sum may be made after it.
 ///
 /// Example (tests/reference/names_in_use_test.cpp identity):
 ///     using beside_itself =  // x and f(x), side by side

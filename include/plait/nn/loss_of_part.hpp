@@ -19,12 +19,12 @@
 
 namespace plait::nn {
 
-/// The outputs and targets of a row that a loss of a part takes.
+/// The outputs and targets of a row that loss_of_part gives to its loss.
 struct part_of_row {
-  std::size_t outputs = 0;       ///< all that the model makes; 0: as many as the loss takes
-  std::size_t first_output = 0;  ///< of those that the loss takes
-  std::size_t targets = 0;       ///< all real numbers that the data set has for a row
-  std::size_t first_target = 0;  ///< of those that the loss takes
+  std::size_t outputs = 0;       ///< of the model; 0: as many as the loss takes
+  std::size_t first_output = 0;  ///< the first that the loss takes
+  std::size_t targets = 0;       ///< real numbers of a row in the data set
+  std::size_t first_target = 0;  ///< the first that the loss takes
 };
 
 namespace detail {
@@ -43,7 +43,7 @@ struct joined_scratch<plait::scratch<Slots...>, More...> {
   using type = plait::scratch<Slots..., More...>;
 };
 
-/// The class that a real number says; one that does not count where it is none.
+/// Returns the class that a real number stands for; ext::ignored_target if it stands for none.
 template <class T>
 PLAIT_HOST_DEVICE constexpr std::int32_t class_of_number(T number) {
   return number >= 0 && number < T{1 << 24} ? static_cast<std::int32_t>(number)
@@ -69,12 +69,14 @@ consteval void check_part() {
 
 }  // namespace detail
 
-/// `Loss` of some outputs of a row and some of its targets, which are real numbers in the data set:
-/// so a sum_of has terms with targets of unlike kinds. Of a Loss of classes the target is a class
-/// written as a real number, a whole one below 2^24; one that is not a number does not count.
+/// Applies `Loss` to some outputs of a row and some of its targets, which are real numbers in the
+/// data set. With it the terms of a sum_of can have targets of different kinds. If Loss takes
+/// classes, the target is a class written as a real number, a whole one below 2^24; nan does not
+/// count.
 ///
 /// Shapes: x (rows, outputs), targets (rows, targets).
-/// Moves:  nothing; where Loss takes some of the outputs, these are whole on every tensor rank.
+/// Moves:  nothing; if Loss takes only some of the outputs, the outputs are whole on every tensor
+///         rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp loss_of_part):
 ///     using both = plait::sum_of<  // of 4 outputs: logits of 3 classes, and a number
@@ -110,9 +112,9 @@ struct loss_of_part {
   static constexpr double flops_per_row = ext::leaf_of<Loss>.flops_per_row;
   static constexpr bool takes_weights = ext::leaf_of<Loss>.takes_weights;
 
-  /// What counts for Loss.
+  /// Returns the number of targets that count for Loss, or the sum of their weights.
   ///
-  /// Errors: those of Loss; input_error for a class that is not a whole number.
+  /// Errors: as Loss; input_error for a class that is not a whole number.
   template <class T>
   static auto count(std::span<T const> targets) {
     decltype(count_of_row(targets)) sum{};
@@ -152,7 +154,7 @@ struct loss_of_part {
     auto operator[](auto slot) const { return all[slot]; }
   };
 
-  /// What Loss compares.
+  /// Returns the outputs and targets that Loss compares.
   static auto own_inputs(auto& ops, auto const& all, auto const& targets, auto const& scratch) {
     return std::pair{outputs_of(ops, all, scratch), targets_of(ops, targets, scratch)};
   }

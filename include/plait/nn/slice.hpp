@@ -20,7 +20,7 @@ struct columns_from {
     return x[at.column + first];
   }
 };
-/// The other way round: x[c] = y[c - first] for `count` of them, 0 for the others.
+/// The gradient of the slice: x[c] = y[c - first] for `count` columns, 0 for the others.
 struct columns_at {
   static constexpr bool is_linear = true;
   std::size_t first, count;
@@ -42,12 +42,12 @@ consteval void check_slice() {
 
 }  // namespace detail
 
-/// y = x[First], ..., x[First + Count - 1]: some features of the input. Of images whole channels,
-/// where First and Count are multiples of a map.
+/// y = x[First], ..., x[First + Count - 1]: some features of the input. For images it takes whole
+/// channels if First and Count are multiples of a map's size.
 ///
 /// Shapes: x (rows, Width), y (rows, Count).
-/// Moves:  nothing; the features are whole on every tensor rank, and a sum that is still to be made
-///         may be made behind it.
+/// Moves:  nothing; the features are whole on every tensor rank, and a pending sum may be made
+///         after it.
 ///
 /// Example (tests/reference/names_in_use_test.cpp slice):
 ///     using last_four = plait::nn::slice<16, 12, 4>;

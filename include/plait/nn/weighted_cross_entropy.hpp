@@ -34,7 +34,7 @@ struct weights_table<class_weights<Weights...>> {
   }
 };
 
-/// The term of a row, from what ops.cross_entropy_terms makes of it.
+/// Calculates the term of a row from the result of ops.cross_entropy_terms.
 template <class Weights>
 struct weighted_term {
   std::int32_t ignored;
@@ -58,8 +58,8 @@ struct times_class_weight {
 
 }  // namespace detail
 
-/// The cross-entropy in which each label counts as much as its class says: the sum of weight[label]
-/// * -log(softmax(logits)[label]) over the rows whose label is not ignored, divided by the sum of
+/// The cross-entropy with a weight for each class: the sum of weight[label] *
+/// -log(softmax(logits)[label]) over the rows whose label is not ignored, divided by the sum of
 /// weight[label] over the labels of the whole global batch. PyTorch's CrossEntropyLoss(weight=...).
 ///
 /// Shapes: logits (rows, as many columns as there are weights, or padded_to), labels (rows).
@@ -88,7 +88,7 @@ struct weighted_cross_entropy {
 
   /// The sum of the weights of the labels of one rank.
   ///
-  /// Errors: as those of cross_entropy.
+  /// Errors: as cross_entropy.
   static double count(std::span<std::int32_t const> labels) {
     unweighted::count(labels);
     double sum = 0;

@@ -51,8 +51,8 @@ struct activation_layout {
   /// begin of the copy's gradient stash.
   std::array<std::size_t, static_cast<std::size_t>(Leaves)> gradient_stash_offset{};
   std::array<std::size_t, items> gradient_stash_bytes{};
-  std::array<std::size_t, items> transient_bytes{};  ///< of the item
-  std::array<std::size_t, items> staging_bytes{};    ///< into which its moves pack what they send
+  std::array<std::size_t, items> transient_bytes{};  ///< for each item
+  std::array<std::size_t, items> staging_bytes{};    ///< for the data that its moves pack
 };
 
 /// Rows and columns of the local block of a value.

@@ -104,7 +104,7 @@ template <class Plan>
   return table.text();
 }
 
-/// Which layers have other numbers with another number of microbatches.
+/// Says how many layers give other results with another number of microbatches; "" if none.
 template <class Plan>
 [[gnu::cold]] std::string explain_sums_over_samples(int microbatches) {
   if (!Plan::sums_over_samples || microbatches == 1) return "";
@@ -118,7 +118,7 @@ template <class Plan>
                  microbatches, ", or of data ranks, gives other results\n\n"});
 }
 
-/// The stages that mostly wait for others.
+/// Says which stages mostly wait for others; "" if none.
 template <class Plan>
 [[gnu::cold]] std::string explain_idle_stages() {
   auto const& code = Plan::code;
@@ -315,7 +315,7 @@ template <class Plan>
 struct explain_options {
   bool program = false;  ///< the operations of a step, of a rank of each stage, in their order
   host_map hosts{};      ///< of the ranks, see rank_handle::hosts: which groups cross them
-  std::string device{};  ///< what computes, see device::kind: `rank.device().kind()`
+  std::string device{};  ///< the processor and library or the GPU: `rank.device().kind()`
 };
 
 /// The operations of a training step that clips, of a rank of each stage.

@@ -298,8 +298,8 @@ struct form_planner {
       bool const uses_sequence = uses(form, dim::sequence);
       if (uses_sequence && !cuts.sequence) continue;
       bool const divides = form.divides(ranks);
-      // A form that shares no work but a table counts where it divides; a layer that has no other
-      // is run whole where it does not.
+      // A form that shares a table but no work counts where it divides the table. Elsewhere a layer
+      // that has no other form is run whole.
       if (is_meant && may_split && !uses_sequence && form.shares_anything()) {
         wants_split = wants_split || must_divide || form.shares_work();
         can_split = can_split || divides;

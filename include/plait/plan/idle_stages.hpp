@@ -32,9 +32,9 @@ struct stage_cut {
 // The functions below take a judged_model; as templates they cost programs that do not call them
 // next to nothing.
 
-/// A pipeline as it is judged here: by the flops of its layers, without the loss.
+/// A model whose pipeline is judged by the flops of its layers, without the loss.
 struct judged_model {
-  std::vector<std::string> const& names;  ///< of the leaves
+  std::vector<std::string> const& names;  ///< names of the leaves
   static_view<item> items;
   static_view<step> steps;
   bool has_loss = false;
@@ -49,7 +49,7 @@ struct judged_model {
   }
 };
 
-/// The part of the flops that each stage has.
+/// Returns the part of the flops that each stage has.
 [[nodiscard]] [[gnu::cold]] std::vector<double> shares_of_stages(auto const& of,
                                                                  stage_cut const& cut) {
   std::vector<double> out(std::size_t(cut.stages), 0.0);
@@ -62,17 +62,17 @@ struct judged_model {
       all += flops;
     }
   }
-  // A model that counts no flops says nothing of its stages.
+  // A model that counts no flops gives no reason to find a stage idle.
   for (auto& share : out) share = all > 0 ? share / all : 1;
   return out;
 }
 
-/// Whether a stage has less than a tenth of what it would have if all had the same.
+/// Returns true if a stage has less than a tenth of an equal share.
 [[nodiscard]] [[gnu::cold]] inline bool mostly_waits(double share, int stages) {
   return share * stages < 0.1;
 }
 
-/// The unit that has most of the flops, why nothing cuts it, and what to write instead.
+/// Says which unit has the most flops, why it is not cut, and what to write instead.
 [[nodiscard]] [[gnu::cold]] std::string text_of_greatest_unit(auto const& of) {
   double all = 0;
   int most = 0;
@@ -97,8 +97,8 @@ struct judged_model {
                  ", or fewer stages"});
 }
 
-/// A sentence about the stages that mostly wait, and what to write instead; nothing where none
-/// does. `best`: the cut with the least work on the stage that has most.
+/// Says which stages mostly wait, and what to write instead; "" if none does. `best`: the cut whose
+/// busiest stage has the least work.
 [[nodiscard]] [[gnu::cold]] std::string text_of_idle_stages(auto const& of, stage_cut const& cut,
                                                             stage_cut const& best) {
   auto const shares = shares_of_stages(of, cut);

@@ -29,7 +29,7 @@ struct stage_arena {
   std::size_t passes_bytes = 0;   ///< of what passes leave, in a step or an evaluation
   std::size_t edge_bytes = 0;     ///< of the largest activation between two items
   std::size_t working_bytes = 0;  ///< of what is made again of one unit at a time
-  /// Of what does not outlive an item, and of what its moves pack, which comes last.
+  /// Bytes of values that do not outlive an item and, after them, of the data that its moves pack.
   std::size_t transient_bytes = 0, staging_bytes = 0;
   std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, staging_offset = 0,
               zeros_offset = 0;

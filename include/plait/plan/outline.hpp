@@ -333,7 +333,8 @@ template <class... Leaves>
 consteval int count_uses(std::tuple<Leaves...>*) {
   return sum_of_numbers({lists_of<Leaves>::parameters::size...});
 }
-/// How often leaves list a parameter: those of a repeat count once, a tied one for each use.
+/// The number of times that leaves list a parameter: a leaf of a repeat counts once, a tied
+/// parameter once for each use.
 template <class Model>
 inline constexpr int parameter_uses = count_uses(static_cast<leaves_of<Model>*>(nullptr));
 

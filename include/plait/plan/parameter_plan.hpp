@@ -146,7 +146,7 @@ enum class tie_error : int {
   other_frozen
 };
 
-/// `Uses`: of parameters by leaves, as many as all leaves list.
+/// `Uses`: the number of parameters that all leaves list together.
 template <int Leaves, int Uses>
 struct parameter_list_result {
   static_vector<parameter_entry, Uses> entries{};

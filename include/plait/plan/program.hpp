@@ -74,8 +74,8 @@ constexpr int item_of(static_view<item> items, int unit) {
 /// them, and where residuals begin and end.
 template <int Leaves>
 struct program {
-  // Each leaf has its step, a move before and one after; each residual or fan_out two more. Around
-  // one leaf there may be any number of residuals, so `is_full` is asked for.
+  // Each leaf has its step, a move before it and a move after it; each residual or fan_out has two
+  // more. A leaf may be in any number of residuals, so `is_full` is checked.
   static constexpr int most_steps = 6 * Leaves + 4;
   static constexpr int most_values = 8 * Leaves + 6;
   static_vector<step, most_steps> steps{};
@@ -84,7 +84,7 @@ struct program {
   /// The chosen form of each leaf: one of those of its type.
   static_vector<form_info const*, Leaves> forms{};
   bool has_loss = false;
-  bool is_full = false;  ///< there was no room for all steps
+  bool is_full = false;  ///< there is no room for all steps
 
   [[nodiscard]] constexpr int unit_count() const { return count_units(items.view()); }
   [[nodiscard]] constexpr form_info const& form(int leaf) const { return *forms[leaf]; }

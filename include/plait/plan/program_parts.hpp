@@ -40,7 +40,7 @@ struct step_program {
 /// What a step does besides what its list says.
 struct program_shape {
   bool counts = true;  ///< labels, and adds up the loss
-  bool clips = false;  ///< makes the norm, to clip or to decide by
+  bool clips = false;  ///< makes the norm, to clip or to skip steps by it
   bool updates = false;
   bool checks_loss = false;  ///< before it updates
   bool masks_loss = false;   ///< of ranks that have the same loss, one counts

@@ -47,8 +47,9 @@ template <class P, class Y, class D, class V, class W>
 backward_parameters_body(P, Y, D, V, W, layer_context const&)
     -> backward_parameters_body<P, Y, D, V, W>;
 
-/// What `backward` gets where both gradients are wanted: it writes `dx` and adds to `dp`. Where one
-/// is, the layer is given what backward_input or backward_parameters get, without the other member.
+/// The `l` of `backward` where both gradients are needed: the layer writes `dx` and adds to `dp`.
+/// Where only one is needed, the layer gets the `l` of backward_input or backward_parameters, which
+/// lacks the other member.
 template <class Parameters, class OutputGradient, class InputGradient, class Gradients, class Saved,
           class Scratch>
 struct backward_body {

@@ -117,12 +117,12 @@ class element_operations {
   ///
   /// f says `static constexpr std::size_t block = N;` if it reads none but the N columns around its
   /// own, [at.column / N * N, that + N): then y may be cut by columns in whole blocks, and y may be
-  /// one of the views if N is 1. Where views have another number of columns than y, f says
-  /// `read_block` besides: it reads none but the columns from at.column / block * read_block on, as
-  /// many as that says.
+  /// one of the views if N is 1. Where views have another number of columns than y, f also says
+  /// `read_block`: it reads only the `read_block` columns from at.column / block * read_block on.
   ///
   /// Shapes: y has a row for each row of activations, or one for each position; a view the same, or
-  ///         one row for all. What is cut by columns has those of y, or as many blocks.
+  ///         one row for all. A view that is cut by columns has the columns of y, or as many
+  ///         blocks.
   template <class Function, class T, placement Out, class... Views>
   void map_at(Function f, view_of<T, Out> y, Views... views) {
     constexpr std::size_t block = typing::block_of<Function>;

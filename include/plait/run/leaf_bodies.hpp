@@ -125,8 +125,8 @@ struct leaf_bodies {
           dx, view_at<Setting, seen_mapped>(mapped, Epilogue::x, rows), {}, kept};
     }
   }
-  /// `epilogue`: of the element-wise layer; `mapped`: where that writes. `Joint`: the gradients of
-  /// the parameters are added by the same call, for which both are made ready.
+  /// `epilogue`: the place of the element-wise layer; `mapped`: its output. `Joint`: the same call
+  /// also adds the gradients of the parameters, so both are made ready.
   template <class Epilogue, bool Joint>
   static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
                              place const* epilogue, std::byte* mapped) {

@@ -278,7 +278,7 @@ class unit_runner {
     if constexpr (now.has_scratch) forget_scratch(now.leaf);
   }
 
-  /// Makes the gradients of a leaf's parameters ready to be added to.
+  /// Prepares the gradients of a leaf's parameters: the leaf can add to them afterwards.
   PLAIT_IN_LOOPS void begin_sums(auto& ops, int leaf, pass_frame const& at) {
     if (begins_gradients_ || traits.sums_blocks) ops.begin_by_product(begin_gradients_of(leaf, at));
   }

@@ -61,7 +61,7 @@ inline constexpr std::size_t integers_per_row =
         ? first_leaf<L>.inputs[1].width
         : 1;
 
-/// `both_signs`: parameters that begin with a constant other than 0 have them.
+/// `both_signs`: parameters that begin with a constant other than 0 get numbers of both signs.
 template <class L>
 trial_setup make_setup(layer_options const& options, bool both_signs = true) {
   auto constexpr choice = form_choices<L>[0];
@@ -166,11 +166,11 @@ trial_setup rounded(trial_setup setup) {
   return setup;
 }
 
-/// What a layer is checked with, the same type for all layers.
+/// The facts and numbers with which a layer is checked, in one type for all layers.
 struct checked_layer {
   trial_setup setup{};
   compared_tensor output{};
-  loss_counts losses{};    ///< empty if it is no loss
+  loss_counts losses{};    ///< empty if the layer is no loss
   std::int32_t width = 1;  ///< of its first input
   bool sums_samples = false;
   double rounding = double_rounding;
@@ -193,7 +193,7 @@ checked_layer make_checked(trial_setup setup, double rounding = double_rounding)
   return out;
 }
 
-/// What a job gives by itself, `got`, run with `setup`.
+/// Checks the results of one job, `got`, that was run with `setup`.
 inline void check_alone(check_report& report, std::string const& where, checked_layer const& layer,
                         trial_setup const& setup, trial const& got,
                         trial (*run)(trial_setup const&)) {
@@ -208,13 +208,13 @@ inline void check_alone(check_report& report, std::string const& where, checked_
   compare(report, where, {"loss", 1, 1}, {2 * loss}, {got.ranks[0].scaled_loss},
           rounding_bound({loss}, layer.rounding),
           "must be twice as large when context.loss.scale is");
-  // Of sums over all samples two data ranks are compared with one instead.
+  // For sums over all samples, two data ranks are compared with one rank instead.
   if (layer.sums_samples || !is_independent) return;
   check_pieces(report, where, setup, got, layer.output, run, layer.rounding);
   check_partial_group(report, where, setup, layer.output, run, layer.rounding);
 }
 
-/// The same of a loss with targets that do not count, and labels that are no columns.
+/// Checks a loss with targets that do not count, and with labels that are no columns.
 inline void check_targets(check_report& report, std::string const& of_all,
                           checked_layer const& layer, trial const& usual,
                           trial (*run)(trial_setup const&)) {
@@ -234,7 +234,7 @@ inline void check_targets(check_report& report, std::string const& of_all,
     check_labels_past_rows(report, where, usual, got, layer.width);
 }
 
-/// All laws of a job: `expected` is what it must give, and `law` says why.
+/// Checks all laws of a job: `expected` has the results that it must give, and `law` says why.
 inline void check_job(check_report& report, std::string const& where, checked_layer const& layer,
                       trial const& expected, trial const& got, trial (*run)(trial_setup const&),
                       std::string const& law) {
@@ -313,7 +313,7 @@ class layer_checker {
     if (!run_checked(report_, ext::concat({choice.text(), " on one rank, no buffer shared"}), run,
                      layer_.setup, reference_))
       return;
-    if (!is_finite(reference_)) {  // perhaps a parameter that must be positive
+    if (!is_finite(reference_)) {  // a parameter may have to be positive
       auto setup = make_setup<L>(options, false);
       trial got;
       if (run_quietly(report_, report_.checked.back(), run, setup, got) && is_finite(got))
@@ -434,34 +434,34 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   another group if the layer says `mixes_samples`;
 /// - the same samples in batches of other sizes, as ranks and microbatches have them, in another
 ///   order, give the same outputs and input gradients, and gradients of parameters and losses that
-///   add up: nothing depends on the number of a local row or on `context.batch`. Of a layer that
-///   sums over samples, two data ranks make of their samples what one rank makes of all of them;
+///   add up: nothing depends on the number of a local row or on `context.batch`. If a layer sums
+///   over samples, two data ranks give with their samples the result of one rank with all samples;
 /// - places without a sample, the last ones of a batch or of a group, have no gradient and change
 ///   none, and a batch may have no sample at all;
 /// - the `count` of a loss adds up over rows and pieces of a batch. A row whose targets do not
 /// count
 ///   has the gradient 0: labels that are `ext::ignored_target`, and real targets that are nan,
-///   where `count` leaves them out. Labels that are no column of a row are refused by `count`, or
-///   by trainers as the loss says its `classes`, or the loss does not read past its row;
+///   where `count` leaves them out. A label that is no column of a row is refused by `count`, or by
+///   trainers if the loss has `classes`; otherwise the loss does not read past its row;
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;
-/// - a layer with `backward` makes the same gradients where it is called for one of them alone, or
-///   backward_input and backward_parameters are, as for a first or a frozen layer and under a
-///   schedule that has backwards in halves;
+/// - a layer with `backward` makes the same gradients when only one is asked for, by `backward` or
+///   by backward_input and backward_parameters, as in a first or frozen layer or under a schedule
+///   that splits the backward into halves;
 /// - nothing is read that was not written: unused memory is filled with NaN;
 /// - the bodies move what their form lists, and the communicators count the bytes that the plan
 ///   says.
 ///
-/// A layer is run behind a layer with parameters, so its `backward_input` is compiled and checked;
-/// a job does neither if the layer is the first of its model.
+/// A layer is run after a layer with parameters, so its `backward_input` is compiled and checked; a
+/// job does neither if the layer is the first of its model.
 ///
 /// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` check all that, and
 /// then run each form on the fewest of these ranks in that type, and compare with double: to 1e-5
-/// and to 0.03 of the largest element. The laws hold there, too, but for finite differences, which
+/// and to 0.03 of the largest element. The laws hold there, too, except finite differences, which
 /// only double shows.
 ///
-/// Inputs and parameters have numbers of both signs, except where the layer then makes none: a
-/// parameter that begins with a constant has the constant's sign in that case.
+/// Inputs and parameters have numbers of both signs. If the layer then does not give finite
+/// numbers, a parameter that begins with a constant has the constant's sign.
 ///
 /// Of a combination the planner's choice is run, without and with sequence shards; of frozen
 /// parameters no gradient is asked.

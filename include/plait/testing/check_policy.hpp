@@ -36,7 +36,7 @@ namespace plait::testing {
 struct policy_options {
   int data_ranks = 2;    ///< along the axis whose size the policy leaves to the launch
   int microbatches = 0;  ///< 0: as many as stages
-  double clip = 0.1;     ///< of the gradient norm; above 0, as norms are compared by it
+  double clip = 0.1;     ///< limit of the gradient norm; above 0, so that norms are compared
   /// By how much losses and parameters may differ, relative to the largest of each.
   double tolerance = 1e-10;
 };
@@ -164,7 +164,7 @@ void check_policy_on(check_report& report, policy_options const& options) {
       static_cast<std::size_t>(grid.size(batch_axes)) *
       static_cast<std::size_t>(options.microbatches > 0 ? options.microbatches : plan::stages);
   std::size_t const samples = (23 / parts + 1) * parts;
-  // Of the last batch of an epoch one part has no sample, and another one less.
+  // In the last batch of an epoch one part has no sample, and another part has one sample less.
   std::size_t const missing = parts > 1 ? samples / parts + 1 : 1;
   check_report alone;
   auto const expected = run_policy<Model, serial>({.microbatches = 1, .clip = options.clip},

@@ -98,7 +98,7 @@ consteval void require_records() {
                 "log_calls() or call_for(); derive it from plait::ext::communicator_calls");
 }
 
-// What the options take out of the suite, a sentence for each.
+// Lists the laws that the options take out of the suite, a sentence for each.
 inline std::vector<std::string> left_out(communicator_suite_options const& options) {
   std::vector<std::string> out;
   auto const say = [&](bool is_checked, char const* option, char const* law) {
@@ -227,8 +227,8 @@ bool check_all_channels(Backend const& backend, communicator_suite_options const
 /// ranks, and compares values, traffic and errors with what the calls promise. Needs `double`
 /// besides `Elements`.
 ///
-/// The report's `checked` begins with the laws that the options leave out. A process reports what
-/// its own ranks saw. After a run that threw nothing more is run.
+/// The report's `checked` begins with the laws that the options leave out. A process reports the
+/// failures of its own ranks. After a run that threw, nothing more is run.
 /// Cost:    the default options take seconds; what a backend needs for a launch, up to four times,
 ///          and once more for each of the mistakes.
 template <class Elements = communicator_elements, class Backend>

@@ -12,19 +12,19 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// What must hold of a layer when its samples come in other batches, as microbatches and data ranks
-/// have them, and when places of a batch have no sample.
+/// Laws of a layer whose samples come in other batches, as microbatches and data ranks have them,
+/// and of batches with places that have no sample.
 namespace plait::testing::detail {
 
 /// Consecutive samples of a batch as a batch of their own, and places without a sample after them.
 struct batch_piece {
   std::size_t first = 0, present = 0, missing = 0;
-  int number = 0;  ///< of the microbatch
+  int number = 0;  ///< the number of the microbatch
 
   [[nodiscard]] std::size_t places() const { return present + missing; }
 };
 
-/// The rows of a piece; `absent` in places without a sample.
+/// Returns the rows of a piece, with `absent` in places without a sample.
 template <class T>
 std::vector<T> rows_of_piece(std::vector<T> const& all, trial_setup const& of,
                              batch_piece const& piece, T absent) {
@@ -38,8 +38,8 @@ std::vector<T> rows_of_piece(std::vector<T> const& all, trial_setup const& of,
   return out;
 }
 
-/// Puts rows of a piece to where its samples are in the whole batch. Returns the largest of what
-/// lies in places without a sample; NaN is larger than all numbers.
+/// Copies the rows of a piece to the places of its samples in the whole batch. Returns the largest
+/// number in places without a sample; NaN is larger than all numbers.
 inline double put_back(std::vector<double> const& from, trial_setup const& of,
                        batch_piece const& piece, std::vector<double>& whole) {
   double most = 0;
@@ -56,8 +56,8 @@ inline double put_back(std::vector<double> const& from, trial_setup const& of,
   return most;
 }
 
-/// The setup of a piece. Its places without a sample have the targets that `batches` gives them,
-/// and `absent` as inputs.
+/// Returns the setup of a piece. Its places without a sample have the targets that `batches` gives
+/// them, and `absent` as inputs.
 inline trial_setup piece_of(trial_setup const& of, batch_piece const& piece, double absent) {
   trial_setup out = of;
   out.samples = piece.places();
@@ -78,7 +78,7 @@ inline trial_setup piece_of(trial_setup const& of, batch_piece const& piece, dou
   return out;
 }
 
-/// Runs a job of which the report does not count; an exception is a failure.
+/// Runs a job and reports only an exception, as a failure.
 inline bool run_quietly(check_report& report, std::string const& where,
                         trial (*run)(trial_setup const&), trial_setup const& setup, trial& out) {
   try {
@@ -94,8 +94,8 @@ inline constexpr char const* missing_law =
     "must be 0 in a place without a sample, the last l.context.missing of l.context.batch: in a "
     "loss multiply by l.dy.at(row), elsewhere leave these rows out";
 
-/// Compares `got`, of all samples together, with the same samples in batches of other sizes and
-/// another order, one of which has places without a sample and one no sample at all.
+/// Compares `got`, the results of all samples together, with the same samples in batches of other
+/// sizes and in another order. One batch has places without a sample, and one has no sample at all.
 inline void check_pieces(check_report& report, std::string const& where, trial_setup const& setup,
                          trial const& got, compared_tensor const& output,
                          trial (*run)(trial_setup const&), double rounding) {
@@ -152,7 +152,7 @@ inline void check_pieces(check_report& report, std::string const& where, trial_s
 }
 
 /// Runs a layer that mixes the samples of groups with a group that has a place without a sample:
-/// nothing depends on what lies there, and gradients are those of what the others make.
+/// the numbers in that place change nothing, and the gradients are right for the other samples.
 inline void check_partial_group(check_report& report, std::string const& of_all,
                                 trial_setup const& setup, compared_tensor const& output,
                                 trial (*run)(trial_setup const&), double rounding) {

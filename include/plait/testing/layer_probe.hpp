@@ -11,9 +11,9 @@
 
 namespace plait::testing {
 
-/// Stands before a layer under test: its output is its parameter, so that what the layer takes can
-/// be set, and the gradient that the layer gives back can be read, like any parameter. A batch of
-/// fewer samples takes the first rows of it.
+/// Stands before a layer under test and outputs its own parameter. So the input of that layer can
+/// be set, and the gradient of that input can be read, like any parameter. A batch of fewer samples
+/// takes the first rows of the parameter.
 ///
 /// Shapes: values (Sequence * Samples, Width); y (rows, Width), of at most as many; x (rows, 1) is
 ///         ignored.
@@ -73,7 +73,7 @@ struct without_aliasing : L {
   static constexpr aliasing may_alias{};
 };
 
-/// L, of whose backward the two halves are called, as where a schedule has them apart.
+/// The layer L, whose `backward` is called in two halves, as under a schedule that splits it.
 template <class L>
 struct in_halves : L {
   static constexpr bool joins_backward = false;

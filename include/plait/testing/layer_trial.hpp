@@ -40,8 +40,8 @@ struct trial_setup {
   int microbatch = 0;
   bool is_piece = false;             ///< only one forward and backward, and differences
   tensors parameters;                ///< the probe's too
-  std::vector<char> is_input;        ///< of each parameter: it is a probe's
-  std::int32_t missing_token = 0;    ///< of places without a sample, as `batches` makes them
+  std::vector<char> is_input;        ///< true for each parameter of a probe
+  std::int32_t missing_token = 0;    ///< the token that `batches` puts in places without a sample
   std::vector<std::int32_t> tokens;  ///< the model's input, or the labels of a loss
   std::vector<double> targets;       ///< of a loss that takes features
   std::vector<double> weights;       ///< the functional is the sum of weights times outputs
@@ -409,7 +409,7 @@ trial run_data_ranks(std::vector<trial_setup> const& setups) {
   });
 }
 
-/// Whether the output of a trial's first pass consists of numbers.
+/// Returns true if the output of a trial's first pass is finite.
 inline bool is_finite(trial const& of) {
   return std::ranges::all_of(of.ranks[0].once.output,
                              [](double value) { return std::isfinite(value); });

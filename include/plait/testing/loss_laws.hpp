@@ -21,18 +21,18 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// What must hold of a loss and its targets: those that count, those that do not, and those that
-/// are none of its classes.
+/// Laws of a loss and its targets: targets that count, targets that do not, and labels that are no
+/// class.
 namespace plait::testing::detail {
 
 template <class Target>
 using target_count = std::int64_t (*)(std::span<Target const>);
 
-/// How the losses among the leaves of a layer count, which are one unless it is a sum_of.
+/// The counts of the losses among the leaves of a layer: one loss, or several in a sum_of.
 struct loss_counts {
   std::vector<target_count<std::int32_t>> of_integers;
   std::vector<target_count<double>> of_reals;
-  std::vector<std::size_t> classes;  ///< of each of the former; 0: it does not say them
+  std::vector<std::size_t> classes;  ///< of each loss in of_integers; 0: the loss has no `classes`
 
   [[nodiscard]] bool empty() const { return of_integers.empty() && of_reals.empty(); }
 };
@@ -65,7 +65,7 @@ loss_counts losses_of() {
   return out;
 }
 
-/// One loss counts targets all at once, and in pieces, as ranks and microbatches do.
+/// Has a loss count targets all at once, and in pieces, as ranks and microbatches do.
 template <class Target>
 void check_count(check_report& report, target_count<Target> count, std::vector<Target> const& all,
                  std::size_t rows) {
@@ -102,7 +102,7 @@ inline void check_counts(check_report& report, loss_counts const& losses,
   for (auto const count : losses.of_reals) check_count(report, count, setup.targets, setup.rows());
 }
 
-/// How many targets of a row count for any of the losses; -1 if a count refuses them.
+/// Returns how many targets of a row count for the losses; -1 if a count refuses them.
 template <class Target>
 std::int64_t count_of_row(std::vector<target_count<Target>> const& losses,
                           std::vector<Target> const& all, std::size_t rows, std::size_t row) {
@@ -127,9 +127,9 @@ void set_row(std::vector<T>& all, std::size_t rows, std::size_t row, T value) {
   std::fill_n(all.begin() + std::ptrdiff_t(row * width), width, value);
 }
 
-/// Takes the targets of two rows out of a setup: labels become ext::ignored_target, as data sets
-/// without a target and places without a sample have it, and real targets nan, if the losses do
-/// not count these. False if nothing was changed.
+/// Takes the targets of two rows out of a setup: labels become ext::ignored_target, as in data sets
+/// without a target and in places without a sample, and real targets become nan if the losses do
+/// not count nan. Returns false if nothing was changed.
 inline bool leave_out_targets(trial_setup& setup, loss_counts const& losses) {
   std::size_t const rows = setup.rows();
   bool changed = false;
@@ -150,7 +150,7 @@ inline bool leave_out_targets(trial_setup& setup, loss_counts const& losses) {
     }
     tried = setup;
   }
-  // One of several numbers of a row.
+  // This leaves out one of several numbers of a row.
   if (std::size_t const width = tried.targets.size() / rows; changed && width > 1) {
     std::size_t const row = rows / 2 + 1 < rows ? rows / 2 + 1 : 0;
     auto const full = count_of_row(losses, tried, row);
@@ -160,7 +160,7 @@ inline bool leave_out_targets(trial_setup& setup, loss_counts const& losses) {
   return changed;
 }
 
-/// A row whose targets count for nothing has no gradient. False if one has.
+/// Checks that a row whose targets do not count has no gradient. Returns false if one has.
 inline bool check_uncounted(check_report& report, std::string const& where,
                             trial_setup const& setup, loss_counts const& losses, trial const& got) {
   std::size_t const before = report.failures.size();
@@ -185,13 +185,14 @@ inline bool check_uncounted(check_report& report, std::string const& where,
   return report.failures.size() == before;
 }
 
-/// Gives rows labels that are no column of their row: `width` and -1. Those are left out that a
-/// count refuses, and that a trainer does since the loss says its classes. False if none is left.
+/// Gives rows labels that are no column of their row: `width` and -1. It leaves out labels that a
+/// count refuses, and labels that trainers refuse by the `classes` of the loss. Returns false if
+/// none is left.
 inline bool use_labels_past_rows(trial_setup& setup, loss_counts const& losses,
                                  std::int32_t width) {
   if (setup.samples != 3 || losses.of_integers.empty()) return false;
   bool changed = false;
-  // Rows 0 and 2 are of other samples than row 1, which changes.
+  // Rows 0 and 2 belong to other samples than row 1, which changes.
   for (auto const& [row, label] : {std::pair{std::size_t{0}, width}, {std::size_t{2}, -1}}) {
     auto tried = setup;
     set_row(tried.tokens, setup.rows(), row, label);
@@ -207,8 +208,8 @@ inline bool use_labels_past_rows(trial_setup& setup, loss_counts const& losses,
   return changed;
 }
 
-/// Compares what the change of a sample adds to the loss: it does not depend on another's label.
-/// `usual` is with labels that are columns, `got` with others.
+/// Compares the changes of the loss when one sample changes: they do not depend on another sample's
+/// label. In `usual` labels are columns, in `got` they are not.
 inline void check_labels_past_rows(check_report& report, std::string const& where,
                                    trial const& usual, trial const& got, std::int32_t width) {
   auto const change = [](trial const& of) {

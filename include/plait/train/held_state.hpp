@@ -56,8 +56,8 @@ struct held_state {
 
   [[gnu::cold]] ~held_state() = default;  // said so that it is cold: a rank ends once
 
-  /// The step that is done, whose numbers these are, is behind. States whose update was left out,
-  /// as their gradients' factor is not a number, are no older.
+  /// Advances past a step that is done, with the numbers of that step. States whose update was left
+  /// out, since the factor of their gradients is nan, do not get older.
   void advance(Numbers const& numbers) {
     last = numbers;
     is_ready = false;
@@ -79,8 +79,8 @@ enum class transferred_state : int {
   lost      ///< steps have been done, but nobody has all of the state any more
 };
 
-/// The ages that rank `from` has, on all ranks. `oldest` and `count`: what that rank has told of
-/// the oldest, and of how many parameters it has a number.
+/// Brings the ages of rank `from` to all ranks. `oldest` and `count`: the oldest age on that rank,
+/// and the number of parameters for which it has a number.
 ///
 /// Moves: rows of the list for the set-up, where ages differ.
 template <class Rank>

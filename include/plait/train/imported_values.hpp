@@ -67,7 +67,7 @@ template <class IsSame>
 }
 
 /// Sees to it that all ranks have imported the same values of each parameter that they have.
-/// Returns which parameters of the model have been imported, by their numbers, on all ranks.
+/// Returns which parameters of the model have been imported, by number; the same on all ranks.
 ///
 /// Errors: input_error that names the first that differs, on all ranks.
 template <class Plan, class Rank>

@@ -17,10 +17,12 @@
 
 namespace plait::execution {
 
-/// The index of the first integer target that is none of `classes` and counts, or -1. Of a row,
-/// which has `width` of them, a negative one may be among those that count leaves out.
+/// Returns the index of the first integer target that counts and is no class below `classes`, or
+/// -1. In a row of `width` targets, only some of which count, a negative target is taken as one
+/// that does not count.
 ///
-/// Cost: reads the labels once, on the host, and asks for the count of a row where one is none.
+/// Cost: reads the labels once, on the host, and calls `count` for rows with a label that is no
+///       class.
 inline std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t width,
                                      std::size_t classes,
                                      std::int64_t (*count)(std::span<std::int32_t const>)) {
@@ -188,7 +190,7 @@ struct loss_terms {
     return sum;
   }
 
-  /// Errors: input_error for what is no sum of weights.
+  /// Errors: input_error for a number that can be no sum of weights.
   static void refuse_no_sum(double found) {
     if (!(found >= 0) || !std::isfinite(found))
       throw input_error({"trainer: count of the loss says ", std::to_string(found),

@@ -84,7 +84,7 @@ struct perplexity {
 };
 
 /// The share of rows whose class is among the `Most` greatest outputs, of which the model has more;
-/// of equal outputs the first ones count, and one that is nan is greater than all.
+/// of equal outputs the first ones count, and an output that is nan is greater than all.
 template <std::size_t Most>
 struct top {
   static_assert(Most > 0,
@@ -112,7 +112,7 @@ struct top {
 using accuracy = top<1>;
 
 /// The numbers of rows, weighted, whose class was taken for another one: value()[class][taken for].
-/// Those of a class are nan if an output of one of its rows is.
+/// The numbers of a class are nan if an output of one of its rows is nan.
 template <std::size_t Classes>
 struct confusion_matrix {
   using concept_tag = measure_tag;

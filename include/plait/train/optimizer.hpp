@@ -67,7 +67,8 @@ struct adamw {
              {"epsilon", epsilon, finite_above_0},
              {"weight_decay", weight_decay, finite_from_0}}};
   }
-  /// What changes from update to update. `age`: how many the states have seen before.
+  /// Returns the numbers that change from update to update. `age`: the number of updates that the
+  /// states have seen before.
   [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const {
     auto const t = static_cast<double>(age + 1);
     return {learning_rate * rate_factor, 1 - std::pow(beta1, t), 1 - std::pow(beta2, t)};
@@ -125,7 +126,7 @@ namespace plait::ext {
 ///          them `learning_rate`, which is what reports say. settings() may be missing, and so may
 ///          `state_names`: then checkpoints have `state_0`, ...
 /// Meaning: numbers_of(age, rate) are the numbers of an update of states that have seen `age`
-///          updates, which is the step of the job unless states have started anew. update() leaves
+///          updates, which is the step of the job unless states have been reset. update() leaves
 ///          everything as it is if `*of.gradient_scale` is not a number, and takes the learning
 ///          rate and the weight decay of each of `of.ranges` times its factors.
 template <class O>

@@ -50,14 +50,14 @@ class state_source {
   state_source& operator=(state_source const&) = delete;
   virtual ~state_source() = default;
 
-  /// Whether there is such a tensor. Parameters that a source lacks are left as they are by
-  /// import_parameters, and what it lacks of other kinds starts anew.
+  /// Returns true if there is such a tensor. import_parameters keeps the parameters that a source
+  /// lacks. Tensors of other kinds that a source lacks are reset.
   [[nodiscard]] virtual bool contains(std::string_view name) const {
     (void)name;
     return true;
   }
-  /// Updates that an optimizer's states of a parameter have seen; nothing: as many as steps are
-  /// done.
+  /// Returns the number of updates that the optimizer's states of a parameter have seen; nothing:
+  /// as many as there were steps.
   [[nodiscard]] virtual std::optional<std::int64_t> age(std::string_view name) const {
     (void)name;
     return std::nullopt;
@@ -72,7 +72,8 @@ class state_source {
 
 namespace plait::detail {
 
-/// The setting that says what decides on the last bits of results: device::kind of the first rank.
+/// The name of the setting for the hardware and library that decide on the last bits of results:
+/// device::kind of the first rank.
 inline constexpr char const* kind_setting = "kind";
 
 }  // namespace plait::detail
@@ -122,18 +123,18 @@ class saved_state {
   /// Copies this rank's elements of a kind to the host.
   virtual void copy(std::size_t kind, void* to) const = 0;
 
-  /// Takes a kind back, the parameters first. What the source lacks of another kind is, tensor by
-  /// tensor, as if training began with the parameters that there are: zeros of an optimizer,
-  /// averages that are the parameters. The optimizer's states of a parameter belong together: where
-  /// one is lacking, all of them start anew.
+  /// Restores a kind, the parameters first. A tensor of another kind that the source lacks is
+  /// reset, as if training began with the present parameters: the optimizer's states are zeros, and
+  /// averages are the parameters. The optimizer's states of a parameter belong together: if the
+  /// source lacks one, all of them are reset.
   ///
   /// Errors: what the source throws; the trainer is then of no more use.
   virtual void restore(std::size_t kind, ext::state_source& from) = 0;
-  /// Takes the ages of the optimizer's states back, after go_on_at: what the source says, and 0 for
-  /// those that restore() has started anew. All ranks call it.
+  /// Restores the ages of the optimizer's states, after go_on_at: the ages of the source, and 0 for
+  /// states that restore() has reset. All ranks call it.
   virtual void restore_ages(ext::state_source const& from) = 0;
-  /// Parameters whose states have seen another number of updates than steps are done, and that
-  /// number; the same on all ranks.
+  /// Returns the parameters whose states have seen another number of updates than there were steps,
+  /// with that number; the same on all ranks.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::int64_t>> ages() const = 0;
 
   /// Takes the parameters alone, as a start: of each that the source has, this rank's block. Ranks

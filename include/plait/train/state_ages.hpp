@@ -15,31 +15,31 @@ namespace plait::execution {
 
 /// The ages of an optimizer's states: how many updates the states of each parameter have seen.
 ///
-/// A state that starts anew in step 1000 has the age 0: the bias correction of Adam is a function
-/// of the age, not of the step. All ages grow by one with each update. So one number is enough as
-/// long as all states have begun together, and otherwise there is one more for each parameter of
-/// the model: by how much its states are younger than the oldest. All ranks have all of these
-/// numbers, and the same.
+/// A state that is reset in step 1000 has the age 0: the bias correction of Adam is a function of
+/// the age, not of the step. All ages grow by one with each update. So one number is enough as long
+/// as all states have begun together. Otherwise there is one more number for each parameter of the
+/// model: the difference between the oldest age and the age of its states. All ranks have the same
+/// numbers.
 class state_ages {
  public:
-  /// Updates that the oldest states have seen.
+  /// Returns the number of updates that the oldest states have seen.
   [[nodiscard]] std::int64_t oldest() const { return oldest_; }
   [[nodiscard]] bool are_equal() const { return younger_by_.empty(); }
-  /// By how much the states of a parameter are younger than the oldest; `number`: its number among
-  /// all parameters of the model.
+  /// Returns the difference between the oldest age and the age of a parameter's states; `number`:
+  /// its number among all parameters of the model.
   [[nodiscard]] std::int64_t younger_by(int number) const {
     return are_equal() ? 0 : younger_by_[std::size_t(number)];
   }
   [[nodiscard]] std::int64_t of(int number) const { return oldest_ - younger_by(number); }
 
-  /// An update has been made.
+  /// Makes all states older by one update.
   void advance() { ++oldest_; }
-  /// All states have the same age.
+  /// Gives all states the same age.
   [[gnu::cold]] void set(std::int64_t age) {
     oldest_ = age;
     younger_by_.clear();
   }
-  /// `ages`: by the numbers of the parameters, `no_state` for those that are not trained.
+  /// `ages`: one for each parameter, by number; `no_state` for parameters that are not trained.
   [[gnu::cold]] void set(lean_vector<std::int64_t> ages) {
     bool has_any = false, are_alike = true;
     for (auto const age : ages) {
@@ -55,7 +55,7 @@ class state_ages {
   }
   static constexpr std::int64_t no_state = -1;
 
-  /// What younger_by() says of each parameter; empty if all ages are equal.
+  /// Returns younger_by() of each parameter; empty if all ages are equal.
   [[nodiscard]] lean_vector<std::int64_t> const& differences() const { return younger_by_; }
   [[gnu::cold]] void set(std::int64_t oldest, lean_vector<std::int64_t> differences) {
     oldest_ = oldest;
@@ -71,11 +71,11 @@ class state_ages {
 struct aged_block {
   owned_block block{};
   std::int64_t younger_by = 0;
-  std::size_t age = 0;  ///< the place of its age in the list of those on the rank, 0: the oldest
+  std::size_t age = 0;  ///< the index of its age in the rank's list of ages; 0: the oldest
 };
 
-/// Cuts a block that an optimizer owns where the ages of states change; what no parameter has, and
-/// what is not trained, goes with what is before it.
+/// Cuts a block that an optimizer owns where the ages of states change. Elements of no parameter,
+/// and elements that are not trained, stay with the elements before them.
 template <class Plan>
 [[gnu::cold]] lean_vector<aged_block> blocks_of_one_age(
     lean_vector<parameter_block> const& parameters, owned_block const& block,

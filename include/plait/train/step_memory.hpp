@@ -47,10 +47,10 @@ template <class Terms, class Numbers>
 }
 
 /// Room on the device for these numbers, for the squares of each parameter, for the tables of
-/// ranges, which are written when ages of states change, and for what the ranks compare: where the
-/// plan has them. The optimizer's numbers for younger states than the oldest lie behind those of
-/// the step, where the plan has room for a dozen ages of AdamW; for more ages there is room
-/// besides.
+/// ranges, which are written when ages of states change, and for the numbers that ranks compare, at
+/// the places that the plan gives. The optimizer's numbers for the younger states follow the
+/// numbers of the step, where the plan has room for a dozen ages of AdamW. More ages get memory of
+/// their own.
 template <class Device, class Optimizer, int Terms>
 class step_memory {
   using numbers_type = step_scalars<Optimizer, Terms>;
@@ -72,8 +72,8 @@ class step_memory {
     device.upload(squared.data(), squared_.data(), squared.size() * sizeof(squares_range));
   }
 
-  /// `updated`: the ranges of each block that the rank's optimizer updates; `ages`: how many
-  /// different ones their states have.
+  /// `updated`: the ranges of each block that the rank's optimizer updates; `ages`: the number of
+  /// different ages of their states.
   [[gnu::cold]] void lay_out_updates(Device& device,
                                      lean_vector<lean_vector<update_range>> const& updated,
                                      std::size_t ages) {
@@ -95,7 +95,7 @@ class step_memory {
   [[nodiscard]] std::size_t bytes() const { return memory_.size() + more_.size(); }
 
   [[nodiscard]] numbers_type* numbers() const { return at<numbers_type>(0); }
-  /// The optimizer's numbers for states of the oldest age, 0, or of one of the others.
+  /// Returns the optimizer's numbers for states of one age, by its index; 0: the oldest.
   [[nodiscard]] optimizer_numbers* numbers_of_age(std::size_t age) const {
     return age == 0 ? &numbers()->optimizer : younger_ + (age - 1);
   }

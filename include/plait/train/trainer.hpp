@@ -108,7 +108,7 @@ class trainer_on {
       of_.rank.device().replay(of_.passes.recorded(batch.description->number), enqueue);
     else enqueue();
     numbers now = of_.read_numbers();
-    if (std::isnan(now.gradient_scale)) ++now.skipped;  // optimizers have left all as it was
+    if (std::isnan(now.gradient_scale)) ++now.skipped;  // optimizers have changed nothing
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;
     here.end();  // ranks wait for each other's files without it
@@ -228,9 +228,9 @@ class trainer_on {
   }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// of this rank's stage and keeps this rank's block; a source that returns false leaves the
-  /// parameter as it is. What the optimizer and the averages have of a parameter that is imported
-  /// starts anew, also in a trainer that has trained: states are zeros of age 0, averages are the
-  /// values; the number of the step stays. All ranks call it. In a later generation of an elastic
+  /// parameter as it is. The optimizer's states and the average of a parameter that is imported are
+  /// reset, also in a trainer that has trained: states are zeros of age 0, and averages are the
+  /// values. The number of the step stays. All ranks call it. In a later generation of an elastic
   /// job, which has been trained, nothing is imported.
   ///
   /// Moves:  a digest of each parameter, to all ranks.

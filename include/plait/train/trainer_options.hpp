@@ -19,7 +19,8 @@ struct trainer_options {
   enum class not_finite : int {
     stop,     ///< not_finite_error ends the job, without the update
     skip,     ///< the update is left out, and counted; the batch counts as taken
-    train_on  ///< the update is made with what comes out; with `clip` not if the norm is not finite
+    train_on  ///< the update is made with these gradients, unless `clip` meets a norm that is not
+              ///< finite
   };
 
   std::uint64_t seed = 0;
@@ -40,8 +41,8 @@ struct trainer_options {
   double average = 0;
   /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
   bool replay = false;
-  /// The fate of a step that is not finite. With `skip` the norm of the gradients is made in each
-  /// step, as with `clip`: set `gradient_norm` in a workload. The host waits for nothing more.
+  /// The way to deal with a step that is not finite. With `skip` each step makes the norm of the
+  /// gradients, as with `clip`: set `gradient_norm` in a workload. The host does not wait longer.
   not_finite on_not_finite = not_finite::stop;
   /// Ends the job after the step in which a signal comes to one of its processes, see
   /// `trainer_on::on_stop`; null lets signals do what they do. It outlives the trainer.
@@ -64,8 +65,8 @@ struct step_report {
   /// in mid-model, in the order of the model; their names are `plan::loss_term_names()`.
   ext::static_vector<double, ext::most_loss_terms> terms{};
   double waited = 0;  ///< seconds in which this rank waited for the samples of the batch
-  /// The number of steps of this run, up to this one, whose update was left out as they were not
-  /// finite.
+  /// The number of steps of this run, up to this one, whose update was left out because the step
+  /// was not finite.
   std::int64_t skipped = 0;
 };
 

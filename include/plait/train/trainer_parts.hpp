@@ -87,7 +87,7 @@ class trainer_parts {
     generation.meet(
         room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
         name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
-    if constexpr (plan::is_elastic) lay_out_updates();  // ranks have learnt the ages of others
+    if constexpr (plan::is_elastic) lay_out_updates();  // this rank has learnt the ages from others
   }
   trainer_parts(trainer_parts const&) = delete;
   trainer_parts& operator=(trainer_parts const&) = delete;
@@ -208,8 +208,8 @@ class trainer_parts {
     auto const mine = calls();
     start_anew(compare_imported<plan>(rank, room_to_agree(), name(), load(), extent));
   }
-  /// What the optimizer and the averages have of some parameters, by number, is as before training:
-  /// zeros of age 0, averages that are the parameters.
+  /// Resets the optimizer's states and the averages of some parameters, by number, as before
+  /// training: states are zeros of age 0, and averages are the parameters.
   [[gnu::cold]] void start_anew(std::vector<char> const& which) {
     auto const queue = rank.device().on(stream::compute);
     for (auto const& parameter : store.local())
@@ -226,8 +226,8 @@ class trainer_parts {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
     });
   }
-  /// `age_of(parameter)`: how many updates the states of a parameter of the model have seen, the
-  /// same on all ranks.
+  /// `age_of(parameter)`: the number of updates that the states of a parameter of the model have
+  /// seen, the same on all ranks.
   [[gnu::cold]] void set_ages(function_reference<std::int64_t(parameter_block const&)> age_of) {
     lean_vector<std::int64_t> ages;
     for (auto const& parameter : plan::blocks_of_model(rank.grid()))
@@ -269,7 +269,7 @@ class trainer_parts {
                                            last_report(), watch));
   }
 
-  /// Cuts what the optimizer owns into blocks of one age.
+  /// Cuts the optimizer's elements into blocks of one age.
   [[gnu::cold]] void lay_out_updates() {
     rank.device().synchronize();  // steps before this one have read the tables
     updated.clear();
@@ -306,8 +306,9 @@ class trainer_parts {
   parameter_store<Job, Rank> store;
   averages<Job, Rank> averaged;
   step_memory<device_type, Optimizer, terms::count> memory;
-  lean_vector<aged_block> updated{};    ///< by the optimizer, one after the other
-  lean_vector<std::int64_t> younger{};  ///< by how much others are than the oldest states
+  lean_vector<aged_block>
+      updated{};  ///< the blocks that the optimizer updates, one after the other
+  lean_vector<std::int64_t> younger{};  ///< differences between the oldest age and the other ages
   summed_numbers<plan, terms, numbers> sums;
   slice_sums<Job, Rank> slices;
   trainer_passes<Job, Rank> passes;

@@ -69,7 +69,7 @@ class trainer_passes {
     recorded_source_ = source;
     return recorded_;
   }
-  /// What has been recorded is of no use any more.
+  /// Forgets the recorded step, which is out of date.
   [[gnu::cold]] void forget_recorded() { recorded_ = {}; }
 
   /// Those for a batch; name() is what messages call the trainer.

@@ -47,7 +47,8 @@ class trainer_state final : public saved_state {
     share_out();
     kinds_.push_back("");
     for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back(concat({".", name}));
-    // Asked of the options, which all ranks have: a rank that trains nothing has no room for them.
+    // The options decide, since all ranks have them: a rank that trains nothing has no memory for
+    // averages.
     if (of.options.average > 0) kinds_.push_back(".average");
   }
 
@@ -222,7 +223,7 @@ class trainer_state final : public saved_state {
       of_.store.set(parameter, block);
     }
   }
-  /// Whether a source has all states of a parameter.
+  /// Returns true if a source has all states of a parameter.
   [[nodiscard]] bool has_states(state_source const& from, std::string const& name) const {
     for (std::size_t kind = 1; kind <= states; ++kind)
       if (!from.contains(name + kinds_[kind])) return false;
@@ -249,7 +250,7 @@ class trainer_state final : public saved_state {
       of_.rank.device().upload(values.data(), data_of(kind, block),
                                values.size() * sizeof(element));
       of_.rank.device().synchronize();
-      if (kind > states)  // what has no average of its own is its average
+      if (kind > states)  // a parameter without an average is its own average
         for (auto const& parameter : of_.store.local())
           if (auto const common = overlap(block.elements, parameter);
               common.count > 0 &&

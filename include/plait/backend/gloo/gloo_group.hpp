@@ -27,7 +27,8 @@
 
 namespace plait::detail {
 
-/// How Gloo adds up or compares elements of a type, or null. The greater of two is NaN if one is.
+/// Returns the function by which Gloo adds up or compares elements of a type, or null. The maximum
+/// of two elements is NaN if either is NaN.
 template <class T>
 ::gloo::AllreduceOptions::Func gloo_reduction(reduction operation) {
   auto const each = [](auto how) {

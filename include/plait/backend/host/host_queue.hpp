@@ -432,9 +432,8 @@ class host_queue {
   void divide(double number, double const* count, double* out) const {
     *out = *count == 0 ? 0.0 : number / *count;
   }
-  /// *norm = the root of the sum of `squares`, added up in their order, and *factor what a vector
-  /// of that norm is multiplied by to be no longer than `limit`; no number if the norm is not
-  /// finite.
+  /// *norm = the root of the sum of `squares`, added up in their order. *factor = the number that
+  /// scales a vector of that norm to at most `limit`; it is nan if the norm is not finite.
   void clip(double const* squares, std::size_t count, double limit, double* norm,
             double* factor) const {
     double sum = 0;

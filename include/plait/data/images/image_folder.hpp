@@ -38,8 +38,8 @@ enum class image_fit {
 struct image_folder_options {
   image_fit fit = image_fit::exact;
   /// Pictures that cannot be used are left out, and counted: the constructor decodes all of them.
-  /// So are other files, and folders that have no file with a picture's name, which are no classes
-  /// then.
+  /// Other files are left out, too, and so are folders in which no file has a picture's name: these
+  /// are no classes then.
   bool skip_bad = false;
 };
 
@@ -64,8 +64,8 @@ namespace plait {
 /// An input is a byte, from 0 to 255, as the file has it: no colour profile, no gamma and no
 /// orientation is applied. Transparency is left out, of 16 bits the upper 8 are taken, and one
 /// channel of three is 0.299 red + 0.587 green + 0.114 blue. A JPEG of four inks (CMYK, YCCK) has
-/// them inverted, as Adobe's programs write it; a colour is what its ink leaves of the light that
-/// black leaves.
+/// them inverted, as Adobe's programs write it; a colour is the product of the light that its ink
+/// leaves and the light that black leaves.
 ///
 /// Shapes: inputs (Channels, Height, Width), targets (1).
 /// Cost:   when it is made it opens each file and reads its header, or decodes it where bad ones
@@ -74,8 +74,8 @@ namespace plait {
 ///         memory within the call. Files must not change while the object lives.
 /// Errors: input_error with the file: if it is no picture, or a damaged one, or has another size
 ///         than is needed, or more than 100 million pixels; with the folder if that has no class,
-///         or a class no picture, or folders instead. Damage behind a picture's header is found
-///         when the picture is asked for, unless bad ones are skipped.
+///         or a class no picture, or folders instead. Damage after a picture's header is found when
+///         the picture is asked for, unless bad ones are skipped.
 /// Threads: all members are const and may run at the same time.
 template <std::size_t Channels, std::size_t Height, std::size_t Width,
           std::floating_point T = float>
@@ -161,7 +161,8 @@ class image_folder {
     if (!options_.skip_bad) refuse(file, reason);
     skipped_.push_back({root_ / file, reason});
   }
-  /// Returns the end of a sentence about a folder that has nothing, or nothing but what is skipped.
+  /// Returns the end of a sentence about a folder that has no picture: it names a skipped one, if
+  /// any.
   [[nodiscard]] std::string example_of_skipped(std::filesystem::path const& folder) const {
     for (auto const& one : skipped_)
       if (one.path.parent_path() == folder || folder == root_)

@@ -97,8 +97,9 @@ class jpeg_decoder {
     char text[JMSG_LENGTH_MAX]{};
   };
 
-  /// Adobe's programs write CMYK inverted, 255 for no ink, and others do as they do. So a colour is
-  /// what its ink leaves of the light that black leaves, as in Pillow.
+  /// Adobe's programs write CMYK inverted, 255 for no ink, and other programs follow them. So a
+  /// colour is the product of the light that its ink leaves and the light that black leaves, as in
+  /// Pillow.
   void write_rgb_of_cmyk(std::uint8_t const* inks, std::uint8_t* rgb) const noexcept {
     for (std::size_t pixel = 0; pixel < state_.output_width; ++pixel, inks += 4, rgb += 3)
       for (std::size_t c = 0; c < 3; ++c) {

@@ -327,11 +327,12 @@ __global__ void clip_factor_kernel(T const* squares, std::size_t count, T limit,
   T const root = std::sqrt(sum);
   T const wanted = limit / (root + 1e-6);
   *norm = root;
-  *factor = (limit > 0 && wanted < 1 ? wanted : 1) + (root - root);  // or no number
+  *factor = (limit > 0 && wanted < 1 ? wanted : 1) + (root - root);  // nan if root is inf or nan
 }
 
-/// The norm from its sums of squares, added in order, and the factor that brings it down to
-/// `limit`; 1 if the norm is below, or the limit not above 0; no number if the norm is not finite.
+/// Calculates the norm from its sums of squares, added in order, and the factor that scales the
+/// norm down to `limit`. The factor is 1 if the norm is below the limit or the limit is not above
+/// 0, and nan if the norm is not finite.
 ///
 /// Shapes: squares (count); norm and factor are one number each
 template <launcher Launch>

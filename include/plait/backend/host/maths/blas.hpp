@@ -29,7 +29,7 @@ extern "C" {
 int openblas_get_num_threads(void);
 void openblas_set_num_threads(int);
 char* openblas_get_config(void);
-// Not every OpenBLAS has these.
+// Some builds of OpenBLAS lack these functions.
 [[gnu::weak]] char* openblas_get_corename(void);
 [[gnu::weak]] int openblas_get_parallel(void);
 [[gnu::weak]] void gotoblas_dynamic_quit(void);
@@ -48,9 +48,9 @@ namespace plait::host_maths {
 #if defined(PLAIT_USE_OPENBLAS)
 namespace detail {
 
-/// Whether products of matrices of n rows and columns are right on one thread, in float and in
-/// double, for all ways to store them, and products by a vector. Elements are small whole numbers,
-/// whose sums are exact in any order.
+/// Returns true if products of matrices of n rows and columns are right on one thread, in float and
+/// in double, for all ways to store them, and products with a vector, too. Elements are small whole
+/// numbers, whose sums are exact in any order.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_is_right_for(int n) {
   constexpr int most = 109 * 109;
   static float a[most], b[most], c[most];
@@ -75,7 +75,8 @@ namespace detail {
       cblas_dgemm(CblasRowMajor, a_is, b_is, n, n, n, 1, a_double, n, b_double, n, beta, c_double,
                   n);
     }
-    // Every seventh element: at every place of the blocks in which kernels work there is one.
+    // Checks every seventh element. Kernels work in blocks, and each place within a block is
+    // checked in some block.
     for (int at = 0; at < (by_vector ? n : n * n); at += by_vector ? 1 : 7) {
       int const row = by_vector ? at : at / n, column = by_vector ? 0 : at % n;
       int const a_first = (way & 1) != 0 ? row : row * n, a_step = (way & 1) != 0 ? n : 1;
@@ -89,7 +90,8 @@ namespace detail {
   return true;
 }
 
-/// The same of a size for its kernels of small matrices and of one for those that work in blocks.
+/// Returns true if products are right at two sizes: OpenBLAS has kernels for small matrices, and
+/// others that work in blocks.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_is_right() {
   int const threads = openblas_get_num_threads();
   openblas_set_num_threads(1);
@@ -98,10 +100,10 @@ namespace detail {
   return is_right;
 }
 
-/// Whether the process has threads besides the calling one and those that OpenBLAS has started
-/// itself, which are idle between products. True where the system does not say.
+/// Returns true if the process has threads besides the calling one and the threads that OpenBLAS
+/// has started, which are idle between products. Also true where the system does not say.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_may_be_in_use() {
-  struct stat threads{};  // a folder of one folder for each thread
+  struct stat threads{};  // of a folder that has a folder for each thread
   if (::stat("/proc/self/task", &threads) != 0) return true;
   bool const starts_threads = openblas_get_parallel != nullptr && openblas_get_parallel() == 1;
   auto const are_known = [&](long count) {
@@ -109,7 +111,7 @@ namespace detail {
   };
   long const count = static_cast<long>(threads.st_nlink) - 2;
 #if defined(__SANITIZE_THREAD__)
-  if (are_known(count - 1)) return false;  // the sanitizer's own
+  if (are_known(count - 1)) return false;  // the other one is a sanitizer's
 #endif
   return !are_known(count);
 }
@@ -124,8 +126,8 @@ namespace detail {
   };
   if (gotoblas_dynamic_quit != nullptr)
     out.forget_code = [] {
-      // The first product makes OpenBLAS ready; without it, its threads may do so in between, and
-      // choose, too.
+      // The first product initialises OpenBLAS. Without it, OpenBLAS's threads may do so between
+      // the two calls and choose a code, too.
       float const one = 1;
       float product = 0;
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 1, 1, 1, 1, &one, 1, &one, 1, 0,
@@ -138,16 +140,17 @@ namespace detail {
   return out;
 }
 
-/// Has OpenBLAS choose its code, once in a process; what choose_openblas_code says of it.
+/// Has OpenBLAS choose its code, once in a process, and returns the sentence of
+/// choose_openblas_code.
 [[nodiscard]] [[gnu::cold]] inline std::string const& openblas_problem() {
   static std::string const problem =
       choose_openblas_code(openblas_of_program(), features_of_this_processor());
   return problem;
 }
 
-// Before main, when a program has no threads of its own yet that could be in a product or read the
-// environment. A library that is linked statically may not have chosen itself by then: then it is
-// told when the first job starts.
+// OpenBLAS is told before main, when a program has no threads of its own yet that could be in a
+// product or read the environment. A library that is linked statically may not have chosen its code
+// by then: it is told when the first job starts.
 inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
                                          std::strcmp(openblas_get_corename(), "Unknown") != 0 &&
                                          (static_cast<void>(openblas_problem()), true);
@@ -155,9 +158,8 @@ inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
 }  // namespace detail
 #endif
 
-/// Sees to it that the library of matrix products runs code that is right for this processor, once
-/// in a process: see choose_openblas_code. There is nothing to do with other libraries than
-/// OpenBLAS.
+/// Makes the library of matrix products run code that suits this processor, once in a process: see
+/// choose_openblas_code. Only OpenBLAS needs it.
 [[gnu::cold]] inline void choose_code_of_products() {
 #if defined(PLAIT_USE_OPENBLAS)
   static_cast<void>(detail::openblas_problem());
@@ -177,8 +179,8 @@ inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
 }
 
 /// Keeps the library of matrix products at one thread per caller while it lives and then restores
-/// what was set before; a library that is none of OpenBLAS, MKL and BLIS is left alone. OpenBLAS
-/// also chooses its code first, see choose_code_of_products.
+/// what was set before; a library other than OpenBLAS, MKL and BLIS is left alone. OpenBLAS also
+/// chooses its code first, see choose_code_of_products.
 ///
 /// Threads: the setting is the whole process's, so make one guard before the rank threads start and
 ///          let it outlive them.

@@ -9,15 +9,16 @@
 
 namespace plait::host_maths {
 
-/// What a processor can do, as far as it decides which code of OpenBLAS is right for it. The
-/// instructions count where the operating system saves their registers.
+/// The features of a processor that decide which code of OpenBLAS suits it. Instructions count only
+/// if the operating system saves their registers.
 struct processor_features {
   bool has_avx2 = false;    ///< AVX2 and fused multiply-adds
   bool has_avx512 = false;  ///< AVX-512 F, DQ, BW and VL
   bool is_amd = false;
 };
 
-/// What the processor can do on which the program runs; nothing where that is no x86-64.
+/// Returns the features of the processor that the program runs on; none on other processors than
+/// x86-64.
 [[nodiscard]] [[gnu::cold]] inline processor_features features_of_this_processor() {
   processor_features out;
 #if defined(__x86_64__)
@@ -48,7 +49,7 @@ inline constexpr char const* openblas_variable = "OPENBLAS_CORETYPE";
 
 /// Returns which code OpenBLAS should run instead of `code` on a processor that can do `features`,
 /// by the name that OPENBLAS_CORETYPE takes; "" where `code` is not older than the processor. Zen
-/// is old on no processor of AMD's: OpenBLAS has no newer code that was made for one.
+/// is not too old for any processor of AMD: OpenBLAS has no newer code for them.
 [[nodiscard]] [[gnu::cold]] inline char const* newer_openblas_code(
     char const* code, processor_features const& features) {
   int const age = detail::age_of_openblas_code(code);
@@ -57,16 +58,16 @@ inline constexpr char const* openblas_variable = "OPENBLAS_CORETYPE";
   return "";
 }
 
-/// The functions by which OpenBLAS is asked which code it runs and told to choose it again. A
-/// library may lack some of them: these are null.
+/// The functions by which OpenBLAS is asked which code it runs and told to choose it again. The
+/// functions that a library lacks are null.
 struct openblas_functions {
-  /// The name of the code that runs; "" of a library that has the code of one processor only.
+  /// Returns the name of the code that runs; "" if the library has code for one processor only.
   char const* (*code)();
-  void (*forget_code)();  ///< to be followed by `choose_code`; no product may run in between
+  void (*forget_code)();  ///< call `choose_code` next, with no product in between
   /// Chooses by OPENBLAS_CORETYPE or, without the variable, by the processor.
   void (*choose_code)();
-  bool (*may_be_in_use)();  ///< by other threads
-  bool (*is_right)();       ///< whether products of some sizes are as they must be
+  bool (*may_be_in_use)();  ///< other threads may be using the library
+  bool (*is_right)();       ///< products of some sizes are right
 };
 
 /// Has OpenBLAS run newer code where it has taken the processor for an older one than it is. It
@@ -76,7 +77,7 @@ struct openblas_functions {
 /// The environment is as before at the end: programs that are started from this one may have
 /// another OpenBLAS, which chooses for itself.
 /// Returns a sentence for the user where the code is too old and stays so, else "".
-/// Threads: none of the program's but the calling one may read the environment.
+/// Threads: no other thread of the program may read the environment meanwhile.
 [[nodiscard]] [[gnu::cold]] inline std::string choose_openblas_code(
     openblas_functions const& openblas, processor_features const& features) {
   if (std::getenv(detail::openblas_variable) != nullptr) return "";
@@ -98,7 +99,7 @@ struct openblas_functions {
       ::unsetenv(detail::openblas_variable);
     };
     choose(newer);
-    // A library that was built without this code has taken the next older one.
+    // A library that was built without this code has chosen the next older one.
     bool const is_newer =
         detail::age_of_openblas_code(openblas.code()) > detail::age_of_openblas_code(first);
     if (is_newer && openblas.is_right()) return "";
