@@ -65,7 +65,7 @@ using plait::host_maths::newer_openblas_code;
 
 constexpr char const* variable = "OPENBLAS_CORETYPE";
 
-/// Has the library run code for a Prescott, as where it has taken the processor for one.
+/// Makes the library run code for a Prescott, as if it had taken the processor for one.
 struct MatmulBlasCode : testing::Test {
   void SetUp() override {
     if (auto const* const value = std::getenv(variable)) set_before = value;
@@ -97,7 +97,7 @@ struct MatmulBlasCode : testing::Test {
 }  // namespace
 
 TEST_F(MatmulBlasCode, OfAnOldProcessorIsReplacedAndThreadsStayAsMany) {
-  openblas.may_be_in_use = [] { return false; };  // thread sanitizers have a thread, too
+  openblas.may_be_in_use = [] { return false; };  // a thread sanitizer has a thread of its own
   set_threads(2);
   EXPECT_EQ(choose_openblas_code(openblas, features), "");
   EXPECT_EQ(openblas.code(), newer);
@@ -122,7 +122,7 @@ TEST_F(MatmulBlasCode, IsNotReplacedBesideAnotherThread) {
   EXPECT_STREQ(openblas.code(), "Prescott");
 }
 
-// Plait's own choice was made before main.
+// plait has made its own choice before main.
 TEST(MatmulBlas, CodeIsNotOlderThanTheProcessor) {
   auto const openblas = plait::host_maths::detail::openblas_of_program();
   EXPECT_TRUE(plait::host_maths::detail::openblas_is_right());

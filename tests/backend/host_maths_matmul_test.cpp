@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: own_macros
-// This program is about the portable kernel, whatever the build uses.
+// This program tests the portable kernel, also where the build uses a library.
 #undef PLAIT_USE_CBLAS
 #undef PLAIT_USE_OPENBLAS
 #include "plait/backend/host/maths/matmul.hpp"

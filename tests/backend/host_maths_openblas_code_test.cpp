@@ -62,12 +62,12 @@ TEST(OpenblasCode, IsNeverOlderAndUnknownOnesAreLeftAlone) {
       EXPECT_STREQ(newer_openblas_code(code, features), "") << code;
 }
 
-/// A library that takes every processor for a Prescott, and what was done with it.
+/// A library that takes every processor for a Prescott, and a record of the calls to it.
 struct pretended_library {
   char const* code = "Prescott";
-  std::vector<std::string> chosen{};  // by what the variable said
+  std::vector<std::string> chosen{};  // by the value of the variable
   bool is_right = true, is_in_use = false;
-  char const* largest = nullptr;  // what it runs instead of code that it was built without
+  char const* largest = nullptr;  // the code that it runs instead of code that it lacks
 };
 pretended_library library;
 
@@ -88,7 +88,7 @@ openblas_functions functions() {
       .is_right = [] { return library.is_right; }};
 }
 
-/// Takes the variable out of the environment, and gives it back.
+/// Takes the variable out of the environment, and restores it at the end.
 struct OpenblasCodeChoice : testing::Test {
   OpenblasCodeChoice() {
     if (auto const* const value = std::getenv(variable)) before_ = value, is_set_ = true;

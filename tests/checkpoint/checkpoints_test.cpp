@@ -62,7 +62,7 @@ struct settings {
   bool resumes = true, saves_at_end = false, sets_extra = false, has_warning = false;
   /// Behind that step, before checkpoints are told of it, their folder is taken away.
   std::int64_t folder_goes_at = -1;
-  /// Behind that step some parameters are taken from elsewhere.
+  /// After this step some parameters are taken from elsewhere.
   std::int64_t imports_at = -1;
   /// What is told behind steps 1, 2, ...; and whether ranks tell each their own, or have another
   /// measure.
@@ -180,7 +180,7 @@ TEST(Checkpoints, GoFromEachLevelToEachOther) {
     }
 }
 
-/// The numbers of a tensor of a checkpoint.
+/// Returns the numbers of a tensor of a checkpoint.
 std::vector<double> tensor_in(files::path const& path, std::string const& name) {
   auto const manifest = read_manifest(path);
   auto const found = std::ranges::find(manifest.tensors, name, &checkpoint_tensor::name);
@@ -192,15 +192,15 @@ std::vector<double> tensor_in(files::path const& path, std::string const& name) 
       .read(name, info, {.rows = info.rows, .columns = info.columns}, out.data());
   return out;
 }
-/// How far the number went that went farthest.
+/// Returns the largest change of a number.
 double greatest_change(std::vector<double> const& from, std::vector<double> const& to) {
   double out = 0;
   for (std::size_t i = 0; i < from.size(); ++i) out = std::max(out, std::abs(to[i] - from[i]));
   return out;
 }
 
-// What is taken from elsewhere has no moments and no average of before, under every plan: Adam's
-// first step is the learning rate, whatever step of the job it is.
+// A parameter that is taken from elsewhere keeps no old moments and no old average, under every
+// plan: its first change by Adam is the learning rate, at any step of the job.
 TEST(Checkpoints, HaveTheAgesOfWhatHasStartedAnew) {
   std::vector<outcome (*)(settings const&)> const all{
       run_part_frozen<serial>, run_part_frozen<data_parallel<2, zero<2>, buckets<1>>>,
@@ -236,7 +236,7 @@ TEST(Checkpoints, HaveTheAgesOfWhatHasStartedAnew) {
   }
 }
 
-// The first stage trains nothing, and has neither states nor averages.
+// The first stage trains nothing: it has neither states nor averages.
 using warm = sequential<named<"f", nn::linear<4, 6>>, nn::relu<6>, named<"l", nn::linear<6, 5>>>;
 using cold = frozen<warm, "f.*">;
 template <class Model>
@@ -271,7 +271,7 @@ TEST(Checkpoints, AreWrittenWhereTheFirstStageTrainsNothing) {
   EXPECT_EQ(train_staged<cold>(at.path, 2), 0u);
   EXPECT_EQ(train_staged<cold>(at.path, 3), 2u);
   EXPECT_THROW(train_staged<warm>(at.path, 4), input_error);
-  // What trains from now on begins with what it begins with; the rest goes on.
+  // Parameters that train from now on begin with new states; the others keep theirs.
   EXPECT_EQ(train_staged<warm>(at.path, 4, {"model"}), 3u);
   auto const before = at.path / "step-00000003", after = at.path / "step-00000004";
   for (std::string const name : {"f.weight", "f.bias"})
@@ -429,7 +429,8 @@ void expect_refused(settings const& with, std::string const& words,
   }
 }
 
-/// Has a checkpoint come from a device of another kind, or from a plait that did not write it down.
+/// Changes a checkpoint: it comes from a device of another kind, or from a plait that wrote no
+/// kind.
 void set_kind(files::path const& checkpoint, std::string const& kind) {
   auto manifest = ext::read_manifest(checkpoint);
   std::erase_if(manifest.settings, [](auto const& one) { return one.first == "kind"; });
@@ -673,7 +674,7 @@ TEST(Checkpoints, OfSlicesGoOnOnAnyNumberOfRanks) {
   expect_refused({.saves = {.folder = at.path}},
                  "reproducible is 4 slices in the checkpoint and not set now");
 
-  // The bits are those of one kind of device.
+  // The bits depend on the kind of device.
   auto const last = at.path / "step-00000008";
   auto const kept = ext::read_manifest(last).settings;
   EXPECT_NE(
@@ -861,7 +862,8 @@ TEST(Checkpoints, ThatCannotBeWrittenAreSaidAndMayBeRequired) {
     ::testing::internal::CaptureStderr();
     auto const said = run_of<data_parallel<2>>()(with);
     std::string const told = ::testing::internal::GetCapturedStderr();
-    // The folder never comes back: the one that was begun is missing, and the next one.
+    // The folder never comes back: the checkpoint that was begun is missing, and so is the next
+    // one.
     EXPECT_TRUE(
         told.starts_with("plait: the checkpoint of step 2 is missing, and training goes on: "))
         << told;

@@ -125,10 +125,10 @@ TEST(Manifest, FormatOneIsRead) {
   EXPECT_EQ(plait::ext::read_manifest(folder), example());
   std::ifstream file(folder / "plait.json", std::ios::binary);
   std::string const text{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(to_text(example()), text);  // without ages it is the newest
+  EXPECT_EQ(to_text(example()), text);  // without ages this is the newest format
 }
 
-// A state that has started anew has another age than the step: format 2.
+// A state that has been reset has another age than the step, which takes format 2.
 TEST(Manifest, FormatTwoHasAges) {
   auto aged = example();
   aged.ages = {{"h.0.b", 0}, {"wte.weight", 199}};

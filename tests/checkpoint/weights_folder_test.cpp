@@ -99,7 +99,7 @@ TEST(WeightsFolder, SaysWhatIsAskedForInVain) {
            "has the shape (6, 4), but (4, 6) is needed"));
 }
 
-/// A safetensors file: `header` and its data, of `floats` numbers 1, 2 and so on.
+/// Returns a safetensors file: `header`, and data of `floats` numbers 1, 2 and so on.
 void write_file(files::path const& path, std::string const& header, int floats) {
   auto const length = static_cast<std::uint64_t>(header.size());
   std::ofstream file(path, std::ios::binary);
@@ -123,7 +123,8 @@ TEST(WeightsFolder, HasWhatPeopleHave) {
   files::path const folder = files::path(::testing::TempDir()) / "plait_weights_people_have";
   files::remove_all(folder);
   files::create_directories(folder);
-  // A name that no manifest would give, a tensor without elements, and what macOS puts beside.
+  // The folder has a name that no manifest would give, a tensor without elements, and a file that
+  // macOS adds.
   write_file(folder / "model (1).safetensors", whole, 4);
   std::ofstream(folder / "._model (1).safetensors")
       << std::string("\0\5\x16\7\0\2\0\0Mac OS X", 16);
@@ -134,7 +135,7 @@ TEST(WeightsFolder, HasWhatPeopleHave) {
     EXPECT_TRUE(read<float>(from, "e", 0).empty());
     from.expect_shape("e", std::vector<std::size_t>{0, 3});
   }
-  // A type that is not known is refused when it is read.
+  // A tensor of an unknown type is refused when it is read.
   write_file(folder / "more.safetensors",
              R"({"c":{"dtype":"C64","shape":[1],"data_offsets":[0,8]},)"
              R"("s":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})",
@@ -145,7 +146,7 @@ TEST(WeightsFolder, HasWhatPeopleHave) {
     EXPECT_TRUE(says(refusal([&] { read<float>(from, "c", 1); }), "tensor 'c' holds C64"));
     EXPECT_EQ(read<float>(from, "s", 1), std::vector<float>{3});
   }
-  // Two copies.
+  // The folder has two copies.
   write_file(folder / "consolidated.safetensors", whole, 4);
   EXPECT_TRUE(says(refusal([&] { weights_folder{folder}; }),
                    "tensor 'w' is in 'consolidated.safetensors' and in 'model (1).safetensors'; if "
@@ -154,7 +155,7 @@ TEST(WeightsFolder, HasWhatPeopleHave) {
   files::remove_all(folder);
 }
 
-// One row on two ranks leaves a piece without rows for the second.
+// One row on two ranks leaves the second rank a piece without rows.
 TEST(WeightsFolder, PiecesMayBeEmpty) {
   files::path const folder = files::path(::testing::TempDir()) / "plait_weights_empty_piece";
   files::remove_all(folder);
@@ -166,7 +167,7 @@ TEST(WeightsFolder, PiecesMayBeEmpty) {
     from.expect_shape("small", std::vector<std::size_t>{1, 5});
     EXPECT_EQ(read<float>(from, "small", 5), (std::vector<float>{1, 2, 3, 4, 5}));
   }
-  // It says where the rows before it end.
+  // The empty piece says where the rows before it end.
   write_file(folder / "shard-2.safetensors", part("small", "[2, 0]", "[0,5]", 0), 0);
   EXPECT_TRUE(says(refusal([&] { weights_folder{folder}; }),
                    "has the shape (2, 5) and rectangles with 5 of its 10 elements"));

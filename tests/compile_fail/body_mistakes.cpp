@@ -69,7 +69,7 @@ struct move {
   }
 };
 
-/// Stands first, where there is no gradient of the input.
+/// This layer stands first, where nobody needs the gradient of the input.
 struct biased {
   using concept_tag = plait::layer_tag;
   using input = plait::features<8>;

@@ -12,7 +12,8 @@ namespace {
 
 using plait::detail::number_of_text;
 
-// Bits of strtod in the locale "C", which reads what is too small or too large as 0 or infinity.
+// The numbers have the bits of strtod in the locale "C", which reads too small numbers as 0 and too
+// large ones as infinity.
 void expect_as_in_c(std::string const& text) {
   auto const found = number_of_text(text);
   ASSERT_TRUE(found) << text;

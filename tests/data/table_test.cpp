@@ -139,7 +139,7 @@ TEST_F(Table, NumbersAreTheNearestOnes) {
   EXPECT_EQ(inputs(data, 2)[0], std::numeric_limits<double>::denorm_min());
   EXPECT_EQ(inputs(data, 3)[0], 0.1 + 0.2);
   EXPECT_TRUE(std::signbit(inputs(data, 4)[0]));
-  // Too near to 0 for the type is 0, with its sign, as in C and Python.
+  // A number too near to 0 for the type becomes 0 with its sign, as in C and Python.
   EXPECT_EQ(inputs(data, 5)[0], 0.0);
   EXPECT_FALSE(std::signbit(inputs(data, 5)[0]));
   EXPECT_EQ(targets(data, 5)[0], 0.0);
@@ -289,7 +289,7 @@ TEST_F(Table, ColumnsOfOneNameAreToldApartByTheirPlaces) {
   table<float, float> const data(file("y,x,y\n1,2,3\n"), {.targets = {"#2"}, .ignored = {"#0"}});
   EXPECT_EQ(targets(data, 0), (std::vector<float>{3}));
   EXPECT_EQ(inputs(data, 0), (std::vector<float>{2}));
-  // A name comes first.
+  // A column with this name comes before the place.
   table<float, float> const named(file("#1,x\n1,2\n"), {.targets = {"#1"}});
   EXPECT_EQ(targets(named, 0), (std::vector<float>{1}));
 }
@@ -311,7 +311,7 @@ TEST_F(Table, ColumnsOfWordsBecomeFeatures) {
   EXPECT_EQ(data.words(), (std::map<std::string, words>{
                               {"deck", {"a", "b"}}, {"port", {"C", "S"}}, {"size", {"9", "10"}}}));
 
-  // Another file with the same meaning of each feature.
+  // In another file each feature has the same meaning.
   options.words = data.words();
   table<float, float> const other(file("port,x,deck,size,y\nS,1,b,10,1\n"), options);
   EXPECT_EQ(other.feature_names(), data.feature_names());
@@ -367,7 +367,7 @@ TEST_F(Table, WrongColumnsOfWordsAreRefusedInOneSentence) {
             ": line 3 has 3 cells, but the header has 2");
 }
 
-// The mean is that of the training part alone, and the same whoever calculates it.
+// The mean is taken over the training part alone, and every rank calculates the same number.
 TEST_F(Table, MissingFeaturesBecomeTheMeanOfTheTrainingPart) {
   table<double, double> const data(
       file("x,flag,same,y\n1,1,0.1,0\n,0,0.1,0\n4,,0.1,0\n10,1,0.1,0\n,1,0.1,0\n1000,0,0.1,0\n"),

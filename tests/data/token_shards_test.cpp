@@ -199,7 +199,7 @@ TEST_F(TokenShards, AFileOfAnotherKindIsCalledWhatItIsByEachReader) {
   EXPECT_EQ(said("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"),
             "is a pointer of Git LFS, not the file that it stands for; fetch that by 'git lfs "
             "pull' in its repository");
-  // What one reads, another names.
+  // A file that one reader reads is named by the others.
   auto const tokens_of = file("tokens.csv", {1, 2, 3}).string();
   EXPECT_EQ(refusal([&] { plait::table<> const data(tokens_of, {.targets = {"y"}}); }),
             "table 'tokens.csv' is a file of tokens, as plait::token_shards reads them");

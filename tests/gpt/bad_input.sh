@@ -333,7 +333,8 @@ succeeds "${some[@]}" --steps 2 --losses from_seed
 succeeds "${some[@]}" --steps 2 --losses from_file --init good --seed 0
 [[ "$(first from_seed)" == "$(first from_file)" ]] ||
   complain "the first loss is $(first from_seed), from saved weights $(first from_file)"
-# As transformers writes GPT-2: other names, a mask, and no head where that is the table, the first tensor of this file.
+# A GPT-2 as transformers writes it: with other names, with a mask, and without a head, as the head is the
+# table, the first tensor of this file.
 with_header good hf_names 's/"(wte|wpe|h|ln_f)\./"transformer.\1./g' </dev/null
 with_tensor hf_names hf_masks transformer.h.0.attn.bias
 succeeds "${some[@]}" --steps 2 --losses from_hf --init hf_masks --seed 0

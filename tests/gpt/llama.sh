@@ -39,7 +39,8 @@ from_file="$(first_loss)"
 train --steps 1 --init "$out/base" --plan tp4
 [[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file from a file and $(first_loss) from a folder under tp4"
 
-# Frequencies are left out, and nothing else, such as Qwen2's biases; other models have Llama's names.
+# --init leaves out frequencies only, and no other tensor, such as Qwen2's biases. Other models use Llama's
+# names.
 with_tensor "$out/base.safetensors" "$out/old.safetensors" model.layers.0.self_attn.rotary_emb.inv_freq
 train --steps 1 --init "$out/old.safetensors"
 [[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file, and $(first_loss) next to frequencies"

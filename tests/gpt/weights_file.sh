@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that change safetensors files.
 
-# with_header FROM TO SED: the file with another header, which an expression of sed makes, for the data of FROM and of
-# standard input behind it.
+# with_header FROM TO SED: writes FROM with another header, made by an expression of sed; data from standard
+# input follow its own data.
 with_header() {
   local length header i
   length="$(od -An -t u8 -N 8 "$1" | tr -d ' ')"
@@ -14,9 +14,9 @@ with_header() {
     cat
   } >"$2"
 }
-# data_bytes FILE: how many follow its header.
+# data_bytes FILE: prints the number of bytes after its header.
 data_bytes() { echo $(($(wc -c <"$1") - 8 - $(od -An -t u8 -N 8 "$1"))); }
-# with_tensor FROM TO NAME: the file with one more tensor, of four bytes.
+# with_tensor FROM TO NAME: writes FROM with one more tensor, of four bytes.
 with_tensor() {
   local end
   end="$(data_bytes "$1")"

@@ -527,7 +527,7 @@ TEST_F(Safetensors, ATensorOfAnUnknownTypeIsRefusedWhenItIsRead) {
   EXPECT_EQ(bytes[15], std::byte{'6'});
 }
 
-// The first bytes of files that are taken for safetensors files, as their programs write them.
+// The first bytes of files that people mistake for safetensors files, as programs write them.
 TEST_F(Safetensors, AFileOfAnotherKindIsCalledWhatItIs) {
   auto const is = [this](std::string bytes) {
     bytes.resize(std::max<std::size_t>(bytes.size(), 100), '\n');
@@ -561,7 +561,7 @@ TEST_F(Safetensors, AFileOfAnotherKindIsCalledWhatItIs) {
   path_ = moved;
   EXPECT_EQ(is(zip("archive/data.pkl")),
             " is a part of what torch.distributed.checkpoint has written");
-  // The words of the command are the user's own files.
+  // The command names the user's own files.
   path_ = folder_ / "pytorch_model.bin";
   store(zip("archive/data.pkl"));
   auto const text = refusal_of_file();

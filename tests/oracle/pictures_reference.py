@@ -90,7 +90,8 @@ for name, mode, options in (
         ("poor", "RGB", {"quality": 5})):
     picture(mode).save(os.path.join(folder, name + ".jpg"), **options)
 picture("CMYK").save(os.path.join(folder, "cmyk.jpg"))
-# Of the same bytes: the inks as YCCK, which Photoshop writes, and CMYK without Adobe's marker.
+# Two more pictures from the same bytes: inks as YCCK, which Photoshop writes, and CMYK without Adobe's
+# marker.
 with open(os.path.join(folder, "cmyk.jpg"), "rb") as file:
     cmyk = file.read()
 adobe = cmyk.index(b"Adobe")

@@ -234,7 +234,7 @@ def compare_numbers(count, found, path, of, words, features, target, is_class):
         deviation[plain] = 1
         found_means = numpy.frombuffer(data[at:at + 16 * width]).reshape(2, width)
         held_out = numpy.frombuffer(data[at + 16 * width:]).reshape(size - training, width)
-        # A sum of squares around a mean that is rounded in another way.
+        # The sum of squares is around a mean that is rounded in another way.
         near = numpy.allclose(found_means[0], mean, rtol=1e-11, atol=1e-11 * numpy.abs(numbers[:training][~numpy.isnan(
             numbers[:training])]).max(initial=0)) and numpy.allclose(found_means[1], deviation, rtol=1e-8)
         filled = (numbers[training:] - found_means[0]) / found_means[1]
@@ -264,7 +264,7 @@ def tables(paths, program):
         name = of.option(last) if of.rows else "0"
         columns = range(last)
 
-        # As a user begins: the last column is predicted, all others are numbers.
+        # This is how a user begins: the last column is predicted, and all others are taken as numbers.
         for kind, words in (("table", "numbers alone"), ("classes", "last column as classes")):
             count = counts[words]
             found = program.run(kind, path, base + [("targets", name)])
@@ -283,7 +283,7 @@ def tables(paths, program):
                 compare_numbers(count, found, path, of, [], [(column, "number") for column in columns], last,
                                 kind == "classes")
 
-        # With the options that the messages name.
+        # Then the table is read with the options that the messages name.
         count = counts["with options"]
         options, features = base + [("missing_words", word) for word in MISSING] + [("keep_missing", 1)], []
         is_class = False

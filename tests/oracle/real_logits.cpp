@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The logits of train_gpt's and train_llama's models of size tiny, from weights that others have
-// written; for real_weights.py, which compiles this:
+// Calculates the logits of train_gpt's and train_llama's models of size tiny, from weights that
+// other programs have written. real_weights.py compiles it:
 //   real_logits gpt|llama WEIGHTS TEXT FILE      doubles of eight sequences of TEXT, or the
 //   sentence that refuses them
 #include <cstdint>

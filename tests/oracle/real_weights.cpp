@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plait reads in files that others have written, for real_weights.py, which compiles this:
+// Writes what plait reads in files that other programs have written. real_weights.py compiles it:
 //   real_weights tensors PATH FOLDER      each tensor as doubles in a file of FOLDER, and a line
 //   for each: its number,
 //                                         "read" or the sentence that refuses it, its shape, its

@@ -168,7 +168,7 @@ def check_models():
         for name, config in all_of_it:
             torch.manual_seed(1)
             model = auto.from_config(config).eval()
-            # Norms and biases of their own, or they would not be seen.
+            # Norms and biases get numbers that differ, or a mistake in them would not show.
             for tensor in model.parameters():
                 if tensor.dim() == 1:
                     tensor.data += 0.1 * torch.randn_like(tensor)
@@ -181,7 +181,7 @@ def check_models():
                 written = model.to(dtype)
                 written.save_pretrained(folder, **how)
                 check_tensors(f"{name} {form}", folder)
-                # To narrow a model in memory rounds its frequencies, too, which are in no file.
+                # Narrowing a model in memory would also round its frequencies, which are in no file.
                 check_logits(f"{name} {form}", kind, folder, auto.from_pretrained(folder, dtype=torch.float64))
     gpt, llama = out / "gpt2 float", out / "llama float"
     model = auto.from_pretrained(gpt)

@@ -256,7 +256,7 @@ TEST(Layout, SizesAreRoundedUpToTheAlignment) {
   EXPECT_TRUE((aligned(0) == 0 && aligned(1) == 64 && aligned(64) == 64 && aligned(65) == 128));
 }
 
-// What is wide on one stage takes no room on another.
+// A layer that is wide on one stage takes no memory on another.
 TEST(Layout, AStageHasRoomForItsOwnItems) {
   using dense = nn::linear<8, 8>;
   using two = pipeline<2, one_forward_one_backward, cut_at<1>>;

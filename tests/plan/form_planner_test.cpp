@@ -224,7 +224,7 @@ TEST(FormPlanner, SaysWhichLayerAndWhichLengthDoNotDivide) {
   EXPECT_EQ(parts.error_length, 24u) << "24 divides by 8 but not in 3 parts by 16";
 }
 
-// A width that divides is enough, whichever dimension of the layer it is.
+// One width that the ranks divide is enough, in any dimension of the layer.
 TEST(FormPlanner, OneWidthThatDividesIsEnough) {
   constexpr auto takes = []<class L>(L, int ranks) {
     return chosen_for<L>(ranks).error == planning_error::none;

@@ -116,7 +116,7 @@ TEST(ParameterPlan, AFormHasSixteenClauses) {
   static_assert(split_plan::entries.size() == 8 && split_plan::entries.capacity == 8);
   for (auto const& entry : split_plan::entries) EXPECT_EQ(entry.local_count(), 4u);
   EXPECT_EQ(split_plan::code.form(0).slot_count, 8);
-  // Eight of ten slots are cut, and of both lists one is whole.
+  // Eight of ten slots are cut, and one slot of each list is whole.
   constexpr std::size_t rows = 16, bytes = rows * 8 * sizeof(float);
   auto const layout = split_plan::activation_layout_for(rows);
   auto const whole = whole_plan::activation_layout_for(rows);

@@ -118,9 +118,9 @@ struct gate_by_b {
     return dy * a * s * (1 - s);
   }
 };
-std::atomic<int> gated_calls{0};  // of what both gradients need
+std::atomic<int> gated_calls{0};  // calls that make the numbers which both gradients need
 
-/// y = (x w) / (1 + exp(-x v)), whose gradients of a = x w and b = x v all others need.
+/// y = (x w) / (1 + exp(-x v)), whose gradients by a = x w and b = x v are needed by all others.
 template <std::size_t In, std::size_t Out>
 struct gated_facts {
   using concept_tag = plait::layer_tag;
@@ -194,7 +194,7 @@ struct gated_in_all_ways : gated<In, Out> {
   }
 };
 
-/// The outermost layers take what nobody wants the gradient of, and are not trained.
+/// The first layer takes an input whose gradient nobody needs, and the last layer is frozen.
 template <template <std::size_t, std::size_t> class First,
           template <std::size_t, std::size_t> class Second, class Policy>
 struct gated_job
@@ -210,12 +210,13 @@ TEST(JointBody, TrainsTheBitsOfTheTwoAndFindsWhatTheyShareOnce) {
   constexpr int steps = 4, microbatches = 2, passes = steps * microbatches;
   auto const expected = train<gated_job<gated_in_two, gated_in_two, plait::serial>>(microbatches);
   EXPECT_EQ(gated_calls.exchange(0),
-            4 * passes);  // one half of the first and the last, both of one
+            4 * passes);  // one half in the first and last layer, both in the other
   EXPECT_EQ(train<joint_job<plait::serial>>(microbatches), expected);
   EXPECT_EQ(gated_calls.exchange(0), 3 * passes);
   EXPECT_EQ(half_calls.exchange(0), 0);
 
-  // A schedule with halves calls the two where there are two, else `backward` for each.
+  // A schedule with halves calls the two bodies of a layer that has them, and otherwise `backward`
+  // twice.
   EXPECT_EQ(train<joint_job<halves>>(microbatches), expected);
   EXPECT_EQ(gated_calls.exchange(0), 4 * passes);
   EXPECT_EQ(half_calls.exchange(0), 2 * passes);
@@ -409,8 +410,8 @@ TEST(Body, AConvolutionKeepsTheLawsOfALayer) {
 
 // ---- experts: the row itself decides which matrix it meets
 
-/// y = scale * x w[e], where e is the expert whose score x r[e] is greatest and scale that score.
-/// Forward writes e and its score for each row.
+/// y = scale * x w[e], where e is the expert with the greatest score x r[e], and scale is this
+/// score. Forward writes e and its score for each row.
 template <std::size_t Experts, std::size_t In, std::size_t Out>
 struct route {
   template <class Queue, class X, class R, class W, class Y, class Kept>

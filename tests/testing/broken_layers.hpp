@@ -340,7 +340,8 @@ struct positive_weight : scale_rows<replicate> {
   static void backward_input(auto& ops, auto l) { ops.rows(multiply{}, l.dy, l.p[weight{}], l.dx); }
 };
 
-/// y = x times a number, which with a fault follows from what only this rank and microbatch know.
+/// y = x times a number. With a fault the number depends on facts of this rank and microbatch
+/// alone.
 struct numbered {
   enum class by { nothing, local_row, batch, microbatch };
   static inline by fault = by::nothing;
@@ -406,10 +407,10 @@ struct centred_pairs {
 struct square_of_label {
   enum class labels {
     right,
-    counted_once,        ///< however many there are
+    counted_once,        ///< all targets count as one
     left_unwritten,      ///< no gradient is written where one is ignored
-    read_where_ignored,  ///< one that is ignored names a column before its row
-    read_past_rows       ///< one that is no column is not refused
+    read_where_ignored,  ///< an ignored label is read as a column before its row
+    read_past_rows       ///< a label that is no column is not refused
   };
   static inline labels fault = labels::right;
 
@@ -457,7 +458,7 @@ struct square_of_label {
   }
 };
 
-/// The mean of the squares of differences, of targets that are numbers.
+/// The mean of the squared differences from targets that are real numbers.
 struct squares {
   enum class gradient { right, nan_where_ignored, same_without_sample };
   static inline gradient fault = gradient::right;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every ready-made layer in float and in bfloat16, near itself in double. That they keep the laws
-// in double, which check_layer would show with them, tests/nn shows.
+// Checks every ready-made layer in float and in bfloat16 against itself in double. tests/nn checks
+// the laws in double.
 #include <gtest/gtest.h>
 
 #include "plait/nn/activation.hpp"

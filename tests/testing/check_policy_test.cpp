@@ -113,7 +113,7 @@ TEST(CheckPolicy, ADifferenceIsASentenceWithBothNumbers) {
   // Everything is near everything if the bound is no number.
   EXPECT_THROW((void)plait::testing::check_policy<data_parallel<3>>({.tolerance = std::nan("")}),
                input_error);
-  // Nor is a norm compared that nothing is clipped by.
+  // A norm by which nothing is clipped is not compared, either.
   EXPECT_THROW((void)plait::testing::check_policy<data_parallel<3>>({.clip = 0}), input_error);
 }
 

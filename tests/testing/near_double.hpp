@@ -5,8 +5,8 @@
 
 #include "plait/testing/check_layer.hpp"
 
-/// Checks all laws of a layer in double; in another type only that it is near itself in double, as
-/// check_layer would check all laws in double again.
+/// Checks all laws of a layer in double. In another type it only compares the layer with itself in
+/// double, as check_layer would check all laws in double again.
 template <class L, class Element>
 plait::testing::check_report check_in_type() {
   if constexpr (std::is_same_v<Element, double>) return plait::testing::check_layer<L>();

@@ -49,7 +49,7 @@ TEST(Chunks, AreExplainedWithTheirIdleTime) {
                       "blocking sends, idle "),
             std::string::npos)
       << text;
-  // With a device the head names what computes, and the rest is the same.
+  // With a device the head names the processor and the library, and the rest is the same.
   auto const head = text.substr(0, text.find('\n'));
   EXPECT_EQ(explain(chunked::plan(), {.rows = 8, .microbatches = 2}, {.device = "some device"}),
             head + "\ndevice: some device" + text.substr(head.size()));

@@ -53,7 +53,7 @@ auto into(tensors& out) {
   };
 }
 
-/// Sets the parameters that have some to `values`, in the type of the job.
+/// Sets the parameters that are in `values`, in the type of the job.
 void import(auto& trainer, tensors const& values) {
   trainer.import_parameters([&]<class T>(std::string const& name, auto const&, std::span<T> to) {
     if (!values.contains(name)) return false;
@@ -95,7 +95,7 @@ outcome train(double clip = 0, tensors const& start = {}) {
       auto const report = trainer.step(batches.at(step));
       if (rank.is_root()) out.reports.push_back(report);
       if constexpr (std::is_same_v<Job, all_trained>) {  // what frozen does, by hand
-        tensors undone;                                  // what else is trained keeps its momentum
+        tensors undone;  // other trained parameters keep their momentum
         for (auto const& [name, values] : out.start)
           if (is_frozen(name)) undone[name] = values;
         import(trainer, undone);

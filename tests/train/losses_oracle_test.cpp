@@ -216,7 +216,7 @@ TEST(LossesOracle, GroupsWithRatesAndDecayOfTheirOwn) {
 }
 TEST(LossesOracle, AFrozenLayer) { expect_pytorch<half_frozen, of::numbers>(first_frozen); }
 
-// ---- classes with weights beside real targets, against a loop in double
+// ---- classes with weights next to real targets, against a loop in double
 
 using weights_of_classes = nn::class_weights<fraction(0.5), fraction(1.25), fraction(3)>;
 using classes_of_four =
@@ -231,7 +231,7 @@ struct unlike_job
                Policy, double> {};
 
 constexpr double rate = 0.2;
-/// A class and a number for each sample; of some one of them is missing.
+/// A class and a number for each sample; some samples lack one of the two.
 double unlike_target(std::size_t sample, std::size_t c) {
   if (sample % 11 == 5 - c) return std::nan("");
   return c == 0 ? double((7 * sample + sample / 5) % 3) : number(sample, 2);

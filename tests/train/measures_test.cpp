@@ -182,7 +182,7 @@ std::string refusal(auto const& data, Measure of) {
   return "";
 }
 
-// A model that has gone wrong is not right about everything.
+// A model whose outputs are nan is right about nothing.
 TEST(Measures, OutputsThatAreNoNumbersAreNotRight) {
   double const nan = std::nan(""), rows[][3]{{nan, nan, nan}, {1, nan, 3}, {3, 2, 1}};
   std::int32_t const labels[]{0, 2, 0};
@@ -194,7 +194,7 @@ TEST(Measures, OutputsThatAreNoNumbersAreNotRight) {
     if (row > 0) measures::confusion_matrix<3>::add(rows[row], label, 1, matrix);
   }
   EXPECT_EQ(first, (std::vector<double>{1, 3}));
-  EXPECT_EQ(two, (std::vector<double>{2, 3}));  // of two, the nan of the second row is one
+  EXPECT_EQ(two, (std::vector<double>{2, 3}));  // one of the two is the nan of the second row
   EXPECT_EQ(matrix[0], 1);
   for (std::size_t taken_for = 0; taken_for < 3; ++taken_for)
     EXPECT_TRUE(std::isnan(matrix[6 + taken_for]));

@@ -646,7 +646,8 @@ TEST(NotFinite, TrainingGoesOnWhereThatIsWanted) {
   });
 }
 
-/// Four steps; with `planted` a fifth among them, which overflows on rank `where` and is left out.
+/// Takes four steps. With `planted` there is a fifth among them, which overflows on rank `where`
+/// and is left out.
 template <class Job, class Backend>
 std::vector<tensors> after_steps(Backend const& backend, int where,
                                  std::set<std::string> const& planted) {
@@ -700,7 +701,7 @@ TEST(NotFinite, ABatchIsLeftOutAsIfItHadNotBeenThere) {
   expect_left_out(staged_job{}, simulated{}, 1, {"first.weight"});
 }
 
-/// The loss of a target above 1000 is finite, and has no slope.
+/// A target above 1000 has a finite loss, and a gradient that is not finite.
 struct broken_above_1000 {
   template <class T>
   static T value(T x, T target) {
@@ -751,7 +752,7 @@ TEST(NotFinite, GradientsThatAreNotFiniteAreFoundThoughTheLossIsFinite) {
   for (auto const& options :
        {trainer_options{.on_not_finite = trainer_options::not_finite::skip},
         trainer_options{.clip = 1, .on_not_finite = trainer_options::not_finite::skip},
-        // A norm that is no number gives no factor to clip by.
+        // A norm that is not finite gives no factor to clip by.
         {.clip = 1, .on_not_finite = trainer_options::not_finite::train_on}}) {
     auto const weights = around_broken_step(options);
     EXPECT_EQ(weights[1], weights[0]);

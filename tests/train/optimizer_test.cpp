@@ -277,7 +277,7 @@ TEST(Ages, GrowTogetherAndSplitBlocksWhereTheyDiffer) {
       }
   }
   EXPECT_EQ(next, end);
-  // Equal ages are one number again; what has no state does not count.
+  // Equal ages become one number again; parameters without states do not count.
   of.resize(3);
   for (auto& one : of) one = 2;
   of[1] = plait::execution::state_ages::no_state;

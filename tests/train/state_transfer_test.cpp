@@ -273,7 +273,7 @@ TEST(HandOver, AnyFatesLeaveWeightsAndStatisticsAsTheyWouldHaveBeen) {
   }
 }
 
-// Moments of "mid" have started anew in step 3, so their bias correction is another one.
+// The moments of "mid" were reset in step 3, so their bias correction differs.
 TEST(HandOver, AgesOfStatesGoAlong) {
   elastic_run<plain> undisturbed, run;
   undisturbed.imports_at = run.imports_at = 3;

@@ -237,12 +237,12 @@ TEST(Targets, ACountThatCannotBeIsAnError) {
   }
 }
 
-/// Says its classes, and refuses no label itself.
+/// A loss that has `classes`, and whose count refuses no label.
 struct of_three_classes : plait_test::integer_distance<wide> {
   static constexpr std::size_t classes = 3;
 };
 
-// No kernel of a loss is given a label that counts and is none of its classes.
+// A kernel of a loss never gets a label that counts and is no class.
 TEST(Targets, ALabelThatIsNoneOfTheClassesOfALossIsAnError) {
   std::vector<double> const features(20 * input_width, 0.5);
   std::vector<std::int32_t> targets(20 * wide, 2);

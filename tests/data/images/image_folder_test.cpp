@@ -208,7 +208,7 @@ TEST_F(ImageFolder, WrongFoldersAreRefusedInOneSentence) {
   EXPECT_EQ(opening({.skip_bad = true}),
             "folder of pictures '' has no folder of a class but those that are skipped, as 'a': it "
             "has no picture");
-  // The parent of what is meant.
+  // The folder given is the parent of the right one.
   add_stored("both/train/p.png", "rgb_8.png");
   EXPECT_EQ(refusal([&] { image_folder<3, 13, 21> const data(folder_, {.skip_bad = true}); }),
             "folder of pictures '' has no folder of a class but those that are skipped, as 'a': it "
