@@ -264,6 +264,14 @@ TEST(Targets, ALabelThatIsNoneOfTheClassesOfALossIsAnError) {
   }
 }
 
+// A count may be a sum of weights, which need not be whole numbers.
+TEST(Targets, ALabelThatCountsAHalfAndIsNoClassIsFound) {
+  std::vector<std::int32_t> const labels{2, -1, 0, 3};
+  auto const half = [](std::span<std::int32_t const> of_row) { return of_row[0] < 0 ? 0 : 0.5; };
+  EXPECT_EQ(execution::find_bad_label(labels, 1, 3, false, half), 3);
+  EXPECT_EQ(execution::find_bad_label(std::span(labels).first(3), 1, 3, false, half), -1);
+}
+
 TEST(Targets, MayBeSeveralIntegers) {
   std::vector<double> features;
   std::vector<std::int32_t> targets;

@@ -44,7 +44,8 @@ struct judged_model {
   }
   [[nodiscard]] [[gnu::cold]] std::string name_of(int leaf) const {
     auto text = names[std::size_t(leaf)];
-    if (!text.empty()) text.pop_back();
+    if (text.empty()) return "0";  // a model of one layer names none
+    text.pop_back();
     return text;
   }
 };

@@ -26,12 +26,13 @@
 namespace plait::testing::detail {
 
 template <class Target>
-using target_count = std::int64_t (*)(std::span<Target const>);
+using target_count = double (*)(std::span<Target const>);
 
 /// The counts of the losses among the leaves of a layer: one loss, or several in a sum_of.
 struct loss_counts {
   std::vector<target_count<std::int32_t>> of_integers;
   std::vector<target_count<double>> of_reals;
+  bool are_weights = false;          ///< a count is a sum of weights and not a number of targets
   std::vector<std::size_t> classes;  ///< of each loss in of_integers; 0: the loss has no `classes`
 
   [[nodiscard]] bool empty() const { return of_integers.empty() && of_reals.empty(); }
@@ -40,17 +41,23 @@ struct loss_counts {
 template <class L>
 void add_loss(loss_counts& to) {
   if constexpr (std::is_same_v<typename L::output, loss_value>) {
-    if constexpr (leaf_of<L>.inputs[1].kind == value_kind::reals) {
+    constexpr bool takes_reals = leaf_of<L>.inputs[1].kind == value_kind::reals;
+    if constexpr (requires(
+                      std::span<std::conditional_t<takes_reals, double, std::int32_t> const> some) {
+                    requires std::is_floating_point_v<decltype(L::count(some))>;
+                  })
+      to.are_weights = true;
+    if constexpr (takes_reals) {
       to.of_reals.push_back([](std::span<double const> some) {
-        if constexpr (requires { L::count(some); }) return std::int64_t{L::count(some)};
+        if constexpr (requires { L::count(some); }) return static_cast<double>(L::count(some));
         else {
           std::vector<float> const converted(some.begin(), some.end());
-          return std::int64_t{L::count(std::span<float const>(converted))};
+          return static_cast<double>(L::count(std::span<float const>(converted)));
         }
       });
     } else {
       to.of_integers.push_back(
-          [](std::span<std::int32_t const> some) { return std::int64_t{L::count(some)}; });
+          [](std::span<std::int32_t const> some) { return static_cast<double>(L::count(some)); });
       if constexpr (requires { L::classes; }) to.classes.push_back(L::classes);
       else to.classes.push_back(0);
     }
@@ -68,7 +75,7 @@ loss_counts losses_of() {
 /// Has a loss count targets all at once, and in pieces, as ranks and microbatches do.
 template <class Target>
 void check_count(check_report& report, target_count<Target> count, std::vector<Target> const& all,
-                 std::size_t rows) {
+                 std::size_t rows, bool are_weights) {
   auto const width = all.size() / rows;
   auto const of_rows = [&](std::size_t first, std::size_t number) {
     return count(std::span(all).subspan(first * width, number * width));
@@ -78,15 +85,16 @@ void check_count(check_report& report, target_count<Target> count, std::vector<T
   };
   try {
     auto const whole = of_rows(0, rows);
-    if (whole < 0 || static_cast<std::size_t>(whole) > all.size())
-      fail("it says ", whole, " of ", all.size(),
+    if (!(whole >= 0) || (!are_weights && whole > static_cast<double>(all.size())))
+      fail("it says ", number_text(whole), " of ", all.size(),
            " targets; it must be from 0 to their number, and one for each number that counts");
-    std::int64_t by_rows = 0;
+    double by_rows = 0;
     for (std::size_t r = 0; r < rows; ++r) by_rows += of_rows(r, 1);
     auto const cut = of_rows(0, rows / 3) + of_rows(rows / 3, rows - rows / 3);
-    if (by_rows != whole || cut != whole)
-      fail("it says ", whole, " of ", rows, " rows together, ", by_rows,
-           " of them one by one, and ", cut, " of a third and the rest",
+    double const bound = are_weights ? 1e-6 * std::max(1.0, std::abs(whole)) : 0;
+    if (!(std::abs(by_rows - whole) <= bound) || !(std::abs(cut - whole) <= bound))
+      fail("it says ", number_text(whole), " of ", rows, " rows together, ", number_text(by_rows),
+           " of them one by one, and ", number_text(cut), " of a third and the rest",
            "; ranks and microbatches count their own rows, so it must add up: count each target "
            "by itself");
   } catch (std::exception const& failure) {
@@ -98,15 +106,17 @@ void check_count(check_report& report, target_count<Target> count, std::vector<T
 inline void check_counts(check_report& report, loss_counts const& losses,
                          trial_setup const& setup) {
   for (auto const count : losses.of_integers)
-    check_count(report, count, setup.tokens, setup.rows());
-  for (auto const count : losses.of_reals) check_count(report, count, setup.targets, setup.rows());
+    check_count(report, count, setup.tokens, setup.rows(), losses.are_weights);
+  for (auto const count : losses.of_reals)
+    check_count(report, count, setup.targets, setup.rows(), losses.are_weights);
 }
 
-/// Returns how many targets of a row count for the losses; -1 if a count refuses them.
+/// Returns how many targets of a row count for the losses, or their weights; -1 if a count refuses
+/// them.
 template <class Target>
-std::int64_t count_of_row(std::vector<target_count<Target>> const& losses,
-                          std::vector<Target> const& all, std::size_t rows, std::size_t row) {
-  std::int64_t out = 0;
+double count_of_row(std::vector<target_count<Target>> const& losses, std::vector<Target> const& all,
+                    std::size_t rows, std::size_t row) {
+  double out = 0;
   auto const width = all.size() / rows;
   try {
     for (auto const count : losses) out += count(std::span(all).subspan(row * width, width));
@@ -115,8 +125,7 @@ std::int64_t count_of_row(std::vector<target_count<Target>> const& losses,
     return -1;
   }
 }
-inline std::int64_t count_of_row(loss_counts const& losses, trial_setup const& setup,
-                                 std::size_t row) {
+inline double count_of_row(loss_counts const& losses, trial_setup const& setup, std::size_t row) {
   return losses.of_reals.empty() ? count_of_row(losses.of_integers, setup.tokens, setup.rows(), row)
                                  : count_of_row(losses.of_reals, setup.targets, setup.rows(), row);
 }

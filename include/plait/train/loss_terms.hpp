@@ -19,17 +19,19 @@ namespace plait::execution {
 
 /// Returns the index of the first integer target that counts and is no class below `classes`, or
 /// -1. In a row of `width` targets, only some of which count, a negative target is taken as one
-/// that does not count.
+/// that does not count. `counts_labels`: `count` returns a number of labels, and not a sum of
+/// weights.
 ///
 /// Cost: reads the labels once, on the host, and calls `count` for rows with a label that is no
 ///       class.
 inline std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t width,
-                                     std::size_t classes,
-                                     std::int64_t (*count)(std::span<std::int32_t const>)) {
+                                     std::size_t classes, bool counts_labels,
+                                     double (*count)(std::span<std::int32_t const>)) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (static_cast<std::uint32_t>(labels[i]) < classes) continue;
-    auto const counted = count(labels.subspan(i / width * width, width));
-    if (counted == static_cast<std::int64_t>(width) || (counted > 0 && labels[i] >= 0))
+    double const counted = count(labels.subspan(i / width * width, width));
+    bool const all_count = counts_labels && counted == static_cast<double>(width);
+    if (all_count || (counted > 0 && (width == 1 || labels[i] >= 0)))
       return static_cast<std::ptrdiff_t>(i);
   }
   return -1;
@@ -155,11 +157,12 @@ struct loss_terms {
     if constexpr (
         requires { Loss::classes; } && !requires { Loss::count_refuses_labels; } &&
         std::is_same_v<target, std::int32_t>)
-      if (auto const bad = find_bad_label({all + begin * targets.width, rows * targets.width},
-                                          targets.width, Loss::classes,
-                                          [](std::span<std::int32_t const> of_row) {
-                                            return std::int64_t{Loss::count(of_row)};
-                                          });
+      if (auto const bad = find_bad_label(
+              {all + begin * targets.width, rows * targets.width}, targets.width, Loss::classes,
+              std::is_integral_v<decltype(Loss::count(std::span<std::int32_t const>()))>,
+              [](std::span<std::int32_t const> of_row) {
+                return static_cast<double>(Loss::count(of_row));
+              });
           bad >= 0)
         refuse_label(batch, begin * targets.width + static_cast<std::size_t>(bad), Loss::classes);
     auto const count_of = [&](std::size_t from, std::size_t number) {
