@@ -222,7 +222,7 @@ TEST_F(ImageFolder, WrongFoldersAreRefusedInOneSentence) {
   EXPECT_EQ(opening(),
             "picture 'both/train' is a folder, and lies in the folder of a class" + skip);
   std::filesystem::remove_all(folder_ / "both");
-  add("a/p.jpg", "GIF89a");
+  add("a/p.jpg", "XIF89a");
   EXPECT_EQ(opening({.skip_bad = true}),
             "folder of pictures 'a' has no picture but those that are skipped, as 'a/p.jpg': it "
             "begins as neither a JPEG nor a PNG does");
