@@ -63,8 +63,10 @@ outcome run_layer(std::size_t samples, numbers const& x, std::vector<numbers> pa
   std::size_t const in = L::input::info.width, out = L::output::info.width;
   outcome made{numbers(samples * out), numbers(samples * in), {}};
   for (auto const& one : parameters) made.gradients.emplace_back(one.size(), 0.0);
-  numbers kept(samples * leaf.saved.own[0].per_row + leaf.saved.own[0].fixed);
-  numbers room(samples * leaf.scratch.own[0].per_row + leaf.scratch.own[0].fixed);
+  auto const room_of = [samples](auto const& slots) {
+    return slots.own.size() == 0 ? 0 : samples * slots.own[0].per_row + slots.own[0].fixed;
+  };
+  numbers kept(room_of(leaf.saved)), room(room_of(leaf.scratch));
   context.batch = samples;
   plait::threads{}.run(plait::ext::mesh{}, [&](auto& rank) {
     using operations = plait::ext::operations<plait::threads::rank_type>;

@@ -275,14 +275,14 @@ TEST(HandOver, AnyFatesLeaveWeightsAndStatisticsAsTheyWouldHaveBeen) {
 
 // The moments of "mid" were reset in step 3, so their bias correction differs.
 TEST(HandOver, AgesOfStatesGoAlong) {
-  elastic_run<plain> undisturbed, run;
-  undisturbed.imports_at = run.imports_at = 3;
-  EXPECT_TRUE(undisturbed.generation_of({0})) << undisturbed.ended;
-  EXPECT_FALSE(undisturbed.out == ::undisturbed<plain>({0}));
+  elastic_run<plain> alone, run;
+  alone.imports_at = run.imports_at = 3;
+  EXPECT_TRUE(alone.generation_of({0})) << alone.ended;
+  EXPECT_FALSE(alone.out == undisturbed<plain>({0}));
   EXPECT_FALSE(run.generation_of({0, 1, 2}, {{0, {.fails_behind = 5}}}));
   EXPECT_FALSE(run.generation_of({4, 0, 2}, {{2, {.leaves_after = 8}}}));
   EXPECT_TRUE(run.generation_of({4, 5})) << run.ended;
-  EXPECT_TRUE(run.out == undisturbed.out);
+  EXPECT_TRUE(run.out == alone.out);
 }
 
 TEST(HandOver, ReplicasOfSeveralRanksComeAndGoAsAWhole) {

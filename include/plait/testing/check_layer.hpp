@@ -187,6 +187,7 @@ checked_layer make_checked(trial_setup setup, double rounding = double_rounding)
   if constexpr (std::is_same_v<typename L::output, loss_value>) {
     out.output = {"loss", 1, 1};
     out.losses = losses_of<L>();
+    use_targets_that_count(out.setup, out.losses);
   } else {
     out.output = {"output", L::output::info.width, out.setup.weights.size()};
   }

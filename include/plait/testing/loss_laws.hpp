@@ -111,6 +111,17 @@ inline void check_counts(check_report& report, loss_counts const& losses,
     check_count(report, count, setup.targets, setup.rows(), losses.are_weights);
 }
 
+/// Replaces the real targets of a setup by 0 and 1 if a count refuses them, as a loss does whose
+/// targets have classes in one of their columns.
+inline void use_targets_that_count(trial_setup& setup, loss_counts const& losses) {
+  try {
+    for (auto const count : losses.of_reals) (void)count(setup.targets);
+  } catch (std::exception const&) {
+    for (std::size_t i = 0; i < setup.targets.size(); ++i)
+      setup.targets[i] = static_cast<double>(5 * i / 3 % 2);
+  }
+}
+
 /// Returns how many targets of a row count for the losses, or their weights; -1 if a count refuses
 /// them.
 template <class Target>
