@@ -62,7 +62,7 @@ template <class Rank>
   if (first != nullptr) {
     auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
     if (name.ends_with('.')) name.pop_back();
-    if (name.empty()) name = "0";  // a model of one layer names none
+    if (name.empty()) name.push_back('0');  // a model of one layer names none
     out += concat({"the first layer whose output is not finite is '", name, "', in microbatch ",
                    first[microbatch], " on rank ", first_rank});
   } else {
