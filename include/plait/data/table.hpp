@@ -65,7 +65,7 @@ struct table_options {
 /// A table in a text file (CSV) as a data set: each row is a sample, and its cells are the
 /// features, except in target columns. Targets are classes, words that become numbers from 0 on, or
 /// real numbers: `table<float, float>`. Columns of words are features where
-/// `table_options::one_hot` or `::numbered` names them.
+/// `table_options::one_hot` or `table_options::numbered` names them.
 ///
 /// Cells are separated by `.separator`; cells in quotes may contain it, and ends of lines. A cell
 /// is missing if it is empty, has only blanks, says nan, or is one of `.missing_words`. A missing
