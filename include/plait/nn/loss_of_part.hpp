@@ -21,7 +21,7 @@ namespace plait::nn {
 
 /// The outputs and targets of a row that loss_of_part gives to its loss.
 struct part_of_row {
-  std::size_t outputs = 0;       ///< of the model; 0: as many as the loss takes
+  std::size_t outputs = 0;       ///< numbers in a row of the model; 0: as many as the loss takes
   std::size_t first_output = 0;  ///< the first that the loss takes
   std::size_t targets = 0;       ///< real numbers of a row in the data set
   std::size_t first_target = 0;  ///< the first that the loss takes

@@ -48,7 +48,7 @@ backward_parameters_body(P, Y, D, V, W, layer_context const&)
     -> backward_parameters_body<P, Y, D, V, W>;
 
 /// The `l` of `backward` where both gradients are needed: the layer writes `dx` and adds to `dp`.
-/// Where only one is needed, the layer gets the `l` of backward_input or backward_parameters, which
+/// If only one is needed, the layer gets the `l` of backward_input or backward_parameters, which
 /// lacks the other member.
 template <class Parameters, class OutputGradient, class InputGradient, class Gradients, class Saved,
           class Scratch>

@@ -138,13 +138,7 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
 inline bool run_checked(check_report& report, std::string const& where,
                         trial (*run)(trial_setup const&), trial_setup const& setup, trial& out) {
   report.checked.push_back(where);
-  try {
-    out = run(setup);
-    return true;
-  } catch (std::exception const& failure) {
-    report.failures.push_back(ext::concat({where, ": ", failure.what()}));
-    return false;
-  }
+  return run_quietly(report, where, run, setup, out);
 }
 
 /// The tolerance, as a share of the largest element, in a type that is not double, where every
@@ -171,7 +165,7 @@ struct checked_layer {
   trial_setup setup{};
   compared_tensor output{};
   loss_counts losses{};    ///< empty if the layer is no loss
-  std::int32_t width = 1;  ///< of its first input
+  std::int32_t width = 1;  ///< width of its first input
   bool sums_samples = false;
   double rounding = double_rounding;
 

@@ -36,7 +36,7 @@ struct trial_setup {
   std::size_t group = 1;         ///< consecutive samples that the layer mixes
   std::size_t first_sample = 0;  ///< the number of the first one in the global batch
   std::size_t missing = 0;       ///< places of the batch, its last ones, without a sample
-  std::size_t all_samples = 1;   ///< of the global batch
+  std::size_t all_samples = 1;   ///< samples of the global batch
   int microbatch = 0;
   bool is_piece = false;             ///< only one forward and backward, and differences
   tensors parameters;                ///< the probe's too

@@ -33,7 +33,7 @@ struct loss_counts {
   std::vector<target_count<std::int32_t>> of_integers;
   std::vector<target_count<double>> of_reals;
   bool are_weights = false;          ///< a count is a sum of weights and not a number of targets
-  std::vector<std::size_t> classes;  ///< of each loss in of_integers; 0: the loss has no `classes`
+  std::vector<std::size_t> classes;  ///< classes of each loss in of_integers; 0: it says none
 
   [[nodiscard]] bool empty() const { return of_integers.empty() && of_reals.empty(); }
 };
