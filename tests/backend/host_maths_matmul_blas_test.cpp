@@ -109,7 +109,7 @@ TEST_F(MatmulBlasCode, OfAnOldProcessorIsReplacedAndThreadsStayAsMany) {
 TEST_F(MatmulBlasCode, ThatIsWrongIsNotKept) {
   openblas.may_be_in_use = [] { return false; };
   openblas.is_right = [] { return false; };
-  EXPECT_NE(choose_openblas_code(openblas, features).find("products with that are wrong here"),
+  EXPECT_NE(choose_openblas_code(openblas, features).find("products of that code are wrong here"),
             std::string::npos);
   EXPECT_STREQ(openblas.code(), "Prescott");
 }

@@ -156,7 +156,7 @@ TEST_F(OpenblasCodeChoice, GoesBackWhereTheNewerCodeIsWrongAndSaysSo) {
   library.is_right = false;
   EXPECT_EQ(choose_openblas_code(with, avx512),
             "plait: OpenBLAS runs its code for Prescott on a processor that could run its faster "
-            "code for SkylakeX; products with that are wrong here, so the older code runs");
+            "code for SkylakeX; products of that code are wrong here, so the older code runs");
   EXPECT_EQ(library.chosen, (std::vector<std::string>{"SkylakeX", "Prescott"}));
   EXPECT_EQ(std::getenv(variable), nullptr);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: slice<Width, First, Count>: Count features from First on are none, or not all
-// first: concat<Widths...>: the inputs stand side by side, two to four as a fan_out has
-// first: upsample<Image, Factor>: Factor is 0, so that no place would be left; write how
+// first: slice<Width, First, Count>: Count is 0, or First + Count is more than Width;
+// first: concat<Widths...>: it takes two to four inputs, as many as a fan_out has
+// first: upsample<Image, Factor>: Factor is 0, so the output would be empty; write how
 // first: class_weights<Weights...>: weights are not negative, and there is one for each
-// first: weighted_cross_entropy<Weights, {.smoothing}>: labels that are spread over all
+// first: weighted_cross_entropy<Weights, {.smoothing}>: smoothing spreads a label
 // first: loss_of_part<Loss, {.outputs, .first_output}>: Loss takes Taken outputs from
 // first: loss_of_part<Loss, {.targets, .first_target}>: Loss takes TakenTargets targets
 // first: loss_of_part<Loss, Part>: Loss takes several integers for each row; take one that

@@ -138,13 +138,14 @@ consteval void check_terms() {
                 "plait::loss_value;`. A layer that adds a term in mid-model stands in the model");
   if constexpr (are_losses) {
     using first = loss_inputs<typename std::tuple_element_t<0, std::tuple<Losses...>>::input>;
-    static_assert(((loss_inputs<typename Losses::input>::width == first::width) && ...),
-                  "sum_of<...>: the losses take features of different widths; all are given all "
-                  "outputs of the model; nn::loss_of_part<Loss, {...}> takes some of them");
+    static_assert(
+        ((loss_inputs<typename Losses::input>::width == first::width) && ...),
+        "sum_of<...>: the losses take features of different widths, and each is given all "
+        "outputs of the model; write nn::loss_of_part<Loss, {...}> to give it some");
     static_assert(((loss_inputs<typename Losses::input>::targets == first::targets) && ...),
                   "sum_of<...>: the losses take different targets; a data set has one kind of "
                   "targets, so write losses that all take plait::tokens, or plait::reals<W> of "
-                  "one width, or nn::loss_of_part<Loss, {...}> for each term of unlike ones");
+                  "one width, or nn::loss_of_part<Loss, {...}> for each loss of another kind");
   }
 }
 

@@ -432,10 +432,10 @@ inline constexpr leaf_info leaf_of = [] {
     static_assert(
         what != clause_count || detail::is_sound<form>,
         "form<...>: a form may have sixteen clauses at most; leave out each use<...> that "
-        "says what holds without it, or split the layer");
+        "repeats the default, or split the layer");
     static_assert(what != slot_use_count || detail::is_sound<form>,
-                  "form<...>: a form may have eight use<Slot, placement> at most; leave out those "
-                  "of slots that say what holds without them, or make one wider slot of several");
+                  "form<...>: a form may have eight use<Slot, placement> at most; leave out each "
+                  "that repeats the default, or make one wider slot of several");
     static_assert(what != inner_count || detail::is_sound<form>,
                   "form<...>: a form may have four inner<...> and batch_sum<...> at most; put what "
                   "moves at the "

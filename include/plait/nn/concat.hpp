@@ -48,7 +48,7 @@ struct side_by_side {
 template <std::size_t... Widths>
 struct concat {
   static_assert(sizeof...(Widths) >= 2 && sizeof...(Widths) <= 4,
-                "concat<Widths...>: the inputs stand side by side, two to four as a fan_out has "
+                "concat<Widths...>: it takes two to four inputs, as many as a fan_out has "
                 "branches; write a concat of concats for more");
   using concept_tag = layer_tag;
   using input = inputs<features<Widths>...>;

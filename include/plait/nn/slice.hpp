@@ -36,8 +36,8 @@ struct columns_at {
 template <std::size_t Width, std::size_t First, std::size_t Count>
 consteval void check_slice() {
   static_assert(Count > 0 && First <= Width && Count <= Width - First,
-                "slice<Width, First, Count>: Count features from First on are none, or not all "
-                "among the Width of the input; write a Count from 1 to Width - First");
+                "slice<Width, First, Count>: Count is 0, or First + Count is more than Width; "
+                "write a Count from 1 to Width - First");
 }
 
 }  // namespace detail

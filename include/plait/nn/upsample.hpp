@@ -15,7 +15,7 @@ namespace detail {
 template <std::size_t Factor>
 consteval void check_factor() {
   static_assert(Factor > 0,
-                "upsample<Image, Factor>: Factor is 0, so that no place would be left; write how "
+                "upsample<Image, Factor>: Factor is 0, so the output would be empty; write how "
                 "many rows and columns each place becomes");
 }
 

@@ -71,8 +71,8 @@ struct times_class_weight {
 template <class Weights, cross_entropy_options Options = cross_entropy_options{}>
 struct weighted_cross_entropy {
   static_assert(Options.smoothing.nano == 0,
-                "weighted_cross_entropy<Weights, {.smoothing}>: labels that are spread over all "
-                "classes have no weight of their own; leave .smoothing out");
+                "weighted_cross_entropy<Weights, {.smoothing}>: smoothing spreads a label "
+                "over all classes, so it has no single weight; leave .smoothing out");
   using unweighted = cross_entropy<Weights::count, Options>;
   using concept_tag = layer_tag;
   static constexpr std::size_t classes = Weights::count;

@@ -105,7 +105,7 @@ struct openblas_functions {
     if (is_newer && openblas.is_right()) return "";
     choose(first);
     if (!is_newer) return "";
-    why = "products with that are wrong here, so the older code runs";
+    why = "products of that code are wrong here, so the older code runs";
     set = end = "";
   }
   return concat({"plait: OpenBLAS runs its code for ", first,
