@@ -115,7 +115,7 @@ inline constexpr std::size_t bytes_of_kind = 512;
   if (begin.starts_with("PK\x03\x04")) return kind_of_zip(begin, path);
   if (begin.starts_with("RIFF") && begin.substr(0, 12).ends_with("WEBP"))
     return file_kind::other_picture;
-  if (begin.starts_with("BM") && begin.substr(6, 4) == "\0\0\0\0"sv)
+  if (begin.size() > 9 && begin.starts_with("BM") && begin.substr(6, 4) == "\0\0\0\0"sv)
     return file_kind::other_picture;
   if (begin.size() > 262 && begin.substr(257, 5) == "ustar") return file_kind::tar;
   // The length of a header, which begins with '{', in eight bytes.
