@@ -43,4 +43,21 @@ TEST(FileKind, IsKnownByTheFirstBytesHoweverFewThereAre) {
   }
 }
 
+// The first letters of some kinds may begin a text, or the name of a column.
+TEST(FileKind, ATextMayBeginAsAnotherKind) {
+  using plait::detail::file_use, plait::detail::other_kind_text;
+  EXPECT_EQ(other_kind_text("PAR1,y\n1,2\n", "t.csv", file_use::table), "");
+  EXPECT_EQ(other_kind_text("GGUF is a format\n", "t", file_use::text), "");
+  EXPECT_NE(other_kind_text("PAR1\x15\x04", "t.csv", file_use::table), "");
+  EXPECT_NE(other_kind_text("GGUF\x03\0\0\0"s, "t", file_use::text), "");
+}
+
+TEST(FileKind, ACommandDoesNotWriteOverTheFile) {
+  using plait::detail::file_use, plait::detail::text_of_kind;
+  EXPECT_TRUE(
+      text_of_kind(file_kind::excel, "s.csv", file_use::table).ends_with("'s.csv' 's.csv.csv'"));
+  EXPECT_TRUE(
+      text_of_kind(file_kind::excel, "s.xlsx", file_use::table).ends_with("'s.xlsx' 's.csv'"));
+}
+
 }  // namespace

@@ -110,6 +110,11 @@ TEST(InMemory, SamplesAreSequences) {
   using data = plait::in_memory<float>;
   EXPECT_THROW(data(features, {1, 2}, {.length = 3, .width = 2}), plait::size_mismatch);
   EXPECT_THROW(data(features, {1}, {.length = 0}), plait::input_error);
+  // Products of these numbers are 0 in std::size_t.
+  std::size_t const half = std::size_t{1} << 63;
+  EXPECT_THROW(data({}, {1}, {.length = half, .target_width = 2}), plait::input_error);
+  EXPECT_THROW(data({}, {1}, {.length = half, .width = 2, .targets_per_sample = true}),
+               plait::input_error);
   try {
     data(features, {1, 2, 3}, {.length = 3, .width = 2, .targets_per_sample = true});
     FAIL();

@@ -18,9 +18,12 @@
 #include "plait/core/error.hpp"
 #include "plait/data/batch_size.hpp"
 #include "plait/data/batches.hpp"
+#include "plait/data/in_memory.hpp"
 #include "plait/data/loader.hpp"
+#include "plait/data/map.hpp"
 #include "plait/data/normalize.hpp"
 #include "plait/data/split_data.hpp"
+#include "plait/data/take.hpp"
 #include "plait/layer/value.hpp"
 
 namespace {
@@ -224,6 +227,7 @@ TEST_F(Table, BadColumnsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal("1\t2\n", {.targets = {"1"}, .header = false}),
             " has no column '1'; its columns are '0'; if '\\t' separates the cells, write "
             ".separator = '\\t'");
+  EXPECT_EQ(refusal("\"x,z\"\n1\n"), " has no column 'y'; its columns are 'x,z'");
   EXPECT_EQ(
       refusal("\"x\";\"y\"\n1;2\n"),
       ": line 1 has more behind the quote that ends cell 1; if ';' separates the cells, write "
@@ -410,6 +414,37 @@ TEST_F(Table, MissingFeaturesDoNotReachATraining) {
   plait::in_memory<float> const other({1, std::nanf("")}, {0, 1}, 1);
   EXPECT_EQ(refused([&] { (void)plait::normalize::from(other); }),
             "normalize::from: feature 0 of sample 1 is nan");
+}
+
+// A nan stands for a missing feature there, so a function must not make others.
+TEST_F(Table, AFunctionMakesNoMissingFeatures) {
+  table<float> const data(file("x,z,y\n,1,a\n-2,1,b\n"), {.targets = {"y"}, .keep_missing = true});
+  auto const logarithm = data | plait::map([](float x) { return std::log(x); }, "log");
+  EXPECT_TRUE(logarithm.has_missing());
+  std::vector<float> x(2);
+  logarithm.inputs(0, plait::ext::no_epoch, x, {});
+  EXPECT_TRUE(std::isnan(x[0]));
+  try {
+    logarithm.inputs(1, plait::ext::no_epoch, x, {});
+    FAIL();
+  } catch (plait::input_error const& problem) {
+    EXPECT_STREQ(problem.what(),
+                 "map(log): -2 of sample 1 becomes nan, and nan stands for a missing feature in "
+                 "this data set");
+  }
+  auto const filled = data | plait::map([](float value) { return std::isnan(value) ? 7 : value; });
+  EXPECT_FALSE(filled.has_missing());
+  EXPECT_NO_THROW(plait::detail::require_features(filled));
+  filled.inputs(0, plait::ext::no_epoch, x, {});
+  EXPECT_EQ(x[0], 7);
+}
+
+// The sum of squares of such small features has no number in float.
+TEST_F(Table, ADeviationThatTheElementCannotHoldIs1) {
+  plait::in_memory<float> const tiny({1e-45f, 0, 0, 0, 0, 0, 0, 0}, std::vector<std::int32_t>(8),
+                                     1);
+  EXPECT_EQ(plait::normalize::from(tiny).deviation(), std::vector<double>{1});
+  EXPECT_THROW((void)(tiny | plait::normalize(0, 1e-60)), plait::input_error);
 }
 
 TEST_F(Table, FilesThatCannotBeReadAreRefused) {

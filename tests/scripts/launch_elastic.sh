@@ -260,6 +260,22 @@ check "two that were stopped, of a job that has failed" test "$code" = 6
 check "two that were stopped, of a job that has failed" says '^launch: the job is done without members [01] \(process [0-9]+\) and [12] \(process [0-9]+\), which did not end'
 rm go
 
+cat >lost.py <<'END'
+import importlib.machinery, importlib.util, sys
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("launch", sys.argv[1])
+launch = importlib.util.module_from_spec(importlib.util.spec_from_loader("launch", loader))
+loader.exec_module(launch)
+for answers in [None], [{"kvs": [{}]}, None]:
+    job = launch.ElasticLaunch.__new__(launch.ElasticLaunch)
+    job.etcd, job.running, job.environment, job.timers = object(), {7: 1}, {"PLAIT_JOB": "j"}, []
+    job.is_done = job.is_asking = job.ending = False
+    job.ask = lambda call, key, then: then(answers.pop(0))
+    job.ask_whether_done()
+    assert len(job.timers) == 1 and not job.is_asking, len(job.timers)
+END
+check "an answer of etcd that is lost is asked for again" "$python" lost.py "$launcher"
+
 # ---- etcd dies ----
 begin --elastic 1:1 --after-failure 0.2 sh member.sh
 check "a member" wait_for_lines 1
@@ -336,6 +352,14 @@ rm go
 check "an etcd of one's own stays" test "$code $(servers)" = "0 $shared"
 PLAIT_ELASTIC_AT="etcd://127.0.0.1:$port" launch --elastic 1:1 sh -c 'echo "$PLAIT_ELASTIC_AT $PLAIT_JOB"; exit 9'
 check "PLAIT_ELASTIC_AT" test "$code $(cat out)" = "9 [0] etcd://127.0.0.1:$port of_several"
+PLAIT_JOB=fails_elsewhere begin --elastic 1:1 --grace 0.2 --at "etcd://127.0.0.1:$port" sh member.sh
+check "the only member of a launcher" wait_for_lines 1
+kill -STOP "$(cat process.0)"
+put /plait/fails_elsewhere/last '{"number": 2, "members": []}'
+put /plait/fails_elsewhere/done "a loss that is nan"
+end
+check "a job that has failed elsewhere" test "$code" = 1
+check "a job that has failed elsewhere" says '^launch: the job is done without member 0 '
 kill -9 "$shared"
 wait "$shared" 2>/dev/null
 PLAIT_ELASTIC_AT="etcd://127.0.0.1:$port" launch --elastic 1:1 --restarts 1 sh -c 'exit 9'

@@ -137,12 +137,14 @@ inline constexpr std::size_t bytes_of_kind = 512;
   return is_plain ? concat({"'", path, "'"}) : "FILE";
 }
 
-/// Returns a path with another ending.
+/// Returns a path with another ending, or with one more if it has that one: a command that writes
+/// the result must not write over the file.
 [[nodiscard]] [[gnu::cold]] inline std::string with_ending(std::string const& path,
                                                            std::string_view ending) {
   auto const name = path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1;
   auto const dot = path.rfind('.');
-  return concat({path.substr(0, dot == path.npos || dot <= name ? path.npos : dot), ending});
+  auto out = concat({path.substr(0, dot == path.npos || dot <= name ? path.npos : dot), ending});
+  return out == path ? concat({path, ending}) : out;
 }
 
 /// Returns the end of a sentence that begins with the name of a file: its kind, and what the user
@@ -267,19 +269,32 @@ inline constexpr std::size_t bytes_of_kind = 512;
   return "";
 }
 
+/// Returns true if the first bytes of a file may be a text that begins as a file of another kind
+/// does, such as "GGUF is a format" or a table with the column PAR1. Files of these kinds have
+/// control characters among their first bytes.
+[[nodiscard]] [[gnu::cold]] inline bool may_be_text(file_kind kind, std::string_view begin) {
+  bool const begins_with_letters =
+      kind == file_kind::gguf || kind == file_kind::parquet || kind == file_kind::other_picture;
+  return begins_with_letters && std::none_of(begin.begin(), begin.end(), [](char c) {
+           return c >= 0 && c < ' ' && c != '\t' && c != '\n' && c != '\r';
+         });
+}
+
 /// Says that a file is of a kind that cannot be used for a purpose, and what to do: "is compressed
 /// by gzip; unpack it first: ...". Empty if the kind can be used or is not known.
 [[nodiscard]] [[gnu::cold]] inline std::string other_kind_text(std::string_view begin,
                                                                std::string const& path,
                                                                file_use use) {
-  auto const kind = kind_of_file(begin.substr(0, bytes_of_kind), path);
+  begin = begin.substr(0, bytes_of_kind);
+  auto const kind = kind_of_file(begin, path);
   bool const is_text =
       kind == file_kind::html || kind == file_kind::json || kind == file_kind::utf16_text;
   bool const fits = (use == file_use::weights && kind == file_kind::safetensors) ||
                     (use == file_use::tokens && kind == file_kind::tokens) ||
                     (use == file_use::picture && kind == file_kind::picture) ||
                     (use == file_use::table && kind == file_kind::json) ||  // a cell may begin so
-                    (use == file_use::text && is_text);
+                    (use == file_use::text && is_text) ||
+                    ((use == file_use::table || use == file_use::text) && may_be_text(kind, begin));
   return fits ? "" : text_of_kind(kind, path, use);
 }
 

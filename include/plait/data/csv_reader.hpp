@@ -12,10 +12,10 @@
 namespace plait::detail {
 
 /// Returns the end of a message about text that seems to be in one cell: the option for another
-/// separator, if the text has one.
-[[gnu::cold]] inline std::string separator_hint(std::string_view text) {
+/// separator than `now`, if the text has one.
+[[gnu::cold]] inline std::string separator_hint(std::string_view text, char now) {
   for (auto const* const one : {"';'", "'\\t'", "'|'", "','"})
-    if (text.find(one[1] == '\\' ? '\t' : one[1]) != text.npos)
+    if (char const c = one[1] == '\\' ? '\t' : one[1]; c != now && text.find(c) != text.npos)
       return concat({"; if ", one, " separates the cells, write .separator = ", one});
   return {};
 }
@@ -103,7 +103,7 @@ class csv_reader {
     if (at_ == text_.size() || text_[at_] == separator_ || is_line_end(text_[at_])) return;
     line_ = next_line_;
     refuse(concat({"has more behind the quote that ends cell ", ends_.size() + 1,
-                   separator_hint(text_.substr(at_, 1))}));
+                   separator_hint(text_.substr(at_, 1), separator_)}));
   }
 
   void count_lines(std::string_view part) {

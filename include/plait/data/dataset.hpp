@@ -44,6 +44,14 @@ template <class D>
   else return 1;
 }
 
+/// True if features of a data set may be missing, which are nan: its has_missing(), false if it has
+/// none.
+template <class D>
+[[nodiscard]] bool has_missing_of(D const& data) {
+  if constexpr (requires { data.has_missing(); }) return data.has_missing();
+  else return false;
+}
+
 /// True if each sample has one target, not one for each position: `targets_per_sample`, false if
 /// there is none.
 template <class D>
@@ -202,14 +210,11 @@ namespace plait::detail {
 /// Errors: input_error with the data set's description.
 template <class D>
 [[gnu::cold]] void require_features(D const& data) {
-  if constexpr (requires { data.has_missing(); }) {
-    auto const text = ext::description_of(data);
-    if (data.has_missing())
-      throw input_error({"batches: features are missing in ",
-                         (text.empty() ? "the data set" : text),
-                         "; write data | plait::normalize::from(train), which puts their mean in "
-                         "the training part there, or give table_options::missing a number"});
-  }
+  if (!ext::has_missing_of(data)) return;
+  auto const text = ext::description_of(data);
+  throw input_error({"batches: features are missing in ", (text.empty() ? "the data set" : text),
+                     "; write data | plait::normalize::from(train), which puts their mean in "
+                     "the training part there, or give table_options::missing a number"});
 }
 
 /// Checks that a data set has the sample and that the span it is to be written to is as long as it.

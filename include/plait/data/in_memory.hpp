@@ -72,7 +72,12 @@ class in_memory {
                          " for samples of width ", width,
                          detail::in_sequences(shape_.length, shape_.targets_per_sample),
                          "; all must be at least 1"});
-    if (targets_.size() % targets_of_sample() != 0 || features_.size() != size() * of_sample())
+    constexpr auto most = std::numeric_limits<std::size_t>::max();
+    if (width > most / length || target_width > most / length)
+      throw input_error({"in_memory: samples of ", length, " positions of width ", width,
+                         " with targets of width ", target_width, " are too large"});
+    if (targets_.size() % targets_of_sample() != 0 || features_.size() / of_sample() != size() ||
+        features_.size() % of_sample() != 0)
       throw size_mismatch({"in_memory: ", features_.size(), " features are not rows of width ",
                            width, " for ", targets_.size(), " targets of width ", target_width,
                            detail::in_sequences(shape_.length, shape_.targets_per_sample)});

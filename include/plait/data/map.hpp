@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/adaptor.hpp"
 #include "plait/data/dataset.hpp"
@@ -56,13 +59,34 @@ class mapped_data : public adapted_data<Held> {
               std::span<element> scratch) const {
     write_inputs(this->data(), sample, epoch, out, scratch);
     if constexpr (detail::maps_numbers<Function, element>) {
-      for (auto& value : out) value = function_(value);
+      bool const may_miss = has_missing_of(this->data());
+      for (auto& value : out) {
+        auto const before = value;
+        value = function_(before);
+        if (may_miss && std::isnan(value) && !std::isnan(before)) refuse_nan(sample, before);
+      }
     } else if constexpr (detail::maps_samples<Function, element>) {
       function_(out);
     }
   }
 
+  /// A function of one number may give missing features, which are nan, a number.
+  [[nodiscard]] bool has_missing() const
+    requires requires(typename base::data_type const& data) { data.has_missing(); }
+  {
+    if (!this->data().has_missing()) return false;
+    if constexpr (detail::maps_numbers<Function, element>)
+      return std::isnan(function_(std::numeric_limits<element>::quiet_NaN()));
+    return true;
+  }
+
  private:
+  [[noreturn]] void refuse_nan(std::size_t sample, element number) const {
+    throw input_error({"map(", name_, "): ", detail::to_text(static_cast<double>(number)),
+                       " of sample ", sample,
+                       " becomes nan, and nan stands for a missing feature in this data set"});
+  }
+
   Function function_;
   std::string name_;
 };
@@ -75,7 +99,11 @@ namespace plait {
 /// std::log(x); }, "log")`, or of all those of a sample, which it changes in place: `data |
 /// plait::map([](std::span<float> sample) { ... })`.
 ///
-/// The name stands for the function where ranks compare data sets and in checkpoints.
+/// The name stands for the function where ranks compare data sets and in checkpoints. Where
+/// features may be missing (`table_options::keep_missing`), the function gets nan for them.
+///
+/// Errors: input_error where features may be missing and a function of one number makes nan of
+///         another number: it would count as missing.
 /// Threads: several call the function at the same time.
 template <class Function>
 class map {

@@ -47,12 +47,14 @@ class normalized_data : public adapted_data<Held> {
                          "; give one of each for all, or one for each feature",
                          (channels == 0 ? "" : " or channel")});
     for (std::size_t i = 0; i < count; ++i)
-      if (!std::isfinite(mean_[i]) || !std::isfinite(deviation_[i]) || !(deviation_[i] > 0))
+      if (!std::isfinite(static_cast<element>(mean_[i])) ||
+          !std::isfinite(static_cast<element>(deviation_[i])) ||
+          !(static_cast<element>(deviation_[i]) > 0))
         throw input_error({"normalize: mean ", detail::to_text(mean_[i]), " and deviation ",
                            detail::to_text(deviation_[i]), " at place ", i,
                            "; they must be finite, and a deviation above 0"});
     run_ = count == 1 ? width : is_of_channels ? width / channels : 1;
-    if constexpr (requires { this->data().has_missing(); }) fills_ = this->data().has_missing();
+    fills_ = has_missing_of(this->data());
   }
 
   [[nodiscard]] std::string description() const {
@@ -142,8 +144,7 @@ class normalize {
     std::size_t count = width;
     if constexpr (ext::picture_dataset<Data>)
       count = detail::shape_of_pictures(data, "normalize::from").channels;
-    bool may_miss = false;
-    if constexpr (requires { data.has_missing(); }) may_miss = data.has_missing();
+    bool const may_miss = ext::has_missing_of(data);
     std::vector<element> sample(data.sequence_length() * width);
     std::vector<element> scratch(ext::scratch_elements_of(data));
     auto const each = [&](auto const& use) {
@@ -177,6 +178,7 @@ class normalize {
     for (std::size_t i = 0; i < count; ++i) {
       bool const is_scaled = changes[i] > 0 && others[i] > 0;
       deviation[i] = is_scaled ? std::sqrt(deviation[i] / static_cast<double>(found[i])) : 1;
+      if (static_cast<element>(deviation[i]) == 0) deviation[i] = 1;  // too small to divide by
     }
     return {std::move(mean), std::move(deviation)};
   }

@@ -72,9 +72,10 @@ struct table_options {
 /// target does not count, and in a column of `.one_hot` all features are 0. Any other missing
 /// feature is an error unless `.missing` gives a number for it or `.keep_missing` is true.
 ///
-/// A number becomes the nearest that T has. Numbers too near to 0 become 0; infinite and too large
-/// numbers are errors. Words are numbered in order, or as numbers where all of them are numbers. A
-/// column of `.one_hot` has at most 1,000 words, one of `.numbered` at most 100,000.
+/// A number becomes the nearest double, and this the nearest that T has. Numbers too near to 0
+/// become 0; infinite and too large numbers are errors. Words are numbered in order, or as numbers
+/// where all of them are numbers. A column of `.one_hot` has at most 1,000 words, one of
+/// `.numbered` at most 100,000.
 ///
 /// Shapes: inputs (features), in the order of the columns, and within a `.one_hot` column in the
 ///         order
@@ -222,7 +223,8 @@ class table {
     std::vector<std::string> names(rows.cells());
     for (std::size_t i = 0; i < names.size(); ++i)
       names[i] = options.header ? std::string(rows.cell(i)) : std::to_string(i);
-    auto const hint = names.size() == 1 ? detail::separator_hint(rows.cell(0)) : std::string();
+    auto const hint =
+        names.size() == 1 ? detail::separator_hint(rows.cell(0), options.separator) : std::string();
     set_roles(names, hint, options);
     detail::missing_cells const missing(options.missing_words);
     auto columns = word_columns(options);
