@@ -30,6 +30,7 @@ TEST(FileKind, IsKnownByTheFirstBytesHoweverFewThereAre) {
                         {"RIFF\x10\0\0\0WEBP"s, file_kind::other_picture},
                         {std::string(257, 'a') + "ustar", file_kind::tar},
                         {"\x10\0\0\0\0\0\0\0{}"s, file_kind::safetensors},
+                        {"\x80\x02\0\0\0\0\0\0{"s, file_kind::safetensors},
                         {zip_with("xl/workbook.xml"), file_kind::excel},
                         {zip_with("model/data.pkl"), file_kind::torch},
                         {"\xef\xbb\xbf \n<!DOCTYPE html>"s, file_kind::html},

@@ -266,10 +266,11 @@ sys.dont_write_bytecode = True
 loader = importlib.machinery.SourceFileLoader("launch", sys.argv[1])
 launch = importlib.util.module_from_spec(importlib.util.spec_from_loader("launch", loader))
 loader.exec_module(launch)
-for answers in [None], [{"kvs": [{}]}, None]:
+for answers in [None], [{"kvs": [{"create_revision": "7"}]}, None]:
     job = launch.ElasticLaunch.__new__(launch.ElasticLaunch)
     job.etcd, job.running, job.environment, job.timers = object(), {7: 1}, {"PLAIT_JOB": "j"}, []
     job.is_done = job.is_asking = job.ending = False
+    job.has_looked, job.ended_before = True, None
     job.ask = lambda call, key, then: then(answers.pop(0))
     job.ask_whether_done()
     assert len(job.timers) == 1 and not job.is_asking, len(job.timers)
@@ -360,6 +361,16 @@ put /plait/fails_elsewhere/done "a loss that is nan"
 end
 check "a job that has failed elsewhere" test "$code" = 1
 check "a job that has failed elsewhere" says '^launch: the job is done without member 0 '
+put /plait/again/last '{"number": 2, "members": []}'
+put /plait/again/done "an earlier job of this name"
+PLAIT_JOB=again begin --elastic 1:1 --grace 0.2 --at "etcd://127.0.0.1:$port" sh member.sh
+check "a member after an earlier job" wait_for_lines 1
+sleep 0.8
+check "a member after an earlier job" fails is_gone "$(cat process.0)"
+lets_go 0
+end
+rm go
+check "a member after an earlier job" test "$code" = 0
 kill -9 "$shared"
 wait "$shared" 2>/dev/null
 PLAIT_ELASTIC_AT="etcd://127.0.0.1:$port" launch --elastic 1:1 --restarts 1 sh -c 'exit 9'

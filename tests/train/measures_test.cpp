@@ -192,6 +192,7 @@ TEST(Measures, OutputsThatAreNoNumbersAreNotRight) {
     measures::accuracy::add(rows[row], label, 1, first);
     measures::top<2>::add(rows[row], label, 1, two);
     if (row > 0) measures::confusion_matrix<3>::add(rows[row], label, 1, matrix);
+    measures::confusion_matrix<3>::add(rows[row], label, 0, matrix);  // a row that does not count
   }
   EXPECT_EQ(first, (std::vector<double>{1, 3}));
   EXPECT_EQ(two, (std::vector<double>{2, 3}));  // one of the two is the nan of the second row

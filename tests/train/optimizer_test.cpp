@@ -250,9 +250,10 @@ TEST(Ages, GrowTogetherAndSplitBlocksWhereTheyDiffer) {
     return parameter.name.starts_with("h.1.") || parameter.name == "wte.weight";
   };
   plait::execution::state_ages ages;
-  ages.set(7);
-  EXPECT_EQ((plait::execution::blocks_of_one_age<serial_plan>(parameters, arena, ages)).size(), 1u);
   plait::ext::lean_vector<std::int64_t> of(parameters.size());
+  for (auto& age : of) age = 7;
+  ages.set(of);
+  EXPECT_EQ((plait::execution::blocks_of_one_age<serial_plan>(parameters, arena, ages)).size(), 1u);
   for (auto const& parameter : parameters)
     of[std::size_t(parameter.number)] = is_younger(parameter) ? 4 : 7;
   ages.set(of);

@@ -155,8 +155,7 @@ class weights_folder {
       if (is_cut) continue;
       tensor.shape = detail::matrix_shape(shape);
       for (auto* const block : pieces) {
-        block->offset = {block->offset[0],
-                         block->offset[1] * (shape[1] == 0 ? 0 : tensor.shape[1] / shape[1])};
+        block->offset = {block->offset[0], block->offset[1] * (tensor.shape[1] / shape[1])};
         block->extent = detail::matrix_shape(block->extent);
       }
     }

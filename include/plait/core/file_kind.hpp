@@ -110,6 +110,9 @@ inline constexpr std::size_t bytes_of_kind = 512;
                                {"\x80\x04\x95"sv, file_kind::pickle},
                                {"\x80\x05\x95"sv, file_kind::pickle}};
   if (path.ends_with(".distcp")) return file_kind::torch_distributed;
+  // The length of a header, which begins with '{', in eight bytes.
+  if (begin.size() > 8 && begin[8] == '{' && begin.substr(4, 4) == "\0\0\0\0"sv)
+    return file_kind::safetensors;
   for (auto const& one : all)
     if (begin.starts_with(one.bytes)) return one.kind;
   if (begin.starts_with("PK\x03\x04")) return kind_of_zip(begin, path);
@@ -118,9 +121,6 @@ inline constexpr std::size_t bytes_of_kind = 512;
   if (begin.size() > 9 && begin.starts_with("BM") && begin.substr(6, 4) == "\0\0\0\0"sv)
     return file_kind::other_picture;
   if (begin.size() > 262 && begin.substr(257, 5) == "ustar") return file_kind::tar;
-  // The length of a header, which begins with '{', in eight bytes.
-  if (begin.size() > 8 && begin[8] == '{' && begin.substr(4, 4) == "\0\0\0\0"sv)
-    return file_kind::safetensors;
   if (begin.starts_with("\xef\xbb\xbf")) begin.remove_prefix(3);
   begin.remove_prefix(std::min(begin.find_first_not_of(" \t\r\n"), begin.size()));
   std::string word(begin.substr(0, 14));

@@ -63,8 +63,9 @@ class safetensors_reader {
     if (size < 8) name.refuse(ext::concat({"has ", size, " bytes, too few for a header"}));
     std::uint64_t length = 0;
     file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
-    // Files of all other kinds begin with bytes that would be a far greater number.
-    if (length > size - 8)
+    char begin = 0;  // of the header; some archives begin with a small number, too
+    if (size > 8) file_.read(std::as_writable_bytes(std::span(&begin, 1)), 8);
+    if (length > size - 8 || (length > 0 && begin != '{'))
       detail::refuse_other_kind(file_, path.string(), detail::file_use::weights);
     if (length > size - 8)
       name.refuse(ext::concat(

@@ -319,6 +319,7 @@ class trainer_generation {
           start();
           held_->step = 0;
           held_->ages = {};
+          held_->last = {};
           held_->origin = {};
           held_->is_whole = true;
           held_->is_ready = false;

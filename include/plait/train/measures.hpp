@@ -125,6 +125,7 @@ struct confusion_matrix {
     auto const taken_for = static_cast<std::size_t>(
         std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
     auto const mine = detail::class_of(label, Classes, "measures::confusion_matrix");
+    if (weight == 0) return;
     bool const is_known =
         std::none_of(outputs.begin(), outputs.end(), [](double one) { return std::isnan(one); });
     auto const of_class = sums.subspan(mine * Classes, Classes);

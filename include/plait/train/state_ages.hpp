@@ -34,11 +34,6 @@ class state_ages {
 
   /// Makes all states older by one update.
   void advance() { ++oldest_; }
-  /// Gives all states the same age.
-  [[gnu::cold]] void set(std::int64_t age) {
-    oldest_ = age;
-    younger_by_.clear();
-  }
   /// `ages`: one for each parameter, by number; `no_state` for parameters that are not trained.
   [[gnu::cold]] void set(lean_vector<std::int64_t> ages) {
     bool has_any = false, are_alike = true;

@@ -58,6 +58,7 @@ class trainer_state final : public saved_state {
   [[gnu::cold]] void go_on_at(run_origin const& from) override {
     of_.held.origin = from;
     of_.held.step = from.step;
+    of_.held.last = {};
     of_.set_ages([&](auto const&) { return from.step; });
   }
   [[nodiscard]] run_origin origin() const override { return of_.held.origin; }
