@@ -17,6 +17,9 @@ file(READ "${SOURCE}" source)
 if(NOT source MATCHES "\n// (expect|first): ")
   fail("no line '// expect: text' or '// first: text'")
 endif()
+if(source MATCHES "\n//[^\n:]*[a-z] (expect|first): ")
+  fail("'${CMAKE_MATCH_1}:' begins no line: a formatter has joined two; shorten the text before it")
+endif()
 
 # Sets `problem` to what is wrong with what the compiler says of the mistake, or to "".
 # Loops over the text, as brackets and semicolons in a message would confuse a CMake list.

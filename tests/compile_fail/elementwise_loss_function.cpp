@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A function of a loss that no loss can call: the sentence comes before the compiler's own words.
-// first: elementwise_loss<Width, Function>: Function has no static value(x, target); write
-// `template first: elementwise_loss<Width, Function>: Function has no static slope(x, target), the
-// derivative
+// first: elementwise_loss<Width, Function>: Function has no static value(x, target)
+// first: elementwise_loss<Width, Function>: Function has no static slope(x, target)
 #include "plait/nn/elementwise_loss.hpp"
 
 struct right {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: residual<residual<...>>: this model has more residuals directly in one another than a
-// plan expect: the loss of this model has more than eight terms
+// expect: residual<residual<...>>: this model has more residuals directly in one another
+// expect: the loss of this model has more than eight terms
 #include "plait/nn/elementwise_loss.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -191,6 +191,14 @@ TEST(StageSplit, ExplainNamesAFanOutThatIsTheWholeModel) {
   EXPECT_FALSE(says(text, "microbatch:")) << text;
 }
 
+TEST(StageSplit, ExplainNamesACopyOfARepeatThatIsOneUnit) {
+  using copies = named<"h", repeat<2, sequential<square, nn::relu<16>, square>>>;
+  auto const text = explained<copies, pipeline<3>>(3);
+  EXPECT_TRUE(
+      says(text, "are one unit, as a copy of a repeat is; write more copies of a smaller layer"))
+      << text;
+}
+
 TEST(StageSplit, ExplainSaysWhereToCutAndWhatMicrobatchesChange) {
   using pixels = nn::image<16, 1, 1>;
   using normed = sequential<square, nn::batch_norm<pixels>, square>;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tuple>
 
 #include "plait/core/error.hpp"
 #include "plait/core/macros.hpp"
@@ -488,6 +489,70 @@ struct squares {
   static void backward_input(auto& ops, auto l) {
     auto const& [x, targets] = l.saved[input_slot{}];
     ops.rows(differentiate{l.dy}, x, targets, l.dx);
+  }
+};
+
+/// The mean over the samples of s^2, where s is the sum of all inputs of the microbatch. With the
+/// fault the number of the local row has an effect.
+struct square_of_sum {
+  static inline bool fault = false;
+
+  using concept_tag = layer_tag;
+  static constexpr std::size_t sequence = 1;
+  using input = inputs<features<1>, reals<1>>;
+  using output = loss_value;
+  using forms = plait::forms<form<"whole", invariant, invariant, ext::batch_sum<invariant, 1>,
+                                  ext::batch_sum<invariant, 1, layer_body::backward_input>>>;
+  using sum = slot<"sum", 0, 1, slot_element::accumulate>;
+  using sum_of_gradients = slot<"sum_of_gradients", 0, 1, slot_element::accumulate>;
+  using terms = slot<"terms", 1, slot_element::accumulate>;
+  using saved = plait::saved<input_slot, sum>;
+  using scratch = plait::scratch<terms, sum_of_gradients>;
+
+  static double of_row(std::size_t row) { return fault ? 1 + double(row) : 1; }
+  static std::int64_t count(auto targets) { return static_cast<std::int64_t>(targets.size()); }
+
+  struct add {
+    std::size_t present;
+    void operator()(auto const&, auto x, auto s) const {
+      s.data[0] = 0;
+      for (std::size_t r = 0; r < present; ++r) s.data[0] += x.data[r];
+    }
+  };
+  struct write_terms {
+    std::size_t present;
+    void operator()(auto const&, auto s, auto to) const {
+      for (std::size_t r = 0; r < to.rows; ++r)
+        to.data[r] = r < present ? s.data[0] * s.data[0] * of_row(r) : 0;
+    }
+  };
+  struct add_gradients {
+    std::size_t present;
+    loss_seed seed;
+    void operator()(auto const&, auto s, auto to) const {
+      to.data[0] = 0;
+      for (std::size_t r = 0; r < present; ++r)
+        to.data[0] += 2 * s.data[0] * seed.at(r) * of_row(r);
+    }
+  };
+  struct spread {
+    std::size_t present;
+    void operator()(auto const&, auto from, auto dx) const {
+      for (std::size_t r = 0; r < dx.rows; ++r) dx.data[r] = r < present ? from.data[0] : 0;
+    }
+  };
+  static void forward(auto& ops, auto l) {
+    std::size_t const present = l.context.present();
+    ops.run(add{present}, std::get<0>(l.x), l.saved[sum{}]);
+    if (!l.context.reads_buffers && !l.context.runs_again) ops.sum_over_samples(l.saved[sum{}]);
+    ops.run(write_terms{present}, l.saved[sum{}], l.scratch[terms{}]);
+    ops.add_to_loss(l.scratch[terms{}]);
+  }
+  static void backward_input(auto& ops, auto l) {
+    std::size_t const present = l.context.present();
+    ops.run(add_gradients{present, l.dy}, l.saved[sum{}], l.scratch[sum_of_gradients{}]);
+    if (!l.context.reads_buffers) ops.sum_over_samples(l.scratch[sum_of_gradients{}]);
+    ops.run(spread{present}, l.scratch[sum_of_gradients{}], l.dx);
   }
 };
 

@@ -127,6 +127,15 @@ TEST(CheckLayer, SeesALossThatDoesNotHeedTargetsThatAreNan) {
                "l.context.missing of l.context.batch: in a loss multiply by l.dy.at(row)"});
 }
 
+TEST(CheckLayer, ComparesDataRanksOfALossThatSumsOverSamples) {
+  broken::square_of_sum::fault = false;
+  EXPECT_TRUE(check_layer<broken::square_of_sum>().passed())
+      << check_layer<broken::square_of_sum>().text();
+  broken::square_of_sum::fault = true;
+  expect_reported(check_layer<broken::square_of_sum>(),
+                  "on 2 data ranks: loss[0]: must be what one rank makes");
+}
+
 TEST(CheckLayer, ChecksAllLawsInEveryPrecision) {
   auto const in_double = check_layer<broken::wrong_derivative, plait::precision<double, double>>();
   EXPECT_EQ(in_double.text(), check_layer<broken::wrong_derivative>().text());

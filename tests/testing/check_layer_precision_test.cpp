@@ -3,6 +3,9 @@
 // the laws in double.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstddef>
+
 #include "plait/nn/activation.hpp"
 #include "plait/nn/attention.hpp"
 #include "plait/nn/cross_entropy.hpp"
@@ -46,6 +49,41 @@ TYPED_TEST_SUITE(InFloat, layers_that_add_up);
 
 TYPED_TEST(InFloat, IsNearDouble) {
   auto const report = check_in_type<TypeParam, float>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
+/// y = x log(w): no number if an element of w is negative.
+struct logarithm {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<12>;
+  using output = plait::features<12>;
+  using weight = plait::parameter<"weight", plait::extents<12>, plait::constant(3.0)>;
+  using parameters = plait::parameter_list<weight>;
+  using change = plait::slot<"change", 12>;
+  using saved = plait::saved<plait::input_slot>;
+  using scratch = plait::scratch<change>;
+
+  struct multiply {
+    void operator()(std::size_t columns, auto const* x, auto const* w, auto* y) const {
+      for (std::size_t c = 0; c < columns; ++c) y[c] = x[c] * std::log(w[c]);
+    }
+  };
+  struct differentiate {
+    void operator()(std::size_t columns, auto const* x, auto const* dy, auto const* w,
+                    auto* to) const {
+      for (std::size_t c = 0; c < columns; ++c) to[c] = x[c] * dy[c] / w[c];
+    }
+  };
+  static void forward(auto& ops, auto l) { ops.rows(multiply{}, l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) { ops.rows(multiply{}, l.dy, l.p[weight{}], l.dx); }
+  static void backward_parameters(auto& ops, auto l) {
+    auto const change_of = l.scratch[change{}];
+    ops.rows(differentiate{}, l.saved[plait::input_slot{}], l.dy, l.p[weight{}], change_of);
+    ops.accumulate_column_sums(change_of, l.dp[weight{}]);
+  }
+};
+TEST(InOtherTypes, AParameterKeepsTheSignThatTheLayerNeeds) {
+  auto const report = check_in_type<logarithm, float>();
   EXPECT_TRUE(report.passed()) << report.text();
 }
 

@@ -313,6 +313,23 @@ TEST(LossesOracle, ClassesWithWeightsBesideNumbers) {
   EXPECT_THROW(classes_of_four::count(std::span<double const>(std::vector{0.5, 1.0})), input_error);
   EXPECT_THROW(classes_of_four::count(std::span<double const>(std::vector{3.0, 1.0})), input_error);
 }
+
+// What a loss says of itself holds for the part that it gets.
+struct of_pairs : nn::cross_entropy<3> {
+  static constexpr std::size_t mixes_samples = 2;
+  static constexpr bool takes_weights = false;
+  static std::int64_t count(std::span<std::int32_t const> some) {
+    return static_cast<std::int64_t>(some.size());
+  }
+};
+using pairs_of_part = nn::loss_of_part<of_pairs, {.targets = 1}>;
+static_assert(ext::leaf_of<pairs_of_part>.mixes_samples == 2);
+static_assert(!ext::leaf_of<pairs_of_part>.takes_weights);
+TEST(LossesOracle, ALossOfPartRefusesAClassThatItsLossDoesNotHave) {
+  EXPECT_THROW(pairs_of_part::count(std::span<double const>(std::vector{3.0})), input_error);
+  EXPECT_EQ(pairs_of_part::count(std::span<double const>(std::vector{2.0})), 1);
+}
+
 TEST(LossesOracle, LossesOfPartsKeepTheLaws) {
   auto const keeps = [](auto const& report) { EXPECT_TRUE(report.passed()) << report.text(); };
   keeps(plait::testing::check_layer<nn::weighted_cross_entropy<weights_of_classes>>());

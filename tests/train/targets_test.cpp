@@ -237,9 +237,14 @@ TEST(Targets, ACountThatCannotBeIsAnError) {
   }
 }
 
-/// A loss that has `classes`, and whose count refuses no label.
+/// A loss that has `classes`, whose count refuses no label, and which does not heed weights.
 struct of_three_classes : plait_test::integer_distance<wide> {
   static constexpr std::size_t classes = 3;
+  static constexpr bool takes_weights = false;
+};
+struct weighted_classes : in_memory<double> {
+  using in_memory<double>::in_memory;
+  [[nodiscard]] double weight(std::size_t sample) const { return weight_of(sample); }
 };
 
 // A kernel of a loss never gets a label that counts and is no class.
@@ -264,6 +269,12 @@ TEST(Targets, ALabelThatIsNoneOfTheClassesOfALossIsAnError) {
   }
 }
 
+TEST(Targets, WeightsThatALossDoesNotHeedAreAnError) {
+  weighted_classes const data(std::vector<double>(20 * input_width, 0.5),
+                              std::vector<std::int32_t>(20 * wide, 2), input_width, wide);
+  EXPECT_THROW((train<job<serial, of_three_classes>>(data)), input_error);
+}
+
 // A count may be a sum of weights, which need not be whole numbers.
 TEST(Targets, ALabelThatCountsAHalfAndIsNoClassIsFound) {
   std::vector<std::int32_t> const labels{2, -1, 0, 3};
@@ -271,6 +282,28 @@ TEST(Targets, ALabelThatCountsAHalfAndIsNoClassIsFound) {
   EXPECT_EQ(execution::find_bad_label(labels, 1, 3, false, half), 3);
   EXPECT_EQ(execution::find_bad_label(std::span(labels).first(3), 1, 3, false, half), -1);
 }
+
+// Of several labels of a row, some may not count.
+TEST(Targets, ALabelOfARowThatCountsAndIsNoClassIsFound) {
+  auto const but_255 = [](std::span<std::int32_t const> of_row) {
+    return double(of_row.size()) - double(std::ranges::count(of_row, 255));
+  };
+  auto const but_100 = [](std::span<std::int32_t const> of_row) {
+    return double(of_row.size()) - double(std::ranges::count(of_row, -100));
+  };
+  EXPECT_EQ(execution::find_bad_label(std::vector{3, 255}, 2, 10, true, but_255), -1);
+  EXPECT_EQ(execution::find_bad_label(std::vector{255, 12}, 2, 10, true, but_255), 1);
+  EXPECT_EQ(execution::find_bad_label(std::vector{-5, -100}, 2, 10, true, but_100), 0);
+}
+
+// A loss that derives from another may count labels that the other refuses.
+struct counts_all : nn::cross_entropy<3> {
+  static std::int64_t count(std::span<std::int32_t const> labels) {
+    return static_cast<std::int64_t>(labels.size());
+  }
+};
+static_assert(execution::checks_labels<counts_all> &&
+              !execution::checks_labels<nn::cross_entropy<3>>);
 
 TEST(Targets, MayBeSeveralIntegers) {
   std::vector<double> features;

@@ -59,8 +59,9 @@ struct cross_entropy {
   using saved = plait::saved<input_slot, max, terms>;
   static constexpr double flops_per_row = (target::is_smoothed ? 5.0 : 4.0) * Classes;
   static constexpr bool takes_weights = true;
-  /// `count` checks labels, so that trainers need not.
-  static constexpr bool count_refuses_labels = true;
+  /// The `count` of this loss checks labels, so that trainers need not; a loss that derives from it
+  /// may have another.
+  using count_refuses_labels = cross_entropy;
 
   /// The rows that count, of the labels of one rank.
   ///

@@ -111,10 +111,13 @@ struct loss_of_part {
                                                   own_targets, own_x, own_dx>::type;
   static constexpr double flops_per_row = ext::leaf_of<Loss>.flops_per_row;
   static constexpr bool takes_weights = ext::leaf_of<Loss>.takes_weights;
+  static constexpr std::size_t mixes_samples = ext::leaf_of<Loss>.mixes_samples;
+  static constexpr std::size_t sequence = ext::leaf_of<Loss>.sequence;
 
   /// Returns the number of targets that count for Loss, or the sum of their weights.
   ///
-  /// Errors: as Loss; input_error for a class that is not a whole number.
+  /// Errors: as Loss; input_error for a class that is not a whole number, or that counts and is not
+  ///         below the `classes` of Loss.
   template <class T>
   static auto count(std::span<T const> targets) {
     decltype(count_of_row(targets)) sum{};
@@ -195,7 +198,12 @@ struct loss_of_part {
                            Part.first_target,
                            " is no class; classes are whole numbers from 0 to 2^24, or nan for a "
                            "row that does not count"});
-      return Loss::count(std::span<std::int32_t const>(&label, 1));
+      auto const counted = Loss::count(std::span<std::int32_t const>(&label, 1));
+      if constexpr (requires { Loss::classes; })
+        if (counted > 0 && static_cast<std::uint32_t>(label) >= Loss::classes)
+          throw input_error({"loss_of_part: the target ", label, " in column ", Part.first_target,
+                             " is not one of the ", Loss::classes, " classes"});
+      return counted;
     } else {
       return Loss::count(of_row);
     }

@@ -92,9 +92,11 @@ struct judged_model {
     has_fan_out = has_fan_out || of.steps[s].kind == step_kind::fan_out;
   return concat({"layers ", of.name_of(piece.first_leaf), " to ", of.name_of(piece.end_leaf - 1),
                  " have ", share, " and are one unit, as ",
-                 has_fan_out ? "a fan_out is with the layer that takes its outputs;\n  put layers "
-                               "before or behind it, write several fan_outs one behind the other"
-                             : "a residual is; write several one behind the other",
+                 piece.repeated ? "a copy of a repeat is; write more copies of a smaller layer"
+                 : has_fan_out
+                     ? "a fan_out is with the layer that takes its outputs;\n  put layers "
+                       "before or behind it, write several fan_outs one behind the other"
+                     : "a residual is; write several one behind the other",
                  ", or fewer stages"});
 }
 

@@ -238,18 +238,31 @@ inline void check_job(check_report& report, std::string const& where, checked_la
   check_targets(report, where, layer, got, run);
 }
 
+/// Runs the job with which others are compared. If its numbers are not finite, a parameter may have
+/// to be positive: then the layer that `make_positive` gives is taken, where that is finite.
+inline bool run_reference(check_report& report, std::string const& where,
+                          trial (*run)(trial_setup const&), checked_layer& layer, trial& reference,
+                          auto make_positive) {
+  if (!run_checked(report, where, run, layer.setup, reference)) return false;
+  if (is_finite(reference)) return true;
+  auto positive = make_positive();
+  trial got;
+  if (run_quietly(report, where, run, positive.setup, got) && is_finite(got))
+    layer = std::move(positive), reference = std::move(got);
+  return true;
+}
+
 /// Compares a layer in another type with itself in double.
 template <class L, class Element>
 class precision_checker {
   using compute = typename plait::ext::precision_of<Element>::compute;
 
  public:
-  explicit precision_checker(layer_options const& options)
-      : layer_(make_checked<L>(rounded<compute>(make_setup<L>(options)), rounding_of<compute>)) {
+  explicit precision_checker(layer_options const& options) : layer_(make_layer(options, true)) {
     constexpr auto choice = form_choices<L>[0];
-    if (!run_checked(report_, ext::concat({choice.text(), " on one rank, in double"}),
-                     run_trial<layer_job<L, choice.pin, 1, choice.sharded>>, layer_.setup,
-                     reference_))
+    if (!run_reference(report_, ext::concat({choice.text(), " on one rank, in double"}),
+                       run_trial<layer_job<L, choice.pin, 1, choice.sharded>>, layer_, reference_,
+                       [&] { return make_layer(options, false); }))
       return;
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
       (check_form<form_choices<L>[Index].pin, form_choices<L>[Index].sharded>(), ...);
@@ -259,6 +272,11 @@ class precision_checker {
   [[nodiscard]] check_report const& report() const { return report_; }
 
  private:
+  static checked_layer make_layer(layer_options const& options, bool both_signs) {
+    return make_checked<L>(rounded<compute>(make_setup<L>(options, both_signs)),
+                           rounding_of<compute>);
+  }
+
   template <name Form, bool Sharded>
   void check_form() {
     constexpr int least = least_ranks<L, Form, Sharded>();
@@ -305,22 +323,16 @@ class layer_checker {
     check_counts(report_, layer_.losses, layer_.setup);
     constexpr auto choice = form_choices<L>[reference];
     auto* const run = run_trial<layer_job<variant<false>, choice.pin, 1, choice.sharded>>;
-    if (!run_checked(report_, ext::concat({choice.text(), " on one rank, no buffer shared"}), run,
-                     layer_.setup, reference_))
+    auto const where = ext::concat({choice.text(), " on one rank, no buffer shared"});
+    if (!run_reference(report_, where, run, layer_, reference_,
+                       [&] { return make_checked<L>(make_setup<L>(options, false)); }))
       return;
-    if (!is_finite(reference_)) {  // a parameter may have to be positive
-      auto setup = make_setup<L>(options, false);
-      trial got;
-      if (run_quietly(report_, report_.checked.back(), run, setup, got) && is_finite(got))
-        layer_.setup = std::move(setup), reference_ = std::move(got);
-    }
-    auto const where = report_.checked.back();
     check_alone(report_, where, layer_, layer_.setup, reference_, run);
     check_targets(report_, where, layer_, reference_, run);
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
       (check_form<Index>(), ...);
     }(std::make_index_sequence<form_choices<L>.size()>{});
-    if constexpr (sums_samples<L> && !std::is_same_v<typename L::output, loss_value>)
+    if constexpr (sums_samples<L>)
       check_data_ranks(report_, ext::concat({choice.text(), " on 2 data ranks"}), layer_.setup,
                        layer_.output, run_data_ranks<data_ranks_job<L, choice.pin>>,
                        run_trial<double_batch_job<L, choice.pin>>);
@@ -433,11 +445,10 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   over samples, two data ranks give with their samples the result of one rank with all samples;
 /// - places without a sample, the last ones of a batch or of a group, have no gradient and change
 ///   none, and a batch may have no sample at all;
-/// - the `count` of a loss adds up over rows and pieces of a batch. A row whose targets do not
-/// count
-///   has the gradient 0: labels that are `ext::ignored_target`, and real targets that are nan,
-///   where `count` leaves them out. A label that is no column of a row is refused by `count`, or by
-///   trainers if the loss has `classes`; otherwise the loss does not read past its row;
+/// - the `count` of a loss adds up over rows and pieces of a batch. The gradient is 0 in rows
+///   whose targets do not count: labels that are `ext::ignored_target`, and real targets that are
+///   nan, where `count` leaves them out. A label that is no column of a row is refused by `count`,
+///   or by trainers if the loss has `classes`; otherwise the loss does not read past its row;
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;
 /// - a layer with `backward` makes the same gradients when only one is asked for, by `backward` or

@@ -9,33 +9,52 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/core/type_list.hpp"
+#include "plait/layer/layer.hpp"
 #include "plait/tensor/batch.hpp"
 
 namespace plait::execution {
 
 /// Returns the index of the first integer target that counts and is no class below `classes`, or
-/// -1. In a row of `width` targets, only some of which count, a negative target is taken as one
-/// that does not count. `counts_labels`: `count` returns a number of labels, and not a sum of
-/// weights.
+/// -1. `counts_labels`: `count` returns a number of labels, and not a sum of weights. In a row of
+/// several targets, a label counts if the row counts no more with a class in its place; where
+/// `count` returns weights, a negative label is taken as one that does not count.
 ///
 /// Cost: reads the labels once, on the host, and calls `count` for rows with a label that is no
 ///       class.
 inline std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t width,
                                      std::size_t classes, bool counts_labels,
                                      double (*count)(std::span<std::int32_t const>)) {
+  std::vector<std::int32_t> changed;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (static_cast<std::uint32_t>(labels[i]) < classes) continue;
-    double const counted = count(labels.subspan(i / width * width, width));
-    bool const all_count = counts_labels && counted == static_cast<double>(width);
-    if (all_count || (counted > 0 && (width == 1 || labels[i] >= 0)))
-      return static_cast<std::ptrdiff_t>(i);
+    auto const row = labels.subspan(i / width * width, width);
+    double const counted = count(row);
+    bool does_count = counted > 0;
+    if (does_count && width > 1 && counts_labels) {
+      changed.assign(row.begin(), row.end());
+      for (std::size_t const one : {std::size_t{0}, classes - 1}) {  // one class may be ignored
+        changed[i % width] = static_cast<std::int32_t>(one);
+        does_count = does_count && count(changed) <= counted;
+      }
+    } else if (width > 1) {
+      does_count = does_count && labels[i] >= 0;
+    }
+    if (does_count) return static_cast<std::ptrdiff_t>(i);
   }
   return -1;
 }
+
+/// True for losses whose labels a trainer has to check: those that say how many `classes` there
+/// are, and whose own `count` does not refuse other labels.
+template <class Loss>
+concept checks_labels = requires { Loss::classes; } && !requires {
+  requires std::is_same_v<typename Loss::count_refuses_labels, Loss>;
+};
 
 /// Errors: input_error with the label, its sample and its position.
 template <class Memory>
@@ -154,9 +173,7 @@ struct loss_terms {
     std::size_t const rows = batch.rows() * static_cast<std::size_t>(end - first);
     auto const* const all = static_cast<target const*>(batch.host_targets);
     check_count<Loss>();
-    if constexpr (
-        requires { Loss::classes; } && !requires { Loss::count_refuses_labels; } &&
-        std::is_same_v<target, std::int32_t>)
+    if constexpr (checks_labels<Loss> && std::is_same_v<target, std::int32_t>)
       if (auto const bad = find_bad_label(
               {all + begin * targets.width, rows * targets.width}, targets.width, Loss::classes,
               std::is_integral_v<decltype(Loss::count(std::span<std::int32_t const>()))>,
@@ -177,7 +194,7 @@ struct loss_terms {
     if (batch.host_weights == nullptr &&
         samples == batch.samples * static_cast<std::size_t>(end - first))
       return count_of(begin, rows);
-    if constexpr (!requires { Loss::takes_weights; })
+    if constexpr (!ext::leaf_of<Loss>.takes_weights)
       if (batch.host_weights != nullptr)
         throw input_error(
             "trainer: the data set has weights of samples, which the job's loss does not heed; let "
