@@ -9,9 +9,8 @@
 
 #include "plait/backend/communicator.hpp"
 #include "plait/core/bfloat16.hpp"
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/axis.hpp"
-#include "plait/mesh/ranks_text.hpp"
 #include "plait/mesh/stream.hpp"
 
 namespace plait::detail {
@@ -57,10 +56,7 @@ struct collective_call {
   }
 
   // The same of the two ends of a message.
-  bool fits(collective_call const& call) const {
-    return element == call.element && tag == call.tag && bytes == call.bytes &&
-           caller == call.caller && over == call.over;
-  }
+  bool fits(collective_call const& call) const;
 };
 
 /// One call that a rank has made in a group of several, as a log has it.
@@ -76,77 +72,18 @@ struct logged_call {
 inline constexpr bool has_root(collective kind) { return kind == collective::broadcast; }
 
 // "all_reduce of 64 bytes on group {0,1}"
-[[gnu::cold]] inline std::string call_text(collective_call const& call,
-                                           std::vector<int> const& members) {
-  std::string text = to_string(call.kind);
-  if (call.kind != collective::barrier) text += concat({" of ", call.bytes, " bytes"});
-  if (call.kind == collective::all_gather || call.kind == collective::reduce_scatter)
-    text += " per rank";
-  if (has_root(call.kind) || call.kind == collective::send || call.kind == collective::receive) {
-    bool const known = call.other >= 0 && call.other < static_cast<int>(members.size());
-    text += call.kind == collective::send ? " to " : " from ";
-    text += known ? concat({"rank ", members[static_cast<std::size_t>(call.other)]})
-                  : concat({"member ", call.other});
-  }
-  if (call.kind == collective::send || call.kind == collective::receive)
-    text += concat({" with tag ", call.tag});
-  return concat({text, " on group ", ranks_in_braces(members)});
-}
-
-// The same, with what a waiting rank need not say: "... (float32, sum) for trainer 1".
-[[gnu::cold]] inline std::string full_call_text(collective_call const& call,
-                                                std::vector<int> const& members) {
-  auto text = call_text(call, members);
-  if (call.element.kind != ' ') {
-    char const* const kind = call.element.kind == 'f'   ? "float"
-                             : call.element.kind == 'b' ? "bfloat"
-                             : call.element.kind == 'i' ? "int"
-                                                        : "uint";
-    text += concat({" (", kind, 8 * call.element.bytes});
-    if (call.kind == collective::all_reduce) text += concat({", ", to_string(call.operation)});
-    text += ")";
-  }
-  if (call.caller != 0) text += concat({" for trainer ", call.caller});
-  return text;
-}
+[[gnu::cold]] std::string call_text(collective_call const& call, std::vector<int> const& members);
 
 // "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.
-[[gnu::cold]] inline std::string mismatch_text(int rank_a, collective_call const& a, int rank_b,
-                                               collective_call const& b,
-                                               std::vector<int> const& members) {
-  auto const text = [&](int rank, collective_call const& call) {
-    return concat({"rank ", rank, " called ", full_call_text(call, members),
-                   (a.over == b.over ? "" : concat({" over ", to_string(call.over)}))});
-  };
-  return concat({text(rank_a, a), ", but ", text(rank_b, b)});
-}
+[[gnu::cold]] std::string mismatch_text(int rank_a, collective_call const& a, int rank_b,
+                                        collective_call const& b, std::vector<int> const& members);
 
 // Throws size_mismatch or input_error if `call`, made by world rank `rank`, cannot be carried out.
 // Every member checks the calls of all members in one order, so that all throw the same.
-inline void check_shape(int rank, collective_call const& call, std::vector<int> const& members) {
-  auto const p = members.size();
-  auto const fail = [&](std::string const& reason) {
-    throw size_mismatch({"rank ", rank, " called ", call_text(call, members), ": ", reason});
-  };
-  if (has_root(call.kind) && (call.other < 0 || call.other >= static_cast<int>(p)))
-    throw input_error({"rank ", rank, " called ", call_text(call, members),
-                       ": the root must be from 0 to ", p - 1});
-  switch (call.kind) {
-    case collective::all_gather:
-    case collective::reduce_scatter:
-      if (call.whole_bytes != p * call.bytes)
-        fail(concat(
-            {"the buffer for all ranks has ", call.whole_bytes, " bytes, not ", p * call.bytes}));
-      return;
-    case collective::all_to_all:
-      if (call.whole_bytes != call.bytes)
-        fail(concat({"receive has ", call.whole_bytes, " bytes, but send has ", call.bytes}));
-      if (call.bytes % (p * call.element.bytes) != 0)
-        fail(concat({"its ", call.bytes / call.element.bytes, " elements cannot be cut into ", p,
-                     " equal blocks"}));
-      return;
-    default: return;
-  }
-}
+void check_shape(int rank, collective_call const& call, std::vector<int> const& members);
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/collective_call.ipp"
+#endif

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
@@ -80,27 +81,14 @@ class generation {
   /// the others. All ranks call it with the same.
   ///
   /// Errors: refused_newcomer on those ranks, generation_ended on the others.
-  [[noreturn]] virtual void refuse(std::vector<std::string> const& why) {
-    (void)why;
-    end("ranks are refused");
-  }
+  [[noreturn]] virtual void refuse(std::vector<std::string> const& why);
 
   /// Ends it on this rank.
-  [[noreturn]] [[gnu::cold]] void end(std::string const& why) {
-    why_ = why;
-    throw generation_ended(why);
-  }
+  [[noreturn]] [[gnu::cold]] void end(std::string const& why);
   /// Errors: generation_ended if it has been thrown before; error for a second trainer.
-  void require_running() const {
-    if (!why_.empty()) throw generation_ended(why_);
-  }
+  void require_running() const;
   /// Errors: input_error for a second trainer: what two have done would not belong together.
-  [[gnu::cold]] void enter() {
-    if (std::exchange(has_trainer_, true))
-      throw input_error(
-          "elastic: the program makes a second trainer; an elastic job has one, whose steps are "
-          "what all ranks agree on");
-  }
+  [[gnu::cold]] void enter();
 
  private:
   std::string why_{};
@@ -109,3 +97,7 @@ class generation {
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/generation.ipp"
+#endif

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <string>
 #include <string_view>
-#include <system_error>
 
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
 #include "plait/core/function_reference.hpp"
-#include "plait/core/quote.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -76,14 +69,7 @@ inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
 /// The number in a variable that is there.
 ///
 /// Errors: input_error if it is none that a rank or a size can be.
-[[gnu::cold]] inline int environment_number(char const* name, std::string_view text) {
-  int value = -1;
-  auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || end != text.data() + text.size() || value < 0)
-    throw input_error(
-        {name, "=", in_quotes(text), " in the environment is not a number from 0 to 2147483647"});
-  return value;
-}
+[[gnu::cold]] int environment_number(char const* name, std::string_view text);
 
 /// What Slurm says of the step that a process is part of. Batch scripts have SLURM_PROCID=0 beside
 /// the number of tasks that srun would start, and the shell of an interactive step of salloc looks
@@ -93,67 +79,25 @@ class slurm_step {
   explicit slurm_step(find_variable variable) : variable_(variable) {}
 
   /// Whether srun has started the process.
-  [[nodiscard]] [[gnu::cold]] bool is_of_srun() const {
-    constexpr std::uint32_t first_special = 0xfffffff0u;
-    auto const text = text_of("SLURM_STEP_ID");
-    std::uint32_t number = first_special;
-    auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return code == std::errc{} && end == text.data() + text.size() && number < first_special;
-  }
+  [[nodiscard]] [[gnu::cold]] bool is_of_srun() const;
   /// Whether the process runs in an allocation of Slurm, by any launcher.
   [[nodiscard]] bool is_allocated() const { return variable_("SLURM_JOB_ID") != nullptr; }
   /// Throws input_error, which says what the process is instead of a task of srun.
-  [[noreturn]] [[gnu::cold]] void refuse() const {
-    bool const has_step = variable_("SLURM_STEP_ID") != nullptr;
-    throw input_error(
-        {"you are not under srun: SLURM_JOB_ID=", in_quotes(text_of("SLURM_JOB_ID")),
-         (has_step ? concat({" and SLURM_STEP_ID=", in_quotes(text_of("SLURM_STEP_ID"))})
-                   : std::string(" without SLURM_STEP_ID")),
-         " are those of a batch script or of a shell of salloc, which runs once however many tasks "
-         "the job has; start the program by srun in there, or by mpirun or torchrun"});
-  }
+  [[noreturn]] [[gnu::cold]] void refuse() const;
   /// Throws input_error where the variables of a step are not those of its job: a job that was
   /// submitted from within a step has inherited them.
-  [[gnu::cold]] void check() const {
-    auto const step = text_of("SLURM_STEP_NUM_TASKS"), job = text_of("SLURM_NTASKS");
-    if (step != job && !job.empty())
-      throw input_error({"SLURM_STEP_NUM_TASKS=", in_quotes(step),
-                         " and SLURM_NTASKS=", in_quotes(job),
-                         " in the environment contradict each other: start the program by srun "
-                         "(without --preserve-env), which sets both"});
-  }
+  [[gnu::cold]] void check() const;
   /// Of SLURM_STEP_TASKS_PER_NODE, such as "4(x2),3"; 0 if it does not say.
-  [[nodiscard]] [[gnu::cold]] int tasks_of_node(int node) const {
-    auto text = text_of("SLURM_STEP_TASKS_PER_NODE");
-    auto const number = [&] {
-      int value = 0;
-      auto const* const end = std::from_chars(text.data(), text.data() + text.size(), value).ptr;
-      text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-      return value;
-    };
-    while (node >= 0) {
-      int const tasks = number();
-      int times = 1;
-      if (text.starts_with("(x")) {
-        text.remove_prefix(2);
-        times = number();
-        text.remove_prefix(text.starts_with(')') ? 1 : 0);
-      }
-      if (node < times) return std::max(tasks, 0);
-      if (times < 1 || !text.starts_with(',')) break;
-      node -= times;
-      text.remove_prefix(1);
-    }
-    return 0;
-  }
+  [[nodiscard]] [[gnu::cold]] int tasks_of_node(int node) const;
 
  private:
-  [[nodiscard]] std::string_view text_of(char const* name) const {
-    char const* const found = variable_(name);
-    return found == nullptr ? "" : found;
-  }
+  [[nodiscard]] std::string_view text_of(char const* name) const;
 
   find_variable variable_;
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/launcher_variables.ipp"
+#endif

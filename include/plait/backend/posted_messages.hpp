@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 
@@ -34,12 +35,7 @@ class posted_messages {
   virtual void leave() noexcept = 0;
 
   /// The same for all channels.
-  void wait_for_all() {
-    for (int i = 0; i < ext::channel_count; ++i) {
-      auto const channel = static_cast<ext::stream>(static_cast<int>(ext::stream::to_next) + i);
-      wait_for(channel, posted(channel));
-    }
-  }
+  void wait_for_all();
 };
 
 /// Leaves the messages of a rank, if it has some, where its program ends.
@@ -57,3 +53,7 @@ class leaves_messages {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/posted_messages.ipp"
+#endif

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <string>
-#include <string_view>
 #include <utility>
 
-#include "plait/checkpoint/checkpoint_name.hpp"
 #include "plait/checkpoint/checkpoint_options.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
-#include "plait/core/quote.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/tensor/batch.hpp"
 
 namespace plait::detail {
@@ -19,37 +13,15 @@ inline constexpr char const* data_set_setting = "data_set";
 
 /// What a run must have again of its batches, behind the other settings. The data set's text stands
 /// behind its fingerprint; of a long one the beginning, and a fingerprint of all.
-[[gnu::cold]] inline void add_settings_of_batches(checkpoint_settings& to,
-                                                  batch_description const& of) {
-  constexpr std::size_t most = 2000;
-  auto text = escaped(of.text);
-  if (text.size() > most)
-    text = concat({escaped(of.text.substr(0, most)), "... ", digest().add(of.text).text()});
-  to.emplace_back("global_batch", std::to_string(of.samples));
-  to.emplace_back(data_set_setting,
-                  concat({of.data_set, " samples, fingerprint ", digits_of(of.content),
-                          (text.empty() ? "" : concat({": ", text}))}));
-  to.emplace_back(
-      "order", of.is_shuffled ? concat({"shuffled by seed ", of.seed}) : std::string("sequential"));
-  to.emplace_back("last_batch", of.keeps_last ? "keep" : "drop");
-}
+[[gnu::cold]] void add_settings_of_batches(checkpoint_settings& to, batch_description const& of);
 
 /// The settings now, as they are compared with those of a checkpoint. One without a text of its
 /// data set may be older than that text, so that it is not compared; but it had no adaptors.
-[[nodiscard]] [[gnu::cold]] inline checkpoint_settings settings_to_compare(
-    checkpoint_settings now, checkpoint_settings const& saved) {
-  constexpr std::string_view before_text = ": ", before_adaptor = " | ";
-  auto const value_in = [](auto& settings) {
-    return std::ranges::find(settings, std::string_view(data_set_setting),
-                             [](auto const& setting) { return std::string_view(setting.first); });
-  };
-  auto const old = value_in(saved);
-  auto const mine = value_in(now);
-  if (old == saved.end() || mine == now.end() || old->second.find(before_text) != std::string::npos)
-    return now;
-  if (mine->second.find(before_adaptor) == std::string::npos)
-    mine->second.resize(std::min(mine->second.find(before_text), mine->second.size()));
-  return now;
-}
+[[nodiscard]] [[gnu::cold]] checkpoint_settings settings_to_compare(
+    checkpoint_settings now, checkpoint_settings const& saved);
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/batch_settings.ipp"
+#endif

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
-#include "plait/core/quote.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/plan/program.hpp"
 #include "plait/train/measures.hpp"
-#include "plait/train/saved_state.hpp"
 
 namespace plait {
 
@@ -30,11 +26,7 @@ class best_measure {
  public:
   /// None: no weights are kept as the best.
   best_measure() = default;
-  best_measure(std::string name, better which) : name_(std::move(name)), which_(which) {
-    if (name_.empty() || name_.size() > 100)
-      throw input_error({"checkpoint_options::best has a name of ", name_.size(),
-                         " characters; it has at least 1 and at most 100"});
-  }
+  best_measure(std::string name, better which);
   template <measure Measure>
   best_measure(Measure const&) : best_measure(of<Measure>()) {  // NOLINT: implicit
     static_assert(says_what_is_better<Measure>,
@@ -98,29 +90,15 @@ namespace detail {
 /// The options that are the same on all ranks, which would meet at other steps otherwise.
 inline constexpr std::array compared_options{".every", ".keep", ".required", ".verify"};
 
-[[nodiscard]] inline std::vector<std::uint64_t> numbers_of(checkpoint_options const& of) {
-  return {static_cast<std::uint64_t>(of.every), static_cast<std::uint64_t>(of.keep),
-          of.required ? 1u : 0u, of.verify ? 1u : 0u};
-}
+[[nodiscard]] std::vector<std::uint64_t> numbers_of(checkpoint_options const& of);
 /// The first option that differs between two ranks of all: its name, and the values; "" if none
 /// does.
-[[nodiscard]] [[gnu::cold]] inline std::string option_difference(
+[[nodiscard]] [[gnu::cold]] std::string option_difference(
     std::vector<std::vector<std::uint64_t>> const& all, std::size_t one, std::string const& where,
-    std::size_t other, std::string const& there) {
-  for (std::size_t i = 0; i < compared_options.size(); ++i)
-    if (all[one][i] != all[other][i])
-      return concat({"checkpoint_options: ", compared_options[i], " is ", all[one][i], where,
-                     " and ", all[other][i], there});
-  return "";
-}
+    std::size_t other, std::string const& there);
 
 /// Says on stderr which checkpoint is missing, why, and what to do, without being asked.
-[[gnu::cold]] inline void say_missing(std::int64_t step, std::string const& why) {
-  std::fprintf(stderr,
-               "plait: the checkpoint of step %lld is missing, and training goes on: %s; mend that "
-               "before the next one, or let it end the job (checkpoint_options::required)\n",
-               static_cast<long long>(step), why.c_str());
-}
+[[gnu::cold]] void say_missing(std::int64_t step, std::string const& why);
 
 /// Names and values of what a run must have again.
 using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
@@ -130,35 +108,14 @@ using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
 /// the same last bits (`reproducible`) and the checkpoint has a kind.
 ///
 /// Errors: input_error for a name that is no setting, of the checkpoint or now.
-[[nodiscard]] [[gnu::cold]] inline std::vector<std::string_view> allowed_settings(
+[[nodiscard]] [[gnu::cold]] std::vector<std::string_view> allowed_settings(
     std::vector<std::string> const& allow, checkpoint_settings const& saved,
-    checkpoint_settings const& now) {
-  std::vector<std::string_view> out;
-  for (auto const& name : allow) {
-    std::string known;
-    for (auto const* const settings : {&saved, &now}) {
-      bool is_of_optimizer = false;
-      for (auto const& [setting, value] : *settings) {
-        is_of_optimizer = (is_of_optimizer || setting == "optimizer") && setting != "schedule";
-        if (setting == name || (name == "optimizer" && is_of_optimizer)) out.push_back(setting);
-        if (known.find(concat({" ", setting, ","})) == std::string::npos)
-          known += concat({" ", setting, ","});
-      }
-    }
-    if (std::ranges::find(out, std::string_view(name)) != out.end()) continue;
-    known.back() = '.';
-    throw input_error({"checkpoint_options::allow has ", in_quotes(name),
-                       ", which is no setting; there are", known});
-  }
-  auto const has = [](checkpoint_settings const& settings, std::string_view name) {
-    return std::ranges::any_of(settings, [&](auto const& one) { return one.first == name; });
-  };
-  constexpr char const* slices = "reproducible";
-  if (!has(saved, slices) || !has(now, slices) || !has(saved, kind_setting))
-    out.push_back(kind_setting);
-  return out;
-}
+    checkpoint_settings const& now);
 
 }  // namespace detail
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/checkpoint_options.ipp"
+#endif

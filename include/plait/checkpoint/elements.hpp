@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/io/safetensors_header.hpp"
 #include "plait/layer/parameter.hpp"
@@ -21,17 +22,10 @@ namespace plait::detail {
 }
 
 /// The lengths of a whole parameter as files of weights have it.
-[[nodiscard]] inline std::vector<std::size_t> sizes_in_files(parameter_info const& info) {
-  if (info.rank_in_files == 0) return sizes_of(info, info.rows, info.columns);
-  return {info.lengths_in_files.begin(), info.lengths_in_files.begin() + info.rank_in_files};
-}
+[[nodiscard]] std::vector<std::size_t> sizes_in_files(parameter_info const& info);
 
 /// The type in files of elements of so many bytes.
-[[nodiscard]] inline stored_type type_in_files(std::size_t element_bytes) {
-  return element_bytes == 8   ? stored_type::f64
-         : element_bytes == 4 ? stored_type::f32
-                              : stored_type::bf16;
-}
+[[nodiscard]] stored_type type_in_files(std::size_t element_bytes);
 
 /// Calls read(span) to fill `out`, elements of `element_bytes`: as doubles, floats, or floats that
 /// are then rounded to bfloat16.
@@ -46,3 +40,7 @@ void read_elements(std::size_t element_bytes, std::size_t count, void* out, Read
 }
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/elements.ipp"
+#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <set>
@@ -14,8 +13,8 @@
 #include "plait/checkpoint/elements.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/name_pattern.hpp"
-#include "plait/core/quote.hpp"
 #include "plait/train/saved_state.hpp"
 
 namespace plait {
@@ -42,37 +41,17 @@ class names_in_file {
   ///
   /// Errors: input_error if two patterns of a pair have not as many stars.
   [[gnu::cold]] names_in_file(std::string const& call,
-                              std::vector<std::pair<std::string, std::string>> const& names)
-      : names_(names) {
-    for (auto const& [ours, theirs] : names) {
-      auto const stars = std::ranges::count(ours, '*'), others = std::ranges::count(theirs, '*');
-      if (stars != others)
-        throw input_error(
-            {call, ": ", in_quotes(ours), " has ", stars, (stars == 1 ? " star" : " stars"),
-             " and ", in_quotes(theirs), ", the file's name for it, has ", others,
-             "; write as many, as each is for what the same one of the other is for"});
-    }
-  }
+                              std::vector<std::pair<std::string, std::string>> const& names);
 
-  [[nodiscard]] [[gnu::cold]] std::string of(std::string const& name) const {
-    std::vector<std::string_view> parts;
-    for (auto const& [ours, theirs] : names_)
-      if (matches(ours, name, &parts)) return filled_in(theirs, parts);
-    return name;
-  }
+  [[nodiscard]] [[gnu::cold]] std::string of(std::string const& name) const;
 
  private:
   std::vector<std::pair<std::string, std::string>> const& names_;
 };
 
 /// "5 tensors, 'a', 'b', 'c', ..."
-[[nodiscard]] [[gnu::cold]] inline std::string list_of_names(std::vector<std::string> const& names,
-                                                             std::string const& what) {
-  std::string out = concat({names.size(), " ", what, (names.size() == 1 ? "" : "s")});
-  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i)
-    out += concat({", ", in_quotes(names[i])});
-  return names.size() > 3 ? concat({out, ", ..."}) : out;
-}
+[[nodiscard]] [[gnu::cold]] std::string list_of_names(std::vector<std::string> const& names,
+                                                      std::string const& what);
 
 /// Gives a state elements out of a file or folder, by the file's names.
 template <class Source>
@@ -162,3 +141,7 @@ template <class Trainer, class Source>
 }
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/load_weights.ipp"
+#endif

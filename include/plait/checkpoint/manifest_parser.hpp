@@ -1,56 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "plait/checkpoint/manifest.hpp"
-#include "plait/checkpoint/manifest_rules.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
-#include "plait/core/quote.hpp"
-#include "plait/io/block.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/io/json_events.hpp"
-#include "plait/io/safetensors_header.hpp"
 
 namespace plait::detail {
 
 /// The value of lower-case hexadecimal digits, two for each byte; nothing if they are not that.
-inline std::optional<std::vector<std::byte>> bytes_from_hex(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  if (text.size() % 2 != 0) return std::nullopt;
-  std::vector<std::byte> out(text.size() / 2);
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    auto const digit = digits.find(text[i]);
-    if (digit == std::string_view::npos) return std::nullopt;
-    out[i / 2] = out[i / 2] << 4 | static_cast<std::byte>(digit);
-  }
-  return out;
-}
+std::optional<std::vector<std::byte>> bytes_from_hex(std::string_view text);
 
-inline std::string hex_from_bytes(std::span<std::byte const> bytes) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out;
-  out.reserve(2 * bytes.size());
-  for (std::byte const one : bytes)
-    out += {digits[static_cast<std::size_t>(one >> 4)], digits[static_cast<std::size_t>(one) & 15]};
-  return out;
-}
+std::string hex_from_bytes(std::span<std::byte const> bytes);
 
-inline std::string hex_from_crc(std::uint32_t crc) {
-  std::array<std::byte, 4> bytes{};
-  for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::byte>(crc >> (24 - 8 * i));
-  return hex_from_bytes(bytes);
-}
+std::string hex_from_crc(std::uint32_t crc);
 
 /// Reads the JSON of a manifest: known keys, each once, with values of their kind. The checks of
 /// manifest_rules.hpp come after it.
@@ -61,136 +33,24 @@ class manifest_parser : public json_events<manifest_parser> {
  public:
   /// `format`: 1 without ages, or 2 with them.
   static checkpoint_manifest parse(std::string const& text, std::uint64_t format,
-                                   file_name const& file) {
-    manifest_parser parser(format, file);
-    parser.read(text);
-    return std::move(parser.out_);
-  }
+                                   file_name const& file);
 
   bool other_value() { refuse_value(); }
-  bool refuse_text(std::size_t at) const {
-    file_.refuse(concat({"is not JSON (at its byte ", at, ")"}));
-  }
+  bool refuse_text(std::size_t at) const;
 
-  bool number_unsigned(json::number_unsigned_t value) {
-    if (where_ == place::list) {
-      if (list_->size() == most_dimensions) refuse_value();
-      list_->push_back(static_cast<std::size_t>(value));
-    } else if (is(place::top, "format")) {
-      if (value != format_) refuse_value();
-    } else if (is(place::top, "step")) {
-      if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) refuse_value();
-      out_.step = static_cast<std::int64_t>(value);
-    } else if (is(place::top, "samples")) {
-      out_.samples = value;
-    } else if (where_ == place::ages) {
-      if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) refuse_value();
-      if (out_.ages.size() == most_tensors) refuse_many("ages", most_tensors);
-      out_.ages.emplace_back(key_, static_cast<std::int64_t>(value));
-    } else {
-      refuse_value();
-    }
-    return true;
-  }
+  bool number_unsigned(json::number_unsigned_t value);
 
-  bool string(std::string& value) {
-    if (where_ == place::settings) {
-      if (out_.settings.size() == most_settings) refuse_many("settings", most_settings);
-      out_.settings.emplace_back(key_, std::move(value));
-    } else if (is(place::top, "job")) {
-      out_.job = std::move(value);
-    } else if (is(place::top, "extra")) {
-      auto bytes = bytes_from_hex(value);
-      if (!bytes) refuse_value();
-      out_.extra = std::move(*bytes);
-    } else if (is(place::tensor, "name")) {
-      out_.tensors.back().name = std::move(value);
-    } else if (is(place::tensor, "type")) {
-      out_.tensors.back().type = std::move(value);
-    } else if (is(place::block, "file")) {
-      out_.blocks.back().file = std::move(value);
-    } else if (is(place::block, "tensor")) {
-      out_.blocks.back().tensor = std::move(value);
-    } else if (is(place::block, "crc32")) {
-      auto const bytes = bytes_from_hex(value);
-      if (!bytes || bytes->size() != 4) refuse_value();
-      for (std::byte const one : *bytes)
-        out_.blocks.back().crc = out_.blocks.back().crc << 8 | static_cast<std::uint32_t>(one);
-    } else if (!is(place::top, "crc32")) {  // that one was compared before
-      refuse_value();
-    }
-    return true;
-  }
+  bool string(std::string& value);
 
-  bool start_object(std::size_t) {
-    if (where_ == place::outside) {
-      where_ = place::top;
-    } else if (is(place::top, "settings")) {
-      where_ = place::settings;
-    } else if (is(place::top, "ages")) {
-      where_ = place::ages;
-    } else if (where_ == place::tensors) {
-      if (out_.tensors.size() == most_tensors) refuse_many("tensors", most_tensors);
-      out_.tensors.emplace_back();
-      where_ = place::tensor;
-    } else if (where_ == place::blocks) {
-      if (out_.blocks.size() == most_blocks) refuse_many("blocks", most_blocks);
-      out_.blocks.emplace_back();
-      where_ = place::block;
-    } else {
-      refuse_value();
-    }
-    seen_here() = 0;
-    return true;
-  }
+  bool start_object(std::size_t);
 
-  bool key(std::string& value) {
-    key_ = std::move(value);
-    if (has_any_keys()) return true;
-    auto const keys = keys_here();
-    auto const known = std::ranges::find(keys, key_);
-    if (known == keys.end()) file_.refuse(concat({"has the unknown key ", in_quotes(key_)}));
-    unsigned const bit = 1u << (known - keys.begin());
-    if ((seen_here() & bit) != 0) file_.refuse(concat({"has the key ", in_quotes(key_), " twice"}));
-    seen_here() |= bit;
-    return true;
-  }
+  bool key(std::string& value);
 
-  bool end_object() {
-    if (!has_any_keys()) {
-      auto const keys = keys_here();
-      for (std::size_t i = 0; i < keys.size(); ++i)
-        if ((seen_here() >> i & 1u) == 0)
-          file_.refuse(concat({"has ",
-                               where_ == place::top      ? "no"
-                               : where_ == place::tensor ? "a tensor without the"
-                                                         : "a block without the",
-                               " key '", keys[i], "'"}));
-    }
-    where_ = where_ == place::tensor  ? place::tensors
-             : where_ == place::block ? place::blocks
-             : where_ == place::top   ? place::outside
-                                      : place::top;
-    return true;
-  }
+  bool end_object();
 
-  bool start_array(std::size_t) {
-    list_place_ = where_;
-    list_ = is(place::tensor, "shape")   ? &out_.tensors.back().shape
-            : is(place::block, "offset") ? &out_.blocks.back().offset
-            : is(place::block, "extent") ? &out_.blocks.back().extent
-                                         : nullptr;
-    if (list_ != nullptr) where_ = place::list;
-    else if (is(place::top, "tensors")) where_ = place::tensors;
-    else if (is(place::top, "blocks")) where_ = place::blocks;
-    else refuse_value();
-    return true;
-  }
+  bool start_array(std::size_t);
 
-  bool end_array() {
-    where_ = where_ == place::list ? list_place_ : place::top;
-    return true;
-  }
+  bool end_array();
 
  private:
   enum class place { outside, top, settings, ages, tensors, tensor, blocks, block, list };
@@ -204,12 +64,7 @@ class manifest_parser : public json_events<manifest_parser> {
   static constexpr std::array<std::string_view, 5> block_keys{"file", "tensor", "offset", "extent",
                                                               "crc32"};
 
-  [[nodiscard]] std::span<std::string_view const> keys_here() const {
-    if (where_ == place::top)
-      return std::span(top_keys).first(top_keys.size() - (format_ == 1 ? 1 : 0));
-    if (where_ == place::tensor) return tensor_keys;
-    return block_keys;
-  }
+  [[nodiscard]] std::span<std::string_view const> keys_here() const;
   /// Returns true if the keys here are names that the caller chose.
   [[nodiscard]] bool has_any_keys() const {
     return where_ == place::settings || where_ == place::ages;
@@ -218,13 +73,8 @@ class manifest_parser : public json_events<manifest_parser> {
   [[nodiscard]] bool is(place where, std::string_view key) const {
     return where_ == where && key_ == key;
   }
-  [[noreturn]] void refuse_value() const {
-    if (where_ == place::outside) file_.refuse("is not a JSON object");
-    file_.refuse(concat({"has a value that cannot be that of the key ", in_quotes(key_)}));
-  }
-  [[noreturn]] void refuse_many(char const* what, std::size_t most) const {
-    file_.refuse(concat({"has more than ", most, " ", what}));
-  }
+  [[noreturn]] void refuse_value() const;
+  [[noreturn]] void refuse_many(char const* what, std::size_t most) const;
 
   std::uint64_t format_;
   file_name const& file_;
@@ -236,3 +86,7 @@ class manifest_parser : public json_events<manifest_parser> {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/manifest_parser.ipp"
+#endif

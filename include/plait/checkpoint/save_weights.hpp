@@ -2,11 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -15,21 +13,19 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "plait/checkpoint/disk.hpp"
 #include "plait/checkpoint/elements.hpp"
-#include "plait/checkpoint/load_weights.hpp"
-#include "plait/checkpoint/weights_index.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
-#include "plait/core/name_pattern.hpp"
+#include "plait/core/file_kind.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/safetensors.hpp"
+#include "plait/plan/program.hpp"
 
 namespace plait {
 
@@ -62,56 +58,11 @@ struct weights_files {
   ///
   /// Errors: input_error for options that leave no tensor or make one of two.
   [[gnu::cold]] weights_files(std::span<safetensors_entry const> tensors,
-                              save_weights_options const& options, bool is_one_file) {
-    names_in_file const in_file("save_weights", options.names);
-    std::map<std::string, std::string> taken;
-    std::size_t bytes = 0;
-    for (auto entry : tensors) {
-      if (!options.only.empty() && !matches_any(options.only, entry.name)) continue;
-      auto const ours = entry.name;
-      entry.name = in_file.of(ours);
-      entry.type = options.type.value_or(entry.type);
-      if (auto const [other, is_new] = taken.emplace(entry.name, ours); !is_new)
-        throw input_error({"save_weights: ", in_quotes(other->second), " and ", in_quotes(ours),
-                           " would both be ", in_quotes(entry.name),
-                           " in the file; change the pairs in save_weights_options::names"});
-      // As Hugging Face does it: a tensor goes behind the others, unless that would be too much.
-      bool const is_next = !is_one_file && bytes + entry.bytes() > options.most_bytes;
-      if (files.empty() || (is_next && bytes > 0)) {
-        files.emplace_back();
-        bytes = 0;
-      }
-      bytes += entry.bytes();
-      places[ours] = {entry.name, files.size() - 1};
-      files.back().push_back(std::move(entry));
-    }
-    if (files.empty())
-      throw input_error(
-          {"save_weights: no parameter is to be saved; ",
-           (options.only.empty()
-                ? std::string("the model has none")
-                : concat({"save_weights_options::only begins with ", in_quotes(options.only[0]),
-                          ", and the model's first parameter is ",
-                          in_quotes(tensors.empty() ? std::string() : tensors[0].name)}))});
-  }
+                              save_weights_options const& options, bool is_one_file);
 
   /// model.safetensors, or model-00002-of-00003.safetensors.
-  [[nodiscard]] [[gnu::cold]] std::string name_of(std::size_t file) const {
-    if (files.size() == 1) return weights_file;
-    char name[64];
-    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", file + 1, files.size());
-    return name;
-  }
-  [[nodiscard]] [[gnu::cold]] std::string index() const {
-    weights_index out;
-    std::size_t bytes = 0;
-    for (std::size_t i = 0; i < files.size(); ++i)
-      for (auto const& entry : files[i]) {
-        out[entry.name] = name_of(i);
-        bytes += entry.bytes();
-      }
-    return to_text(out, bytes);
-  }
+  [[nodiscard]] [[gnu::cold]] std::string name_of(std::size_t file) const;
+  [[nodiscard]] [[gnu::cold]] std::string index() const;
 };
 
 [[nodiscard]] inline bool is_weights_file(std::filesystem::path const& path) {
@@ -125,66 +76,23 @@ struct weights_files {
 ///         empty.
 class partial_folder {
  public:
-  explicit partial_folder(std::filesystem::path path, disk& on = the_disk())
-      : path_(path.has_filename() ? std::move(path) : path.parent_path()),
-        name_("folder of weights", path_),
-        disk_(on) {
-    if (path_.empty() || path_.native().find('\0') != std::string::npos)
-      name_.refuse("cannot be written: its name is empty or has a byte that is 0");
-    require_room();
-    int code = EEXIST;
-    for (int tries = 0; tries < 16 && code == EEXIST; ++tries) {
-      partial_ = concat({path_.native(), ".partial-", disk_.random_digits()});
-      code = disk_.make_folder(partial_);
-    }
-    if (code != 0) {
-      partial_.clear();
-      require_folder(name_, path_.parent_path());
-      name_.fail("cannot be written", code);
-    }
-  }
-  ~partial_folder() {
-    if (partial_.empty()) return;
-    for (auto const& name : files_) (void)disk_.remove_file(partial_ / name);
-    (void)disk_.remove_folder(partial_);
-  }
+  explicit partial_folder(std::filesystem::path path, disk& on = the_disk());
+  ~partial_folder();
   partial_folder(partial_folder const&) = delete;
   partial_folder& operator=(partial_folder const&) = delete;
 
   /// Where a file of this name is to be written.
-  [[nodiscard]] std::filesystem::path file(std::string const& name) {
-    files_.push_back(name);
-    return partial_ / name;
-  }
+  [[nodiscard]] std::filesystem::path file(std::string const& name);
   void write_file(std::string const& name, std::string_view text) {
     must(disk_.write_file(file(name), std::as_bytes(std::span(text))));
   }
 
   /// Makes the folder appear; all files are on the disk. On return its names are, too.
-  void commit() {
-    must(disk_.sync_folder(partial_));
-    require_room();
-    if (int const code = disk_.remove_folder(path_); code != 0 && code != ENOENT) must(code);
-    must(disk_.rename(partial_, path_));
-    partial_.clear();
-    auto const above = path_.parent_path();
-    if (int const code = disk_.sync_folder(above.empty() ? "." : above); code != 0)
-      name_.fail("is written, but its name cannot be brought to the disk", code);
-  }
+  void commit();
 
  private:
   /// An empty folder may be there.
-  void require_room() const {
-    std::error_code problem;
-    auto const found = std::filesystem::symlink_status(path_, problem);
-    if (!std::filesystem::exists(found)) return;
-    if (!std::filesystem::is_directory(found))
-      name_.refuse(
-          "cannot be written: a file is there; name another folder, or a file that ends in "
-          ".safetensors");
-    if (!std::filesystem::is_empty(path_, problem) || problem)
-      name_.refuse("cannot be written: it is there and not empty; name another one");
-  }
+  void require_room() const;
   void must(int code) const {
     if (code != 0) name_.fail("cannot be written", code);
   }
@@ -215,11 +123,7 @@ class weights_writer {
   /// `tensors`: all of the model, by its names, in the order in which they will be written.
   weights_writer(std::filesystem::path const& path, std::span<safetensors_entry const> tensors,
                  save_weights_options const& options = {}, form as = form::by_name,
-                 detail::disk& on = detail::the_disk())
-      : path_(path), of_(tensors, options, is_file(path, as)) {
-    if (!is_file(path, as)) folder_.emplace(path, on);
-    begin(0);
-  }
+                 detail::disk& on = detail::the_disk());
 
   /// A whole parameter, row-major, by the model's name; one that is not to be saved is passed over.
   template <class T>
@@ -237,28 +141,14 @@ class weights_writer {
   }
 
   /// Makes all of it appear, complete and on the disk.
-  void commit() {
-    while (file_ + 1 < of_.files.size()) next();
-    open_->commit();
-    open_.reset();
-    if (!folder_) return;
-    if (of_.files.size() > 1) folder_->write_file(detail::weights_index_file, of_.index());
-    folder_->commit();
-  }
+  void commit();
 
  private:
   static bool is_file(std::filesystem::path const& path, form as) {
     return as == form::one_file || detail::is_weights_file(path);
   }
-  [[gnu::cold]] void begin(std::size_t file) {
-    file_ = file;
-    open_.emplace(folder_ ? folder_->file(of_.name_of(file)) : path_, of_.files[file],
-                  std::map<std::string, std::string>{{"format", "pt"}});
-  }
-  void next() {
-    open_->commit();
-    begin(file_ + 1);
-  }
+  [[gnu::cold]] void begin(std::size_t file);
+  void next();
 
   template <class To, class T>
   void write_as(std::string const& name, std::span<T const> values) {
@@ -322,3 +212,7 @@ template <class Trainer>
 }
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/save_weights.ipp"
+#endif

@@ -1,27 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "plait/checkpoint/checksum.hpp"
-#include "plait/checkpoint/elements.hpp"
 #include "plait/checkpoint/manifest.hpp"
-#include "plait/checkpoint/manifest_rules.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
-#include "plait/io/safetensors.hpp"
-#include "plait/io/sharding_info.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/io/safetensors_header.hpp"
 #include "plait/train/saved_state.hpp"
 
 namespace plait::detail {
@@ -48,10 +37,7 @@ class state_writer {
  public:
   explicit state_writer(rank_copies const& of) : of_(of) {}
 
-  void write(std::filesystem::path const& folder) {
-    write_kinds(folder / "weights", 0, 1);
-    write_kinds(folder / optimizer_folder / "state", 1, of_.kinds.size());
-  }
+  void write(std::filesystem::path const& folder);
 
  private:
   struct entry {
@@ -60,56 +46,12 @@ class state_writer {
   };
 
   /// The kinds from `begin` to `end` in files that begin with `path`.
-  void write_kinds(std::filesystem::path const& path, std::size_t begin, std::size_t end) {
-    std::vector<std::vector<entry>> files;
-    std::string last;
-    std::size_t same = 0;  // rectangles of a parameter stand behind each other
-    for (auto const& each : of_.rectangles) {
-      same = each.name == last ? same + 1 : 0;
-      last = each.name;
-      if (each.is_alone && begin > 0) continue;
-      if (files.size() <= same) files.resize(same + 1);
-      for (std::size_t kind = begin; kind < end; ++kind) files[same].push_back({kind, &each});
-    }
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      if (files[i].empty()) continue;
-      std::array<char, 48> number{};
-      std::snprintf(number.data(), number.size(), "-%05d-%zu.safetensors", of_.rank, i);
-      write_file(path.native() + number.data(), files[i]);
-    }
-  }
+  void write_kinds(std::filesystem::path const& path, std::size_t begin, std::size_t end);
 
-  void write_file(std::filesystem::path const& path, std::vector<entry> const& tensors) {
-    std::vector<safetensors_entry> entries;
-    sharding_info offsets;
-    auto sums = nlohmann::ordered_json::object();
-    for (auto const& [kind, of] : tensors) {
-      auto const& where = of->where;
-      auto const name = of->name + of_.kinds[kind];
-      entries.push_back(
-          {name, type_in_files(of_.element_bytes), sizes_of(of->info, where.rows, where.columns)});
-      offsets[name] = sizes_of(of->info, where.row, where.column);
-      sums[name] = checkpoint_crc(rows_of(kind, where));
-    }
-    auto metadata = make_sharding_metadata(offsets);
-    metadata[crc_key] = sums.dump();
-    safetensors_writer file(path, entries, metadata);
-    for (auto const& [kind, of] : tensors)
-      file.write_bytes(of->name + of_.kinds[kind], rows_of(kind, of->where));
-    file.commit();
-  }
+  void write_file(std::filesystem::path const& path, std::vector<entry> const& tensors);
 
   /// The bytes of a rectangle, row by row; valid until the next call.
-  std::span<std::byte const> rows_of(std::size_t kind, parameter_rectangle const& where) {
-    std::size_t const each = of_.element_bytes, row = where.columns * each;
-    auto const from = std::span<std::byte const>(of_.bytes[kind]).subspan(where.place * each);
-    if (where.rows == 1 || where.columns == where.stride) return from.first(where.rows * row);
-    rows_.resize(where.rows * row);
-    for (std::size_t i = 0; i < where.rows; ++i)
-      std::ranges::copy(from.subspan(i * where.stride * each, row),
-                        rows_.begin() + static_cast<std::ptrdiff_t>(i * row));
-    return rows_;
-  }
+  std::span<std::byte const> rows_of(std::size_t kind, parameter_rectangle const& where);
 
   rank_copies const& of_;
   std::vector<std::byte> rows_{};
@@ -119,33 +61,11 @@ class state_writer {
 ///
 /// Cost:   reads the headers of all files.
 /// Errors: input_error that names the file of which state_writer is not the author.
-[[nodiscard]] [[gnu::cold]] inline std::vector<checkpoint_block> blocks_in(
-    std::filesystem::path const& folder) {
-  std::vector<checkpoint_block> out;
-  for (auto const& sub : {std::string(), concat({optimizer_folder, "/"})})
-    for (auto const& found : std::filesystem::directory_iterator(folder / sub)) {
-      if (found.path().extension() != ".safetensors") continue;
-      safetensors_reader const file(found.path());
-      auto const offsets = parse_sharding_metadata(file.metadata(), found.path());
-      auto const text = file.metadata().find(crc_key);
-      auto const sums = text == file.metadata().end()
-                            ? nlohmann::json{}
-                            : nlohmann::json::parse(text->second, nullptr, false);
-      for (auto const& name : file.names()) {
-        bool const is_known = offsets && offsets->contains(name) && sums.is_object() &&
-                              sums.contains(name) && sums[name].is_number_unsigned();
-        if (!is_known)
-          throw input_error(
-              {"file ", path_in_quotes(found.path()), " says nothing of tensor ", in_quotes(name)});
-        out.push_back({sub + found.path().filename().string(), name, offsets->at(name),
-                       file.info(name).shape, sums[name].get<std::uint32_t>()});
-      }
-    }
-  // In an order that does not depend on the folder's.
-  std::ranges::sort(out, [](auto const& a, auto const& b) {
-    return a.tensor != b.tensor ? a.tensor < b.tensor : a.offset < b.offset;
-  });
-  return out;
-}
+[[nodiscard]] [[gnu::cold]] std::vector<checkpoint_block> blocks_in(
+    std::filesystem::path const& folder);
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/state_files.ipp"
+#endif

@@ -15,10 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "plait/checkpoint/checksum.hpp"
 #include "plait/checkpoint/elements.hpp"
 #include "plait/checkpoint/manifest.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/io/safetensors.hpp"
 #include "plait/train/saved_state.hpp"
 
@@ -31,14 +30,7 @@ class open_weights {
   explicit open_weights(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   /// Valid until the next call.
-  safetensors_reader const& file(std::string const& name) {
-    constexpr std::size_t most_open = 64;
-    auto const found = files_.find(name);
-    if (found != files_.end()) return *found->second;
-    if (files_.size() == most_open) files_.clear();
-    return *files_.emplace(name, std::make_unique<safetensors_reader>(folder_ / name))
-                .first->second;
-  }
+  safetensors_reader const& file(std::string const& name);
 
  private:
   std::filesystem::path folder_;
@@ -57,30 +49,16 @@ class state_reader final : public state_source {
                std::size_t element_bytes)
       : state_reader(folder, manifest, element_bytes, open_weights(folder)) {}
   state_reader(std::filesystem::path folder, checkpoint_manifest const& manifest,
-               std::size_t element_bytes, open_weights files)
-      : folder_(std::move(folder)),
-        manifest_(manifest),
-        element_bytes_(element_bytes),
-        files_(std::move(files)) {
-    for (auto const& tensor : manifest_.tensors) tensors_[tensor.name].whole = &tensor;
-    for (auto const& block : manifest_.blocks) tensors_[block.tensor].blocks.push_back(&block);
-  }
+               std::size_t element_bytes, open_weights files);
 
   [[nodiscard]] bool contains(std::string_view name) const override {
     return tensors_.contains(name);
   }
-  [[nodiscard]] std::optional<std::int64_t> age(std::string_view name) const override {
-    for (auto const& [parameter, age] : manifest_.ages)
-      if (parameter == name) return age;
-    return std::nullopt;
-  }
+  [[nodiscard]] std::optional<std::int64_t> age(std::string_view name) const override;
 
   /// Errors: also input_error if there is no such tensor or it has another shape than `info`.
   void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
-            void* out) override {
-    read_elements(element_bytes_, where.count(), out,
-                  [&](auto numbers) { read_numbers(name, info, where, numbers); });
-  }
+            void* out) override;
 
   /// The same as numbers of type T, float or double.
   template <class T>
@@ -113,23 +91,7 @@ class state_reader final : public state_source {
   /// Compares type, shape and CRC of every `ranks`-th rectangle, from the `rank`-th on.
   ///
   /// Errors: input_error that names the file, the tensor and both numbers.
-  void verify(std::size_t rank, std::size_t ranks) {
-    for (std::size_t i = rank; i < manifest_.blocks.size(); i += ranks) {
-      auto const& block = manifest_.blocks[i];
-      auto const& type = tensors_.find(block.tensor)->second.whole->type;
-      auto const& found = file(block.file).info(block.tensor);
-      if (to_string(found.type) != type || found.shape != block.extent)
-        throw input_error({"checkpoint ", path_in_quotes(folder_), " is damaged: tensor ",
-                           in_quotes(block.tensor), " in ", in_quotes(block.file), " is ",
-                           to_string(found.type), " ", shape_text(found.shape),
-                           ", the manifest says ", type, " ", shape_text(block.extent)});
-      auto const crc = checkpoint_crc(file(block.file), block.tensor);
-      if (crc != block.crc)
-        throw input_error({"checkpoint ", path_in_quotes(folder_), " is damaged: tensor ",
-                           in_quotes(block.tensor), " in ", in_quotes(block.file),
-                           " has the CRC-32 ", crc, ", the manifest says ", block.crc});
-    }
-  }
+  void verify(std::size_t rank, std::size_t ranks);
 
  private:
   struct known {
@@ -138,22 +100,9 @@ class state_reader final : public state_source {
   };
 
   static parameter_rectangle rectangle_of(std::vector<std::size_t> const& offset,
-                                          std::vector<std::size_t> const& extent) {
-    if (offset.size() == 1) return {.column = offset[0], .rows = 1, .columns = extent[0]};
-    return {.row = offset[0], .column = offset[1], .rows = extent[0], .columns = extent[1]};
-  }
+                                          std::vector<std::size_t> const& extent);
 
-  known const& find(std::string const& name, std::vector<std::size_t> const& sizes) const {
-    auto const found = tensors_.find(name);
-    if (found == tensors_.end())
-      throw input_error(
-          {"checkpoint ", path_in_quotes(folder_), " has no tensor ", in_quotes(name)});
-    if (found->second.whole->shape != sizes)
-      throw input_error({"checkpoint ", path_in_quotes(folder_), ": tensor ", in_quotes(name),
-                         " has the shape ", shape_text(found->second.whole->shape),
-                         ", the model has ", shape_text(sizes)});
-    return found->second;
-  }
+  known const& find(std::string const& name, std::vector<std::size_t> const& sizes) const;
 
   safetensors_reader const& file(std::string const& name) { return files_.file(name); }
 
@@ -165,3 +114,7 @@ class state_reader final : public state_source {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/checkpoint/state_reader.ipp"
+#endif

@@ -5,6 +5,8 @@
 #include <csignal>
 #include <utility>
 
+#include "plait/core/header_only.hpp"
+
 namespace plait::detail {
 
 /// The signal that stop_on_signals has caught, for code that waits for other processes.
@@ -13,11 +15,7 @@ namespace plait::detail {
 class caught_signal {
  public:
   /// The first one, 0 if none.
-  static std::atomic<int>& number() {
-    static constinit std::atomic<int> signal{0};
-    static_assert(std::atomic<int>::is_always_lock_free);  // a handler may touch it
-    return signal;
-  }
+  static std::atomic<int>& number();
   static char const* name(int signal) {
     return signal == SIGINT ? "SIGINT" : signal == SIGUSR1 ? "SIGUSR1" : "SIGTERM";
   }
@@ -26,9 +24,7 @@ class caught_signal {
   /// whether one has come.
   class ends_waits {
    public:
-    explicit ends_waits(bool really = true) : counts_(really) {
-      if (counts_) alive().fetch_add(1, std::memory_order_relaxed);
-    }
+    explicit ends_waits(bool really = true);
     ends_waits(ends_waits const&) = delete;
     ends_waits& operator=(ends_waits const&) = delete;
     ~ends_waits() { end(); }
@@ -46,10 +42,11 @@ class caught_signal {
   }
 
  private:
-  static std::atomic<int>& alive() {
-    static constinit std::atomic<int> count{0};
-    return count;
-  }
+  static std::atomic<int>& alive();
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/core/caught_signal.ipp"
+#endif

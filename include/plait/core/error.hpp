@@ -7,6 +7,7 @@
 #include <string>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait {
 
@@ -22,8 +23,7 @@ namespace plait {
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
   /// The sentence of these parts: throw plait::error({"rank ", rank, " has no disk"}).
-  [[gnu::cold]] [[gnu::noinline]] error(std::initializer_list<ext::text_part> parts)
-      : std::runtime_error(ext::concat(parts)) {}
+  [[gnu::cold]] error(std::initializer_list<ext::text_part> parts);
 };
 
 /// A value from outside (file, command line, environment) cannot be used; nothing was written.
@@ -91,3 +91,7 @@ struct job_aborted : error {
 };
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/core/error.ipp"
+#endif

@@ -2,29 +2,19 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <initializer_list>
-#include <new>
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::detail {
 
 /// A copy of bytes; null if there are none.
-[[nodiscard]] [[gnu::noinline]] inline void* copied_bytes(void const* from, std::size_t bytes) {
-  if (bytes == 0) return nullptr;
-  return std::memcpy(::operator new(bytes), from, bytes);
-}
+[[nodiscard]] void* copied_bytes(void const* from, std::size_t bytes);
 /// The bytes in a place with more room; that where they were is given back.
-[[nodiscard]] [[gnu::noinline]] inline void* moved_bytes(void* from, std::size_t bytes,
-                                                         std::size_t room) {
-  void* const to = ::operator new(room);
-  if (bytes > 0) std::memcpy(to, from, bytes);
-  ::operator delete(from);
-  return to;
-}
+[[nodiscard]] void* moved_bytes(void* from, std::size_t bytes, std::size_t room);
 
 }  // namespace plait::detail
 
@@ -163,3 +153,7 @@ class lean_vector {
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/core/lean_vector.ipp"
+#endif

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdio>
 #include <limits>
 #include <string>
 
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
@@ -51,27 +49,21 @@ inline constexpr ext::number_range at_least_1{1, infinite, "at least 1"};
 namespace detail {
 
 /// A number in a message, with six digits.
-[[gnu::cold]] inline std::string number_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
+[[gnu::cold]] std::string number_text(double value);
 
 /// Sees to it that an option, "trainer_options::clip", has a number of its range.
 ///
 /// Errors: input_error with the option, its value and its range.
-[[gnu::cold]] inline void require_range(std::string const& option, double value,
-                                        number_range const& range) {
-  if (range.contains(value)) return;
-  throw input_error({option, " is ", number_text(value), "; it must be ", range.text});
-}
+[[gnu::cold]] void require_range(std::string const& option, double value,
+                                 number_range const& range);
 /// The same for a time, in seconds.
-[[gnu::cold]] inline void require_range(std::string const& option,
-                                        std::chrono::duration<double> value,
-                                        number_range const& range) {
-  require_range(concat({option, " in seconds"}), value.count(), range);
-}
+[[gnu::cold]] void require_range(std::string const& option, std::chrono::duration<double> value,
+                                 number_range const& range);
 
 }  // namespace detail
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/core/number_range.ipp"
+#endif

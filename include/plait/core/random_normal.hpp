@@ -8,6 +8,7 @@
 #include <span>
 #include <type_traits>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/random.hpp"
 
@@ -227,12 +228,7 @@ struct normal_lanes {
 #endif
 
 // Numbers 8 * group to 8 * (group + groups) - 1 of the stream.
-inline void normal_groups(random_key key, std::uint64_t group, std::size_t groups, double* out) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return normal_groups_avx2(key, group, groups, out);
-#endif
-  normal_lanes<false>::fill(key, group, groups, out);
-}
+void normal_groups(random_key key, std::uint64_t group, std::size_t groups, double* out);
 
 }  // namespace plait::detail
 
@@ -242,11 +238,7 @@ namespace plait::ext {
 /// from every compiler, with every option but -ffast-math, and on every processor.
 ///
 /// Cost: that of eight neighbours; see random_normals.
-inline double random_normal(random_key key, std::uint64_t index) {
-  double group[8];
-  detail::normal_groups(key, index / 8, 1, group);
-  return group[index % 8];
-}
+double random_normal(random_key key, std::uint64_t index);
 
 /// Fills `out` with `scale` times the standard normal numbers of the stream from `first` on; each
 /// is what random_normal gives for its index.
@@ -267,3 +259,7 @@ void random_normals(random_key key, std::uint64_t first, double scale, std::span
 }
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/core/random_normal.ipp"
+#endif

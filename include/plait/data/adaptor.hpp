@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/dataset.hpp"
 #include "plait/data/picture_shape.hpp"
@@ -105,17 +105,9 @@ class adapted_data {
 namespace plait::detail {
 
 /// The shortest decimal number that is read as the same one.
-[[nodiscard]] [[gnu::cold]] inline std::string to_text(double value) {
-  char digits[32];
-  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
-}
+[[nodiscard]] [[gnu::cold]] std::string to_text(double value);
 /// "0.5", or "{0.5, 0.25}".
-[[nodiscard]] [[gnu::cold]] inline std::string to_text(std::vector<double> const& values) {
-  if (values.size() == 1) return to_text(values.front());
-  std::string out;
-  for (double const value : values) out += (out.empty() ? "{" : ", ") + to_text(value);
-  return concat({out, "}"});
-}
+[[nodiscard]] [[gnu::cold]] std::string to_text(std::vector<double> const& values);
 
 template <class Data>
 consteval void check_adapted() {
@@ -153,3 +145,7 @@ namespace plait::ext {
 using plait::operator|;
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/adaptor.ipp"
+#endif

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "plait/core/error.hpp"
-#include "plait/core/number_range.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/data/sampler.hpp"
 
 namespace plait {
@@ -33,16 +32,12 @@ struct batch_options {
 namespace detail {
 
 /// Errors: input_error for a number that is not in its range.
-[[gnu::cold]] inline void check(batch_options const& options) {
-  require_range("batch_options::microbatches", options.microbatches, number_ranges::at_least_0);
-  require_range("batch_options::ahead", options.ahead, {0, 1024, "from 0 to 1024"});
-  require_range("batch_options::readers", options.readers, {1, 1024, "from 1 to 1024"});
-  if (options.ahead == 0 && options.readers > 1)
-    throw input_error({"batch_options: .readers is ", options.readers,
-                       " and .ahead is 0, so that they would have nothing to do; write .ahead = 2, "
-                       "for example"});
-}
+[[gnu::cold]] void check(batch_options const& options);
 
 }  // namespace detail
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/batch_options.ipp"
+#endif

@@ -1,36 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
-#include "plait/core/file.hpp"
 #include "plait/core/file_kind.hpp"
-#include "plait/core/quote.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/data/dataset.hpp"
 
 namespace plait {
 
 namespace detail {
 
-inline void append_file(std::string& text, std::string const& path) {
-  open_file const file(path, "text file");
-  refuse_other_kind(file, path, file_use::text);
-  std::size_t const before = text.size();
-  try {
-    text.resize(before + file.size());
-  } catch (std::exception const&) {  // bad_alloc or length_error
-    file.name().refuse(concat({"has ", file.size(), " bytes, too many for the memory"}));
-  }
-  file.read(std::as_writable_bytes(std::span(text).subspan(before)), 0);
-}
+void append_file(std::string& text, std::string const& path);
 
 }  // namespace detail
 
@@ -55,24 +41,12 @@ class byte_text {
   ///
   /// Errors: input_error if `sequence` is 0, or the text empty or shorter than sequence + 1 bytes.
   [[nodiscard]] static byte_text from_text(std::string text, std::size_t sequence,
-                                           std::string const& source = "the text") {
-    if (sequence == 0) throw input_error("byte_text: the sequence length must be at least 1");
-    if (text.empty()) throw input_error({source, " is empty"});
-    if (text.size() - 1 < sequence)
-      throw input_error({source, " has ", text.size(), " bytes; one sequence of ", sequence,
-                         " needs at least ", sequence, " + 1"});
-    return byte_text(std::move(text), sequence);
-  }
+                                           std::string const& source = "the text");
 
   /// Errors: as from_text, and input_error if the file is missing, not a regular file or not
   ///         readable, or if it is known to be no text: compressed, a pointer of Git LFS, weights
   ///         and so on. To take the bytes of such a file, give them to from_text.
-  [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence) {
-    std::string text;
-    detail::append_file(text, path);
-    return from_text(std::move(text), sequence,
-                     ext::concat({"text file ", detail::path_in_quotes(path)}));
-  }
+  [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence);
 
   /// The files one after another, with nothing between them: a range of paths or of strings.
   ///
@@ -95,13 +69,7 @@ class byte_text {
  private:
   byte_text(std::string text, std::size_t sequence) : text_(std::move(text)), sequence_(sequence) {}
 
-  void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const {
-    detail::check_sample("byte_text", sample, size(), out.size(), sequence_);
-    char const* const begin = text_.data() + sample * sequence_ + shift;
-    std::transform(begin, begin + sequence_, out.begin(), [](char byte) {
-      return static_cast<std::int32_t>(static_cast<unsigned char>(byte));
-    });
-  }
+  void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const;
 
   std::string text_;
   std::size_t sequence_;
@@ -110,3 +78,7 @@ class byte_text {
 static_assert(ext::token_dataset<byte_text>);
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/byte_text.ipp"
+#endif

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait {
@@ -220,11 +221,11 @@ template <class D>
 /// Checks that a data set has the sample and that the span it is to be written to is as long as it.
 ///
 /// Errors: size_mismatch with the data set's name and all four numbers.
-inline void check_sample(char const* data, std::size_t sample, std::size_t size, std::size_t given,
-                         std::size_t needed) {
-  if (sample >= size || given != needed)
-    throw size_mismatch({data, ": sample ", sample, " of ", size, " into a span of ", given,
-                         ", which must be ", needed});
-}
+void check_sample(char const* data, std::size_t sample, std::size_t size, std::size_t given,
+                  std::size_t needed);
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/dataset.ipp"
+#endif

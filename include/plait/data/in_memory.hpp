@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/random_normal.hpp"
 #include "plait/data/dataset.hpp"
 #include "plait/layer/value.hpp"
@@ -20,12 +20,7 @@
 namespace plait::detail {
 
 /// Says how long the samples of a data set are; "" for single positions.
-[[nodiscard]] [[gnu::cold]] inline std::string in_sequences(std::size_t length,
-                                                            bool targets_per_sample) {
-  if (length == 1) return {};
-  return ext::concat({" in sequences of ", length, " positions, with targets for each ",
-                      targets_per_sample ? "sample" : "position"});
-}
+[[nodiscard]] [[gnu::cold]] std::string in_sequences(std::size_t length, bool targets_per_sample);
 
 }  // namespace plait::detail
 
@@ -140,3 +135,7 @@ static_assert(ext::feature_dataset<in_memory<float>> &&
               ext::feature_dataset<in_memory<double, float>>);
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/in_memory.ipp"
+#endif

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <string>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/dataset.hpp"
 
@@ -38,9 +38,7 @@ concept picture_dataset = feature_dataset<D> && requires(D const& data) {
 namespace plait::detail {
 
 /// "3 x 224 x 224".
-[[nodiscard]] [[gnu::cold]] inline std::string to_text(picture_shape const& of) {
-  return concat({of.channels, " x ", of.height, " x ", of.width});
-}
+[[nodiscard]] [[gnu::cold]] std::string to_text(picture_shape const& of);
 
 /// The shape of the pictures of a data set, for the adaptor `who`.
 ///
@@ -57,3 +55,7 @@ template <picture_dataset D>
 }
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/picture_shape.ipp"
+#endif

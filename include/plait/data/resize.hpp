@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +11,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/data/adaptor.hpp"
 #include "plait/data/picture_shape.hpp"
@@ -22,23 +22,7 @@ namespace plait::detail {
 /// as the step from one output to the next, at least 1, to both sides of its centre.
 class triangle_weights {
  public:
-  [[gnu::cold]] triangle_weights(std::size_t from, std::size_t to) {
-    double const step = static_cast<double>(from) / static_cast<double>(to);
-    double const reach = std::max(step, 1.0);
-    for (std::size_t i = 0; i < to; ++i) {
-      double const centre = (static_cast<double>(i) + 0.5) * step;
-      auto const first = static_cast<std::size_t>(std::max(0.0, centre - reach + 0.5));
-      auto const end = std::min(from, static_cast<std::size_t>(centre + reach + 0.5));
-      places_.push_back({first, weights_.size(), end - first});
-      double sum = 0;
-      for (std::size_t at = first; at < end; ++at) {
-        double const distance = std::abs(static_cast<double>(at) + 0.5 - centre) / reach;
-        weights_.push_back(std::max(0.0, 1.0 - distance));
-        sum += weights_.back();
-      }
-      for (std::size_t at = places_.back().weights; at < weights_.size(); ++at) weights_[at] /= sum;
-    }
-  }
+  [[gnu::cold]] triangle_weights(std::size_t from, std::size_t to);
 
   /// Calls term(input, weight) for the inputs of an output, in their order.
   template <class Term>
@@ -147,7 +131,7 @@ class resize {
  public:
   using concept_tag = ext::adaptor_tag;
 
-  explicit resize(std::size_t shorter) : resize(shorter, shorter) { shorter_ = shorter; }
+  explicit resize(std::size_t shorter);
   resize(std::size_t height, std::size_t width) : height_(height), width_(width) {}
 
   template <class Data>
@@ -165,3 +149,7 @@ class resize {
 };
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/resize.ipp"
+#endif

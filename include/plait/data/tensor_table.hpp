@@ -15,6 +15,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/file_kind.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/data/dataset.hpp"

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -16,24 +12,14 @@
 
 #include "plait/backend/generation.hpp"
 #include "plait/backend/process/process_mark.hpp"
-#include "plait/backend/process/processes.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/digest.hpp"
-#include "plait/core/error.hpp"
 #include "plait/core/function_reference.hpp"
-#include "plait/core/number_range.hpp"
-#include "plait/core/quote.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/elastic/elastic_member.hpp"
 #include "plait/elastic/elastic_options.hpp"
-#include "plait/elastic/etcd.hpp"
 #include "plait/elastic/etcd_access.hpp"
-#include "plait/elastic/etcd_http.hpp"
-#include "plait/elastic/etcd_rendezvous_store.hpp"
 #include "plait/elastic/job_keys.hpp"
 #include "plait/mesh/groups.hpp"
-#include "plait/train/stop_on_signals.hpp"
-#include "plait/version.hpp"
 
 namespace plait::detail {
 
@@ -50,13 +36,7 @@ class running_generation final : public generation {
  public:
   /// `rank` of the plan is the member `member_of[rank]` of the generation.
   running_generation(elastic_member& member, generation_record of, carried_state& carried, int rank,
-                     std::vector<int> member_of, int block)
-      : member_(member),
-        of_(std::move(of)),
-        kept_(carried),
-        rank_(rank),
-        member_of_(std::move(member_of)),
-        block_(block) {}
+                     std::vector<int> member_of, int block);
 
   [[nodiscard]] std::string job_id() const override { return member_.job_id(); }
   [[nodiscard]] int number() const override { return of_.number; }
@@ -66,26 +46,8 @@ class running_generation final : public generation {
   [[nodiscard]] bool is_last() const override { return !of_.closing.empty(); }
   void require_membership(bool parts) override { member_.require_lease(parts); }
   [[nodiscard]] bool is_alone() override { return member_.is_alone(); }
-  [[noreturn]] void end_job(std::int64_t step) override {
-    if (of_.signal != 0) throw stopped_by_signal(of_.signal, step);
-    throw job_ended({"elastic: ", (of_.closing.empty() ? member_.why_lost() : of_.closing),
-                     "; the job has ended after step ", step});
-  }
-  [[noreturn]] [[gnu::cold]] void refuse(std::vector<std::string> const& why) override {
-    std::vector<std::pair<std::string, std::string>> members;
-    for (std::size_t rank = 0; rank < why.size(); ++rank)
-      if (!why[rank].empty())
-        members.emplace_back(of_.members[std::size_t(member_of_[rank])], why[rank]);
-    member_.refuse(members);
-    if (auto const& mine = why[std::size_t(rank_)]; !mine.empty())
-      throw refused_newcomer(member_.refusal(mine));
-    bool const is_first = std::ranges::find(why, "") - why.begin() == rank_;
-    for (auto const& [uid, text] : members)
-      if (is_first)
-        std::fprintf(stderr, "plait: elastic: member %s is refused, and the job goes on: %s\n",
-                     uid.c_str(), text.c_str());
-    end("members are refused");
-  }
+  [[noreturn]] void end_job(std::int64_t step) override;
+  [[noreturn]] [[gnu::cold]] void refuse(std::vector<std::string> const& why) override;
   carried_state& carried() override { return kept_; }
   [[nodiscard]] int block() const override { return block_; }
 
@@ -101,16 +63,7 @@ class running_generation final : public generation {
 /// The ranks of a plan by replica and block of it: where member i of a generation is.
 class replica_ranks {
  public:
-  explicit replica_ranks(mesh const& grid) : replica_(grid.world_size() / grid.size(batch_axes)) {
-    axis_set within;
-    for (axis const which : all_axes)
-      if (!batch_axes.contains(which)) within = within | which;
-    for (int rank = 0; rank < grid.world_size(); ++rank) {
-      auto const place = grid.coordinates_of(rank);
-      member_of_.push_back(grid.place_in_group(place, batch_axes) * replica_ +
-                           grid.place_in_group(place, within));
-    }
-  }
+  explicit replica_ranks(mesh const& grid);
   /// The rank of a member, and the block of a rank.
   [[nodiscard]] int rank_of(int member) const {
     return static_cast<int>(std::ranges::find(member_of_, member) - member_of_.begin());
@@ -126,239 +79,40 @@ class replica_ranks {
 /// A process in an elastic job, generation after generation.
 class elastic_run {
  public:
-  elastic_run(elastic const& options, elastic_job const& terms)
-      : options_(options),
-        terms_(terms),
-        here_(process_mark::here()),
-        member_(
-            at(), access(), job(), uid(), concat({here_.host, " ", here_.boot}), job_terms_now(),
-            times(), options_.store_wait, [this] { options_.engine->interrupt(); },
-            [this](bool on) { options_.engine->hold_timeouts(on); }) {}
+  elastic_run(elastic const& options, elastic_job const& terms);
 
-  void run(function_reference<void(elastic::rank_type&)> program) {
-    for (;;) {
-      auto const next =
-          member_.next({.step = kept_.step, .block = kept_.step > 0 ? kept_.block : -1});
-      switch (next.what) {
-        case membership::act::leave: throw stopped_by_signal(member_.leaving(), kept_.step - 1);
-        case membership::act::end:
-          if (next.is_refused) throw refused_newcomer(member_.refusal(next.why));
-          if (next.why.empty()) return say_if_late();
-          throw job_ended({"elastic: the job has ended: ", next.why,
-                           (member_.comes_late() ? concat({"; ", how_to_begin_anew()}) : "")});
-        default: break;
-      }
-      if (run_generation(next, program)) return;
-    }
-  }
+  void run(function_reference<void(elastic::rank_type&)> program);
 
  private:
   /// False if there is to be another one.
   bool run_generation(membership::action const& now,
-                      function_reference<void(elastic::rank_type&)> program) {
-    auto const& members = now.next.members;
-    auto const groups = terms_.groups(static_cast<int>(members.size()) / terms_.replica);
-    replica_ranks const ranks(groups.grid());
-    int const rank = ranks.rank_of(now.rank);
-    std::vector<char> accepted;
-    try {
-      process_ranks const here{
-          .rank = rank,
-          .world_size = groups.grid().world_size(),
-          .job = job(),
-          .source = concat({"generation ", now.next.number, " of job ", job()})};
-      options_.engine->begin_anew(
-          here, std::make_unique<etcd_rendezvous_store>(member_.access(), store_time,
-                                                        member_.keys().rendezvous(now.next.number),
-                                                        member_.lease()));
-      processes const backend{
-          .engine = options_.engine,
-          .ranks = here,
-          .timeout = options_.timeout,
-          .start_timeout = options_.timeout,
-          .reduction = options_.reduction,
-          .streams = options_.streams,
-          .compare_calls = options_.compare_calls,
-          .token = options_.token,
-          .require_local = options_.require_local,
-          .keep_numbers = true,
-          .flight_record = options_.flight_record.empty() ? "off" : options_.flight_record};
-      backend.run(groups, [&](elastic::rank_type& handle) {
-        running_generation generation(member_, now.next, kept_, rank, ranks.members_of(),
-                                      now.rank % terms_.replica);
-        handle.belong_to(&generation);
-        try {
-          program(handle);
-        } catch (collective_mismatch const&) {
-          accepted = generation.accepted();
-          throw;
-        }
-        generation.require_running();
-      });
-      member_.finish("", now.next);
-      return true;
-    } catch (generation_ended const&) {
-      return false;
-    } catch (refused_newcomer const&) {
-      throw;
-    } catch (job_ended const& end) {
-      member_.finish(end.what(), now.next);
-      throw;
-    } catch (engine_error const& problem) {
-      fail(problem, members, ranks, problem.rank, problem.rank >= 0);
-    } catch (communication_timeout const& problem) {
-      fail(problem, members, ranks, -1, true);
-    } catch (wait_stopped_by_signal const& problem) {
-      fail(problem, members, ranks, -1, true);
-    } catch (collective_mismatch const& problem) {
-      // Nobody can say whose program is another one but by who has trained the job with this one.
-      bool const are_some = std::ranges::find(accepted, true) != accepted.end();
-      bool const are_all = std::ranges::find(accepted, false) == accepted.end();
-      if (!are_some || are_all || kept_.step > now.next.step) {
-        note_failed_program(now.next, problem);
-        throw;
-      }
-      options_.engine->abandon();
-      std::string const why = std::string("its program calls other things: ") + problem.what();
-      std::vector<std::pair<std::string, std::string>> newcomers;
-      for (std::size_t one = 0; one < accepted.size(); ++one)
-        if (!accepted[one])
-          newcomers.emplace_back(members[std::size_t(ranks.member_of(int(one)))], why);
-      member_.refuse(newcomers);
-      if (!accepted[std::size_t(rank)]) throw refused_newcomer(member_.refusal(why));
-    } catch (std::exception const& problem) {
-      note_failed_program(now.next, problem);
-      throw;
-    }
-    return false;
-  }
+                      function_reference<void(elastic::rank_type&)> program);
   /// What a newcomer's program cannot do is no matter of a job that others train.
   [[gnu::cold]] void note_failed_program(generation_record const& in,
-                                         std::exception const& problem) {
-    if (in.step == 0 || kept_.is_accepted)
-      member_.note_failed_program(kept_.step, problem.what(), in);
-  }
+                                         std::exception const& problem);
   /// A call has failed: this process has noticed that somebody is gone, or was told that the
   /// generation is over.
   [[gnu::cold]] void fail(std::exception const& problem, std::vector<std::string> const& members,
-                          replica_ranks const& ranks, int named, bool has_noticed) {
-    options_.engine->abandon();
-    bool const is_known = named >= 0 && named < static_cast<int>(members.size());
-    member_.report_failure(is_known ? members[std::size_t(ranks.member_of(named))] : "");
-    if (has_noticed) std::fprintf(stderr, "plait: elastic: %s\n", problem.what());
-  }
+                          replica_ranks const& ranks, int named, bool has_noticed);
 
   /// Tells a user who starts a finished job again that no training happens.
-  [[gnu::cold]] void say_if_late() const {
-    if (!member_.comes_late()) return;
-    std::fprintf(
-        stderr,
-        "plait: elastic: job '%s' is done: it has come to its end in the last ten minutes, "
-        "and nothing is trained; %s\n",
-        job().c_str(), how_to_begin_anew().c_str());
-  }
-  [[nodiscard]] std::string how_to_begin_anew() const {
-    return concat({"to begin anew give it another name (PLAIT_JOB, .job), or delete the key ",
-                   in_quotes(member_.keys().done()), " in etcd"});
-  }
+  [[gnu::cold]] void say_if_late() const;
+  [[nodiscard]] std::string how_to_begin_anew() const;
 
   // ---- What the user has said, here or by the environment
 
-  static std::string variable(char const* name) {
-    char const* const value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  }
-  [[nodiscard]] std::string at() const {
-    auto out = options_.at.empty() ? variable("PLAIT_ELASTIC_AT") : options_.at;
-    if (out.empty())
-      throw input_error(
-          "elastic: nobody says where etcd is; write .at = \"etcd://host:2379\", set "
-          "PLAIT_ELASTIC_AT, or start the program by scripts/launch --elastic MIN:MAX");
-    return out;
-  }
+  static std::string variable(char const* name);
+  [[nodiscard]] std::string at() const;
   /// Whom etcd does not let in, or who does not know it, would wait in vain.
   ///
   /// Errors: input_error; none if etcd does not answer, which may come to be.
-  [[nodiscard]] std::shared_ptr<etcd_access> access() const {
-    auto out = std::make_shared<etcd_access>(at(), with_environment(options_.security));
-    for (int tries = 0;; ++tries) try {
-        static_cast<void>(etcd(out, store_time).read(job_keys(job()).all()));
-        return out;
-      } catch (etcd_refusal const& problem) {
-        if (tries > 0) throw input_error({"elastic: ", problem.what()});
-      } catch (etcd_error const&) {
-        return out;
-      }
-  }
-  [[nodiscard]] std::string job() const {
-    auto out = options_.job.empty() ? variable("PLAIT_JOB") : options_.job;
-    bool const is_word = !out.empty() && out.find_first_not_of(
-                                             "0123456789abcdefghijklmnopqrstuvwxyz"
-                                             "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.") == std::string::npos;
-    if (!is_word)
-      throw input_error({"elastic: the job's name is ", in_quotes(out),
-                         "; .job, or PLAIT_JOB, is of letters, digits, '-', '_' and '.'"});
-    return out;
-  }
-  static std::string uid() {
-    if (auto out = variable("PLAIT_MEMBER"); !out.empty()) {
-      if (out.size() > 64 || out.find_first_not_of("0123456789abcdef") != std::string::npos)
-        throw input_error({"elastic: PLAIT_MEMBER is ", in_quotes(out),
-                           "; it is up to 64 hexadecimal digits, other ones in each process"});
-      return out;
-    }
-    std::uint64_t number = 0;
-    if (::getentropy(&number, sizeof number) != 0)
-      throw engine_error("elastic: the system gives no random numbers");
-    char digits[17];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
-    return digits;
-  }
+  [[nodiscard]] std::shared_ptr<etcd_access> access() const;
+  [[nodiscard]] std::string job() const;
+  static std::string uid();
   /// The numbers of replicas.
-  [[nodiscard]] std::pair<int, int> bounds() const {
-    auto out = std::pair{options_.min, options_.max};
-    auto const said = variable("PLAIT_ELASTIC");
-    if (out.first == 0 && out.second == 0 && !said.empty()) {
-      char rest = 0;
-      if (std::sscanf(said.c_str(), "%d:%d%c", &out.first, &out.second, &rest) != 2)
-        throw input_error({"elastic: PLAIT_ELASTIC is ", in_quotes(said),
-                           "; it is the least and the greatest number of replicas, as 2:8"});
-    }
-    auto const [min, max] = out;
-    if (min < 1 || max < min || max > terms_.slices)
-      throw input_error({"elastic: .min is ", min, " and .max ", max,
-                         "; they are numbers of replicas, the job is reproducible<", terms_.slices,
-                         ">: 1 <= min <= max <= ", terms_.slices, " must hold"});
-    return out;
-  }
-  [[nodiscard]] membership_terms times() const {
-    auto const [min, max] = bounds();
-    require_range("elastic::gather", options_.gather, number_ranges::from_0);
-    require_range("elastic::timeout", options_.timeout, number_ranges::above_0);
-    require_range("elastic::wait_for_members", options_.wait_for_members, number_ranges::from_0);
-    require_range("elastic::wait_for_state", options_.wait_for_state, number_ranges::from_0);
-    require_range("elastic::store_wait", options_.store_wait, number_ranges::from_0);
-    return {.replica = terms_.replica,
-            .min = min,
-            .max = max,
-            .gather = options_.gather,
-            .timeout = options_.timeout,
-            .wait_for_members = options_.wait_for_members,
-            .wait_for_state = options_.wait_for_state};
-  }
-  [[nodiscard]] job_keys::terms job_terms_now() const {
-    if (options_.engine == nullptr)
-      throw input_error(
-          "elastic: there is no engine; write elastic{.engine = plait::gloo()}, with its header");
-    auto const [min, max] = bounds();
-    auto const token = digest().add(options_.token).value();
-    return {.plan = terms_.plan,
-            .version =
-                concat({PLAIT_VERSION_MAJOR, ".", PLAIT_VERSION_MINOR, ".", PLAIT_VERSION_PATCH}),
-            .token = token,
-            .min = min,
-            .max = max};
-  }
+  [[nodiscard]] std::pair<int, int> bounds() const;
+  [[nodiscard]] membership_terms times() const;
+  [[nodiscard]] job_keys::terms job_terms_now() const;
 
   static constexpr std::chrono::milliseconds store_time{1'500};
 
@@ -370,3 +124,7 @@ class elastic_run {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/elastic/elastic_run.ipp"
+#endif

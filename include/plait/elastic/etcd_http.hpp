@@ -10,14 +10,12 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/quote.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_text.hpp"
 
@@ -38,23 +36,6 @@ struct etcd_refusal : etcd_error {
   using etcd_error::etcd_error;
 };
 
-/// Makes libcurl ready, once for the process.
-///
-/// Errors:  etcd_error if the libcurl that was found cannot do what is asked of it here.
-/// Threads: any.
-inline void begin_libcurl() {
-  static std::string const problem = []() -> std::string {
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return "etcd: libcurl does not start";
-    auto const& found = *curl_version_info(CURLVERSION_NOW);
-    // Without the first, a look-up of a name ends when it likes.
-    constexpr int needed = CURL_VERSION_ASYNCHDNS | CURL_VERSION_THREADSAFE;
-    if (found.version_num >= 0x075800 && (found.features & needed) == needed) return "";
-    return concat({"etcd: libcurl ", found.version,
-                   " was found; 7.88 or a later one is needed, with AsynchDNS and threadsafe"});
-  }();
-  if (!problem.empty()) throw etcd_error(problem);
-}
-
 /// Requests to servers of etcd, one after the other: a POST each, with an answer of 64 MiB at most.
 /// Where they are encrypted, by TLS 1.2 or later, the server's certificate and the name in it are
 /// verified before anything is sent. Neither proxies nor redirections are followed. No signals are
@@ -74,58 +55,14 @@ class etcd_http {
     bool keeps = true;      ///< the connection is for the next request too
   };
 
-  explicit etcd_http(std::shared_ptr<etcd_access const> access)
-      : access_(std::move(access)), easy_((begin_libcurl(), curl_easy_init())) {
-    if (!easy_) throw std::bad_alloc();
-    set_headers("");
-    set_security();
-    set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
-    set(CURLOPT_NOPROXY, "*");
-    set(CURLOPT_NOSIGNAL, 1L);
-    set(CURLOPT_QUICK_EXIT, 1L);  // a look-up of a name is not waited for when the time is over
-    set(CURLOPT_TCP_NODELAY, 1L);
-    set(CURLOPT_POST, 1L);
-    set(CURLOPT_WRITEFUNCTION, &receive);
-    set(CURLOPT_PREREQFUNCTION, &connected);
-    set(CURLOPT_OPENSOCKETFUNCTION, &open);
-  }
+  explicit etcd_http(std::shared_ptr<etcd_access const> access);
 
   /// Makes the next request ready; `body` has to live until it has ended. `token`: what etcd knows
   /// this process by, if that is not empty.
   void begin(etcd_server const& server, std::string const& call, std::string const& body,
-             terms const& with, std::string const& token = "") {
-    text_.clear();
-    why_[0] = '\0';
-    if (token != token_) set_headers(token);
-    too_long_ = false;
-    times_sent_ = 0;
-    again_ = with.again;
-    auto const& name = server.socket.empty() ? server.name : "etcd";
-    set(CURLOPT_URL,
-        concat({(access_->is_encrypted() ? "https://" : "http://"), name, "/v3/", call}).c_str());
-    set(CURLOPT_UNIX_SOCKET_PATH, server.socket.empty() ? nullptr : server.socket.c_str());
-    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
-    set(CURLOPT_POSTFIELDS, body.data());
-    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(with.connect.count()));
-    set(CURLOPT_TIMEOUT_MS, static_cast<long>(with.total.count()));
-    set(CURLOPT_FORBID_REUSE, with.keeps ? 0L : 1L);
-    set(CURLOPT_WRITEDATA, this);
-    set(CURLOPT_PREREQDATA, this);
-    set(CURLOPT_ERRORBUFFER, why_.data());
-  }
+             terms const& with, std::string const& token = "");
   /// Sends it and waits until it has ended; says what went wrong, or nothing.
-  std::string end() {
-    auto const problem = curl_easy_perform(easy_.get());
-    refused_ = is_refusal(problem);
-    set<char*>(CURLOPT_ERRORBUFFER, nullptr);  // this object may be moved
-    if (problem == CURLE_OK) return "";
-    if (too_long_) return "its answer is too long";
-    if (problem == CURLE_OPERATION_TIMEDOUT) return "no answer in time";
-    if (problem == CURLE_ABORTED_BY_CALLBACK) return "the connection broke";
-    if (refused_ || problem == CURLE_SSL_CONNECT_ERROR) return words_of_refusal(problem);
-    return curl_easy_strerror(problem) +
-           std::string(problem == CURLE_GOT_NOTHING ? "; does it want TLS (etcds://)?" : "");
-  }
+  std::string end();
   /// Whether end() has failed since one of the two does not take the other's certificate.
   [[nodiscard]] bool refused() const { return refused_; }
   /// For a multi handle, which sends it instead of end().
@@ -134,11 +71,7 @@ class etcd_http {
   /// Whether the server may have got it.
   [[nodiscard]] bool sent() const { return times_sent_ > 0; }
   /// 0 before it is known.
-  [[nodiscard]] int status() const {
-    long out = 0;
-    curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &out);
-    return static_cast<int>(out);
-  }
+  [[nodiscard]] int status() const;
   /// What has come of the answer; what is taken out of it does not count as length.
   [[nodiscard]] std::string& text() { return text_; }
 
@@ -153,80 +86,17 @@ class etcd_http {
     return 0;
   }
   // libcurl sends anew what it has sent on a kept connection that breaks before an answer.
-  static int connected(void* to, char*, char*, int, int) noexcept {
-    auto& self = *static_cast<etcd_http*>(to);
-    if (self.sent() && !self.again_) return CURL_PREREQFUNC_ABORT;
-    ++self.times_sent_;
-    return CURL_PREREQFUNC_OK;
-  }
+  static int connected(void* to, char*, char*, int, int) noexcept;
   static curl_socket_t open(void*, curlsocktype, curl_sockaddr* at) noexcept {
     return ::socket(at->family, at->socktype | SOCK_CLOEXEC, at->protocol);
   }
-  [[nodiscard]] bool is_refusal(CURLcode problem) const {
-    switch (problem) {
-      case CURLE_PEER_FAILED_VERIFICATION:
-      case CURLE_SSL_CERTPROBLEM:
-      case CURLE_SSL_CACERT_BADFILE:
-      case CURLE_SSL_ISSUER_ERROR: return true;
-      case CURLE_SSL_CONNECT_ERROR:  // or the connection broke, which has another text
-        return std::string_view(why_.data()).find("error:") != std::string_view::npos;
-      case CURLE_SEND_ERROR:
-      case CURLE_RECV_ERROR:
-      case CURLE_GOT_NOTHING: return broke_at_once();
-      default: return false;
-    }
-  }
+  [[nodiscard]] bool is_refusal(CURLcode problem) const;
   /// With TLS 1.3 a server refuses a certificate, or that there is none, when the connection is
   /// already there. What it says of that is lost where it closes while something is sent.
-  [[nodiscard]] bool broke_at_once() const {
-    long connections = 0;
-    curl_easy_getinfo(easy_.get(), CURLINFO_NUM_CONNECTS, &connections);
-    return access_->is_encrypted() && connections > 0 && status() == 0;
-  }
-  [[nodiscard]] std::string words_of_refusal(CURLcode problem) const {
-    auto out =
-        concat({"TLS: ", escaped(why_[0] == '\0' ? curl_easy_strerror(problem) : why_.data())});
-    bool const is_known =
-        problem != CURLE_SEND_ERROR && problem != CURLE_RECV_ERROR && problem != CURLE_GOT_NOTHING;
-    if (is_known) return out;
-    auto const& own = access_->files().certificate;
-    return out + (own.empty()
-                      ? "; does it want a certificate (PLAIT_ELASTIC_CERT and PLAIT_ELASTIC_KEY)?"
-                      : concat({"; does it take the certificate ", path_in_quotes(own), "?"}));
-  }
-  void set_headers(std::string const& token) {
-    std::unique_ptr<curl_slist, ends> lines;
-    auto const add = [&](char const* line) {
-      auto* const longer = curl_slist_append(lines.get(), line);
-      if (longer == nullptr) throw std::bad_alloc();
-      static_cast<void>(lines.release());  // it is the beginning of the longer one
-      lines.reset(longer);
-    };
-    // Empty: libcurl's own is not sent, as it would wait for an answer. Its "Accept" is: who sends
-    // none and has a certificate is taken by etcd 3.4 for the user that is named in its own.
-    for (auto const* const line : {"Content-Type: application/json", "Expect:"}) add(line);
-    if (!token.empty()) add(concat({"Authorization: ", token}).c_str());
-    set(CURLOPT_HTTPHEADER, lines.get());
-    headers_ = std::move(lines);
-    token_ = token;
-  }
-  void set_security() {
-    set(CURLOPT_PROTOCOLS_STR, access_->is_encrypted() ? "https" : "http");
-    if (!access_->is_encrypted()) return;
-    if ((curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_SSL) == 0)
-      throw etcd_error("etcd: the libcurl that was found has no TLS, which etcds:// takes");
-    set(CURLOPT_SSL_VERIFYPEER, 1L);
-    set(CURLOPT_SSL_VERIFYHOST, 2L);
-    set(CURLOPT_SSLVERSION, long{CURL_SSLVERSION_TLSv1_2});
-    auto const& files = access_->files();
-    if (!files.ca.empty()) {
-      set(CURLOPT_CAINFO, files.ca.c_str());
-      set<char const*>(CURLOPT_CAPATH, nullptr);  // those of the system would be trusted too
-    }
-    if (files.certificate.empty()) return;
-    set(CURLOPT_SSLCERT, files.certificate.c_str());
-    set(CURLOPT_SSLKEY, files.key.c_str());
-  }
+  [[nodiscard]] bool broke_at_once() const;
+  [[nodiscard]] std::string words_of_refusal(CURLcode problem) const;
+  void set_headers(std::string const& token);
+  void set_security();
   // libcurl reads it as the type it expects, whatever it is.
   template <class Value>
     requires std::same_as<Value, long> || std::is_pointer_v<Value>
@@ -251,3 +121,7 @@ class etcd_http {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/elastic/etcd_http.ipp"
+#endif

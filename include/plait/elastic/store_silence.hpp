@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/quote.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -27,23 +26,9 @@ class store_silence {
 
   /// A call that was begun then has failed by now. `words`: what the store says of it, "" if that
   /// is nothing. `answers`: others are answered, so that only a call of this kind ends it.
-  void failed(time began, time now, std::string words, bool answers) {
-    if (!is_away()) last_ = began;
-    lasts_ += std::clamp(now - last_, time{1}, longest_gap);
-    last_ = std::max(last_, now);
-    answers_ = answers;
-    words_ = std::move(words);
-  }
+  void failed(time began, time now, std::string words, bool answers);
   /// A call was answered; `all`: also those of which it has not answered some.
-  void answered(bool all) {
-    if (!is_away() || (answers_ && !all)) return;
-    if (next_ > said_after)
-      back_ = concat({"plait: elastic: ", store_, (answers_ ? " can be used" : " answers"),
-                      " again, after ", seconds(lasts_)});
-    past_ += lasts_;
-    lasts_ = time{0};
-    next_ = said_after;
-  }
+  void answered(bool all);
 
   /// 0 if it does what it is asked.
   [[nodiscard]] time lasts() const { return lasts_; }
@@ -57,21 +42,12 @@ class store_silence {
 
   /// What is to be said now, "" for nothing; `then` says what becomes of the caller: "training
   /// waits".
-  [[nodiscard]] std::string says(std::string_view then) {
-    if (!back_.empty()) return std::exchange(back_, "");
-    if (lasts_ < next_) return "";
-    next_ = lasts_ + said_every;
-    return concat({"plait: elastic: ", text(), ": no member can join or leave; ", then});
-  }
+  [[nodiscard]] std::string says(std::string_view then);
   /// "etcd at etcd://a:2379 does not answer for 12 s"
-  [[nodiscard]] std::string text() const {
-    return store_ +
-           (answers_ || !words_.empty() ? " cannot be used for " : " does not answer for ") +
-           seconds(lasts_) + (words_.empty() ? "" : concat({", ", in_quotes(words_)}));
-  }
+  [[nodiscard]] std::string text() const;
 
  private:
-  static std::string seconds(time of) { return concat({(of.count() + 500) / 1'000, " s"}); }
+  static std::string seconds(time of);
 
   std::string store_;
   time lasts_{0}, past_{0}, last_{0}, counted_{time::min()};
@@ -81,3 +57,7 @@ class store_silence {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/elastic/store_silence.ipp"
+#endif

@@ -2,56 +2,31 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 
 // Rectangles of a row-major tensor: `extent` elements from `offset` on, along each dimension.
 namespace plait::detail {
 
 inline constexpr std::size_t most_dimensions = 64;
 
-inline std::string shape_text(std::span<std::size_t const> shape) {
-  std::string out = "(";
-  for (std::size_t i = 0; i < shape.size() && i < 8; ++i)
-    out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return out + (shape.size() > 8 ? ", ...)" : ")");
-}
+std::string shape_text(std::span<std::size_t const> shape);
 
-inline std::string block_text(std::span<std::size_t const> offset,
-                              std::span<std::size_t const> extent) {
-  return concat({shape_text(extent), " from ", shape_text(offset), " on"});
-}
+std::string block_text(std::span<std::size_t const> offset, std::span<std::size_t const> extent);
 
 // False if the product overflows.
-inline bool multiply(std::size_t& product, std::size_t factor) {
-  if (factor != 0 && product > std::numeric_limits<std::size_t>::max() / factor) return false;
-  product *= factor;
-  return true;
-}
+bool multiply(std::size_t& product, std::size_t factor);
 
 /// The lengths of a tensor seen as a matrix: if there are more than two, those behind the first are
 /// one.
-inline std::vector<std::size_t> matrix_shape(std::span<std::size_t const> shape) {
-  std::vector<std::size_t> out(shape.begin(), shape.end());
-  while (out.size() > 2) {
-    out[out.size() - 2] *= out.back();
-    out.pop_back();
-  }
-  return out;
-}
+std::vector<std::size_t> matrix_shape(std::span<std::size_t const> shape);
 
 /// Whether a rectangle has the tensor's number of dimensions and ends within each of them.
-inline bool is_block_of(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
-                        std::span<std::size_t const> extent) {
-  if (offset.size() != shape.size() || extent.size() != shape.size()) return false;
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    if (offset[i] > shape[i] || extent[i] > shape[i] - offset[i]) return false;
-  return true;
-}
+bool is_block_of(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
+                 std::span<std::size_t const> extent);
 
 /// Calls run(first, count) for the elements of a rectangle in row-major order, as few times as can
 /// be: what lies in one piece is one run.
@@ -88,3 +63,7 @@ void for_each_run(std::span<std::size_t const> shape, std::span<std::size_t cons
 }
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/io/block.ipp"
+#endif

@@ -15,15 +15,12 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
-#include "plait/core/file_kind.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
 #include "plait/io/safetensors_header.hpp"
@@ -36,15 +33,7 @@ inline float float_from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(std::uint32_t{bits} << 16);
 }
 
-inline float float_from_f16(std::uint16_t bits) {
-  std::uint32_t const sign = (bits & 0x8000u) << 16;
-  std::uint32_t const rest = bits & 0x7fffu;
-  if (rest >= 0x7c00u)  // infinity, or not a number
-    return std::bit_cast<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-  if (rest >= 0x0400u) return std::bit_cast<float>(sign | ((rest << 13) + (112u << 23)));
-  float const small = static_cast<float>(rest) * 0x1p-24f;  // zero and subnormal: exact
-  return sign != 0 ? -small : small;
-}
+float float_from_f16(std::uint16_t bits);
 
 }  // namespace detail
 
@@ -57,30 +46,7 @@ inline float float_from_f16(std::uint16_t bits) {
 /// Source:  https://huggingface.co/docs/safetensors (the format).
 class safetensors_reader {
  public:
-  explicit safetensors_reader(std::filesystem::path const& path) : file_(path, "safetensors file") {
-    auto const& name = file_.name();
-    std::size_t const size = file_.size();
-    if (size < 8) name.refuse(ext::concat({"has ", size, " bytes, too few for a header"}));
-    std::uint64_t length = 0;
-    file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
-    char begin = 0;  // of the header; some archives begin with a small number, too
-    if (size > 8) file_.read(std::as_writable_bytes(std::span(&begin, 1)), 8);
-    if (length > size - 8 || (length > 0 && begin != '{'))
-      detail::refuse_other_kind(file_, path.string(), detail::file_use::weights);
-    if (length > size - 8)
-      name.refuse(ext::concat(
-          {"says that its header has ", length, " bytes, but only ", size - 8, " follow"}));
-    if (length > detail::most_header_bytes)
-      name.refuse(ext::concat({"has a header of ", length, " bytes; at most ",
-                               detail::most_header_bytes, " are allowed"}));
-    std::string header(static_cast<std::size_t>(length), '\0');
-    file_.read(std::as_writable_bytes(std::span(header)), 8);
-    data_begin_ = 8 + header.size();
-    data_bytes_ = size - data_begin_;
-    header_ = detail::safetensors_header_parser::parse(header, data_bytes_, name);
-    for (auto const& one : header_.tensors) names_.push_back(one.first);
-    check_coverage();
-  }
+  explicit safetensors_reader(std::filesystem::path const& path);
 
   /// The names of all tensors, in the order of their data.
   [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
@@ -104,12 +70,7 @@ class safetensors_reader {
     return std::ranges::equal(info(name).shape, shape);
   }
   /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
-  void expect_shape(std::string_view name, std::span<std::size_t const> shape) const {
-    auto const& found = info(name).shape;
-    if (!has_shape(name, shape))
-      refuse(name, ext::concat({"has the shape ", detail::shape_text(found), ", but ",
-                                detail::shape_text(shape), " is needed"}));
-  }
+  void expect_shape(std::string_view name, std::span<std::size_t const> shape) const;
 
   /// Reads a whole tensor, row-major; F64, F32, BF16 and F16 are converted to T.
   ///
@@ -157,13 +118,7 @@ class safetensors_reader {
   /// Reads bytes of a tensor's data as they are in the file, from its byte `at` on.
   ///
   /// Errors: input_error if the tensor is missing or ends before.
-  void read_bytes(std::string_view name, std::size_t at, std::span<std::byte> out) const {
-    auto const& [entry, begin] = find(name);
-    if (at > entry.bytes() || out.size() > entry.bytes() - at)
-      refuse(name, ext::concat({"has ", entry.bytes(), " bytes, but ", out.size(), " from byte ",
-                                at, " on are needed"}));
-    file_.read(out, data_begin_ + begin + at);
-  }
+  void read_bytes(std::string_view name, std::size_t at, std::span<std::byte> out) const;
 
   /// The whole file in memory, for those who read in any order; see detail::mapped_file for what
   /// must not happen to it meanwhile.
@@ -179,16 +134,9 @@ class safetensors_reader {
  private:
   using tensor = detail::safetensors_header::tensor;
 
-  [[noreturn]] void refuse(std::string_view name, std::string const& what) const {
-    file_.name().refuse_part(ext::concat({"tensor ", detail::in_quotes(name)}), what);
-  }
+  [[noreturn]] void refuse(std::string_view name, std::string const& what) const;
 
-  [[nodiscard]] tensor const& find(std::string_view name) const {
-    auto const found = header_.tensors.find(name);
-    if (found == header_.tensors.end())
-      file_.name().refuse(ext::concat({"has no tensor ", detail::in_quotes(name)}));
-    return found->second;
-  }
+  [[nodiscard]] tensor const& find(std::string_view name) const;
 
   // Elements that lie in one piece, from the tensor's element `first` on.
   template <class T>
@@ -226,24 +174,7 @@ class safetensors_reader {
   }
 
   // The data must be covered without overlaps or holes. Also puts names_ into the data's order.
-  void check_coverage() {
-    auto const place = [&](std::string const& name) {
-      auto const& found = header_.tensors.at(name);
-      return std::pair(found.begin, found.begin + found.entry.bytes());
-    };
-    std::ranges::sort(names_, {}, place);
-    std::size_t covered = 0;
-    for (auto const& name : names_) {
-      auto const [begin, end] = place(name);
-      if (begin != covered)
-        refuse(name, ext::concat({"begins at byte ", begin, " of the data, but the tensors ",
-                                  "before it end at ", covered}));
-      covered = end;
-    }
-    if (covered != data_bytes_)
-      file_.name().refuse(
-          ext::concat({"has ", data_bytes_, " bytes of data, but its tensors end at ", covered}));
-  }
+  void check_coverage();
 
   detail::open_file file_;
   std::size_t data_begin_ = 0;
@@ -265,13 +196,7 @@ class safetensors_writer {
   ///
   /// Errors: also input_error for names given twice and types other than F64, F32 and BF16.
   safetensors_writer(std::filesystem::path const& path, std::span<safetensors_entry const> entries,
-                     std::map<std::string, std::string> const& metadata = {})
-      : file_(path, "safetensors file"), header_(make_header(entries, metadata)) {
-    file_.reserve(8 + header_.size() + data_bytes_);
-    std::uint64_t const length = header_.size();
-    file_.write(std::as_bytes(std::span(&length, 1)), 0);
-    file_.write(std::as_bytes(std::span(header_)), 8);
-  }
+                     std::map<std::string, std::string> const& metadata = {});
 
   /// Writes a whole tensor, row-major, whose type must be that of T. Tensors may come in any order.
   ///
@@ -297,28 +222,12 @@ class safetensors_writer {
   /// Writes a whole tensor as the bytes that the file is to have of it.
   ///
   /// Errors: input_error if there is no such tensor or it has another number of bytes.
-  void write_bytes(std::string_view name, std::span<std::byte const> bytes) {
-    auto const found = slots_.find(name);
-    if (found == slots_.end())
-      refuse(ext::concat({"has no tensor ", detail::in_quotes(name), " to write"}));
-    auto& [entry, begin, written] = found->second;
-    if (entry.bytes() != bytes.size())
-      refuse(ext::concat({"needs ", entry.bytes(), " bytes for tensor ", detail::in_quotes(name),
-                          ", given ", bytes.size()}));
-    file_.write(bytes, 8 + header_.size() + begin);
-    written = true;
-  }
+  void write_bytes(std::string_view name, std::span<std::byte const> bytes);
 
   /// Makes the file appear under its name, complete and on disk.
   ///
   /// Errors: input_error if a tensor was not written or the disk fails; `path` is then as it was.
-  void commit() {
-    for (auto const& [name, tensor] : slots_)
-      if (!tensor.written && tensor.entry.elements() != 0)
-        refuse(ext::concat(
-            {"cannot be completed: tensor ", detail::in_quotes(name), " was not written"}));
-    file_.commit();
-  }
+  void commit();
 
  private:
   struct slot {
@@ -332,53 +241,10 @@ class safetensors_writer {
   static constexpr std::size_t most_data_bytes = std::size_t{1} << 62;  // positions are signed
 
   [[noreturn]] void refuse(std::string const& what) const { file_.name().refuse(what); }
-  [[noreturn]] void refuse(safetensors_entry const& entry, std::string const& what) const {
-    file_.name().refuse_part(ext::concat({"tensor ", detail::in_quotes(entry.name)}), what);
-  }
+  [[noreturn]] void refuse(safetensors_entry const& entry, std::string const& what) const;
 
   [[nodiscard]] std::string make_header(std::span<safetensors_entry const> entries,
-                                        std::map<std::string, std::string> const& metadata) {
-    nlohmann::ordered_json header = nlohmann::ordered_json::object();
-    if (entries.size() > detail::most_tensors || metadata.size() > detail::most_metadata)
-      refuse(ext::concat({"would have more than ", detail::most_tensors, " tensors or ",
-                          detail::most_metadata, " texts of metadata"}));
-    if (!metadata.empty()) header["__metadata__"] = metadata;
-    for (auto const& entry : entries) {
-      if (std::ranges::find(written_types, entry.type) == written_types.end())
-        refuse(entry,
-               ext::concat({"is of type ", to_string(entry.type), ", not F64, F32 or BF16"}));
-      if (entry.shape.size() > detail::most_dimensions)
-        refuse(entry,
-               ext::concat({"has a shape of more than ", detail::most_dimensions, " sizes"}));
-      if (entry.name == "__metadata__" || !slots_.emplace(entry.name, slot{entry}).second)
-        refuse(entry, "has a name that is taken");
-    }
-    std::size_t begin = 0;
-    for (stored_type const type : written_types)
-      for (auto const& entry : entries) {
-        if (entry.type != type) continue;
-        if (!detail::countable(entry) || entry.bytes() > most_data_bytes - begin)
-          refuse(entry,
-                 ext::concat({"is too large, its shape is ", detail::shape_text(entry.shape)}));
-        slots_.at(entry.name).begin = begin;
-        std::size_t const end = begin + entry.bytes();
-        header[entry.name] = {
-            {"dtype", to_string(type)}, {"shape", entry.shape}, {"data_offsets", {begin, end}}};
-        begin = end;
-      }
-    data_bytes_ = begin;
-    std::string text;
-    try {
-      text = header.dump();
-    } catch (nlohmann::json::type_error const&) {
-      refuse("cannot be written: a name or a text of its metadata is not UTF-8");
-    }
-    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begins at a multiple of 8
-    if (text.size() > detail::most_header_bytes)
-      refuse(ext::concat({"would have a header of ", text.size(), " bytes; at most ",
-                          detail::most_header_bytes, " are allowed"}));
-    return text;
-  }
+                                        std::map<std::string, std::string> const& metadata);
 
   detail::partial_file file_;
   std::map<std::string, slot, std::less<>> slots_;
@@ -387,3 +253,7 @@ class safetensors_writer {
 };
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/io/safetensors.ipp"
+#endif

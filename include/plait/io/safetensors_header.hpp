@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <concepts>
@@ -10,16 +9,12 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "plait/core/bfloat16.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/core/quote.hpp"
-#include "plait/io/block.hpp"
 #include "plait/io/json_events.hpp"
 
 namespace plait {
@@ -97,11 +92,7 @@ struct safetensors_entry {
   std::string unknown_type = {};
   std::size_t unknown_bytes = 0;
 
-  [[nodiscard]] std::size_t elements() const {
-    std::size_t product = 1;
-    for (std::size_t const extent : shape) product *= extent;
-    return product;
-  }
+  [[nodiscard]] std::size_t elements() const;
   [[nodiscard]] std::size_t bytes() const {
     return type == stored_type::unknown ? unknown_bytes : elements() * ext::element_bytes(type);
   }
@@ -119,10 +110,7 @@ inline constexpr std::size_t most_header_bytes = 100'000'000;
 inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000;
 
 // Returns false if the number of bytes of the tensor, or of its elements, overflows.
-inline bool countable(safetensors_entry const& entry) {
-  std::size_t bytes = std::max<std::size_t>(1, element_bytes(entry.type));
-  return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
-}
+bool countable(safetensors_entry const& entry);
 
 /// What the header of a file says: tensors by name with the place of their data, and free texts.
 struct safetensors_header {
@@ -144,76 +132,24 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
   ///
   /// Errors: input_error, one sentence with the file's name, for all that is not a header.
   static safetensors_header parse(std::string const& text, std::size_t data_bytes,
-                                  file_name const& file) {
-    if (!text.starts_with('{')) file.refuse("has a header that does not begin with '{'");
-    safetensors_header_parser parser(data_bytes, file);
-    parser.read(text);
-    return std::move(parser.out_);
-  }
+                                  file_name const& file);
 
   bool other_value() { refuse_value(); }
-  bool refuse_text(std::size_t at) const {
-    file_.refuse(concat({"has a header that is not JSON (at its byte ", at, ")"}));
-  }
+  bool refuse_text(std::size_t at) const;
 
-  bool number_unsigned(json::number_unsigned_t value) {
-    if (where_ != place::list) refuse_value();
-    auto& list = field_ == field::shape ? found_.entry.shape : offsets_;
-    if (list.size() == (field_ == field::shape ? most_dimensions : 2)) refuse_value();
-    list.push_back(static_cast<std::size_t>(value));
-    return true;
-  }
+  bool number_unsigned(json::number_unsigned_t value);
 
-  bool string(std::string& value) {
-    if (where_ == place::metadata) {
-      if (out_.metadata.size() == most_metadata)
-        file_.refuse(concat({"has more than ", most_metadata, " texts of metadata"}));
-      if (!out_.metadata.emplace(key_, std::move(value)).second) refuse_twice(key_);
-      return true;
-    }
-    if (where_ != place::tensor || field_ != field::dtype) refuse_value();
-    // A tensor of an unknown type is refused only when it is read, so that others can be read.
-    auto const* const known = std::ranges::find(stored_type_names, value);
-    static_assert(stored_type_names.size() == static_cast<std::size_t>(stored_type::unknown));
-    found_.entry.type = static_cast<stored_type>(known - stored_type_names.begin());
-    if (found_.entry.type == stored_type::unknown) found_.entry.unknown_type = std::move(value);
-    return true;
-  }
+  bool string(std::string& value);
 
-  bool start_object(std::size_t) {
-    if (where_ == place::outside) where_ = place::header;
-    else if (where_ != place::header) refuse_value();
-    else where_ = name_ == "__metadata__" ? place::metadata : place::tensor;
-    found_ = {};
-    offsets_.clear();
-    seen_.fill(false);
-    return true;
-  }
+  bool start_object(std::size_t);
 
-  bool key(std::string& value) {
-    if (where_ == place::tensor) begin_field(value);
-    else if (where_ == place::metadata) key_ = std::move(value);
-    else begin_entry(std::move(value));
-    return true;
-  }
+  bool key(std::string& value);
 
-  bool end_object() {
-    if (where_ == place::tensor) end_tensor();
-    where_ = where_ == place::header ? place::outside : place::header;
-    return true;
-  }
+  bool end_object();
 
-  bool start_array(std::size_t) {
-    if (where_ != place::tensor || field_ == field::dtype) refuse_value();
-    where_ = place::list;
-    return true;
-  }
+  bool start_array(std::size_t);
 
-  bool end_array() {
-    if (field_ == field::data_offsets && offsets_.size() != 2) refuse_value();
-    where_ = place::tensor;
-    return true;
-  }
+  bool end_array();
 
  private:
   enum class place { outside, header, metadata, tensor, list };
@@ -222,69 +158,20 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
   safetensors_header_parser(std::size_t data_bytes, file_name const& file)
       : data_bytes_(data_bytes), file_(file) {}
 
-  [[noreturn]] void refuse(std::string const& what) const {
-    file_.refuse_part(concat({"tensor ", in_quotes(name_)}), what);
-  }
-  [[noreturn]] void refuse_twice(std::string const& key) const {
-    file_.refuse(concat({"names ", in_quotes(key), " twice in its header"}));
-  }
+  [[noreturn]] void refuse(std::string const& what) const;
+  [[noreturn]] void refuse_twice(std::string const& key) const;
   [[noreturn]] void refuse_fields() const {
     refuse("must be described by dtype, shape and data_offsets, and nothing else");
   }
 
   /// Says what should be where another value is.
-  [[noreturn]] void refuse_value() const {
-    if (where_ == place::metadata)
-      file_.refuse(concat({"has a __metadata__ whose ", in_quotes(key_), " is not a string"}));
-    if (where_ == place::header && name_ == "__metadata__")
-      file_.refuse("has a __metadata__ that is not an object");
-    if (where_ == place::header) refuse_fields();
-    if (field_ == field::dtype) refuse("has a dtype that is not a string");
-    if (field_ == field::data_offsets) refuse("has data_offsets that are not two positions");
-    if (found_.entry.shape.size() == most_dimensions)
-      refuse(concat({"has a shape of more than ", most_dimensions, " sizes"}));
-    refuse("has a shape that is not a list of sizes");
-  }
+  [[noreturn]] void refuse_value() const;
 
-  void begin_entry(std::string name) {
-    name_ = std::move(name);
-    if (name_ == "__metadata__" ? std::exchange(has_metadata_, true) : out_.tensors.contains(name_))
-      refuse_twice(name_);
-    if (out_.tensors.size() == most_tensors)
-      file_.refuse(concat({"has more than ", most_tensors, " tensors"}));
-  }
+  void begin_entry(std::string name);
 
-  void begin_field(std::string const& name) {
-    constexpr std::array<std::string_view, 3> fields{"dtype", "shape", "data_offsets"};
-    auto const* const known = std::ranges::find(fields, name);
-    if (known == fields.end()) refuse_fields();
-    auto const number = static_cast<std::size_t>(known - fields.begin());
-    if (std::exchange(seen_[number], true)) refuse_twice(name);
-    field_ = static_cast<field>(number);
-  }
+  void begin_field(std::string const& name);
 
-  void end_tensor() {
-    if (std::ranges::find(seen_, false) != seen_.end()) refuse_fields();
-    auto& entry = found_.entry;
-    if (!countable(entry))
-      refuse(concat({"has the shape ", shape_text(entry.shape), ", which overflows"}));
-    std::size_t const begin = offsets_[0], end = offsets_[1];
-    if (begin > end || end > data_bytes_)
-      refuse(concat({"has data_offsets ", begin, " to ", end, "; the file has ", data_bytes_,
-                     " bytes of data"}));
-    entry.unknown_bytes = entry.type == stored_type::unknown ? end - begin : 0;
-    // This bounds the memory for a tensor by the size of the file.
-    std::size_t const least = entry.elements() / 8 + (entry.elements() % 8 != 0 ? 1 : 0);
-    if (entry.type == stored_type::unknown && least > end - begin)
-      refuse(concat({"has ", end - begin, " bytes of data for ", entry.elements(),
-                     " elements, less than a bit for each"}));
-    if (end - begin != entry.bytes())
-      refuse(concat({"has ", end - begin, " bytes of data; ", to_string(entry.type), " of shape ",
-                     shape_text(entry.shape), " needs ", entry.bytes()}));
-    entry.name = name_;
-    found_.begin = begin;
-    out_.tensors.emplace(name_, std::move(found_));
-  }
+  void end_tensor();
 
   std::size_t data_bytes_;
   file_name const& file_;
@@ -302,3 +189,7 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
 }  // namespace detail
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/io/safetensors_header.ipp"
+#endif

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/axis.hpp"
@@ -39,23 +40,7 @@ class mesh_groups {
   /// Groups over these sets, each rank alone, and the world. Sets whose groups have one rank are
   /// that. `slices`: see slices(); `samples_together`: see samples_together().
   [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0,
-                            std::size_t samples_together = 1)
-      : grid_(grid), slices_(slices), samples_together_(samples_together) {
-    sets_.push_back({});
-    for (unsigned bits = 1; bits < axis_set_count; ++bits) {
-      axis_set over;
-      over.bits = bits;
-      int const size = grid.size(over);
-      bool const is_world = world_ < 0 && size == grid.world_size();
-      bool const has_group =
-          size > 1 && (wanted.contains(over) || (is_world && over == world_axes));
-      index_[bits] = static_cast<std::int8_t>(size == 1 ? 0 : has_group ? sets_.size() : -1);
-      if (!has_group) continue;
-      if (is_world) world_ = sets_.size();
-      sets_.push_back(over);
-    }
-    if (world_ < 0) world_ = 0;
-  }
+                            std::size_t samples_together = 1);
 
   [[nodiscard]] mesh const& grid() const { return grid_; }
   /// How many slices the jobs cut a global batch into, by `reproducible`; 0 if they do not.
@@ -74,12 +59,7 @@ class mesh_groups {
   [[nodiscard]] int world() const { return world_; }
 
  private:
-  [[gnu::cold]] static axis_sets along_each_axis(mesh const& grid) {
-    axis_sets out;
-    for (int i = 0; i < grid.dimension_count; ++i)
-      out.add(grid.dimensions[static_cast<std::size_t>(i)].which);
-    return out;
-  }
+  [[gnu::cold]] static axis_sets along_each_axis(mesh const& grid);
 
   mesh grid_;
   int slices_ = 0;
@@ -90,3 +70,7 @@ class mesh_groups {
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/mesh/groups.ipp"
+#endif

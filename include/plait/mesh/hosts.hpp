@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
-#include "plait/mesh/ranks_text.hpp"
 
 namespace plait {
 
@@ -28,24 +25,11 @@ class host_map {
   [[nodiscard]] std::string name_of(int rank) const {
     return names_.empty() ? std::string{} : names_[static_cast<std::size_t>(rank)];
   }
-  [[nodiscard]] bool share_one(std::vector<int> const& ranks) const {
-    return names_.empty() || std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
-             return name_of(rank) == name_of(ranks.front());
-           });
-  }
+  [[nodiscard]] bool share_one(std::vector<int> const& ranks) const;
   /// The hosts, in the order of the first rank of each.
-  [[nodiscard]] std::vector<std::string> names() const {
-    std::vector<std::string> out;
-    for (auto const& name : names_)
-      if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
-    return out;
-  }
+  [[nodiscard]] std::vector<std::string> names() const;
   /// The same hosts where rank i is what was rank from[i].
-  [[nodiscard]] host_map renumbered(std::vector<int> const& from) const {
-    std::vector<std::string> out;
-    for (int const rank : from) out.push_back(name_of(rank));
-    return names_.empty() ? host_map{} : host_map{std::move(out)};
-  }
+  [[nodiscard]] host_map renumbered(std::vector<int> const& from) const;
 
  private:
   std::vector<std::string> names_;
@@ -56,88 +40,26 @@ class host_map {
 namespace plait::ext {
 
 /// The groups over `over` whose ranks are not on one host, in the order of their first ranks.
-[[nodiscard]] [[gnu::cold]] inline std::vector<std::vector<int>> groups_across_hosts(
-    mesh const& grid, axis_set over, host_map const& hosts) {
-  std::vector<std::vector<int>> out;
-  for (int rank = 0; rank < grid.world_size(); ++rank)
-    if (auto members = grid.group_of(rank, over);
-        members.front() == rank && !hosts.share_one(members))
-      out.push_back(std::move(members));
-  return out;
-}
+[[nodiscard]] [[gnu::cold]] std::vector<std::vector<int>> groups_across_hosts(
+    mesh const& grid, axis_set over, host_map const& hosts);
 
 /// Assigns processes to ranks: groups over `together` are put on one host each, where processes of
 /// one host are left that are enough; hosts and processes keep their order, and process 0 is rank
 /// 0. `hosts` are those of the processes, in the launcher's order, which stays as it is unless
 /// fewer groups cross hosts.
-[[nodiscard]] [[gnu::cold]] inline std::vector<int> processes_by_rank(mesh const& grid,
-                                                                      host_map const& hosts,
-                                                                      axis_set together) {
-  auto const crossing = [&](host_map const& where) {
-    return groups_across_hosts(grid, together, where).size();
-  };
-  std::vector<int> as_launched(static_cast<std::size_t>(grid.world_size()));
-  std::iota(as_launched.begin(), as_launched.end(), 0);
-  if (crossing(hosts) == 0) return as_launched;
-
-  std::vector<std::vector<int>> left;  // processes of each host
-  for (auto const& name : hosts.names()) {
-    left.emplace_back();
-    for (int const process : as_launched)
-      if (hosts.name_of(process) == name) left.back().push_back(process);
-  }
-  std::vector<int> out(as_launched.size(), -1);
-  auto const fill = [&](std::vector<int> const& group, std::vector<int>& from) {
-    for (std::size_t i = 0; i < group.size(); ++i) out[std::size_t(group[i])] = from[i];
-    from.erase(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(group.size()));
-  };
-  std::vector<std::vector<int>> homeless;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    auto group = grid.group_of(rank, together);
-    if (group.front() != rank) continue;
-    auto home = std::find_if(left.begin(), left.end(), [&](auto const& processes) {
-      return processes.size() >= group.size();
-    });
-    // Process 0 stays rank 0. Where its host has too few, it is in a group that crosses anyway.
-    if (rank == 0 && home != left.begin()) home = left.end();
-    if (home != left.end()) fill(group, *home);
-    else homeless.push_back(std::move(group));
-  }
-  std::vector<int> rest;
-  for (auto const& processes : left) rest.insert(rest.end(), processes.begin(), processes.end());
-  for (auto const& group : homeless) fill(group, rest);
-  return crossing(hosts.renumbered(out)) < crossing(hosts) ? out : as_launched;
-}
+[[nodiscard]] [[gnu::cold]] std::vector<int> processes_by_rank(mesh const& grid,
+                                                               host_map const& hosts,
+                                                               axis_set together);
 
 /// "{0,2}" or "{0,2}, {1,3} and 14 more"
-[[nodiscard]] [[gnu::cold]] inline std::string text_of_groups(
-    std::vector<std::vector<int>> const& groups) {
-  constexpr std::size_t most = 4;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(most, groups.size()); ++i)
-    text += (i == 0 ? "" : ", ") + ranks_in_braces(groups[i]);
-  if (groups.size() > most) text += concat({" and ", groups.size() - most, " more"});
-  return text;
-}
+[[nodiscard]] [[gnu::cold]] std::string text_of_groups(std::vector<std::vector<int>> const& groups);
 
 /// Returns text that lists the ranks of each host and the groups along each axis that cross hosts:
 /// "a: ranks 0-3; b: ranks 4-7", and a line for each axis of which groups do.
-[[nodiscard]] [[gnu::cold]] inline std::string explain_hosts(mesh const& grid,
-                                                             host_map const& hosts) {
-  std::string text;
-  for (auto const& name : hosts.names()) {
-    std::vector<int> ranks;
-    for (int rank = 0; rank < grid.world_size(); ++rank)
-      if (hosts.name_of(rank) == name) ranks.push_back(rank);
-    text += concat({"  ", name, ": ", ranks_text(ranks), "\n"});
-  }
-  for (int i = 0; i < grid.dimension_count; ++i) {
-    auto const which = grid.dimensions[static_cast<std::size_t>(i)].which;
-    if (auto const groups = groups_across_hosts(grid, which, hosts); !groups.empty())
-      text += concat(
-          {"  ", to_string(which), " groups that cross hosts: ", text_of_groups(groups), "\n"});
-  }
-  return text;
-}
+[[nodiscard]] [[gnu::cold]] std::string explain_hosts(mesh const& grid, host_map const& hosts);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/mesh/hosts.ipp"
+#endif

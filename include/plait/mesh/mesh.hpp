@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 
@@ -184,15 +183,7 @@ struct mesh {
 };
 
 /// Returns the mesh as text, for example "data 2 x tensor 4".
-[[nodiscard]] [[gnu::cold]] inline std::string to_string(mesh const& grid) {
-  std::string text;
-  for (int i = 0; i < grid.dimension_count; ++i) {
-    auto const& extent = grid.dimensions[static_cast<std::size_t>(i)];
-    text += concat({i == 0 ? "" : " x ", to_string(extent.which), " ",
-                    extent.size == 0 ? text_part("at launch") : text_part(extent.size)});
-  }
-  return text.empty() ? "one rank" : text;
-}
+[[nodiscard]] [[gnu::cold]] std::string to_string(mesh const& grid);
 
 /// The mesh of a launch: `data_ranks` is what the backend was given, 0 for nothing and
 /// `all_processors` for as many as a machine with `processors` has room for. An axis whose size is
@@ -201,30 +192,11 @@ struct mesh {
 ///
 /// Errors: input_error, with both numbers, if the plan has another number of data ranks; with all
 ///         three if processes would be left over.
-[[nodiscard]] [[gnu::cold]] inline mesh mesh_at_launch(mesh const& planned, int data_ranks,
-                                                       int processors, bool are_ranks = false) {
-  bool const all = data_ranks == all_processors || (are_ranks && data_ranks == 0);
-  if (!planned.is_complete()) {
-    mesh known;
-    for (int i = 0; i < planned.dimension_count; ++i)
-      if (auto const& [which, size] = planned.dimensions[std::size_t(i)]; size != 0)
-        known.add(which, size);
-    int const others = known.world_size(), fit = std::max(1, processors / others);
-    if (all && are_ranks && fit * others != processors)
-      throw input_error(
-          {"launch: ", processors, (processors == 1 ? " process is" : " processes are"),
-           " not a multiple of the ", others, " ranks of ", to_string(known), "; start ",
-           fit * others, (processors < others ? "" : concat({" or ", (fit + 1) * others}))});
-    int const groups = all ? fit : 1;
-    return planned.with_ranks_at_launch(
-        all || data_ranks == 0 ? groups * planned.known_batch_ranks() : data_ranks);
-  }
-  if (!all && data_ranks != 0 && data_ranks != planned.known_batch_ranks())
-    throw input_error({"launch: the backend is given ", data_ranks, " data ranks, the policy has ",
-                       planned.size(axis::data), " in its mesh '", to_string(planned),
-                       "'; leave data_ranks out, or write data_parallel<>, which takes the number "
-                       "at launch"});
-  return planned;
-}
+[[nodiscard]] [[gnu::cold]] mesh mesh_at_launch(mesh const& planned, int data_ranks, int processors,
+                                                bool are_ranks = false);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/mesh/mesh.ipp"
+#endif

@@ -3,10 +3,10 @@
 
 #include <cmath>
 #include <cstddef>
-#include <numbers>
 
 #include "plait/backend/element_place.hpp"
 #include "plait/core/fraction.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/tensor/functions.hpp"
@@ -42,20 +42,7 @@ namespace plait::nn::detail {
 ///
 /// Source: Su et al., "RoFormer", arXiv 2104.09864; llama3 as `_compute_llama3_parameters` of
 ///         Hugging Face's transformers.
-inline double rotary_rate(rotary_options const& of, std::size_t head_width, std::size_t pair) {
-  double const rate = std::pow(static_cast<double>(of.base),
-                               -2 * static_cast<double>(pair) / static_cast<double>(head_width));
-  double const slow = rate / of.factor.number();
-  if (of.scaling == rotary_scaling::none) return rate;
-  if (of.scaling == rotary_scaling::linear) return slow;
-  double const turns =
-      static_cast<double>(of.original_positions) * rate / (2 * std::numbers::pi_v<double>);
-  double const low = of.low_frequency_factor.number(), high = of.high_frequency_factor.number();
-  if (turns < low) return slow;
-  if (turns > high) return rate;
-  double const share = (turns - low) / (high - low);
-  return (1 - share) * slow + share * rate;
-}
+double rotary_rate(rotary_options const& of, std::size_t head_width, std::size_t pair);
 
 /// Fills a table with a row for each position: the cosines of a head's angles, then the sines.
 template <std::size_t HeadWidth>
@@ -155,3 +142,7 @@ struct rotary {
 };
 
 }  // namespace plait::nn
+
+#if PLAIT_HEADER_ONLY
+#include "plait/nn/rotary.ipp"
+#endif

@@ -10,6 +10,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/train/trainer_options.hpp"
 
@@ -105,14 +106,12 @@ class training_log {
 namespace detail {
 
 /// "run.csv" as "run.rank3.csv"; a rank below 0 changes nothing.
-[[gnu::cold]] inline std::string path_of_rank(std::string path, int rank) {
-  if (rank < 0) return path;
-  auto const name = path.rfind('/') + 1;
-  auto const end = path.rfind('.');  // of a name that does not begin with it
-  auto const at = end == std::string::npos || end <= name ? path.size() : end;
-  return path.insert(at, concat({".rank", rank}));
-}
+[[gnu::cold]] std::string path_of_rank(std::string path, int rank);
 
 }  // namespace detail
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/observe/training_log.ipp"
+#endif

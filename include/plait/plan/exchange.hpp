@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/placements.hpp"
 #include "plait/mesh/stream.hpp"
@@ -124,22 +124,10 @@ struct exchange {
 }
 
 /// The rows of an exchange that the table does not have as one operation, and what it may be.
-[[gnu::cold]] inline std::string refused_rows(exchange const& made) {
-  std::string text = concat({"at '", to_string(made.place), "' a value goes from ",
-                             to_string(made.from), " to ", to_string(made.to), ", which is "});
-  char const* separator = "";
-  for (axis const which : all_axes) {
-    auto const row = transition_between(made.from.at(which), made.to.at(which));
-    if (row.from == row.to) continue;
-    text += concat({separator, to_string(row.from), " -> ", to_string(row.to), " (",
-                    (row.allowed() ? to_string(row.moves) : "no row"), ") on ", to_string(which)});
-    separator = " and ";
-  }
-  return concat(
-      {text,
-       "; allowed are all_reduce over several axes or one other operation along one axis, and of "
-       "elements cut along several axes the last cut in the order of scatters: list one row for "
-       "each operation"});
-}
+[[gnu::cold]] std::string refused_rows(exchange const& made);
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/exchange.ipp"
+#endif

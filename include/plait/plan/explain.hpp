@@ -12,6 +12,7 @@
 
 #include "plait/core/again.hpp"
 #include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/type_name.hpp"
 #include "plait/mesh/hosts.hpp"
@@ -162,12 +163,7 @@ template <class Plan>
 }
 
 /// The axes along which ranks hold blocks of something, or "all of it".
-[[nodiscard]] [[gnu::cold]] inline std::string blocks_text(placements const& held,
-                                                           mesh const& grid) {
-  auto const cut = grid.of_several_ranks(held.axes_with(shard<dim::elements>));
-  return cut.empty() ? "all of it"
-                     : concat({"one of ", grid.size(cut), " blocks (", to_string(cut), ")"});
-}
+[[nodiscard]] [[gnu::cold]] std::string blocks_text(placements const& held, mesh const& grid);
 /// What a rank holds, where that is not all.
 template <class Plan>
 [[gnu::cold]] std::string explain_blocks(mesh const& grid) {
@@ -393,3 +389,7 @@ using planning::explain;
 using planning::explain_options;
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/explain.ipp"
+#endif

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan_words.hpp"
@@ -20,10 +21,7 @@ struct stage_cut {
   int stages = 1;
   chunk_placement placement{};
 
-  [[nodiscard]] [[gnu::cold]] unit_range units(int chunk, int all) const {
-    auto const at = std::size_t(chunk);
-    return {begins[at], at + 1 == begins.size() ? all : begins[at + 1]};
-  }
+  [[nodiscard]] [[gnu::cold]] unit_range units(int chunk, int all) const;
   [[nodiscard]] [[gnu::cold]] int stage_of(int chunk) const {
     return place_of_chunk(chunk, stages, placement).stage;
   }
@@ -42,12 +40,7 @@ struct judged_model {
   [[nodiscard]] [[gnu::cold]] double flops_of(int item) const {
     return has_loss && item == items.size() - 1 ? 0 : items[item].flops_per_row;
   }
-  [[nodiscard]] [[gnu::cold]] std::string name_of(int leaf) const {
-    auto text = names[std::size_t(leaf)];
-    if (text.empty()) return "0";  // a model of one layer names none
-    text.pop_back();
-    return text;
-  }
+  [[nodiscard]] [[gnu::cold]] std::string name_of(int leaf) const;
 };
 
 /// Returns the part of the flops that each stage has.
@@ -131,3 +124,7 @@ struct judged_model {
 }
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/idle_stages.ipp"
+#endif

@@ -3,12 +3,12 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <new>
 #include <string>
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/plan/workload.hpp"
 
@@ -29,39 +29,15 @@ template <class Number>
 }
 
 // Of a part of something: "33 %".
-[[nodiscard]] [[gnu::cold]] inline std::string as_percent(double part, double whole) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f %%", 100 * part / whole);
-  return text;
-}
+[[nodiscard]] [[gnu::cold]] std::string as_percent(double part, double whole);
 
 // "parameters 1.5 GiB, gradients 1.5 GiB, ..., 7.2 GiB in all"
-[[gnu::cold]] inline std::string memory_text(memory_need const& need) {
-  std::string out;
-  auto const add = [&out](char const* what, std::size_t bytes) {
-    if (bytes != 0) out += concat({what, with_unit(bytes), ", "});
-  };
-  add("parameters ", need.parameters);
-  add("gradients ", need.gradients);
-  add("optimizer ", need.optimizer);
-  add("averages ", need.averages);
-  add("activations ", need.activations);
-  add("batches ", need.batches);
-  add("outputs ", need.outputs);
-  add("numbers ", need.numbers);
-  add("room of sums ", need.sums);
-  add("workspace of libraries ", need.workspace);
-  return concat({out, with_unit(need.total()), " in all"});
-}
+[[gnu::cold]] std::string memory_text(memory_need const& need);
 
 /// `what` has happened on rank `rank`, which needs that much by its plan.
-[[gnu::cold]] inline out_of_memory no_room_for_plan(int rank, memory_need const& need,
-                                                    std::string const& what,
-                                                    out_of_memory::numbers const& bytes) {
-  return {concat({what, "; the plan of rank ", rank, " needs: ", memory_text(need),
-                  "; use a smaller batch, more microbatches, or more tensor ranks or stages"}),
-          bytes};
-}
+[[gnu::cold]] out_of_memory no_room_for_plan(int rank, memory_need const& need,
+                                             std::string const& what,
+                                             out_of_memory::numbers const& bytes);
 
 /// Bytes that a device has for its own libraries and kernels; 0 if it has nothing to say.
 template <class Device>
@@ -85,3 +61,7 @@ template <class Rank, class Make>
 }
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/memory_text.ipp"
+#endif

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/plan/arena_layout.hpp"
@@ -131,18 +132,10 @@ struct parameter_block {
   lean_vector<parameter_rectangle> rectangles;  ///< without padding
 
   /// The rectangles with places counted from the block's begin.
-  [[nodiscard]] lean_vector<parameter_rectangle> in_block() const {
-    auto out = rectangles;
-    for (auto& each : out) each.place -= offset;
-    return out;
-  }
+  [[nodiscard]] lean_vector<parameter_rectangle> in_block() const;
   /// How many elements at the end of the block are padding: the first dimension is padded, and cut
   /// in one part if at all.
-  [[nodiscard]] std::size_t padding() const {
-    std::size_t filled = 0;
-    for (auto const& each : rectangles) filled += each.count();
-    return count - filled;
-  }
+  [[nodiscard]] std::size_t padding() const;
 };
 
 /// The elements of a parameter's block that lie in `range` of the arena.
@@ -151,12 +144,7 @@ constexpr element_range overlap(element_range const& range, parameter_block cons
 }
 
 /// The full name of a parameter: the star of a repeat becomes the copy's number.
-[[gnu::cold]] inline std::string name_of_copy(std::string pattern, int copy) {
-  if (auto const star = pattern.find('*'); star != std::string::npos)
-    return concat({std::string_view(pattern).substr(0, star), copy,
-                   std::string_view(pattern).substr(star + 1)});
-  return pattern;
-}
+[[gnu::cold]] std::string name_of_copy(std::string pattern, int copy);
 
 /// The parameters that a rank of a stage with this layout has, in the order of the layers. `names`:
 /// of the entries.
@@ -194,3 +182,7 @@ using planning::parameter_block;
 using planning::parameter_rectangle;
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/parameter_blocks.ipp"
+#endif

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/program.hpp"
@@ -21,35 +20,13 @@ namespace plait::planning {
 }
 
 /// What a leaf is called in a list: its scope without the dot, with its type where that says more.
-[[nodiscard]] [[gnu::cold]] inline std::string title_of_leaf(std::string name,
-                                                             std::string_view type,
-                                                             bool is_frozen) {
-  if (!name.empty()) name.pop_back();
-  if (is_unnamed(name)) name += concat({(name.empty() ? "(" : " ("), type, ")"});
-  if (is_frozen) name += " (frozen)";
-  return name;
-}
+[[nodiscard]] [[gnu::cold]] std::string title_of_leaf(std::string name, std::string_view type,
+                                                      bool is_frozen);
 
 /// The layers of units, for example "wte, h.0-2, ln_f"; `names` are those of the leaves.
-[[nodiscard]] [[gnu::cold]] inline std::string text_of_layers(std::vector<std::string> const& names,
-                                                              static_view<item> items,
-                                                              unit_range const& units) {
-  std::string out;
-  for (auto const& piece : items) {
-    auto const here = overlap(piece.units(), units);
-    if (here.count() == 0 || piece.first_leaf == piece.end_leaf) continue;
-    auto name = names[std::size_t(piece.first_leaf)];
-    if (piece.repeated) {
-      int const first = here.begin - piece.first_unit;
-      name = concat({name.substr(0, name.find('*')), first});
-      if (here.count() > 1) name += concat({"-", first + here.count() - 1});
-    } else if (!name.empty()) {
-      name.pop_back();
-    }
-    out += (out.empty() ? "" : ", ") + name;
-  }
-  return out;
-}
+[[nodiscard]] [[gnu::cold]] std::string text_of_layers(std::vector<std::string> const& names,
+                                                       static_view<item> items,
+                                                       unit_range const& units);
 
 /// The part of a step in which the first stage does not compute, "33 %".
 [[nodiscard]] [[gnu::cold]] inline std::string idle_text(schedule_times const& times) {
@@ -57,3 +34,7 @@ namespace plait::planning {
 }
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/plan_words.ipp"
+#endif

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::planning {
@@ -90,12 +90,10 @@ struct program_operation {
 }
 
 /// For example "row 14", or "backward from unit 3 on".
-[[nodiscard]] inline std::string site_text(int number) {
-  int const row = row_of_site(number), unit = number / (1 << 16) - 1;
-  std::string text =
-      row < 0 ? to_string(static_cast<operation_kind>(number % (1 << 16))) : concat({"row ", row});
-  if (unit >= 0) text += concat({" from unit ", unit, " on"});
-  return text;
-}
+[[nodiscard]] std::string site_text(int number);
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/program_operation.ipp"
+#endif

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -35,17 +35,8 @@ class row_writer {
   [[nodiscard]] bool gathers() const { return plan_.rules.keeps_blocks(); }
   [[nodiscard]] bool scatters() const { return plan_.rules.sums_blocks(); }
   /// The buffers of this name of all buckets, and of those that have parameters of some units.
-  [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const {
-    buffers out;
-    for (int b = 0; b < buckets(); ++b) out.push_back(at(what, b));
-    return out;
-  }
-  [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const {
-    buffers out;
-    for (int b = 0; b < buckets(); ++b)
-      if (overlap(bucket_of(b).units, units).count() > 0) out.push_back(at(what, b));
-    return out;
-  }
+  [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const;
+  [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const;
   /// Calls action(entry, its unit, the bucket of its owner) for each tied use on the stage that has
   /// a gradient.
   template <class Action>
@@ -58,55 +49,23 @@ class row_writer {
           action(e, plan_.items[plan_.entries[e].item].first_unit, b);
     }
   }
-  [[nodiscard]] [[gnu::cold]] buffers all_gradients() const {
-    auto out = of_buckets(name::gradients);
-    for_each_tied_use([&](int, int, int owner) { out.push_back(at(name::tied_gradients, owner)); });
-    return out;
-  }
-  [[gnu::cold]] static buffers joined(buffers some, buffers const& others) {
-    for (int const one : others) some.push_back(one);
-    return some;
-  }
+  [[nodiscard]] [[gnu::cold]] buffers all_gradients() const;
+  [[gnu::cold]] static buffers joined(buffers some, buffers const& others);
 
   [[gnu::cold]] void add(program_operation const& made, stream on, buffers const& reads,
-                         buffers const& writes) {
-    out_.operations.push_back(made);
-    out_.touched.push_back({on, reads, writes});
-  }
+                         buffers const& writes);
   [[gnu::cold]] void compute(operation_kind what, buffers const& reads, buffers const& writes) {
     add({.what = what}, stream::compute, reads, writes);
   }
 
   /// Row `number`, as `made` says, if it is in a group of more than one rank; whether it is.
   [[gnu::cold]] bool add_row(std::size_t number, program_operation made, buffers const& reads,
-                             buffers const& writes) {
-    auto const over = list_[number].row().over;
-    if (plan_.grid.size(over) == 1) return false;
-    made.row = static_cast<int>(number);
-    add(made, stream_of_row(list_[number], stage_, plan_.stages()), reads, writes);
-    return true;
-  }
-  [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched) {
-    for (std::size_t i = 0; i < list_.size(); ++i)
-      for (std::int64_t k = 0; list_[i].place == place && k < list_[i].buckets; ++k)
-        add_row(i, {.bucket = list_[i].bucket < 0 ? -1 : list_[i].bucket + int(k)}, touched,
-                touched);
-  }
+                             buffers const& writes);
+  [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched);
   /// The rows that move bucket `number`; whether there are any.
-  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, int number, name touched) {
-    buffers const touches{at(touched, number)};
-    program_operation made{.bucket = number};
-    if (plan_.has_buckets && bucket_of(number).region == 0) made.units = bucket_of(number).units;
-    return add_rows_of_bucket(place, made, touches);
-  }
+  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, int number, name touched);
   [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, program_operation const& made,
-                                        buffers const& touches) {
-    bool any = false;
-    for (std::size_t i = 0; i < list_.size(); ++i)
-      if (list_[i].place == place && list_[i].moves_bucket(made.bucket))
-        any = add_row(i, made, touches, touches) || any;
-    return any;
-  }
+                                        buffers const& touches);
 
   listed_plan const& plan_;
   lean_vector<exchange> const& list_;
@@ -117,3 +76,7 @@ class row_writer {
 };
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/row_writer.ipp"
+#endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -19,34 +19,18 @@ namespace plait::planning {
 /// passes leave, where a stage has several chunks.
 /// Cost:   proportional to the operations and what they touch.
 /// Errors: error if the part has no passes.
-[[nodiscard]] [[gnu::cold]] inline step_program make_program_of_passes(
+[[nodiscard]] [[gnu::cold]] step_program make_program_of_passes(
     listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
     parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
-    placed_passes const& places) {
-  if (!has_passes(part))
-    throw error("program of passes: the part of the job has none; leave them out");
-  program_writer writer(plan, list, stage, parameters, &passes, places);
-  if (part == job_part::training) writer.write_training(shape);
-  else if (part == job_part::evaluation) writer.write_evaluation(shape);
-  else writer.write_prediction();
-  return writer.take();
-}
+    placed_passes const& places);
 
 /// The program of any other part: its rows.
 ///
 /// Errors: error if the part has passes.
-[[nodiscard]] [[gnu::cold]] inline step_program make_program_of_rows(
-    listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
-    parameter_layout const& parameters) {
-  if (has_passes(part)) throw error("program of rows: the part of the job has passes; give them");
-  program_writer writer(plan, list, stage, parameters);
-  if (part == job_part::set_up)
-    writer.write_rows(exchange_place::agreement, program_buffer::numbers);
-  else if (part == job_part::state_transfer)
-    writer.write_rows(exchange_place::state, program_buffer::state);
-  else writer.write_export(part == job_part::export_gradients);
-  return writer.take();
-}
+[[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(listed_plan const& plan,
+                                                              lean_vector<exchange> const& list,
+                                                              int stage, job_part part,
+                                                              parameter_layout const& parameters);
 
 /// The same of a plan, whose mesh is `grid` with all its sizes: of a part that has passes, or of
 /// another one.
@@ -81,16 +65,13 @@ template <class Plan>
 
 /// The program that carries out the rows of one place of a list and nothing else; they move what
 /// `touched` names.
-[[nodiscard]] [[gnu::cold]] inline step_program program_of_rows(mesh const& grid,
-                                                                lean_vector<exchange> const& list,
-                                                                exchange_place place,
-                                                                program_buffer touched) {
-  listed_plan numbers{};
-  numbers.grid = grid;
-  parameter_layout const none;
-  program_writer writer(numbers, list, 0, none);
-  writer.write_rows(place, touched);
-  return writer.take();
-}
+[[nodiscard]] [[gnu::cold]] step_program program_of_rows(mesh const& grid,
+                                                         lean_vector<exchange> const& list,
+                                                         exchange_place place,
+                                                         program_buffer touched);
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/step_program.ipp"
+#endif

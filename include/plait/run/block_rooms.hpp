@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
@@ -19,13 +20,8 @@ struct block_of_bucket {
   element_range held{};
   std::size_t behind = 0;
 };
-[[nodiscard]] inline block_of_bucket block_in(parameter_layout const& layout,
-                                              stored_buckets const& at, int bucket,
-                                              std::size_t number) {
-  auto const b = std::size_t(bucket);
-  std::size_t const blocks = at.blocks[b], count = layout.bucket_at(b).elements.count / blocks;
-  return {{at.base[b], count}, blocks == 1 ? 0 : number * count};
-}
+[[nodiscard]] block_of_bucket block_in(parameter_layout const& layout, stored_buckets const& at,
+                                       int bucket, std::size_t number);
 /// The number of the blocks that a rank holds of what is placed so.
 [[nodiscard]] inline std::size_t number_of_block(placements const& held, mesh const& grid,
                                                  coordinates const& place) {
@@ -189,3 +185,7 @@ class block_rooms<Job, Rank, false> {
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/run/block_rooms.ipp"
+#endif

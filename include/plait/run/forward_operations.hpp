@@ -6,8 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/name.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
@@ -46,27 +45,8 @@ struct made_move {
 };
 
 /// What a body does and what its form lists, side by side.
-[[noreturn]] [[gnu::cold]] [[gnu::noinline]] inline void fail_move(std::string const& layer,
-                                                                   form_info const& form,
-                                                                   made_move const& made) {
-  auto const row = [](placement from, placement to) {
-    return concat({to_string(from), " -> ", to_string(to)});
-  };
-  std::string const number = std::to_string(made.number + 1);
-  std::string text = concat({"ops.move in layer ", layer, ", form \"", form.label.text(), "\": "});
-  if (made.from != made.to)
-    text += concat({"move ", number, " of the body is ", row(made.from, made.to), " of ",
-                    made.count, " values in ", made.rows, " rows, but "});
-  else text += concat({"the body ends without move ", number, ", and "});
-  if (made.number < form.inner_count - form.sum_count) {
-    auto const& listed = form.inner[std::size_t(made.number)];
-    text += concat({"the form lists there ", row(listed.from, listed.to), " of ", listed.width,
-                    " values per row"});
-  } else {
-    text += concat({"the form lists only ", form.inner_count - form.sum_count, " of them"});
-  }
-  throw error({text, "; write one inner<From, To, Width> for each move, in their order"});
-}
+[[noreturn]] [[gnu::cold]] void fail_move(std::string const& layer, form_info const& form,
+                                          made_move const& made);
 
 /// `Operations` of a forward, with sums over samples if its form lists some.
 template <class Operations, class Element, class Formed>
@@ -153,3 +133,7 @@ class forward_operations final : public with_sums<Operations, Element, Formed> {
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/run/forward_operations.ipp"
+#endif

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/core/type_list.hpp"
@@ -35,25 +36,10 @@ constexpr unit_range within(unit_range piece, unit_range units) {
 
 /// The places of the units of a model. `activations`: of a unit of each item, where its stash ends,
 /// for each `again`; `gradients`: the bytes of its gradients' stash.
-[[nodiscard]] [[gnu::cold]] inline lean_vector<unit_place> places_of_units(
+[[nodiscard]] [[gnu::cold]] lean_vector<unit_place> places_of_units(
     static_view<item> items, lean_vector<chunk_arena> const& chunks,
     recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
-    std::size_t const* gradients) {
-  lean_vector<unit_place> places(std::size_t(count_units(items)));
-  for (auto const& chunk : chunks) {
-    unit_place next;
-    for (int i = 0; i < items.size(); ++i) {
-      auto const here = within(items[i].units(), chunk.units);
-      for (int unit = here.begin; unit < here.end; ++unit) {
-        next.stash_end = activations[i][std::size_t(recomputes.of(unit))];
-        places[std::size_t(unit)] = next;
-        next.activations += next.stash_end;
-        next.gradients += gradients[i];
-      }
-    }
-  }
-  return places;
-}
+    std::size_t const* gradients);
 
 /// Runs the units of an item on one microbatch, one behind the other: what one has made is the
 /// input of the next. Knows no model: stage_runner has the items.
@@ -266,3 +252,7 @@ class item_runner {
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/run/item_runner.ipp"
+#endif

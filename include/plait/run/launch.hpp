@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "plait/backend/backend.hpp"
-#include "plait/core/error.hpp"
 #include "plait/core/function_reference.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parallel.hpp"
@@ -16,11 +16,7 @@
 namespace plait::execution {
 
 /// Errors: input_error if a job has another mesh than the launch.
-[[gnu::cold]] inline void require_fit(mesh const& of_job, mesh const& of_launch) {
-  if (!of_job.fits(of_launch))
-    throw input_error({"launch<Job, Jobs...>: a job has the mesh '", to_string(of_job),
-                       "', the ranks are launched in the mesh '", to_string(of_launch), "'"});
-}
+[[gnu::cold]] void require_fit(mesh const& of_job, mesh const& of_launch);
 
 /// The consecutive samples that stay together for all of these plans.
 template <class... Plans>
@@ -31,13 +27,7 @@ constexpr std::size_t samples_together_of() {
 }
 
 /// Errors: input_error if there are fewer slices than data ranks.
-[[gnu::cold]] inline void require_slices(int slices, int data_ranks) {
-  if (slices > 0 && data_ranks > slices)
-    throw input_error({"launch: reproducible<", slices, "> has ", slices, " slices for ",
-                       data_ranks,
-                       " data ranks; each needs at least one, so write more slices or launch fewer "
-                       "ranks"});
-}
+[[gnu::cold]] void require_slices(int slices, int data_ranks);
 
 /// Adds what a job communicates over to `sets`.
 template <class Plan>
@@ -104,3 +94,7 @@ namespace plait {
 using execution::launch;
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/run/launch.ipp"
+#endif

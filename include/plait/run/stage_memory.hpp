@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/mesh/blocks.hpp"
@@ -27,23 +27,9 @@ struct stage_arenas {
 };
 
 /// Where a stage has its parameters: of all entries, unit by unit.
-[[nodiscard]] [[gnu::cold]] inline lean_vector<parameter_place> places_of_parameters(
+[[nodiscard]] [[gnu::cold]] lean_vector<parameter_place> places_of_parameters(
     static_view<item> items, static_view<parameter_entry> entries, parameter_rules const& rules,
-    static_view<unit_range> chunks, parameter_layout const& parameters, coordinates const& place) {
-  lean_vector<parameter_place> out(std::size_t(parameters.units) * std::size_t(entries.size()));
-  for (auto const& chunk : chunks)
-    for (int e = 0; e < entries.size(); ++e) {
-      auto const& entry = entries[e];
-      auto const& item = items[entry.item];
-      int const end = std::min(chunk.end, item.first_unit + item.count);
-      for (int unit = std::max(chunk.begin, item.first_unit); unit < end; ++unit)
-        out[std::size_t(unit) * std::size_t(entries.size()) + std::size_t(e)] = {
-            parameters.place_in(parameters.parameters_at, parameters.offset(e, unit)),
-            parameters.place_in(parameters.gradients_at, parameters.gradient_offset(e, unit)),
-            entry.masked() && !holds_the_one_copy(placements_of(entry, rules).summed, place)};
-    }
-  return out;
-}
+    static_view<unit_range> chunks, parameter_layout const& parameters, coordinates const& place);
 
 /// Where the values, gradients, slots and parameters of one pipeline stage lie in a rank's arenas.
 template <class Setting>
@@ -236,3 +222,7 @@ template <class Job, class Rank>
 }
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/run/stage_memory.ipp"
+#endif

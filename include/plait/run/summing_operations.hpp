@@ -6,8 +6,7 @@
 #include <string>
 #include <type_traits>
 
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/layer/layer.hpp"
@@ -33,18 +32,8 @@ consteval void report_unlisted_sum() {
 }
 
 /// The sums that a body makes, and those that its form lists.
-[[noreturn]] [[gnu::cold]] [[gnu::noinline]] inline void fail_sum(std::string const& layer,
-                                                                  form_info const& form, int made,
-                                                                  std::size_t count, int listed,
-                                                                  std::size_t width) {
-  auto const number = std::to_string(made + 1);
-  throw error({"ops.sum_over_samples in layer ", layer, ", form \"", form.label.text(), "\": ",
-               (count == 0 ? concat({"the body ends without sum ", number})
-                           : concat({"sum ", number, " of the body is of ", count, " values"})),
-               ", but the form lists ",
-               (made < listed ? concat({width, " there"}) : concat({listed, " sums"})),
-               "; write one batch_sum<At, Width> for each, in their order"});
-}
+[[noreturn]] [[gnu::cold]] void fail_sum(std::string const& layer, form_info const& form, int made,
+                                         std::size_t count, int listed, std::size_t width);
 
 /// What a body may do whose form lists sums over samples: `Operations`, and these sums, each of
 /// them once and in their order.
@@ -118,3 +107,7 @@ class summing_operations : public Operations {
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/run/summing_operations.ipp"
+#endif

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/run/body.hpp"
@@ -32,15 +33,8 @@ namespace plait::execution {
 
 /// Sets what the bodies of the leaves are called where a device marks them; `names` as `leaf_names`
 /// gives them.
-[[gnu::cold]] inline void name_bodies(std::vector<std::string> names,
-                                      std::span<std::string> forward,
-                                      std::span<std::string> backward) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i].ends_with('.')) names[i].pop_back();
-    forward[i] = concat({names[i], " forward"});
-    backward[i] = concat({names[i], " backward"});
-  }
-}
+[[gnu::cold]] void name_bodies(std::vector<std::string> names, std::span<std::string> forward,
+                               std::span<std::string> backward);
 
 /// The layer of an epilogue in its form.
 template <class Epilogue>
@@ -544,3 +538,7 @@ class unit_runner {
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/run/unit_runner.ipp"
+#endif

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -61,10 +61,7 @@ struct scheduled_work {
 };
 
 /// Returns text such as "send_gradient 3", or "send_gradient 3 of chunk 1".
-[[nodiscard]] inline std::string to_string(scheduled_work op) {
-  return std::string{to_string(op.kind)} + ' ' + std::to_string(op.microbatch) +
-         (op.chunk == 0 ? "" : concat({" of chunk ", op.chunk}));
-}
+[[nodiscard]] std::string to_string(scheduled_work op);
 
 /// The stages to which the chunks of a model go, in the order of its layers.
 ///
@@ -178,3 +175,7 @@ struct schedule_error : error {
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/schedule/operation.ipp"
+#endif

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -321,17 +321,7 @@ consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLe
 /// Checks `table` and throws if it has a fault: the run-time half of `require_proven_up_to`.
 ///
 /// Errors:  schedule_error that names the fault, the stage and the operation.
-[[gnu::cold]] inline void require_proven(timetable const& table) {
-  auto const verdict = check(table);
-  if (verdict.proven()) return;
-  auto const& list = table.stages[static_cast<std::size_t>(verdict.stage)].operations;
-  auto const index = static_cast<std::size_t>(verdict.operation);
-  throw schedule_error{
-      concat({"timetable for ", verdict.stages, " stages and ", verdict.microbatches,
-              " microbatches: stage ", verdict.stage, ", operation ", index, " (",
-              (index < list.size() ? to_string(list[index]) : "end of the list"),
-              "): ", to_string(verdict.fault)})};
-}
+[[gnu::cold]] void require_proven(timetable const& table);
 
 /// The first fault of `Schedule` with `Stages` stages and 1, 2, ... `Microbatches` microbatches.
 template <class Schedule, int Stages, int Microbatches>
@@ -363,3 +353,7 @@ consteval void require_proven_up_to() {
 }
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/schedule/proof.ipp"
+#endif

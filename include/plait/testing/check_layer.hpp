@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/number_range.hpp"
-#include "plait/core/random_normal.hpp"
 #include "plait/testing/layer_data_ranks.hpp"
 #include "plait/testing/layer_forms.hpp"
 #include "plait/testing/layer_laws.hpp"
@@ -41,13 +40,8 @@ struct layer_options {
 
 namespace detail {
 
-inline std::vector<double> random_numbers(random_key key, std::size_t count, double mean,
-                                          double deviation) {
-  std::vector<double> out(count);
-  random_normals<double>(key, 0, deviation, out);
-  for (double& value : out) value += mean;
-  return out;
-}
+std::vector<double> random_numbers(random_key key, std::size_t count, double mean,
+                                   double deviation);
 /// Changes the sign of every third number.
 inline void mix_signs(std::vector<double>& values) {
   for (std::size_t i = 1; i < values.size(); i += 3) values[i] = -values[i];
@@ -135,11 +129,8 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
 }
 
 /// Runs one job by `run`, its run_trial; an exception is a failure.
-inline bool run_checked(check_report& report, std::string const& where,
-                        trial (*run)(trial_setup const&), trial_setup const& setup, trial& out) {
-  report.checked.push_back(where);
-  return run_quietly(report, where, run, setup, out);
-}
+bool run_checked(check_report& report, std::string const& where, trial (*run)(trial_setup const&),
+                 trial_setup const& setup, trial& out);
 
 /// The tolerance, as a share of the largest element, in a type that is not double, where every
 /// value between two operations is rounded.
@@ -189,54 +180,17 @@ checked_layer make_checked(trial_setup setup, double rounding = double_rounding)
 }
 
 /// Checks the results of one job, `got`, that was run with `setup`.
-inline void check_alone(check_report& report, std::string const& where, checked_layer const& layer,
-                        trial_setup const& setup, trial const& got,
-                        trial (*run)(trial_setup const&)) {
-  check_differences(report, where, setup, got);
-  check_accumulation(report, where, got, layer.rounding);
-  std::size_t const before = report.failures.size();
-  check_independence(report, where, setup, got, layer.output, layer.is_loss());
-  bool const is_independent = report.failures.size() == before;
-  check_weights(report, where, setup, got, layer.rounding);
-  check_bytes(report, where, got);
-  double const loss = got.ranks[0].once.loss;
-  compare(report, where, {"loss", 1, 1}, {2 * loss}, {got.ranks[0].scaled_loss},
-          rounding_bound({loss}, layer.rounding),
-          "must be twice as large when context.loss.scale is");
-  // For sums over all samples, two data ranks are compared with one rank instead.
-  if (layer.sums_samples || !is_independent) return;
-  check_pieces(report, where, setup, got, layer.output, run, layer.rounding);
-  check_partial_group(report, where, setup, layer.output, run, layer.rounding);
-}
+void check_alone(check_report& report, std::string const& where, checked_layer const& layer,
+                 trial_setup const& setup, trial const& got, trial (*run)(trial_setup const&));
 
 /// Checks a loss with targets that do not count, and with labels that are no columns.
-inline void check_targets(check_report& report, std::string const& of_all,
-                          checked_layer const& layer, trial const& usual,
-                          trial (*run)(trial_setup const&)) {
-  if (layer.losses.empty()) return;
-  check_uncounted(report, of_all, layer.setup, layer.losses, usual);
-  trial got;
-  auto setup = layer.setup;
-  auto where = ext::concat({of_all, ", with rows without a target"});
-  if (leave_out_targets(setup, layer.losses) && run_quietly(report, where, run, setup, got) &&
-      check_uncounted(report, where, setup, layer.losses, got))
-    check_alone(report, where, layer, setup, got, run);
-  setup = layer.setup;
-  setup.differences.clear();
-  where = ext::concat({of_all, ", with labels that are no columns of their rows"});
-  if (use_labels_past_rows(setup, layer.losses, layer.width) &&
-      run_quietly(report, where, run, setup, got))
-    check_labels_past_rows(report, where, usual, got, layer.width);
-}
+void check_targets(check_report& report, std::string const& of_all, checked_layer const& layer,
+                   trial const& usual, trial (*run)(trial_setup const&));
 
 /// Checks all laws of a job: `expected` has the results that it must give, and `law` says why.
-inline void check_job(check_report& report, std::string const& where, checked_layer const& layer,
-                      trial const& expected, trial const& got, trial (*run)(trial_setup const&),
-                      std::string const& law) {
-  compare_trials(report, where, expected, got, layer.output, law, layer.rounding);
-  check_alone(report, where, layer, layer.setup, got, run);
-  check_targets(report, where, layer, got, run);
-}
+void check_job(check_report& report, std::string const& where, checked_layer const& layer,
+               trial const& expected, trial const& got, trial (*run)(trial_setup const&),
+               std::string const& law);
 
 /// Runs the job with which others are compared. If its numbers are not finite, a parameter may have
 /// to be positive: then the layer that `make_positive` gives is taken, where that is finite.
@@ -490,3 +444,7 @@ check_report check_layer(layer_options const& options = {}) {
 }
 
 }  // namespace plait::testing
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/check_layer.ipp"
+#endif

@@ -11,6 +11,7 @@
 #include "plait/core/clock.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
@@ -29,20 +30,7 @@ struct channel_end {
 
 // Two for each pair of neighbours of which this rank is one. All ranks have the pairs in one order,
 // so that messages that are posted pair by pair also end where each is sent at once.
-inline std::vector<channel_end> channel_ends(int me, int size) {
-  std::vector<channel_end> out;
-  for (int first = 0; first < (size == 2 ? 1 : size); ++first) {
-    int const second = (first + 1) % size;
-    if (me != first && me != second) continue;
-    for (bool const is_forth : {true, false}) {
-      int const from = is_forth ? first : second, to = is_forth ? second : first;
-      bool const sends = me == from;
-      out.push_back({sends ? to : from, sends, channel_of(me, sends ? to : from, size, sends),
-                     channel_of(from, to, size, true), is_forth});
-    }
-  }
-  return out;
-}
+std::vector<channel_end> channel_ends(int me, int size);
 
 // What a rank sends over a channel, or what comes.
 template <class T, class Probe>
@@ -195,3 +183,7 @@ void check_refused_channels(Probe& p) {
 }
 
 }  // namespace plait::testing::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/communicator_channel_laws.ipp"
+#endif

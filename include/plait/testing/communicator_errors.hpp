@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "plait/backend/communicator.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -100,32 +100,14 @@ inline constexpr communicator_error communicator_errors[] = {
      {"send of 16 bytes", "rank "}},
 };
 
-inline bool is_message(mistake which) {
-  return which == mistake::tag || which == mistake::size_of_message ||
-         which == mistake::element_of_message || which == mistake::trainer_of_message;
-}
+bool is_message(mistake which);
 
 // Their groups have the members of those over axis::data.
 inline constexpr axis_set other_axes = axis::data | axis::tensor;
 
 // Nothing, or what is wrong with what was thrown.
-[[gnu::cold]] inline std::string fault_of(communicator_error const& expected,
-                                          std::exception const& thrown) {
-  std::string const text = thrown.what();
-  bool const right_type = expected.type == thrown_type::input_error
-                              ? dynamic_cast<input_error const*>(&thrown) != nullptr
-                          : expected.type == thrown_type::size_mismatch
-                              ? dynamic_cast<size_mismatch const*>(&thrown) != nullptr
-                              : dynamic_cast<collective_mismatch const*>(&thrown) != nullptr;
-  std::array<char const*, 3> const types{"collective_mismatch", "size_mismatch", "input_error"};
-  if (!right_type)
-    return ext::concat({"expected ", types[static_cast<std::size_t>(expected.type)],
-                        ", got another type with the text '", text, "'"});
-  for (char const* const word : expected.words)
-    if (text.find(word) == std::string::npos)
-      return ext::concat({"the text does not say '", word, "': '", text, "'"});
-  return {};
-}
+[[gnu::cold]] std::string fault_of(communicator_error const& expected,
+                                   std::exception const& thrown);
 
 // Makes the call of this rank of which those of all ranks do not go together. `other` is a rank
 // that makes another call than the rest.
@@ -213,12 +195,7 @@ inline constexpr int communicator_error_count =
 
 namespace detail {
 
-inline communicator_error const& communicator_error_at(int which) {
-  if (which < 0 || which >= communicator_error_count)
-    throw input_error({"communicator error ", which, ": there are those from 0 to ",
-                       communicator_error_count - 1});
-  return communicator_errors[which];
-}
+communicator_error const& communicator_error_at(int which);
 
 }  // namespace detail
 
@@ -267,3 +244,7 @@ template <class Backend>
 }
 
 }  // namespace plait::testing
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/communicator_errors.ipp"
+#endif

@@ -19,8 +19,9 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/concat.hpp"
-#include "plait/core/stable_sort.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/axis.hpp"
+#include "plait/mesh/ranks_text.hpp"
 #include "plait/testing/report.hpp"
 
 namespace plait::testing::detail {
@@ -31,24 +32,9 @@ class communicator_findings {
   static constexpr int most_alike = 2;  // sentences of one rank about one law
 
   // `law` is what failures that are alike have in common.
-  void add(int world_rank, std::string const& law, std::string const& text) {
-    std::scoped_lock const lock{mutex_};
-    if (alike_[{world_rank, law}]++ < most_alike) failures_.emplace_back(world_rank, text);
-  }
+  void add(int world_rank, std::string const& law, std::string const& text);
 
-  void move_to(check_report& report) {
-    std::scoped_lock const lock{mutex_};
-    plait::detail::stable_sort(failures_, [](failure const& a, failure const& b) {
-      return a.first < b.first;  // the same in every run
-    });
-    for (auto& [rank, text] : failures_) report.failures.push_back(std::move(text));
-    for (auto const& [kind, count] : alike_)
-      if (count > most_alike)
-        report.failures.push_back(ext::concat({"rank ", kind.first, " ", kind.second, ": ",
-                                               count - most_alike, " more failures of this kind"}));
-    failures_.clear();
-    alike_.clear();
-  }
+  void move_to(check_report& report);
 
  private:
   using failure = std::pair<int, std::string>;
@@ -291,3 +277,7 @@ struct communicator_probe {
 };
 
 }  // namespace plait::testing::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/communicator_probe.ipp"
+#endif

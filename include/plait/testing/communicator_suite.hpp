@@ -14,6 +14,7 @@
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/groups.hpp"
@@ -99,48 +100,13 @@ consteval void require_records() {
 }
 
 // Lists the laws that the options take out of the suite, a sentence for each.
-inline std::vector<std::string> left_out(communicator_suite_options const& options) {
-  std::vector<std::string> out;
-  auto const say = [&](bool is_checked, char const* option, char const* law) {
-    if (!is_checked)
-      out.push_back(ext::concat({"not checked, as options.", option, " says: ", law}));
-  };
-  say(options.sums_in_rank_order, "sums_in_rank_order",
-      "sums have the bits of additions in rank order");
-  say(options.maximum_keeps_nan, "maximum_keeps_nan", "a maximum keeps nan");
-  say(options.compares_calls, "compares_calls", "ranks whose calls differ are told");
-  say(options.compares_equal_groups, "compares_equal_groups",
-      "groups of equal members, over other axes, compare their calls");
-  say(options.has_channels, "has_channels", "a post waits for nobody");
-  say(options.errors, "errors", "mistakes end the launch with their error");
-  say(options.rounds > 0, "rounds", "groups in turn");
-  return out;
-}
+std::vector<std::string> left_out(communicator_suite_options const& options);
 
 // One axis, and as many as there are factors, up to three: then ranks have groups that overlap.
-inline std::vector<mesh> meshes_of(int ranks) {
-  mesh line, grid;
-  line.add(axis::data, ranks);
-  int rest = ranks;
-  for (axis const which : {axis::data, axis::stage})
-    for (int factor = 2; factor < rest && !grid.has(which); ++factor)
-      if (rest % factor == 0) grid.add(which, factor), rest /= factor;
-  grid.add(axis::tensor, rest);
-  if (grid.dimension_count == 1) return {line};
-  return {line, grid};
-}
+std::vector<mesh> meshes_of(int ranks);
 
 // Pipelines of all ranks and, where that makes some, of every second rank.
-inline std::vector<mesh> stage_meshes_of(int ranks) {
-  std::vector<mesh> out;
-  for (int const pipelines : {1, 2}) {
-    if (ranks % pipelines != 0 || ranks / pipelines < 2) continue;
-    mesh& grid = out.emplace_back();
-    grid.add(axis::stage, ranks / pipelines);
-    if (pipelines > 1) grid.add(axis::data, pipelines);
-  }
-  return out;
-}
+std::vector<mesh> stage_meshes_of(int ranks);
 
 template <class Rank, class... T>
 void check_group(communicator_probe<Rank> p, element_list<T...>,
@@ -269,3 +235,7 @@ template <class Elements = communicator_elements, class Backend>
 }
 
 }  // namespace plait::testing
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/communicator_suite.ipp"
+#endif

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/name.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/plan/form_planner.hpp"
@@ -49,10 +49,7 @@ struct form_choice {
   name pin{};
   bool sharded = false;
 
-  [[nodiscard]] std::string text() const {
-    if (!pin.empty()) return ext::concat({"form ", pin.text()});
-    return sharded ? "chosen forms with sequence shards" : "chosen forms";
-  }
+  [[nodiscard]] std::string text() const;
 };
 
 template <class L>
@@ -167,3 +164,7 @@ constexpr int least_ranks() {
 }
 
 }  // namespace plait::testing::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/layer_forms.ipp"
+#endif

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include "plait/backend/host/threads.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/run/launch.hpp"
@@ -410,33 +410,15 @@ trial run_data_ranks(std::vector<trial_setup> const& setups) {
 }
 
 /// Returns true if the output of a trial's first pass is finite.
-inline bool is_finite(trial const& of) {
-  return std::ranges::all_of(of.ranks[0].once.output,
-                             [](double value) { return std::isfinite(value); });
-}
+bool is_finite(trial const& of);
 
 /// One parameter's gradient of a pass, whole; `disagree` is set where ranks that both have an
 /// element do not have the same bits.
-inline std::vector<double> assemble(trial const& of, pass rank_record::* which,
-                                    std::size_t parameter, bool& disagree) {
-  auto const& entry = of.entries[parameter];
-  auto const ranks = static_cast<int>(of.ranks.size());
-  std::vector<double> out(entry.info.count());
-  std::vector<bool> seen(out.size());
-  for (int r = 0; r < ranks; ++r) {
-    auto const& arena = (of.ranks[static_cast<std::size_t>(r)].*which).gradients;
-    auto const put = [&](std::size_t to, std::size_t local, std::size_t length) {
-      for (std::size_t i = 0; i < length; ++i) {
-        double const value = arena[of.parameters[parameter].offset + local + i];
-        if (seen[to + i] && std::memcmp(&out[to + i], &value, sizeof value) != 0) disagree = true;
-        out[to + i] = value;
-        seen[to + i] = true;
-      }
-    };
-    for (auto const& each : planning::rectangles_of(entry, r, ranks, true))
-      planning::for_each_run(each, entry.info.columns, put);
-  }
-  return out;
-}
+std::vector<double> assemble(trial const& of, pass rank_record::* which, std::size_t parameter,
+                             bool& disagree);
 
 }  // namespace plait::testing::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/layer_trial.ipp"
+#endif

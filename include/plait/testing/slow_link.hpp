@@ -17,8 +17,7 @@
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/error.hpp"
-#include "plait/core/number_range.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::testing {
 
@@ -56,13 +55,7 @@ class link_clock {
       return out;
     }
   }
-  void end(bool ended) {
-    {
-      std::scoped_lock const lock{mutex_};
-      ended_ = ended;
-    }
-    wakes_.notify_all();
-  }
+  void end(bool ended);
 
  private:
   link_options options_;
@@ -74,11 +67,7 @@ class link_clock {
 class slow_group final : public process_group {
  public:
   slow_group(std::unique_ptr<process_group> inner, std::size_t size,
-             std::shared_ptr<link_clock> clock)
-      : process_group({}, 0),
-        inner_(std::move(inner)),
-        others_(static_cast<double>(size - 1)),
-        clock_(std::move(clock)) {}
+             std::shared_ptr<link_clock> clock);
 
   void name(group_names names) override { inner_->name(std::move(names)); }
   void serve(plait::detail::collective_call const* call) override { inner_->serve(call); }
@@ -88,10 +77,7 @@ class slow_group final : public process_group {
   void all_gather(void const* send, void* receive, std::size_t bytes) override {
     clock_->during(others_ * double(bytes), [&] { inner_->all_gather(send, receive, bytes); });
   }
-  void all_to_all(void const* send, std::size_t stride, void* receive, std::size_t bytes) override {
-    clock_->during(others_ * double(bytes),
-                   [&] { inner_->all_to_all(send, stride, receive, bytes); });
-  }
+  void all_to_all(void const* send, std::size_t stride, void* receive, std::size_t bytes) override;
   void broadcast(void* inout, std::size_t bytes, int root) override {
     clock_->during(double(bytes), [&] { inner_->broadcast(inout, bytes, root); });
   }
@@ -113,10 +99,7 @@ class slow_group final : public process_group {
   void go_on() override { inner_->go_on(); }
   [[nodiscard]] bool give_up_posted() noexcept override { return inner_->give_up_posted(); }
   bool all_reduce(void* inout, std::size_t count, plait::detail::element_type type,
-                  reduction operation) override {
-    return clock_->during(double(count * type.bytes),
-                          [&] { return inner_->all_reduce(inout, count, type, operation); });
-  }
+                  reduction operation) override;
 
  private:
   std::unique_ptr<process_group> inner_;
@@ -140,19 +123,10 @@ class slow_engine final : public process_engine {
                                                              call_pause& pause) override {
     return slow(inner_->make_group_of_second_thread(members, pause), members);
   }
-  void abandon() noexcept override {
-    inner_->abandon();
-    clock_->end(true);
-  }
+  void abandon() noexcept override;
   void begin_anew(process_ranks const& now,
-                  std::unique_ptr<plait::detail::rendezvous_store> where) override {
-    inner_->begin_anew(now, std::move(where));
-    clock_->end(false);
-  }
-  void interrupt() noexcept override {
-    inner_->interrupt();
-    clock_->end(true);
-  }
+                  std::unique_ptr<plait::detail::rendezvous_store> where) override;
+  void interrupt() noexcept override;
   void hold_timeouts(bool on) noexcept override { inner_->hold_timeouts(on); }
 
  private:
@@ -176,14 +150,11 @@ class slow_engine final : public process_engine {
 ///
 /// Errors: input_error if there is no engine, or for a latency below 0 or a rate that is not above
 ///         it; those of `inner`.
-[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> slow_link(
-    std::shared_ptr<process_engine> inner, link_options const& options) {
-  plait::detail::require_range("link_options::latency", options.latency, number_ranges::from_0);
-  plait::detail::require_range("link_options::bytes_per_second", options.bytes_per_second,
-                               number_ranges::above_0);
-  if (inner == nullptr)
-    throw input_error("slow_link: there is no engine; write slow_link(plait::gloo(), {...})");
-  return std::make_shared<detail::slow_engine>(std::move(inner), options);
-}
+[[nodiscard]] [[gnu::cold]] std::shared_ptr<process_engine> slow_link(
+    std::shared_ptr<process_engine> inner, link_options const& options);
 
 }  // namespace plait::testing
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/slow_link.ipp"
+#endif

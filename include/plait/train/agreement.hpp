@@ -5,8 +5,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/run/run_rows.hpp"
@@ -43,31 +40,12 @@ class agreement {
   /// The name of the first number that differs between the ranks; empty if none does. `all`: the
   /// numbers of all ranks, one rank behind the other.
   [[nodiscard]] [[gnu::cold]] std::string first_difference(
-      std::vector<std::uint64_t> const& all) const {
-    auto const [field, rank] = difference_in(all);
-    return rank == 0 ? std::string{} : names_[field];
-  }
+      std::vector<std::uint64_t> const& all) const;
   /// How a rank differs from a reference, with both values; "" if it does not.
   [[nodiscard]] [[gnu::cold]] std::string difference(std::vector<std::uint64_t> const& all,
-                                                     int rank, int reference) const {
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-      auto const here = all[static_cast<std::size_t>(rank) * agreed_fields + i];
-      auto const there = all[static_cast<std::size_t>(reference) * agreed_fields + i];
-      if (here != there)
-        return concat({subject_, ": ", names_[i], " is ", text(i, here), " here and ",
-                       text(i, there), " in the job"});
-    }
-    return "";
-  }
+                                                     int rank, int reference) const;
   /// Errors: input_error that names the first number that differs, with both values.
-  [[gnu::cold]] void require_equal(std::vector<std::uint64_t> const& all) const {
-    auto const [field, rank] = difference_in(all);
-    if (rank == 0) return;
-    throw input_error({subject_, ": the ranks differ in ", names_[field], ": ",
-                       text(field, all[field]), " on rank 0, ",
-                       text(field, all[rank * agreed_fields + field]), " on rank ", rank,
-                       "; what trains together must be made with the same numbers on every rank"});
-  }
+  [[gnu::cold]] void require_equal(std::vector<std::uint64_t> const& all) const;
 
  private:
   struct place {
@@ -75,28 +53,9 @@ class agreement {
   };
   /// The first field that differs and the first rank that has another number than rank 0, or rank
   /// 0.
-  [[nodiscard]] [[gnu::cold]] place difference_in(std::vector<std::uint64_t> const& all) const {
-    for (std::size_t i = 0; i < names_.size(); ++i)
-      for (std::size_t rank = 1; rank < all.size() / agreed_fields; ++rank)
-        if (all[i] != all[rank * agreed_fields + i]) return {i, rank};
-    return {};
-  }
-  [[gnu::cold]] void add_bits(std::string_view name, std::uint64_t bits, bool is_real) {
-    if (names_.size() == agreed_fields)
-      throw error({"agreement: ", subject_, " has more than ", agreed_fields, " numbers; '", name,
-                   "' is one too many"});
-    bits_[names_.size()] = bits;
-    names_.push_back(std::string(name));
-    is_real_ = is_real_ << 1 | (is_real ? 1u : 0u);
-  }
-  [[nodiscard]] [[gnu::cold]] std::string text(std::size_t field, std::uint64_t bits) const {
-    if ((is_real_ >> (names_.size() - 1 - field) & 1) == 0) return std::to_string(bits);
-    char out[32];
-    std::snprintf(out, sizeof out, "%.17g", std::bit_cast<double>(bits));
-    char shorter[32];
-    std::snprintf(shorter, sizeof shorter, "%.6g", std::bit_cast<double>(bits));
-    return std::strtod(shorter, nullptr) == std::bit_cast<double>(bits) ? shorter : out;
-  }
+  [[nodiscard]] [[gnu::cold]] place difference_in(std::vector<std::uint64_t> const& all) const;
+  [[gnu::cold]] void add_bits(std::string_view name, std::uint64_t bits, bool is_real);
+  [[nodiscard]] [[gnu::cold]] std::string text(std::size_t field, std::uint64_t bits) const;
 
   std::string subject_;
   std::vector<std::string> names_{};
@@ -126,3 +85,7 @@ template <class Rank>
 }
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/agreement.ipp"
+#endif

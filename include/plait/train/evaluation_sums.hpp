@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/type_name.hpp"
 #include "plait/tensor/batch.hpp"
@@ -50,12 +50,7 @@ consteval void check_measure() {
 }
 
 /// Errors: input_error, since a measure has written behind its numbers.
-[[noreturn]] [[gnu::cold]] inline void refuse_write(std::string const& measure,
-                                                    std::size_t numbers) {
-  throw input_error({"evaluate: the measure ", measure,
-                     " has written behind its numbers, of which it has ", numbers,
-                     "; let `numbers` be as many as its add writes to"});
-}
+[[noreturn]] [[gnu::cold]] void refuse_write(std::string const& measure, std::size_t numbers);
 
 /// What an evaluation of a data set adds up over its batches.
 template <class Terms, class... Measures>
@@ -163,3 +158,7 @@ class evaluation_sums {
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/evaluation_sums.ipp"
+#endif

@@ -8,9 +8,9 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/core/stable_sort.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -187,18 +187,7 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 
 /// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
 /// what lies between two goes with the first.
-[[gnu::cold]] inline void join_ranges(lean_vector<update_range>& ranges, std::size_t count) {
-  detail::stable_sort(ranges, [](auto const& a, auto const& b) { return a.offset < b.offset; });
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    if (kept == 0 || ranges[kept - 1].rate != ranges[i].rate ||
-        ranges[kept - 1].decay != ranges[i].decay)
-      ranges[kept++] = ranges[i];
-    std::size_t const end = i + 1 < ranges.size() ? ranges[i + 1].offset : count;
-    ranges[kept - 1].count = end - ranges[kept - 1].offset;
-  }
-  ranges.resize(kept);
-}
+[[gnu::cold]] void join_ranges(lean_vector<update_range>& ranges, std::size_t count);
 
 /// The factors of what no optimizer updates: buffers. Ranges cover a block, so they have one.
 inline constexpr update_factors not_updated{0, 0};
@@ -245,3 +234,7 @@ using execution::gradients;
 using execution::reduce_gradients;
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/gradients.ipp"
+#endif

@@ -9,9 +9,9 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/core/type_list.hpp"
 #include "plait/layer/layer.hpp"
@@ -26,28 +26,9 @@ namespace plait::execution {
 ///
 /// Cost: reads the labels once, on the host, and calls `count` for rows with a label that is no
 ///       class.
-inline std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t width,
-                                     std::size_t classes, bool counts_labels,
-                                     double (*count)(std::span<std::int32_t const>)) {
-  std::vector<std::int32_t> changed;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (static_cast<std::uint32_t>(labels[i]) < classes) continue;
-    auto const row = labels.subspan(i / width * width, width);
-    double const counted = count(row);
-    bool does_count = counted > 0;
-    if (does_count && width > 1 && counts_labels) {
-      changed.assign(row.begin(), row.end());
-      for (std::size_t const one : {std::size_t{0}, classes - 1}) {  // one class may be ignored
-        changed[i % width] = static_cast<std::int32_t>(one);
-        does_count = does_count && count(changed) <= counted;
-      }
-    } else if (width > 1) {
-      does_count = does_count && labels[i] >= 0;
-    }
-    if (does_count) return static_cast<std::ptrdiff_t>(i);
-  }
-  return -1;
-}
+std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t width,
+                              std::size_t classes, bool counts_labels,
+                              double (*count)(std::span<std::int32_t const>));
 
 /// True for losses whose labels a trainer has to check: those that say how many `classes` there
 /// are, and whose own `count` does not refuse other labels.
@@ -230,3 +211,7 @@ struct loss_terms {
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/loss_terms.ipp"
+#endif

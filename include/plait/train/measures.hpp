@@ -13,6 +13,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait {
 
@@ -50,13 +51,8 @@ concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
 namespace detail {
 
 /// The class of a row, which must be one of the outputs.
-[[nodiscard]] inline std::size_t class_of(std::span<std::int32_t const> label, std::size_t outputs,
-                                          char const* measure) {
-  if (label[0] < 0 || static_cast<std::size_t>(label[0]) >= outputs)
-    throw input_error(
-        {measure, ": a row has the class ", label[0], ", the model has ", outputs, " outputs"});
-  return static_cast<std::size_t>(label[0]);
-}
+[[nodiscard]] std::size_t class_of(std::span<std::int32_t const> label, std::size_t outputs,
+                                   char const* measure);
 
 }  // namespace detail
 
@@ -171,3 +167,7 @@ static_assert(measure<measures::mean_loss> && measure<measures::top<5>> &&
               measure<measures::confusion_matrix<3>>);
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/measures.ipp"
+#endif

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <string>
-#include <vector>
 
 #include "plait/backend/generation.hpp"
 #include "plait/core/function_reference.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::execution {
 
@@ -18,16 +17,7 @@ template <class Rank>
 }
 
 /// The first rank that has been accepted where others have not; -1 where all ranks count alike.
-[[nodiscard]] [[gnu::cold]] inline int reference_rank(generation const& now) {
-  auto const& accepted = now.accepted();
-  int first = -1;
-  bool are_all = true;
-  for (std::size_t rank = 0; rank < accepted.size(); ++rank) {
-    if (accepted[rank] && first < 0) first = static_cast<int>(rank);
-    are_all = are_all && accepted[rank];
-  }
-  return are_all ? -1 : first;
-}
+[[nodiscard]] [[gnu::cold]] int reference_rank(generation const& now);
 
 /// Where ranks of an elastic job differ, those that have trained it say how it is, and newcomers
 /// that differ are refused. `wrong(rank, reference)` says how a rank differs from the reference, ""
@@ -35,18 +25,11 @@ template <class Rank>
 /// is a matter of all: nobody has trained the job yet, or those differ that have.
 ///
 /// Errors: refused_newcomer on ranks that are refused, and then generation_ended on the others.
-[[gnu::cold]] inline void refuse_newcomers(generation* now,
-                                           function_reference<std::string(int, int)> wrong) {
-  int const reference = now == nullptr ? -1 : reference_rank(*now);
-  if (reference < 0) return;
-  std::vector<std::string> why(now->accepted().size());
-  bool any = false;
-  for (std::size_t other = 0; other < why.size(); ++other) {
-    why[other] = wrong(static_cast<int>(other), reference);
-    if (!why[other].empty() && now->accepted()[other]) return;
-    any = any || !why[other].empty();
-  }
-  if (any) now->refuse(why);
-}
+[[gnu::cold]] void refuse_newcomers(generation* now,
+                                    function_reference<std::string(int, int)> wrong);
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/newcomers.ipp"
+#endif

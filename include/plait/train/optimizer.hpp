@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +12,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
 
@@ -59,20 +59,10 @@ struct adamw {
   bool (*decays)(parameter_description const&) = decay_all;
 
   /// What trainers check, and compare between ranks besides `numbers`.
-  [[nodiscard]] std::array<setting, 5> settings() const {
-    using namespace number_ranges;
-    return {{{"learning_rate", learning_rate, finite_from_0},
-             {"beta1", beta1, from_0_to_below_1},
-             {"beta2", beta2, from_0_to_below_1},
-             {"epsilon", epsilon, finite_above_0},
-             {"weight_decay", weight_decay, finite_from_0}}};
-  }
+  [[nodiscard]] std::array<setting, 5> settings() const;
   /// Returns the numbers that change from update to update. `age`: the number of updates that the
   /// states have seen before.
-  [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const {
-    auto const t = static_cast<double>(age + 1);
-    return {learning_rate * rate_factor, 1 - std::pow(beta1, t), 1 - std::pow(beta2, t)};
-  }
+  [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const;
   /// One step of all parameters of an arena; `now` is in the device's memory.
   template <class Queue, class Arena>
   void update(Queue queue, Arena const& of, numbers const* now) const {
@@ -97,12 +87,7 @@ struct sgd {
   bool (*decays)(parameter_description const&) = decay_all;
 
   /// \see adamw::settings
-  [[nodiscard]] std::array<setting, 3> settings() const {
-    using namespace number_ranges;
-    return {{{"learning_rate", learning_rate, finite_from_0},
-             {"momentum", momentum, from_0_to_below_1},
-             {"weight_decay", weight_decay, finite_from_0}}};
-  }
+  [[nodiscard]] std::array<setting, 3> settings() const;
   /// \see adamw::numbers_of
   [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
     return {learning_rate * rate_factor};
@@ -155,3 +140,7 @@ static_assert(optimizer<adamw>);
 static_assert(optimizer<sgd>);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/optimizer.ipp"
+#endif

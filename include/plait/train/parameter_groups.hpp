@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plait/core/name_pattern.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/train/optimizer.hpp"
 
@@ -29,12 +29,8 @@ struct update_factors {
 };
 
 /// The first group that matches a parameter, or null.
-[[gnu::cold]] inline parameter_group const* first_match(std::vector<parameter_group> const& groups,
-                                                        std::string_view name) {
-  for (auto const& group : groups)
-    if (matches(group.pattern, name)) return &group;
-  return nullptr;
-}
+[[gnu::cold]] parameter_group const* first_match(std::vector<parameter_group> const& groups,
+                                                 std::string_view name);
 
 /// Those of a parameter: of the first group that matches, and no decay where the optimizer has
 /// none.
@@ -48,3 +44,7 @@ template <class Decays>
 }
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/parameter_groups.ipp"
+#endif

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <numbers>
 #include <string>
@@ -12,7 +11,7 @@
 #include <utility>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
 
@@ -24,11 +23,7 @@ class falling_rate {
   [[nodiscard]] std::int64_t total() const { return total_; }
 
  protected:
-  falling_rate(std::string const& name, std::int64_t total, double final_fraction)
-      : total_(total), final_(final_fraction) {
-    require_range(concat({name, ": total"}), static_cast<double>(total), number_ranges::at_least_1);
-    require_range(concat({name, ": final_fraction"}), final_fraction, number_ranges::finite_from_0);
-  }
+  falling_rate(std::string const& name, std::int64_t total, double final_fraction);
   [[nodiscard]] double final_fraction() const { return final_; }
   /// How much of the way from step `first` on is done.
   [[nodiscard]] double done(std::int64_t at, std::int64_t first) const {
@@ -66,10 +61,7 @@ class cosine : public detail::falling_rate {
   explicit cosine(std::int64_t total, double final_fraction = 0.1)
       : falling_rate("rates::cosine", total, final_fraction) {}
   /// `first`: the step from which it falls.
-  double operator()(std::int64_t at, std::int64_t first = 0) const {
-    double const last = final_fraction();
-    return last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * done(at, first)));
-  }
+  double operator()(std::int64_t at, std::int64_t first = 0) const;
 };
 
 /// A line from 1 down to `final_fraction` at step `total`, at which it stays.
@@ -92,11 +84,7 @@ class linear : public detail::falling_rate {
 class step {
  public:
   /// Errors: input_error if `every` is below 1 or `factor` negative or not finite.
-  explicit step(std::int64_t every, double factor = 0.1) : every_(every), factor_(factor) {
-    detail::require_range("rates::step: every", static_cast<double>(every),
-                          number_ranges::at_least_1);
-    detail::require_range("rates::step: factor", factor, number_ranges::finite_from_0);
-  }
+  explicit step(std::int64_t every, double factor = 0.1);
   double operator()(std::int64_t at) const {
     return std::pow(factor_, static_cast<double>(at / every_));
   }
@@ -116,23 +104,8 @@ class one_cycle {
  public:
   /// Errors: input_error if `total` is below 1, `rise` not from 0 to 1, or a divisor not positive.
   explicit one_cycle(std::int64_t total, double rise = 0.3, double initial_divisor = 25,
-                     double final_divisor = 1e4)
-      : last_(static_cast<double>(total) - 1),
-        peak_(rise * static_cast<double>(total) - 1),
-        initial_(1 / initial_divisor),
-        final_(1 / initial_divisor / final_divisor) {
-    detail::require_range("rates::one_cycle: total", static_cast<double>(total),
-                          number_ranges::at_least_1);
-    detail::require_range("rates::one_cycle: rise", rise, number_ranges::from_0_to_1);
-    for (double const divisor : {initial_divisor, final_divisor})
-      detail::require_range("rates::one_cycle: a divisor", divisor, number_ranges::finite_above_0);
-  }
-  double operator()(std::int64_t at) const {
-    auto const now = static_cast<double>(at);
-    if (now <= peak_) return between(initial_, 1, peak_ > 0 ? now / peak_ : 1);
-    if (now >= last_) return final_;
-    return between(1, final_, (now - peak_) / (last_ - peak_));
-  }
+                     double final_divisor = 1e4);
+  double operator()(std::int64_t at) const;
 
  private:
   static double between(double from, double to, double done) {
@@ -181,30 +154,11 @@ class warm_up {
 
 namespace plait::execution {
 
-[[noreturn]] [[gnu::cold]] inline void refuse_factor(double factor, std::int64_t step) {
-  char number[32];
-  std::snprintf(number, sizeof number, "%.6g", factor);
-  auto const text = concat({"trainer_options::rate gives ", number, " at step ", step, "; "});
-  if (!(factor > 1) || std::isinf(factor))
-    throw input_error({text, "the factor of the learning rate must be a finite number from 0 on"});
-  throw input_error({text,
-                     "it is no learning rate but the factor that the optimizer's learning_rate is "
-                     "multiplied by: give the greatest rate to the optimizer and let the factor be "
-                     "from 0 to 1, or write .rate_above_1 = true"});
-}
-
 /// The factor of the learning rate at a step; 1 if there is no function.
 ///
 /// Errors: input_error if it is negative or not finite, or above 1 and that is not `allowed`.
-inline double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step,
-                      bool allowed = false) {
-  if (!rate) return 1;
-  double const factor = rate(step);
-  constexpr double rounding = 1e-9;  // of a function that reaches 1
-  if (factor >= 0 && factor <= (allowed ? number_ranges::greatest_finite : 1 + rounding))
-    return factor;
-  refuse_factor(factor, step);
-}
+double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step,
+               bool allowed = false);
 
 /// Calls each(step) for some steps, the first ones and ever fewer up to 2^20: for what is asked of
 /// a schedule as a whole.
@@ -215,3 +169,7 @@ void for_some_steps(Each each) {
 }
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/rates.ipp"
+#endif

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plait/core/function_reference.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -52,16 +53,10 @@ class state_source {
 
   /// Returns true if there is such a tensor. import_parameters keeps the parameters that a source
   /// lacks. Tensors of other kinds that a source lacks are reset.
-  [[nodiscard]] virtual bool contains(std::string_view name) const {
-    (void)name;
-    return true;
-  }
+  [[nodiscard]] virtual bool contains(std::string_view name) const;
   /// Returns the number of updates that the optimizer's states of a parameter have seen; nothing:
   /// as many as there were steps.
-  [[nodiscard]] virtual std::optional<std::int64_t> age(std::string_view name) const {
-    (void)name;
-    return std::nullopt;
-  }
+  [[nodiscard]] virtual std::optional<std::int64_t> age(std::string_view name) const;
   /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the type of the
   /// state that asks.
   virtual void read(std::string const& name, parameter_info const& info,
@@ -164,3 +159,7 @@ class saved_state {
 };
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/saved_state.ipp"
+#endif

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/fields.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
@@ -71,38 +71,8 @@ template <class Optimizer>
 }
 /// Errors: input_error for a factor that is not in its range, and for a group that has no effect,
 ///         since no parameter matches or since earlier groups have all that do.
-[[gnu::cold]] inline void check_groups(std::vector<parameter_group> const& groups,
-                                       lean_vector<model_parameter> const& parameters) {
-  for (auto const& group : groups) {
-    std::string const which = concat({"the pattern ", detail::in_quotes(group.pattern)});
-    require_range(concat({"trainer_options::groups: .rate of ", which}), group.rate,
-                  number_ranges::finite_from_0);
-    require_range(concat({"trainer_options::groups: .decay of ", which}), group.decay,
-                  number_ranges::finite_from_0);
-    bool matched = false, counts = false;
-    std::string others;  // that have what it matches
-    for (auto const& parameter : parameters) {
-      if (!matches(group.pattern, parameter.name)) continue;
-      matched = true;
-      auto const& first = *first_match(groups, parameter.name);
-      counts = counts || &first == &group;
-      auto const other = detail::in_quotes(first.pattern);
-      if (others.find(other) != std::string::npos) continue;
-      if (!others.empty()) others += ", ";
-      others += other;
-    }
-    if (!matched)
-      throw input_error({"trainer_options::groups: ", which,
-                         " matches no parameter of the model; names are like '",
-                         (parameters.empty() ? std::string{} : parameters.front().name),
-                         "', and a * stands for any characters"});
-    if (!counts)
-      throw input_error({"trainer_options::groups: ", which,
-                         " has no effect, as all parameters that it matches belong to ", others,
-                         " before it; the first group that matches counts, so write narrower "
-                         "patterns first"});
-  }
-}
+[[gnu::cold]] void check_groups(std::vector<parameter_group> const& groups,
+                                lean_vector<model_parameter> const& parameters);
 
 /// \see rate_at
 inline double rate_at(trainer_options const& options, std::int64_t step) {
@@ -141,13 +111,7 @@ template <class Optimizer>
 }
 
 /// A number that is another one if any of the factors is.
-[[gnu::cold]] inline std::uint64_t digest_of(lean_vector<named_factors> const& all) {
-  digest out;
-  for (auto const& [name, factors] : all)
-    for (double const factor : {factors.rate, factors.decay})
-      out.add(std::bit_cast<std::uint64_t>(factor + 0.0));
-  return out.value();
-}
+[[gnu::cold]] std::uint64_t digest_of(lean_vector<named_factors> const& all);
 
 /// Sees to it that all ranks have the same numbers; `all` are those of all ranks.
 ///
@@ -216,13 +180,7 @@ struct plan_numbers {
   std::uint64_t reruns = 0;  ///< a digest of what units make again, 0 if that is nothing
 };
 /// Which steps run again for which units.
-[[nodiscard]] [[gnu::cold]] inline std::uint64_t digest_of(recompute_table const& reruns) {
-  digest out;
-  if (!reruns.any()) return 0;
-  for (auto const bits : reruns.steps) out.add(std::uint64_t{bits});
-  for (auto const what : reruns.units) out.add(static_cast<std::uint64_t>(what));
-  return out.value();
-}
+[[nodiscard]] [[gnu::cold]] std::uint64_t digest_of(recompute_table const& reruns);
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
   return {Plan::parameter_count(),
@@ -393,3 +351,7 @@ class compared_batches {
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/set_up_checks.ipp"
+#endif

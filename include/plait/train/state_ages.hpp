@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/stable_sort.hpp"
 #include "plait/plan/arena_layout.hpp"
@@ -35,27 +34,12 @@ class state_ages {
   /// Makes all states older by one update.
   void advance() { ++oldest_; }
   /// `ages`: one for each parameter, by number; `no_state` for parameters that are not trained.
-  [[gnu::cold]] void set(lean_vector<std::int64_t> ages) {
-    bool has_any = false, are_alike = true;
-    for (auto const age : ages) {
-      if (age == no_state) continue;
-      are_alike = are_alike && (!has_any || age == oldest_);
-      oldest_ = has_any ? std::max(oldest_, age) : age;
-      has_any = true;
-    }
-    younger_by_.clear();
-    if (are_alike) return;
-    for (auto& age : ages) age = age == no_state ? 0 : oldest_ - age;
-    younger_by_ = std::move(ages);
-  }
+  [[gnu::cold]] void set(lean_vector<std::int64_t> ages);
   static constexpr std::int64_t no_state = -1;
 
   /// Returns younger_by() of each parameter; empty if all ages are equal.
   [[nodiscard]] lean_vector<std::int64_t> const& differences() const { return younger_by_; }
-  [[gnu::cold]] void set(std::int64_t oldest, lean_vector<std::int64_t> differences) {
-    oldest_ = oldest;
-    younger_by_ = std::move(differences);
-  }
+  [[gnu::cold]] void set(std::int64_t oldest, lean_vector<std::int64_t> differences);
 
  private:
   std::int64_t oldest_ = 0;
@@ -106,3 +90,7 @@ template <class Plan>
 }
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/state_ages.ipp"
+#endif

@@ -7,9 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "plait/core/caught_signal.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait {
@@ -17,12 +16,7 @@ namespace plait {
 /// Training has ended after a whole step because a process of the job got SIGINT, SIGTERM or
 /// SIGUSR1; every rank throws it after the same step.
 struct stopped_by_signal : job_ended {
-  [[gnu::cold]] stopped_by_signal(int number, std::int64_t after)
-      : job_ended(ext::concat({"stopped by ", detail::caught_signal::name(number),
-                               after < 0 ? " before the first step" : " after step ",
-                               after < 0 ? ext::text_part("") : ext::text_part(after)})),
-        signal(number),
-        step(after) {}
+  [[gnu::cold]] stopped_by_signal(int number, std::int64_t after);
 
   int signal;
   std::int64_t step;  ///< the last one, counted from 0; -1 if there was none
@@ -57,61 +51,21 @@ enum class early_warning : int { none = 0, sigusr1 = SIGUSR1 };
 ///     }
 class stop_on_signals {
  public:
-  explicit stop_on_signals(early_warning also = early_warning::none)
-      : count_(also == early_warning::none ? 2 : 3) {
-    if (exists().exchange(true))
-      throw input_error("stop_on_signals: there is one already; make one for the whole program");
-    detail::caught_signal::number() = 0;
-    is_asked() = false;
-    for (std::size_t i = 0; i < count_; ++i) {
-      struct sigaction action{};
-      action.sa_handler = keep;
-      sigemptyset(&action.sa_mask);
-      action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
-      if (sigaction(signals[i], &action, &before_[i]) != 0) {
-        restore(i);
-        throw input_error(
-            {"stop_on_signals: the handler of signal ", signals[i], " cannot be installed"});
-      }
-    }
-  }
+  explicit stop_on_signals(early_warning also = early_warning::none);
   stop_on_signals(stop_on_signals const&) = delete;
   stop_on_signals& operator=(stop_on_signals const&) = delete;
-  ~stop_on_signals() {
-    restore(count_);
-    detail::caught_signal::number() = 0;
-  }
+  ~stop_on_signals();
 
   /// The first signal that came, 0 if none. Who asks takes care of those that come from now on.
-  [[nodiscard]] int received() const {
-    is_asked().store(true, std::memory_order_relaxed);
-    return detail::caught_signal::number().load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] int received() const;
 
  private:
   static constexpr std::array<int, 3> signals{SIGINT, SIGTERM, SIGUSR1};
 
-  static std::atomic<bool>& is_asked() {
-    static constinit std::atomic<bool> asked{false};
-    static_assert(std::atomic<bool>::is_always_lock_free);
-    return asked;
-  }
-  static std::atomic<bool>& exists() {
-    static constinit std::atomic<bool> one{false};
-    return one;
-  }
-  static void keep(int signal) {
-    if (!is_asked().load(std::memory_order_relaxed) && !detail::caught_signal::may_end_waits()) {
-      (void)std::raise(signal);  // with the default action, when the handler has returned
-      return;
-    }
-    int none = 0;
-    detail::caught_signal::number().compare_exchange_strong(none, signal);
-  }
-  void restore(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) (void)sigaction(signals[i], &before_[i], nullptr);
-    exists() = false;
-  }
+  static std::atomic<bool>& is_asked();
+  static std::atomic<bool>& exists();
+  static void keep(int signal);
+  void restore(std::size_t count);
 
   std::size_t count_;
   std::array<struct sigaction, 3> before_{};
@@ -134,3 +88,7 @@ constexpr int agreed_signal(double sum) {
 }  // namespace execution
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/stop_on_signals.ipp"
+#endif

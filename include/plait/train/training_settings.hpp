@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +9,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/rates.hpp"
@@ -23,14 +22,7 @@ namespace plait::execution {
 using training_settings = std::vector<std::pair<std::string, std::string>>;
 
 /// The shortest decimal number that is read as the same one.
-[[nodiscard]] [[gnu::cold]] inline std::string number_text(double value) {
-  char out[32];
-  for (int digits = 6; digits <= 17; ++digits) {
-    std::snprintf(out, sizeof out, "%.*g", digits, value);
-    if (std::strtod(out, nullptr) == value) break;
-  }
-  return out;
-}
+[[nodiscard]] [[gnu::cold]] std::string number_text(double value);
 
 /// Of 16 digits, others if any byte is another one.
 [[nodiscard]] [[gnu::cold]] inline std::string fingerprint_of(std::string_view text) {
@@ -94,3 +86,7 @@ template <class Plan, class Optimizer>
 }
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/training_settings.ipp"
+#endif

@@ -18,6 +18,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/train/agreement.hpp"
 #include "plait/train/stop_on_signals.hpp"
@@ -63,9 +64,7 @@ class work_between_steps {
   /// What this rank adds to the number.
   [[nodiscard]] double stop_votes() const { return failure_ == nullptr ? 0 : summand; }
   /// Errors: what is kept.
-  void rethrow() const {
-    if (failure_ != nullptr) std::rethrow_exception(failure_);
-  }
+  void rethrow() const;
 
   /// Where work has failed on a rank, calls hook(last) and throws what the first of those has kept,
   /// on all ranks, which all call it.
@@ -113,20 +112,13 @@ class work_between_steps {
     std::string text{};
     bool is_input = false;
   };
-  [[nodiscard]] [[gnu::cold]] sentence what() const {
-    if (failure_ == nullptr) return {};
-    try {
-      std::rethrow_exception(failure_);
-    } catch (input_error const& problem) {
-      return {problem.what(), true};
-    } catch (std::exception const& problem) {
-      return {problem.what(), false};
-    } catch (...) {
-      return {"work between two steps has thrown what is no std::exception", false};
-    }
-  }
+  [[nodiscard]] [[gnu::cold]] sentence what() const;
 
   std::exception_ptr failure_{};
 };
 
 }  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/work_between_steps.ipp"
+#endif

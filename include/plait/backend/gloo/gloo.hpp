@@ -2,11 +2,9 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,20 +12,13 @@
 
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/gloo/gloo_connections.hpp"
-#include "plait/backend/gloo/gloo_device.hpp"
-#include "plait/backend/gloo/gloo_group.hpp"
 #include "plait/backend/gloo/gloo_listener.hpp"
-#include "plait/backend/gloo/gloo_redis.hpp"
 #include "plait/backend/gloo/gloo_rendezvous.hpp"
-#include "plait/backend/gloo/gloo_store.hpp"
-#include "plait/backend/process/job_secret.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/rendezvous_store.hpp"
-#include "plait/backend/process/store_place.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait {
 
@@ -53,133 +44,35 @@ class gloo_engine final : public process_engine {
  public:
   explicit gloo_engine(gloo_options options) : options_(std::move(options)) {}
 
-  process_ranks ranks(process_ranks const* told) override {
-    if (told != nullptr) here_ = *told;
-    if (!here_) here_ = read_process_ranks();
-    auto const [rank, size] = std::pair{here_->rank, here_->world_size};
-    if (rank < 0 || rank >= size)
-      throw input_error({"processes: .ranks has the rank ", rank, " of ", size,
-                         " processes; it must be from 0 and below"});
-    return *here_;
-  }
+  process_ranks ranks(process_ranks const* told) override;
 
-  void set_timeout(std::chrono::milliseconds timeout) override {
-    timeout_ = timeout;
-    for (auto* const each : {with_.get(), second_.get()}) {
-      if (each == nullptr) continue;
-      each->timeout = timeout;
-      each->watch->forget_waits();
-    }
-  }
+  void set_timeout(std::chrono::milliseconds timeout) override;
 
-  std::unique_ptr<process_group> make_group(std::vector<int> const& members) override {
-    if (with_ == nullptr) connect();
-    return std::make_unique<gloo_group>(with_, members, groups_++);
-  }
+  std::unique_ptr<process_group> make_group(std::vector<int> const& members) override;
   /// A context of Gloo's is for one thread: the second one has connections of its own.
   std::unique_ptr<process_group> make_group_of_second_thread(std::vector<int> const& members,
-                                                             call_pause&) override {
-    if (with_ == nullptr) connect();
-    if (second_ == nullptr) connect_second();
-    return std::make_unique<gloo_group>(second_, members, groups_++);
-  }
+                                                             call_pause&) override;
   [[nodiscard]] std::string why_one_thread() override { return ""; }
 
   void abandon() noexcept override {
     if (with_ != nullptr) with_->fail();
   }
 
-  void begin_anew(process_ranks const& now, std::unique_ptr<rendezvous_store> where) override {
-    abandon();
-    std::scoped_lock const lock{mutex_};
-    with_.reset();
-    second_.reset();
-    groups_ = 0;
-    here_ = now;
-    store_ = std::move(where);
-    interrupted_ = false;
-  }
-  void interrupt() noexcept override {
-    std::scoped_lock const lock{mutex_};
-    interrupted_ = true;
-    for (auto const* const each : {with_.get(), second_.get()})
-      if (each != nullptr) each->watch->interrupt();
-  }
+  void begin_anew(process_ranks const& now, std::unique_ptr<rendezvous_store> where) override;
+  void interrupt() noexcept override;
 
-  void hold_timeouts(bool on) noexcept override {
-    std::scoped_lock const lock{mutex_};
-    held_ = on;
-    for (auto const* const each : {with_.get(), second_.get()})
-      if (each != nullptr) each->watch->hold(on);
-  }
+  void hold_timeouts(bool on) noexcept override;
 
  private:
   /// All processes with each other.
-  void connect() {
-    auto const here = ranks(nullptr);
-    if (!secret_) secret_ = read_job_secret();  // once: an elastic job meets again and again
-    gloo_rendezvous rendezvous(store_ != nullptr ? std::move(store_) : store(here), here, timeout_,
-                               interrupted_, *secret_);
-    try {
-      auto const marks = rendezvous.meet();
-      auto with = std::make_shared<gloo_connections>(
-          gloo_device(options_.interface, marks, here.rank), rendezvous.identity(), here.rank,
-          here.world_size, timeout_, rendezvous.left());
-      connect_all(rendezvous, *with, here.rank);
-      hold(with_, std::move(with));
-      gloo_group(with_, everybody(), groups_++).barrier();
-      rendezvous.end();
-    } catch (error const& problem) {
-      abandon();
-      rendezvous.fail(problem.what());
-      throw;
-    } catch (std::exception const& problem) {  // of Gloo, where it opens its ends
-      auto const text =
-          concat({"gloo: rank ", here.rank, " cannot open its connections: ", gloo_words(problem)});
-      rendezvous.fail(text);
-      throw engine_error(text);
-    }
-  }
-  static void connect_all(gloo_rendezvous& rendezvous, gloo_connections& with, int rank) {
-    auto addresses = rendezvous.show("at", with.world->address());
-    try {
-      with.world->connect(with.identity, std::move(addresses), [&](auto const& now) {
-        rendezvous.look(now.missing, now.text(with.world->address()));
-      });
-    } catch (engine_error const& problem) {
-      if (problem.rank < 0) throw;
-      throw engine_error(concat(
-          {"gloo: rank ", rank, " cannot connect to rank ", problem.rank, ": ", problem.what()}));
-    }
-  }
-  void hold(std::shared_ptr<gloo_connections>& as, std::shared_ptr<gloo_connections> with) {
-    std::scoped_lock const lock{mutex_};
-    if (interrupted_)
-      throw engine_error("gloo: the start was ended, as the ranks of the job change");
-    with->watch->hold(held_);
-    as = std::move(with);
-  }
-  [[nodiscard]] std::vector<int> everybody() const {
-    std::vector<int> all(static_cast<std::size_t>(with_->world->size));
-    std::iota(all.begin(), all.end(), 0);
-    return all;
-  }
+  void connect();
+  static void connect_all(gloo_rendezvous& rendezvous, gloo_connections& with, int rank);
+  void hold(std::shared_ptr<gloo_connections>& as, std::shared_ptr<gloo_connections> with);
+  [[nodiscard]] std::vector<int> everybody() const;
   /// The second thread's, which find each other by the first's.
-  void connect_second() {
-    auto watch = std::make_shared<gloo_watch>();
-    auto world = gloo_group(with_, everybody(), groups_++).connect_anew("second thread", watch);
-    hold(second_, std::make_shared<gloo_connections>(*with_, std::move(watch), std::move(world)));
-    second_->beside = with_;
-    with_->beside = second_;
-  }
+  void connect_second();
 
-  [[nodiscard]] std::unique_ptr<rendezvous_store> store(process_ranks const& here) const {
-    if (!options_.redis.empty())
-      return std::make_unique<gloo_redis>(options_.redis, here.job, timeout_);
-    auto const place = find_store_place(here, options_.rendezvous, "gloo", "folder",
-                                        ".redis to host:port of a server of Redis");
-    return std::make_unique<gloo_folder>(place.path, place.is_of_one_start);
-  }
+  [[nodiscard]] std::unique_ptr<rendezvous_store> store(process_ranks const& here) const;
 
   gloo_options options_;
   std::optional<process_ranks> here_;
@@ -214,3 +107,7 @@ class gloo_engine final : public process_engine {
 }
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/gloo/gloo.ipp"
+#endif

@@ -1,43 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <functional>
 #include <list>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "plait/backend/gloo/gloo_challenge.hpp"
-#include "plait/backend/process/process_engine.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
-#include "plait/mesh/ranks_text.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
 /// "10.0.0.2:4711" or "[::1]:4711", of the bytes of a socket's address.
-[[nodiscard]] [[gnu::cold]] inline std::string socket_text(std::string_view address) {
-  sockaddr_storage at{};
-  std::memcpy(&at, address.data(), std::min(address.size(), sizeof at));
-  char host[NI_MAXHOST] = {}, port[NI_MAXSERV] = {};
-  if (::getnameinfo(reinterpret_cast<sockaddr const*>(&at), static_cast<socklen_t>(address.size()),
-                    host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-    return "an address that is none";
-  return concat(
-      {(at.ss_family == AF_INET6 ? concat({"[", host, "]"}) : std::string(host)), ":", port});
-}
+[[nodiscard]] [[gnu::cold]] std::string socket_text(std::string_view address);
 
 /// The port at which other members of a mesh reach this one, until all are connected: then it is
 /// closed. A peer that connects is asked for the answer of gloo_challenge; only a connection that
@@ -48,19 +33,7 @@ namespace plait::detail {
 class gloo_listener {
  public:
   /// `where`: an address of this host, at a port that the system chooses.
-  explicit gloo_listener(sockaddr_storage const& where, std::size_t bytes) {
-    family_ = where.ss_family;
-    socket_ = file_descriptor(::socket(family_, kind, 0));
-    auto size = static_cast<socklen_t>(bytes);
-    auto const* const to = reinterpret_cast<sockaddr const*>(&where);
-    sockaddr_storage found{};
-    socklen_t found_size = sizeof found;
-    if (socket_.get() < 0 || ::bind(socket_.get(), to, size) != 0 ||
-        ::listen(socket_.get(), SOMAXCONN) != 0 ||
-        ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&found), &found_size) != 0)
-      throw engine_error(concat({"a port of its own cannot be opened: ", words(errno)}));
-    address_.assign(reinterpret_cast<char const*>(&found), found_size);
-  }
+  explicit gloo_listener(sockaddr_storage const& where, std::size_t bytes);
 
   /// What the others are to be told.
   [[nodiscard]] std::string const& address() const { return address_; }
@@ -71,13 +44,7 @@ class gloo_listener {
     std::size_t dropped = 0;   ///< connections that have not given the answer
 
     /// "rank 3 has not connected to 10.0.0.2:4711 (12 others have, who do not know ...)"
-    [[nodiscard]] [[gnu::cold]] std::string text(std::string_view address) const {
-      auto const out = concat({ranks_text(missing), (missing.size() == 1 ? " is" : " are"),
-                               " not connected with ", socket_text(address)});
-      if (dropped == 0) return out;
-      return concat({out, " (", dropped, (dropped == 1 ? " other has" : " others have"),
-                     " tried, and not known the secret of this job)"});
-    }
+    [[nodiscard]] [[gnu::cold]] std::string text(std::string_view address) const;
   };
 
   /// A socket for each member, that of this one empty. `look` is called some times a second and
@@ -86,28 +53,7 @@ class gloo_listener {
   /// Errors: engine_error with the member if it cannot be reached, or if somebody else has answered
   ///         for it three times.
   [[nodiscard]] std::vector<file_descriptor> connect(
-      gloo_challenge const& challenge, std::function<void(progress const&)> const& look) {
-    auto const members = challenge.addresses().size();
-    done_ = std::vector<file_descriptor>(members);
-    tries_ = std::vector<tries>(members);
-    for (std::size_t member = 0; member < members; ++member)
-      if (static_cast<int>(member) != challenge.rank())
-        now_.missing.push_back(static_cast<int>(member));
-    struct close_all {
-      std::list<link>& links;
-      ~close_all() { links.clear(); }
-    } const at_end{links_};
-    auto next_look = clock::now() + between_looks;
-    while (!now_.missing.empty()) {
-      for (int member = 0; member < challenge.rank(); ++member) begin(challenge, member);
-      wait(challenge);
-      if (clock::now() < next_look) continue;
-      look(now_);
-      next_look = clock::now() + between_looks;
-    }
-    socket_ = file_descriptor();
-    return std::move(done_);
-  }
+      gloo_challenge const& challenge, std::function<void(progress const&)> const& look);
 
  private:
   using clock = std::chrono::steady_clock;
@@ -123,10 +69,7 @@ class gloo_listener {
     bool is_open = false;
     std::string question{}, answer{}, read{};
 
-    [[nodiscard]] std::size_t wanted() const {
-      if (member < 0) return gloo_challenge::answer_bytes;
-      return answer.empty() ? gloo_challenge::question_bytes : gloo_challenge::proof_bytes;
-    }
+    [[nodiscard]] std::size_t wanted() const;
     [[nodiscard]] short events() const { return is_open ? POLLIN : POLLOUT; }
   };
   /// Of this end to reach a member.
@@ -141,146 +84,28 @@ class gloo_listener {
   [[nodiscard]] bool is_missing(int member) const {
     return std::ranges::find(now_.missing, member) != now_.missing.end();
   }
-  void is_done(int member, link& by) {
-    done_[static_cast<std::size_t>(member)] = std::move(by.socket);
-    std::erase(now_.missing, member);
-  }
+  void is_done(int member, link& by);
 
   /// A connection to a member, if there is none yet.
-  void begin(gloo_challenge const& challenge, int member) {
-    auto& of = tries_[static_cast<std::size_t>(member)];
-    if (of.runs || !is_missing(member) || clock::now() < of.next) return;
-    auto const& address = challenge.addresses()[static_cast<std::size_t>(member)];
-    sockaddr_storage at{};
-    std::memcpy(&at, address.data(), std::min(address.size(), sizeof at));
-    if (at.ss_family != family_ || address.size() != address_.size())
-      return refused(challenge, member, EAFNOSUPPORT);
-    link out{.socket = file_descriptor(::socket(family_, kind, 0)), .member = member};
-    auto const* const to = reinterpret_cast<sockaddr const*>(&at);
-    if (out.socket.get() < 0 ||
-        (::connect(out.socket.get(), to, static_cast<socklen_t>(address.size())) != 0 &&
-         errno != EINPROGRESS))
-      return refused(challenge, member, errno);
-    of.runs = true;
-    links_.push_back(std::move(out));
-  }
-  void again(int member) {
-    auto& of = tries_[static_cast<std::size_t>(member)];
-    of.runs = false;
-    of.next = clock::now() + pause;
-  }
-  void refused(gloo_challenge const& challenge, int member, int code) {
-    auto& of = tries_[static_cast<std::size_t>(member)];
-    if (++of.refused < most_failures) return again(member);
-    throw engine_error(
-        concat({place(challenge, member), ": ", words(code),
-                "; do the interfaces of their hosts reach each other (PLAIT_INTERFACE)?"}),
-        member);
-  }
-  void wrong(gloo_challenge const& challenge, int member) {
-    auto& of = tries_[static_cast<std::size_t>(member)];
-    if (++of.wrong < most_failures) return again(member);
-    throw engine_error(concat({"somebody else has answered at ", place(challenge, member), ", ",
-                               most_failures, " times, who does not know the secret of this job"}),
-                       member);
-  }
+  void begin(gloo_challenge const& challenge, int member);
+  void again(int member);
+  void refused(gloo_challenge const& challenge, int member, int code);
+  void wrong(gloo_challenge const& challenge, int member);
   static std::string place(gloo_challenge const& challenge, int member) {
     return socket_text(challenge.addresses()[static_cast<std::size_t>(member)]);
   }
 
   /// For what comes next, or for the next look.
-  void wait(gloo_challenge const& challenge) {
-    std::vector<pollfd> events{{socket_.get(), POLLIN, 0}};
-    for (auto const& one : links_) events.push_back({one.socket.get(), one.events(), 0});
-    auto const limit = static_cast<int>(between_looks.count());
-    if (::poll(events.data(), static_cast<nfds_t>(events.size()), limit) <= 0) return;
-    auto at = links_.begin();
-    for (std::size_t i = 1; i < events.size(); ++i) {
-      auto const one = at++;
-      if (events[i].revents != 0 && !go_on(challenge, *one)) links_.erase(one);
-    }
-    if (events[0].revents != 0) accept();
-  }
+  void wait(gloo_challenge const& challenge);
   /// False where the connection is no longer one that waits.
-  bool go_on(gloo_challenge const& challenge, link& one) {
-    if (!one.is_open) {
-      int code = 0;
-      socklen_t size = sizeof code;
-      if (::getsockopt(one.socket.get(), SOL_SOCKET, SO_ERROR, &code, &size) != 0) code = errno;
-      one.is_open = code == 0;
-      if (!one.is_open) refused(challenge, one.member, code);
-      return one.is_open;
-    }
-    auto const found = read(challenge, one);
-    if (found == outcome::waits) return true;
-    if (found == outcome::done) return false;
-    if (one.member < 0) ++now_.dropped;
-    else if (found == outcome::wrong) wrong(challenge, one.member);
-    else again(one.member);
-    return false;
-  }
+  bool go_on(gloo_challenge const& challenge, link& one);
   /// Never a byte more than the message that is to come: what is behind it is Gloo's.
-  outcome read(gloo_challenge const& challenge, link& one) {
-    auto const begun = one.read.size();
-    one.read.resize(one.wanted());
-    auto const got = ::recv(one.socket.get(), one.read.data() + begun, one.read.size() - begun, 0);
-    auto const is_early = got < 0 && (errno == EAGAIN || errno == EINTR);
-    one.read.resize(begun + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-    if (got <= 0) return is_early ? outcome::waits : outcome::closed;
-    if (one.read.size() < one.wanted()) return outcome::waits;
-    return take(challenge, one);
-  }
-  outcome take(gloo_challenge const& challenge, link& one) {
-    if (one.member < 0) {
-      auto const member = challenge.who(one.question, one.read);
-      if (!member || !is_missing(*member)) return outcome::wrong;
-      if (!send(one, challenge.proof(one.question, one.read, *member))) return outcome::closed;
-      is_done(*member, one);
-      return outcome::done;
-    }
-    if (one.answer.empty()) {
-      auto answer = challenge.answer(one.read, one.member);
-      if (!answer) return outcome::wrong;
-      one.question = std::exchange(one.read, {});
-      one.answer = std::move(*answer);
-      return send(one, one.answer) ? outcome::waits : outcome::closed;
-    }
-    if (!challenge.proves(one.read, one.question, one.answer, one.member)) return outcome::wrong;
-    is_done(one.member, one);
-    return outcome::done;
-  }
+  outcome read(gloo_challenge const& challenge, link& one);
+  outcome take(gloo_challenge const& challenge, link& one);
   /// A new connection has room for each of the messages.
-  static bool send(link const& one, std::string_view message) {
-    return ::send(one.socket.get(), message.data(), message.size(), MSG_NOSIGNAL) ==
-           static_cast<ssize_t>(message.size());
-  }
+  static bool send(link const& one, std::string_view message);
   /// Of those that wait too many, the oldest goes; a member that it was comes again.
-  void accept() {
-    auto const is_strange = [](link const& of) { return of.member < 0; };
-    auto const drop_oldest = [&] {
-      auto const oldest = std::ranges::find_if(links_, is_strange);
-      if (oldest == links_.end()) return;
-      links_.erase(oldest);
-      ++now_.dropped;
-    };
-    auto const most = most_strangers + now_.missing.size();
-    for (std::size_t i = 0; i < most; ++i) {
-      file_descriptor socket(
-          ::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (socket.get() < 0) {
-        if (errno == EMFILE || errno == ENFILE) drop_oldest();
-        return;
-      }
-      link one{
-          .socket = std::move(socket), .is_open = true, .question = gloo_challenge::question()};
-      if (!send(one, one.question)) {
-        ++now_.dropped;
-        continue;
-      }
-      links_.push_back(std::move(one));
-      if (static_cast<std::size_t>(std::ranges::count_if(links_, is_strange)) > most) drop_oldest();
-    }
-  }
+  void accept();
 
   int family_ = AF_UNSPEC;
   file_descriptor socket_;
@@ -292,3 +117,7 @@ class gloo_listener {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/gloo/gloo_listener.ipp"
+#endif

@@ -1,32 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fcntl.h>
 #include <gloo/common/error.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/tcp/pair.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <system_error>
-#include <utility>
 
-#include "plait/backend/process/process_engine.hpp"
-#include "plait/backend/process/terminate_sentence.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/mesh/axis.hpp"
 
 namespace plait::detail {
 
@@ -43,14 +32,7 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
   ///
   /// Errors: engine_error if somebody has come in between; then the context is of no use, too.
   gloo_pair(::gloo::transport::tcp::Context* context, ::gloo::transport::tcp::Device* device,
-            int member, std::chrono::milliseconds timeout)
-      : base(context, device, member, timeout) {
-    std::scoped_lock const lock{m_};
-    bool const is_taken = state_ == CONNECTED || ex_ != nullptr;
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));  // which takes it from Gloo's thread
-    state_ = INITIALIZING;
-    if (is_taken) throw engine_error("somebody has connected to a port of Gloo's");
-  }
+            int member, std::chrono::milliseconds timeout);
 
   gloo_pair(gloo_pair const&) = delete;
   gloo_pair& operator=(gloo_pair const&) = delete;
@@ -58,40 +40,12 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
   ~gloo_pair() override { (void)is_handled_.load(std::memory_order_acquire); }
 
   /// \see gloo_listener
-  void adopt(file_descriptor socket) {
-    std::scoped_lock const lock{m_};
-    int const on = 1;
-    if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
-        ::fcntl(socket.get(), F_SETFL, O_NONBLOCK) != 0)
-      throw engine_error(
-          concat({"a connection cannot be used: ", std::generic_category().message(errno)}));
-    self_ = ::gloo::transport::tcp::Address::fromSockName(socket.get());
-    peer_ = ::gloo::transport::tcp::Address::fromPeerName(socket.get());
-    fd_ = socket.release();
-    is_adopted_.store(true, std::memory_order_release);
-    device_->registerDescriptor(fd_, EPOLLIN, this);
-    changeState(CONNECTED);
-  }
+  void adopt(file_descriptor socket);
 
-  void handleEvents(int events) override {
-    handle(events);
-    // Gloo waits for the end of this call without a mutex.
-    is_handled_.store(true, std::memory_order_release);
-  }
+  void handleEvents(int events) override;
 
  private:
-  void handle(int events) {
-    if (!is_adopted_.load(std::memory_order_acquire)) return;
-    terminate_sentence::mark_thread("Gloo");  // of what is thrown where it cannot be caught
-    try {
-      base::handleEvents(events);
-    } catch (std::exception const& problem) {
-      // Another thread that closes the connection holds the mutex and waits for this one.
-      std::unique_lock const lock(m_, std::try_to_lock);
-      if (!lock || ex_ != nullptr || state_ != CONNECTED) return;
-      signalException(concat({"bytes have come that are none of Gloo's: ", problem.what()}));
-    }
-  }
+  void handle(int events);
 
   std::atomic<bool> is_adopted_{false}, is_handled_{false};
 };
@@ -102,15 +56,12 @@ class gloo_context final : public ::gloo::transport::tcp::Context {
   using base = ::gloo::transport::tcp::Context;
   using base::base;
 
-  std::unique_ptr<::gloo::transport::Pair>& createPair(int member) override {
-    auto& place = pairs_[static_cast<std::size_t>(member)];
-    place = std::make_unique<gloo_pair>(this, device_.get(), member, getTimeout());
-    return place;
-  }
-  void adopt(int member, file_descriptor socket) {
-    auto* const pair = pairs_[static_cast<std::size_t>(member)].get();
-    static_cast<gloo_pair*>(pair)->adopt(std::move(socket));
-  }
+  std::unique_ptr<::gloo::transport::Pair>& createPair(int member) override;
+  void adopt(int member, file_descriptor socket);
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/gloo/gloo_pair.ipp"
+#endif

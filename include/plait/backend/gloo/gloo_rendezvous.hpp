@@ -4,29 +4,19 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "plait/backend/communicator.hpp"
 #include "plait/backend/gloo/gloo_challenge.hpp"
-#include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
-#include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
-#include "plait/core/quote.hpp"
-#include "plait/mesh/ranks_text.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -42,76 +32,26 @@ class gloo_rendezvous {
   /// the job; if empty, rank 0 makes one and leaves it with the notes.
   gloo_rendezvous(std::unique_ptr<rendezvous_store> store, process_ranks here,
                   std::chrono::milliseconds timeout, std::atomic<bool> const& interrupted,
-                  std::string secret)
-      : store_(std::move(store)),
-        key_(std::move(secret)),
-        interrupted_(interrupted),
-        here_(std::move(here)),
-        mark_(process_mark::here()),
-        timeout_(timeout),
-        end_(std::chrono::steady_clock::now() + timeout) {}
+                  std::string secret);
   gloo_rendezvous(gloo_rendezvous const&) = delete;
   gloo_rendezvous& operator=(gloo_rendezvous const&) = delete;
 
   /// Waits until every rank has come and returns who they are.
-  [[nodiscard]] std::vector<process_mark> meet() {
-    caught_signal::ends_waits const here;
-    if (here_.rank == 0) begin();
-    else join();
-    return marks_ = read_marks(collect("here"));
-  }
+  [[nodiscard]] std::vector<process_mark> meet();
   /// Behind meet(): what only the ranks of this rendezvous know, and which rendezvous it is.
-  [[nodiscard]] gloo_identity identity() const {
-    return {key_, concat({"job ", here_.job, " of ", here_.world_size, " processes, rendezvous ",
-                          number_})};
-  }
+  [[nodiscard]] gloo_identity identity() const;
   /// Leaves `value` under a name and waits for that of every rank.
-  [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value) {
-    caught_signal::ends_waits const here;
-    if (!store_->put(note(name, here_.rank), value)) refuse_double();
-    return collect(name);
-  }
+  [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value);
   /// While this rank waits for connections: throws where that is to end. `problem`: what is said if
   /// it ends because nobody comes.
-  void look(std::vector<int> const& missing, std::string const& problem) {
-    caught_signal::ends_waits const here;
-    check_signal(problem);
-    check_failed();
-    for (int const rank : missing) check_lives(rank, marks_[std::size_t(rank)]);
-    if (is_late()) late(problem);
-  }
+  void look(std::vector<int> const& missing, std::string const& problem);
   /// When all have done so: rank 0 removes what was left.
   void end() noexcept {
     if (here_.rank == 0) store_->clear(true);
   }
   /// This rank gives up; the others learn why. Waits shortly for them where it cleans up.
-  void fail(std::string_view why) noexcept {
-    try {
-      if (number_.empty()) return;
-      if (auto const mine = whole(""); why.starts_with(mine)) why.remove_prefix(mine.size());
-      auto const sentence = concat({"rank ", here_.rank, ": ", why});
-      if (!told_) (void)store_->put(concat({number_, ".failed"}), sentence);
-      store_->remove(note("here", here_.rank));
-      if (here_.rank != 0) {
-        if (store_->is_of_one_start() && writer_.look(mark_) == process_mark::state::ended)
-          store_->clear(true);
-        return;
-      }
-      auto const latest = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
-      auto const others_stay = [&] {
-        for (int rank = 1; rank < here_.world_size; ++rank)
-          if (store_->get(note("here", rank))) return true;
-        return false;
-      };
-      while (others_stay() && std::chrono::steady_clock::now() < latest) rest();
-      store_->clear(true);
-    } catch (error const&) {  // what stays is replaced by the next job
-    }
-  }
-  [[nodiscard]] std::chrono::milliseconds left() const {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(end_ -
-                                                                 std::chrono::steady_clock::now());
-  }
+  void fail(std::string_view why) noexcept;
+  [[nodiscard]] std::chrono::milliseconds left() const;
 
  private:
   /// What rank 0 says of the job, a line each.
@@ -119,254 +59,48 @@ class gloo_rendezvous {
     std::string number, world_size, job;
     process_mark mark;
 
-    [[nodiscard]] std::string text() const {
-      return std::string(first_line) + number + '\n' + world_size + '\n' + job + '\n' +
-             mark.text() + '\n';
-    }
-    static std::optional<writer_note> of(std::string_view text) {
-      if (!text.starts_with(first_line)) return std::nullopt;
-      text.remove_prefix(first_line.size());
-      auto const line = [&] {
-        auto const found = text.substr(0, text.find('\n'));
-        text.remove_prefix(found.size() < text.size() ? found.size() + 1 : text.size());
-        return std::string(found);
-      };
-      writer_note out;
-      out.number = line();
-      out.world_size = line();
-      out.job = line();
-      out.mark = process_mark::of(line());
-      auto const is_of = [](std::string const& word, char const* known) {
-        return !word.empty() && word.size() <= 16 && word.find_first_not_of(known) == word.npos;
-      };
-      if (!is_of(out.number, "0123456789abcdef") || !is_of(out.world_size, "0123456789"))
-        return std::nullopt;
-      return out;
-    }
+    [[nodiscard]] std::string text() const;
+    static std::optional<writer_note> of(std::string_view text);
     static constexpr std::string_view first_line = "plait gloo 1\n";
   };
 
-  [[nodiscard]] std::string note(std::string_view name, int rank) const {
-    return concat({number_, ".", name, ".", rank});
-  }
+  [[nodiscard]] std::string note(std::string_view name, int rank) const;
   static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds{5}); }
   [[nodiscard]] bool is_late() const { return std::chrono::steady_clock::now() > end_; }
 
-  [[nodiscard]] std::optional<writer_note> read_writer() {
-    auto const found = store_->get("writer");
-    if (!found) return std::nullopt;
-    auto out = writer_note::of(*found);
-    if (!out)
-      throw input_error({store_->name(), " has a note of the name 'writer' that is none of plait"});
-    return out;
-  }
-  static std::string process_text(process_mark const& mark) {
-    return concat({"process ", mark.pid, " on host ", in_quotes(mark.host)});
-  }
+  [[nodiscard]] std::optional<writer_note> read_writer();
+  static std::string process_text(process_mark const& mark);
 
-  void begin() {
-    store_->make();
-    if (auto const old = read_writer(); old) {
-      auto const what = old->mark.look(mark_);
-      if (what == process_mark::state::alive)
-        throw input_error({store_->name(), " is in use: ", process_text(old->mark),
-                           " runs and is rank 0 of ", job_text(old->job),
-                           "; was rank 0 started twice? Another job needs another path or name"});
-      if (what == process_mark::state::unknown)
-        throw input_error({store_->name(), " was left by or belongs to ", process_text(old->mark),
-                           ", of which this host cannot see whether it runs; if it does not, "
-                           "delete what was left, or choose another path or name"});
-      store_->clear(false);
-    }
-    number_ = new_number();
-    writer_note const mine{number_, std::to_string(here_.world_size), escaped(here_.job), mark_};
-    auto const is_secret = !key_.empty();
-    if (!is_secret) key_ = random_bytes();
-    if (!store_->put(note("key", 0), is_secret ? fingerprint() : in_digits(key_)) ||
-        !store_->put("writer", mine.text()) || !store_->put(note("here", 0), mark_.text()))
-      throw input_error({store_->name(),
-                         " was taken by another rank 0 at the same time; was rank 0 "
-                         "started twice?"});
-  }
+  void begin();
 
-  void join() {
-    // What is said if it stays so to the end.
-    auto problem = concat({"rank 0 has not come to ", store_->name()});
-    for (;; rest()) {
-      check_signal(problem);
-      if (is_late()) late(problem);
-      auto const writer = read_writer();
-      if (!writer) continue;
-      auto const what = writer->mark.look(mark_);
-      auto const either = [&](std::string const& text) {
-        problem = text;
-        if (what == process_mark::state::alive) throw input_error(whole(text));
-      };
-      if (what == process_mark::state::ended) {
-        problem = concat({store_->name(), " was left by ", process_text(writer->mark),
-                          ", which has ended, and rank 0 has not come"});
-      } else if (writer->job != escaped(here_.job)) {
-        either(concat({store_->name(), " is of ", job_text(writer->job), ", this process is of ",
-                       job_text(escaped(here_.job))}));
-      } else if (writer->world_size != std::to_string(here_.world_size)) {
-        either(concat({"rank 0 was started as one of ", writer->world_size,
-                       " processes, this rank as one of ", here_.world_size}));
-      } else {
-        number_ = writer->number;
-        writer_ = writer->mark;
-        if (!take_key()) {
-          problem = concat({"rank 0 has left no key of the rendezvous in ", store_->name()});
-          number_.clear();
-          continue;
-        }
-        if (store_->put(note("here", here_.rank), mark_.text())) return;
-        auto const other = store_->get(note("here", here_.rank));
-        number_.clear();
-        if (other)
-          either(concat({"rank ", here_.rank, " has come already, as ",
-                         process_text(process_mark::of(*other)), "; was it started twice?"}));
-      }
-    }
-  }
+  void join();
 
   /// The values of all ranks under a name, of which this rank has written its own.
-  [[nodiscard]] std::vector<std::string> collect(std::string_view name) {
-    std::vector<std::optional<std::string>> found(static_cast<std::size_t>(here_.world_size));
-    for (int looks = 0;; ++looks, rest()) {
-      bool all = true;
-      for (int rank = 0; rank < here_.world_size; ++rank)
-        if (auto& value = found[std::size_t(rank)]; !value) {
-          value = store_->get(note(name, rank));
-          all = all && value;
-        }
-      if (all) break;
-      if (caught_signal::number() != 0 || interrupted_) check_signal(missing_text(name, found));
-      check_failed();
-      constexpr int looks_between = 10;
-      if (looks % looks_between == 0) check_others(name, found);
-      if (is_late()) late(missing_text(name, found));
-    }
-    std::vector<std::string> out;
-    for (auto& value : found) out.push_back(std::move(*value));
-    return out;
-  }
+  [[nodiscard]] std::vector<std::string> collect(std::string_view name);
   /// The key of rank 0, if it has left one; else both have the same secret. False if it has left
   /// neither: it has taken back what it wrote, as others have ended, and may meet again.
-  bool take_key() {
-    auto const left = store_->get(note("key", 0));
-    if (!left) return false;
-    bool const is_secret = !key_.empty();
-    if (is_secret && *left == fingerprint()) return true;
-    bool const is_left = !left->starts_with(fingerprint_begin);
-    auto key = from_digits(is_left ? *left : "");
-    if (!is_secret && key) {
-      key_ = std::move(*key);
-      return true;
-    }
-    std::string const variable = "the secret of the job (PLAIT_JOB_SECRET_FILE)";
-    throw input_error(whole(
-        is_left && key
-            ? concat({variable, " was given to this rank and not to rank 0; give it to all"})
-        : is_left ? concat({"what rank 0 has left in ", store_->name(),
-                            " as a key of the rendezvous is none"})
-        : is_secret
-            ? concat({variable, " is another on rank 0 than on this rank; give all the same"})
-            : concat({variable, " was given to rank 0 and not to this rank; give it to all"})));
-  }
+  bool take_key();
   /// Of a secret, in the notes of rank 0: who reads it learns nothing of the secret.
-  [[nodiscard]] std::string fingerprint() const {
-    return std::string(fingerprint_begin) +
-           in_digits(hmac_sha256(key_, concat({"plait: fingerprint for rendezvous ", number_})));
-  }
+  [[nodiscard]] std::string fingerprint() const;
   static constexpr std::string_view fingerprint_begin = "secret ";
   static constexpr std::string_view hexadecimal = "0123456789abcdef";
-  static std::string in_digits(std::string_view bytes) {
-    std::string out;
-    for (char const c : bytes) {
-      auto const byte = static_cast<unsigned char>(c);
-      (out += hexadecimal[byte >> 4]) += hexadecimal[byte & 0xf];
-    }
-    return out;
-  }
-  static std::optional<std::string> from_digits(std::string_view digits) {
-    constexpr std::size_t bytes = 32;
-    if (digits.size() != 2 * bytes || digits.find_first_not_of(hexadecimal) != digits.npos)
-      return std::nullopt;
-    std::string out;
-    for (std::size_t i = 0; i < digits.size(); i += 2)
-      out += static_cast<char>(hexadecimal.find(digits[i]) << 4 | hexadecimal.find(digits[i + 1]));
-    return out;
-  }
+  static std::string in_digits(std::string_view bytes);
+  static std::optional<std::string> from_digits(std::string_view digits);
 
-  void check_failed() {
-    auto const why = store_->get(concat({number_, ".failed"}));
-    if (!why) return;
-    told_ = true;
-    throw engine_error(whole(concat({"the start has failed on ", sentence_of_another(*why)})));
-  }
-  void check_lives(int rank, process_mark const& mark) const {
-    if (mark.look(mark_) == process_mark::state::ended)
-      throw engine_error(whole(concat({"rank ", rank, ", ", process_text(mark),
-                                       ", has ended before all ranks were connected"})));
-  }
+  void check_failed();
+  void check_lives(int rank, process_mark const& mark) const;
   /// Whether those who have come are still there.
-  void check_others(std::string_view name, std::vector<std::optional<std::string>> const& found) {
-    if (here_.rank != 0) check_lives(0, writer_);
-    for (int rank = 0; rank < here_.world_size; ++rank)
-      if (name != "here" && !found[std::size_t(rank)]) check_lives(rank, marks_[std::size_t(rank)]);
-      else if (name == "here" && found[std::size_t(rank)])
-        check_lives(rank, process_mark::of(*found[std::size_t(rank)]));
-    auto const writer = read_writer();
-    if (!writer || writer->number != number_)
-      throw engine_error(whole(concat({"what the ranks of this job had left in ", store_->name(),
-                                       " was removed by somebody else"})));
-  }
+  void check_others(std::string_view name, std::vector<std::optional<std::string>> const& found);
   [[nodiscard]] std::string missing_text(
-      std::string_view name, std::vector<std::optional<std::string>> const& found) const {
-    std::vector<int> missing;
-    for (int rank = 0; rank < here_.world_size; ++rank)
-      if (!found[std::size_t(rank)]) missing.push_back(rank);
-    return ranks_text(missing) + (missing.size() == 1 ? " has" : " have") +
-           (name == "here" ? " not come to " : " come, but not opened a connection, at ") +
-           store_->name();
-  }
+      std::string_view name, std::vector<std::optional<std::string>> const& found) const;
   /// Ranks that have not met cannot agree on an end.
-  void check_signal(std::string const& problem) const {
-    if (interrupted_.load())
-      throw engine_error(
-          whole(concat({"the start was ended, as the ranks of the job change: ", problem})));
-    if (int const signal = caught_signal::number(); signal != 0)
-      throw wait_stopped_by_signal(
-          whole(concat({caught_signal::name(signal), " has ended the start: ", problem})), signal);
-  }
-  [[noreturn]] void late(std::string const& problem) const {
-    throw communication_timeout(
-        whole(concat({problem, " within ", timeout_.count(), " ms; is that process running, and ",
-                      store_->what_to_check()})));
-  }
-  [[noreturn]] void refuse_double() const {
-    throw input_error(whole(concat(
-        {"a note of this rank is in ", store_->name(), " already; was the rank started twice?"})));
-  }
-  [[nodiscard]] std::string whole(std::string const& text) const {
-    return concat({"gloo: rank ", here_.rank, ": ", text});
-  }
-  static std::string job_text(std::string const& job) {
-    return job.empty() ? "a job without a name" : concat({"job ", in_quotes(job)});
-  }
-  static std::vector<process_mark> read_marks(std::vector<std::string> const& texts) {
-    std::vector<process_mark> out;
-    for (auto const& text : texts) out.push_back(process_mark::of(text));
-    return out;
-  }
-  [[nodiscard]] static std::string new_number() {
-    std::uint64_t number = 0;
-    if (::getentropy(&number, sizeof number) != 0)
-      throw engine_error("gloo: the system gives no random numbers");
-    char digits[17];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
-    return digits;
-  }
+  void check_signal(std::string const& problem) const;
+  [[noreturn]] void late(std::string const& problem) const;
+  [[noreturn]] void refuse_double() const;
+  [[nodiscard]] std::string whole(std::string const& text) const;
+  static std::string job_text(std::string const& job);
+  static std::vector<process_mark> read_marks(std::vector<std::string> const& texts);
+  [[nodiscard]] static std::string new_number();
 
   std::unique_ptr<rendezvous_store> store_;
   std::string key_;
@@ -381,3 +115,7 @@ class gloo_rendezvous {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/gloo/gloo_rendezvous.ipp"
+#endif

@@ -14,11 +14,11 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "plait/backend/process/signal_patience.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -37,64 +37,30 @@ class gloo_watch {
   gloo_watch() : thread_([this] { look(); }) {}
   gloo_watch(gloo_watch const&) = delete;
   gloo_watch& operator=(gloo_watch const&) = delete;
-  ~gloo_watch() {
-    {
-      std::scoped_lock const lock{mutex_};
-      ends_ = true;
-    }
-    wakes_.notify_one();
-    thread_.join();
-  }
+  ~gloo_watch();
 
   /// The signal that has ended a wait, and how long that one went on behind it.
   struct ending {
     int signal = 0;
     std::chrono::milliseconds waited{};
   };
-  [[nodiscard]] ending ended() {
-    std::scoped_lock const lock{mutex_};
-    return ended_;
-  }
+  [[nodiscard]] ending ended();
   /// Ends the wait of the other thread, and all that it begins from now on.
-  void interrupt() {
-    std::scoped_lock const lock{mutex_};
-    is_interrupted_ = true;
-  }
-  [[nodiscard]] bool is_interrupted() {
-    std::scoped_lock const lock{mutex_};
-    return is_interrupted_;
-  }
+  void interrupt();
+  [[nodiscard]] bool is_interrupted();
   /// The time of day, without that in which it was held.
-  [[nodiscard]] clock::time_point time() {
-    std::scoped_lock const lock{mutex_};
-    return counted();
-  }
+  [[nodiscard]] clock::time_point time();
   /// Time-outs stand still until hold(false).
-  void hold(bool on) {
-    std::scoped_lock const lock{mutex_};
-    if (on == held_since_.has_value()) return;
-    if (on) {
-      held_since_ = clock::now();
-    } else {
-      held_ += clock::now() - *held_since_;
-      held_since_.reset();
-    }
-  }
+  void hold(bool on);
   /// \see signal_patience
-  void forget_waits() {
-    std::scoped_lock const lock{mutex_};
-    patience_.forget();
-  }
+  void forget_waits();
 
   /// What the calling thread waits for while this lives.
   class waiting {
    public:
     /// `sentinel` waits on the same connection for what never comes.
     waiting(gloo_watch& watch, buffer& what, buffer* sentinel, direction way,
-            std::chrono::milliseconds timeout)
-        : watch_(watch) {
-      watch_.set(&what, sentinel, way, timeout);
-    }
+            std::chrono::milliseconds timeout);
     waiting(waiting const&) = delete;
     waiting& operator=(waiting const&) = delete;
     ~waiting() { watch_.set(nullptr, nullptr, direction::in, {}); }
@@ -104,45 +70,15 @@ class gloo_watch {
   };
 
  private:
-  void set(buffer* what, buffer* sentinel, direction way, std::chrono::milliseconds timeout) {
-    std::scoped_lock const lock{mutex_};
-    end_ = counted() + timeout;
-    buffer_ = what;
-    sentinel_ = sentinel;
-    way_ = way;
-    ++waits_;
-  }
+  void set(buffer* what, buffer* sentinel, direction way, std::chrono::milliseconds timeout);
 
-  void look() {
-    constexpr std::chrono::milliseconds between{30};
-    std::uint64_t seen = 0;
-    std::unique_lock lock{mutex_};
-    while (!wakes_.wait_for(lock, between, [this] { return ends_; })) {
-      bool const is_long = seen == waits_;
-      seen = waits_;
-      if (buffer_ == nullptr) continue;
-      int const signal = patience_.look(waits_, clock::now(), !held_since_);
-      bool const ends = is_interrupted_ || counted() >= end_;
-      if (signal != 0) ended_ = {signal, patience_.waited()};
-      else if (!ends && (!is_long || sentinel_ == nullptr || !is_broken(*sentinel_))) continue;
-      if (way_ == direction::in) buffer_->abortWaitRecv();
-      else buffer_->abortWaitSend();
-    }
-  }
+  void look();
   [[nodiscard]] clock::time_point counted() const {
     return (held_since_ ? *held_since_ : clock::now()) - held_;
   }
   // A wait that has been aborted before it begins ends at once, or throws what the connection has
   // thrown.
-  static bool is_broken(buffer& sentinel) {
-    try {
-      sentinel.abortWaitRecv();
-      (void)sentinel.waitRecv(nullptr, std::chrono::hours{1});
-      return false;
-    } catch (std::exception const&) {
-      return true;
-    }
-  }
+  static bool is_broken(buffer& sentinel);
 
   std::mutex mutex_;
   std::condition_variable wakes_;
@@ -165,35 +101,16 @@ using gloo_sentinels = std::vector<std::unique_ptr<::gloo::transport::UnboundBuf
 class watched_buffer final : public ::gloo::transport::UnboundBuffer {
  public:
   watched_buffer(std::unique_ptr<::gloo::transport::UnboundBuffer> inner,
-                 gloo_sentinels const& sentinels, gloo_watch& watch)
-      : ::gloo::transport::UnboundBuffer(inner->ptr, inner->size),
-        inner_(std::move(inner)),
-        sentinels_(sentinels),
-        watch_(watch) {}
+                 gloo_sentinels const& sentinels, gloo_watch& watch);
 
-  bool waitRecv(int* rank, std::chrono::milliseconds timeout) override {
-    using way = gloo_watch::direction;
-    return wait(from_, way::in, [&](auto limit) { return inner_->waitRecv(rank, limit); }, timeout);
-  }
-  bool waitSend(int* rank, std::chrono::milliseconds timeout) override {
-    using way = gloo_watch::direction;
-    return wait(to_, way::out, [&](auto limit) { return inner_->waitSend(rank, limit); }, timeout);
-  }
+  bool waitRecv(int* rank, std::chrono::milliseconds timeout) override;
+  bool waitSend(int* rank, std::chrono::milliseconds timeout) override;
   void abortWaitRecv() override { inner_->abortWaitRecv(); }
   void abortWaitSend() override { inner_->abortWaitSend(); }
-  void send(int to, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
-    to_ = to;
-    inner_->send(to, slot, offset, bytes);
-  }
-  void recv(int from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
-    from_ = from;
-    inner_->recv(from, slot, offset, bytes);
-  }
+  void send(int to, std::uint64_t slot, std::size_t offset, std::size_t bytes) override;
+  void recv(int from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override;
   void recv(std::vector<int> from, std::uint64_t slot, std::size_t offset,
-            std::size_t bytes) override {
-    from_ = -1;
-    inner_->recv(std::move(from), slot, offset, bytes);
-  }
+            std::size_t bytes) override;
 
  private:
   template <class Wait>
@@ -221,19 +138,10 @@ class watched_buffer final : public ::gloo::transport::UnboundBuffer {
 class watched_context final : public ::gloo::transport::Context {
  public:
   watched_context(std::shared_ptr<::gloo::transport::Context> inner,
-                  std::shared_ptr<gloo_watch> watch)
-      : ::gloo::transport::Context(inner->rank, inner->size),
-        watch_(std::move(watch)),
-        inner_(std::move(inner)),
-        sentinels_(static_cast<std::size_t>(size)) {}
+                  std::shared_ptr<gloo_watch> watch);
 
   /// Once the connection to `other` is there.
-  void guard(int other) {
-    constexpr std::uint64_t nobodys_slot = std::uint64_t{0x7f} << 56;
-    auto& sentinel = sentinels_[std::size_t(other)];
-    sentinel = inner_->createUnboundBuffer(&unused_, sizeof unused_);
-    sentinel->recv(other, nobodys_slot, 0, sizeof unused_);
-  }
+  void guard(int other);
 
   std::unique_ptr<::gloo::transport::Pair>& getPair(int other) override {
     return inner_->getPair(other);
@@ -241,11 +149,8 @@ class watched_context final : public ::gloo::transport::Context {
   std::unique_ptr<::gloo::transport::Pair>& createPair(int other) override {
     return inner_->createPair(other);
   }
-  std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(
-      void* data, std::size_t bytes) override {
-    return std::make_unique<watched_buffer>(inner_->createUnboundBuffer(data, bytes), sentinels_,
-                                            *watch_);
-  }
+  std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
+                                                                        std::size_t bytes) override;
 
  private:
   std::shared_ptr<gloo_watch> watch_;
@@ -255,3 +160,7 @@ class watched_context final : public ::gloo::transport::Context {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/gloo/gloo_watch.ipp"
+#endif

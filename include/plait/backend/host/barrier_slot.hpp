@@ -12,10 +12,9 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
-#include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/host/thread_channel.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 
 namespace plait::detail {
@@ -46,15 +45,9 @@ struct thread_group {
         member(members.size()),
         mailboxes(members.size() * members.size()) {}
 
-  thread_mailbox& mailbox(int from, int to) {
-    return mailboxes[static_cast<std::size_t>(from) * members.size() +
-                     static_cast<std::size_t>(to)];
-  }
+  thread_mailbox& mailbox(int from, int to);
 
-  thread_channel& channel(int from, int to) {
-    bool const is_next = to == (from + 1) % static_cast<int>(members.size());
-    return member[static_cast<std::size_t>(from)].channels[is_next ? 0 : 1];
-  }
+  thread_channel& channel(int from, int to);
 
   std::vector<int> members;  // world ranks in group order
   lean_vector<thread_member> member;
@@ -73,33 +66,11 @@ class barrier_slot {
 
   // Shows `call` to the other members, waits for theirs, and throws on all if they do not agree.
   // The first `few` bytes of its source are shown with it.
-  void meet(collective_call const& call, std::size_t few = 0) {
-    auto& me = own();
-    me.calls[++me.barriers % 2] = call;
-    copy_bytes(me.given[me.barriers % 2].data(), call.source, few);
-    if (size() > 1) {
-      me.arrivals += static_cast<std::uint64_t>(size());
-      if (room_->advance(group_->arrivals) == me.arrivals) room_->wake(group_->members);
-      else wait(group_->arrivals, me.arrivals, me.arrivals, group_->members, call);
-      for (int other = 1; other < size(); ++other)
-        if (!shown(0).agrees_with(shown(other)))
-          throw collective_mismatch(mismatch_text(world_rank(0), shown(0), world_rank(other),
-                                                  shown(other), group_->members));
-    }
-    for (int member = 0; member < size(); ++member)
-      check_shape(world_rank(member), shown(member), group_->members);
-  }
+  void meet(collective_call const& call, std::size_t few = 0);
 
   // All members come here after a barrier without an error, and none goes before the last is
   // here, whatever happens elsewhere: others may be reading its buffers.
-  void leave(collective_call const& call) {
-    if (size() == 1) return;
-    auto& me = own();
-    me.arrivals += static_cast<std::uint64_t>(size());
-    if (thread_barrier::count_of(group_->arrivals.fetch_add(1)) + 1 == me.arrivals)
-      room_->wake(group_->members);
-    else wait(group_->arrivals, me.arrivals, 0, group_->members, call);
-  }
+  void leave(collective_call const& call);
 
   // What member `member` shows in the present barrier.
   collective_call const& shown(int member) const {
@@ -112,41 +83,13 @@ class barrier_slot {
   }
 
   // Hands a message to its channel and returns.
-  void post(collective_call const& call, thread_messages& messages) {
-    check_other_end(call);
-    bool const sends = call.kind == collective::send;
-    auto& channel = sends ? group_->channel(rank_, call.other) : group_->channel(call.other, rank_);
-    messages.post(channel, call, world_rank(call.other), group_->members);
-  }
+  void post(collective_call const& call, thread_messages& messages);
 
   // Posts the message and returns when the receiver has copied it.
-  void send(collective_call const& call) {
-    check_other_end(call);
-    auto& box = group_->mailbox(rank_, call.other);
-    box.sent = call;
-    auto const posted = room_->advance(box.state);
-    int const peer = world_rank(call.other);
-    room_->wake({&peer, 1});
-    wait(box.state, posted + 2, posted + 1, {&peer, 1}, call);
-    if (!box.sent.fits(box.received)) throw collective_mismatch(message_text(box, peer));
-  }
+  void send(collective_call const& call);
 
   // Waits for the message and copies it.
-  void receive(collective_call const& call) {
-    check_other_end(call);
-    auto& box = group_->mailbox(call.other, rank_);
-    auto const posted = thread_barrier::count_of(box.state.load()) / 3 * 3 + 1;
-    int const peer = world_rank(call.other);
-    wait(box.state, posted, posted, {&peer, 1}, call);
-    room_->advance(box.state);  // from here on the sender stays until we are done
-    box.received = call;
-    bool const good = box.sent.fits(box.received);
-    auto const text = good ? std::string{} : message_text(box, world_rank(rank_));
-    if (good) copy_bytes(call.target, box.sent.source, call.bytes);
-    box.state.fetch_add(1);
-    room_->wake({&peer, 1});
-    if (!good) throw collective_mismatch(text);
-  }
+  void receive(collective_call const& call);
 
  private:
   thread_member& own() const { return group_->member[static_cast<std::size_t>(rank_)]; }
@@ -154,26 +97,12 @@ class barrier_slot {
   int world_rank(int member) const { return group_->members[static_cast<std::size_t>(member)]; }
 
   void wait(thread_barrier::counter const& word, std::uint64_t target, std::uint64_t certain_from,
-            std::span<int const> awaited, collective_call const& call) {
-    room_->wait_until_over(world_rank(rank_), {.word = &word,
-                                               .target = target,
-                                               .certain_from = certain_from,
-                                               .awaited = awaited,
-                                               .call = &call,
-                                               .members = &group_->members});
-  }
+            std::span<int const> awaited, collective_call const& call);
 
-  void check_other_end(collective_call const& call) const {
-    if (call.other >= 0 && call.other < size() && call.other != rank_) return;
-    throw input_error({"rank ", world_rank(rank_), " called ", call_text(call, group_->members),
-                       ": the other end must be another member of the group"});
-  }
+  void check_other_end(collective_call const& call) const;
 
   // `receiver` is a world rank.
-  std::string message_text(thread_mailbox const& box, int receiver) const {
-    return mismatch_text(world_rank(box.received.other), box.sent, receiver, box.received,
-                         group_->members);
-  }
+  std::string message_text(thread_mailbox const& box, int receiver) const;
 
   thread_barrier* room_;
   thread_group* group_;
@@ -181,3 +110,7 @@ class barrier_slot {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/barrier_slot.ipp"
+#endif

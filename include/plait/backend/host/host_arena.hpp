@@ -5,11 +5,9 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <utility>
 
 #include "plait/backend/posted_messages.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::ext {
 
@@ -22,25 +20,9 @@ class host_arena {
   host_arena() = default;
   /// `messages`: those that may lend the memory; it waits for them where it goes.
   explicit host_arena(std::size_t bytes, std::size_t place = 0,
-                      std::shared_ptr<detail::posted_messages> messages = {})
-      : messages_(std::move(messages)), bytes_(bytes), place_(place) {
-    if (bytes == 0) return;
-    data_.reset(
-        static_cast<std::byte*>(::operator new(bytes + place, std::align_val_t{64}, std::nothrow)));
-    if (data_ == nullptr)
-      throw out_of_memory(concat({"out of memory: asked the processor for ", bytes, " bytes (",
-                                  bytes >> 20, " MiB)"}),
-                          {.asked = bytes});
-  }
+                      std::shared_ptr<detail::posted_messages> messages = {});
   host_arena(host_arena&&) noexcept = default;
-  host_arena& operator=(host_arena&& other) noexcept {
-    auto old = std::move(*this);  // which waits where it goes
-    messages_ = std::move(other.messages_);
-    data_ = std::move(other.data_);
-    bytes_ = std::exchange(other.bytes_, 0);
-    place_ = other.place_;
-    return *this;
-  }
+  host_arena& operator=(host_arena&& other) noexcept;
   ~host_arena() {
     if (messages_ != nullptr && data_ != nullptr && !messages_->rest()) leave();
   }
@@ -62,3 +44,7 @@ class host_arena {
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/host_arena.ipp"
+#endif

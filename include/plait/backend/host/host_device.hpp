@@ -13,6 +13,7 @@
 #include "plait/backend/host/host_workspace.hpp"
 #include "plait/backend/host/maths/kind.hpp"
 #include "plait/backend/posted_messages.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -66,14 +67,8 @@ struct host_device {
 
   [[nodiscard]] queue on(stream) const { return queue(*workspace_); }
   [[nodiscard]] event make_event() const { return {}; }
-  void record(event& now, stream on) const {
-    bool const has_messages = messages_ != nullptr && is_channel(on);
-    now = {has_messages ? messages_->posted(on) : 0, on};
-  }
-  void wait(stream on, event const& awaited, wait_site) const {
-    if (awaited.messages > 0 && on != awaited.channel)
-      messages_->wait_for(awaited.channel, awaited.messages);
-  }
+  void record(event& now, stream on) const;
+  void wait(stream on, event const& awaited, wait_site) const;
 
   template <class Body>
   void replay(graph&, Body&& body) const {
@@ -94,3 +89,7 @@ struct host_device {
 static_assert(device<host_device>);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/host_device.ipp"
+#endif

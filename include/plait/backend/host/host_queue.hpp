@@ -25,6 +25,7 @@
 #include "plait/backend/host/maths/windows.hpp"
 #include "plait/backend/window_shape.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 
@@ -435,21 +436,10 @@ class host_queue {
   /// *norm = the root of the sum of `squares`, added up in their order. *factor = the number that
   /// scales a vector of that norm to at most `limit`; it is nan if the norm is not finite.
   void clip(double const* squares, std::size_t count, double limit, double* norm,
-            double* factor) const {
-    double sum = 0;
-    for (std::size_t i = 0; i < count; ++i) sum += squares[i];
-    *norm = std::sqrt(sum);
-    // The same guard against a division by zero as in PyTorch.
-    double const wanted = limit / (*norm + 1e-6);
-    *factor =
-        std::isfinite(*norm) ? std::min(1.0, wanted) : std::numeric_limits<double>::quiet_NaN();
-  }
+            double* factor) const;
 
   /// *factor is no number from now on if *loss or *norm is not finite.
-  void check_finite(double const* loss, double const* norm, double* factor) const {
-    if (!std::isfinite(*loss) || !std::isfinite(*norm))
-      *factor = std::numeric_limits<double>::quiet_NaN();
-  }
+  void check_finite(double const* loss, double const* norm, double* factor) const;
 
   /// Calls kernel(*this, views...): a layer's own operation. What it reads are views of const
   /// elements, what it writes views of others.
@@ -471,3 +461,7 @@ class host_queue {
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/host_queue.ipp"
+#endif

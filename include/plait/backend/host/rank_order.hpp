@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -11,6 +10,7 @@
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/function_reference.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -21,11 +21,7 @@ inline void copy_bytes(void* target, void const* source, std::size_t bytes) {
 
 // Whether two streams of writes may take turns: with equal offsets modulo 4096 they are several
 // times slower on some processors. A host_device begins the memory of its ranks at different ones.
-inline bool can_take_turns(void const* a, void const* b) {
-  auto const apart =
-      (reinterpret_cast<std::uintptr_t>(a) - reinterpret_cast<std::uintptr_t>(b)) % 4096;
-  return apart >= 64 && apart <= 4096 - 64;
-}
+bool can_take_turns(void const* a, void const* b);
 
 // Where the ranks have something: loops over it are compiled once for each type of element, whoever
 // asks for them.
@@ -103,3 +99,7 @@ void combine_in_rank_order(reduction operation, std::size_t count, int ranks, Fr
 }
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/rank_order.ipp"
+#endif

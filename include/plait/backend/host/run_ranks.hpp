@@ -7,11 +7,11 @@
 #include <string>
 #include <system_error>
 #include <thread>
-#include <typeinfo>
 
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -19,34 +19,9 @@ namespace plait::detail {
 
 // Rethrows what rank `rank` threw. A plait error whose text names no rank is rethrown as the same
 // type with "rank R: " before the text; any other standard exception nested in such an error.
-[[noreturn]] [[gnu::cold]] inline void rethrow_with_rank(std::exception_ptr const& failure,
-                                                         int rank) {
-  auto const prefix = concat({"rank ", rank, ": "});
-  try {
-    std::rethrow_exception(failure);
-  } catch (error const& e) {
-    std::string const text = e.what();
-    if (text.find("rank ") != std::string::npos) throw;
-    if (typeid(e) == typeid(input_error)) throw input_error({prefix, text});
-    if (typeid(e) == typeid(size_mismatch)) throw size_mismatch({prefix, text});
-    if (typeid(e) == typeid(collective_mismatch)) throw collective_mismatch({prefix, text});
-    if (typeid(e) == typeid(error)) throw error({prefix, text});
-    throw;
-  } catch (std::exception const& e) {
-    std::throw_with_nested(error({prefix, e.what()}));
-  }
-}
+[[noreturn]] [[gnu::cold]] void rethrow_with_rank(std::exception_ptr const& failure, int rank);
 
-[[gnu::cold]] inline std::string failure_text(std::exception_ptr const& failure, int rank) {
-  auto const subject = concat({"rank ", rank, " failed"});
-  try {
-    std::rethrow_exception(failure);
-  } catch (std::exception const& e) {
-    return concat({subject, ": ", e.what()});
-  } catch (...) {
-    return concat({subject, " with an exception that is not a std::exception"});
-  }
-}
+[[gnu::cold]] std::string failure_text(std::exception_ptr const& failure, int rank);
 
 }  // namespace plait::detail
 
@@ -99,3 +74,7 @@ template <class Program>
 }
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/run_ranks.ipp"
+#endif

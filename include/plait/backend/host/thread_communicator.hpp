@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -16,8 +15,7 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_channel.hpp"
 #include "plait/backend/host/thread_world.hpp"
-#include "plait/core/concat.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 
@@ -86,20 +84,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   }
 
   [[gnu::cold]] static detail::barrier_slot join(thread_world& world, int group_id,
-                                                 std::vector<int> const& members, int world_rank) {
-    auto const who = concat({"rank ", world_rank, ": thread_communicator: "});
-    if (group_id < 0 || group_id >= static_cast<int>(world.groups_.size()))
-      throw input_error({who, "group ", group_id, " has not been declared; the world has ",
-                         world.groups_.size(), " groups"});
-    auto& group = *world.groups_[static_cast<std::size_t>(group_id)];
-    if (group.members != members)
-      throw input_error({who, "group ", group_id, " has been declared as ",
-                         ranks_in_braces(group.members), ", not as ", ranks_in_braces(members)});
-    auto const place = std::find(members.begin(), members.end(), world_rank);
-    if (place == members.end())
-      throw input_error({who, "it is not a member of ", ranks_in_braces(members)});
-    return {world.room_, group, static_cast<int>(place - members.begin())};
-  }
+                                                 std::vector<int> const& members, int world_rank);
 
   // What do_part() needs of a member.
   struct shared_buffers {
@@ -125,3 +110,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
 static_assert(can_all<thread_communicator, float>);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/thread_communicator.ipp"
+#endif

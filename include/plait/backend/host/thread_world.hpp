@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,7 +10,7 @@
 #include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/backend/host/thread_channel.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -35,25 +34,7 @@ class thread_world {
 
   /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ... One that has
   /// the members of another is the same, so that all calls among them are compared.
-  [[gnu::cold]] int add_group(std::vector<int> members) {
-    lean_vector<char> is_member(static_cast<std::size_t>(size_), false);
-    bool are_different = !members.empty();
-    for (int const rank : members)
-      are_different = are_different && rank >= 0 && rank < size_ &&
-                      !std::exchange(is_member[static_cast<std::size_t>(rank)], true);
-    if (!are_different)
-      throw input_error({"thread_world::add_group: ", ranks_in_braces(members),
-                         " is not a set of different ranks from 0 to ", size_ - 1});
-    for (std::size_t id = 0; id < groups_.size(); ++id)
-      if (groups_[id]->members == members) return static_cast<int>(id);
-    groups_.push_back(std::make_unique<detail::thread_group>(std::move(members)));
-    auto& group = *groups_.back();
-    room_.watch(group.arrivals);
-    for (auto& box : group.mailboxes) room_.watch(box.state);
-    for (auto& one : group.member)
-      for (auto& channel : one.channels) room_.watch(channel.state);
-    return static_cast<int>(groups_.size()) - 1;
-  }
+  [[gnu::cold]] int add_group(std::vector<int> members);
 
   /// The ends of channels of `rank`: for its communicators and its device.
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<detail::thread_messages> messages_of(int rank) {
@@ -76,10 +57,7 @@ class thread_world {
  private:
   friend class thread_communicator;
 
-  static int checked(int ranks) {
-    if (ranks < 1) throw input_error({"thread_world: ", ranks, " ranks; there must be at least 1"});
-    return ranks;
-  }
+  static int checked(int ranks);
 
   int size_;
   detail::thread_barrier room_;
@@ -87,3 +65,7 @@ class thread_world {
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/thread_world.ipp"
+#endif

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "plait/backend/backend.hpp"
 #include "plait/backend/host/host_device.hpp"
-#include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
-#include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/rank.hpp"
-#include "plait/backend/started_once.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/groups.hpp"
 
 namespace plait {
@@ -48,29 +43,11 @@ struct threads {
   /// Errors: input_error if the process is one of several; the first failure of a rank ends all
   ///         ranks and is thrown here.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
-                         std::function<void(rank_type&)> const& program) const {
-    if (!in_each_process) detail::require_started_once("threads", "plait::processes");
-    host_maths::single_threaded_maths const guard;
-    host_maths::say_if_products_are_slow();
-    auto const& grid = groups.grid();
-    ext::thread_world world(grid.world_size(), options);
-    auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set) {
-      return world.add_group(std::move(members));
-    });
-    // Not [[gnu::cold]], which would stand for the type that the function returns.
-    run_ranks(world, [&](int rank) __attribute__((cold)) {
-      auto const messages = groups.has_channels() ? world.messages_of(rank) : nullptr;
-      detail::leaves_messages const guard_of_messages{messages.get()};
-      std::vector<ext::thread_communicator> members;
-      for (int i = 0; i < groups.sets().size(); ++i)
-        members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
-                             grid.group_of(rank, groups.sets()[i]), rank, groups.sets()[i],
-                             messages.get());
-      rank_type handle(groups, rank, ext::host_device(rank, messages), std::move(members));
-      program(handle);
-      if (messages != nullptr) messages->wait_for_all();
-    });
-  }
+                         std::function<void(rank_type&)> const& program) const;
 };
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/host/threads.ipp"
+#endif

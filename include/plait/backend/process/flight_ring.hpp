@@ -16,6 +16,7 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/process/flight_format.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -37,12 +38,7 @@ class flight_ring {
   };
 
   static std::size_t bytes_for(std::vector<group_description> const& groups,
-                               std::size_t threads = 1) {
-    std::size_t bytes = sizeof(flight_header) + threads * entries * sizeof(flight_entry);
-    for (auto const& group : groups)
-      bytes += sizeof(flight_group) + group.members.size() * sizeof(std::int32_t);
-    return bytes;
-  }
+                               std::size_t threads = 1);
 
   /// `memory` is 0 and has bytes_for(groups, threads), of which there are one or two.
   /// describe(header) fills in what the process is.
@@ -93,37 +89,7 @@ class flight_ring {
     std::copy_n(text.begin(), std::min(text.size(), Size - 1), where.begin());
   }
 
-  flight_entry& begin(std::size_t group, collective_call const& call, std::size_t thread = 0) {
-    auto& counts = counts_[group];
-    bool const is_message = call.kind == collective::send || call.kind == collective::receive;
-    auto const member = static_cast<std::size_t>(call.other);
-    bool const has_peer = (is_message || has_root(call.kind)) && member < groups_[group].size;
-    auto const number = ++begun_[thread];
-    auto& entry = entries_[thread * entries + number % entries];
-    entry.stamp.store(0, std::memory_order_relaxed);
-    entry.check.store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    entry.begin_ns = now();
-    entry.end_ns.store(0, std::memory_order_relaxed);
-    entry.bytes = call.bytes;
-    entry.caller = static_cast<std::uint32_t>(call.caller);
-    entry.peer = has_peer ? counts.members[member] : -1;
-    entry.group = static_cast<std::uint16_t>(group);
-    entry.kind = static_cast<std::uint8_t>(call.kind);
-    entry.where.store(flight_site::begun, std::memory_order_relaxed);
-    entry.element_kind = call.element.kind;
-    entry.element_bytes = call.element.bytes;
-    entry.operation = static_cast<std::uint8_t>(call.operation);
-    entry.tag = call.tag;
-    if (is_message && has_peer)
-      entry.place = ++(call.kind == collective::send ? counts.sent : counts.received)[member];
-    else entry.place = ++counts.collectives;
-    entry.check.store(static_cast<std::uint32_t>(number), std::memory_order_release);
-    entry.stamp.store(number, std::memory_order_release);
-    groups_[group].collectives.store(counts.collectives, std::memory_order_release);
-    header_->begun[thread].store(number, std::memory_order_release);
-    return entry;
-  }
+  flight_entry& begin(std::size_t group, collective_call const& call, std::size_t thread = 0);
   static void site(flight_entry& entry, flight_site where) {
     entry.where.store(where, std::memory_order_relaxed);
   }
@@ -131,40 +97,15 @@ class flight_ring {
 
   /// The process runs. One that is stopped writes none: all of its threads stand still. Of two
   /// threads that call it at a time each writes the same gap.
-  void beat() noexcept {
-    auto& head = *header_;
-    auto const time = now(), last = head.beat_ns.load(std::memory_order_relaxed);
-    if (last != 0 && time - last > long_gap_ns) {
-      head.gap_from_ns.store(last, std::memory_order_relaxed);
-      head.gap_to_ns.store(time, std::memory_order_relaxed);
-    }
-    auto const wall = std::chrono::system_clock::now().time_since_epoch();
-    head.wall_offset_ns.store(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(wall).count() - time,
-        std::memory_order_relaxed);
-    head.beat_ns.store(time, std::memory_order_release);
-  }
+  void beat() noexcept;
 
   /// What the process has come to.
-  void finish(flight_state how, std::string_view text) noexcept {
-    if (finished_.exchange(true)) return;
-    beat();  // a process that was stopped may end before the thread that beats has run again
-    put(header_->text, text);
-    header_->state_ns.store(now(), std::memory_order_relaxed);
-    header_->state.store(how, std::memory_order_release);
-  }
+  void finish(flight_state how, std::string_view text) noexcept;
 
   /// The record that this process writes now, for what ends the process from another thread.
-  static std::atomic<flight_ring*>& of_process() {
-    static std::atomic<flight_ring*> one{nullptr};
-    return one;
-  }
+  static std::atomic<flight_ring*>& of_process();
 
-  static std::int64_t now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
+  static std::int64_t now();
 
  private:
   struct group_counts {
@@ -209,12 +150,7 @@ class flight_log {
       if (is_there()) flight_ring::end(*entry);
     }
   };
-  posted_entry post(collective_call const& call) {
-    if (ring_ == nullptr) return {};
-    auto& entry = ring_->begin(group_, call, thread_);
-    flight_ring::site(entry, flight_site::posted);
-    return {&entry, entry.stamp.load(std::memory_order_relaxed)};
-  }
+  posted_entry post(collective_call const& call);
   void site(flight_site where) {
     if (ring_ != nullptr) flight_ring::site(*entry_, where);
   }
@@ -230,3 +166,7 @@ class flight_log {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/flight_ring.ipp"
+#endif

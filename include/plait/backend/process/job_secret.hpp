@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdlib>
 #include <filesystem>
-#include <span>
 #include <string>
 
-#include "plait/core/concat.hpp"
-#include "plait/core/file.hpp"
-#include "plait/core/password_file.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -17,22 +12,13 @@ namespace plait::detail {
 ///
 /// Errors: input_error if others may read the file, if it belongs to another user than this one or
 ///         root, and if it has fewer than 32 bytes or more than 4096.
-[[nodiscard]] [[gnu::cold]] inline std::string read_job_secret(std::filesystem::path const& path) {
-  constexpr std::size_t least = 32, most = 4096;
-  open_file const file(path, "secret of the job (PLAIT_JOB_SECRET_FILE)");
-  require_private(file);
-  if (file.size() < least || file.size() > most)
-    file.name().refuse(concat({"has ", file.size(), " bytes; it must have from ", least, " to ",
-                               most, ", random ones: head -c 32 /dev/urandom"}));
-  std::string out(file.size(), '\0');
-  file.read(std::as_writable_bytes(std::span(out)), 0);
-  return out;
-}
+[[nodiscard]] [[gnu::cold]] std::string read_job_secret(std::filesystem::path const& path);
 
 /// That of the file that PLAIT_JOB_SECRET_FILE names; empty if the variable is not there or empty.
-[[nodiscard]] [[gnu::cold]] inline std::string read_job_secret() {
-  char const* const path = std::getenv("PLAIT_JOB_SECRET_FILE");
-  return path == nullptr || *path == '\0' ? "" : read_job_secret(std::filesystem::path(path));
-}
+[[nodiscard]] [[gnu::cold]] std::string read_job_secret();
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/job_secret.ipp"
+#endif

@@ -2,71 +2,26 @@
 #pragma once
 
 #include <cstdlib>
-#include <string>
-#include <utility>
 
 #include "plait/backend/launcher_variables.hpp"
 #include "plait/backend/process_ranks.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
 /// Whose variables an MPI library's own launcher sets.
 enum class mpi_name { open_mpi, mpich };
 
-/// Throws input_error if a launcher that is none of MPI's has started several processes, each of
-/// which is a world of its own.
-[[gnu::cold]] inline void check_other_launchers(find_variable variable) {
-  process_ranks told;
-  try {
-    told = read_process_ranks(variable);
-  } catch (input_error const&) {
-    return;  // nobody has said anything that could be understood
-  }
-  if (told.launched && told.world_size > 1)
-    throw input_error({"mpi: MPI says that this process is alone, and ", told.text(),
-                       ": that launcher is not MPI's; start the program by mpirun, or use "
-                       "plait::gloo()"});
-}
-
 /// Compares what MPI_COMM_WORLD says, `here`, with what MPI's launchers have put into the
 /// environment. A library that is not the launcher's starts every process as a world of its own.
 ///
 /// Errors: input_error with both numbers. Variables of the other library beside those of the own
 ///         one are no contradiction: one mpirun may start another.
-[[gnu::cold]] inline void check_mpi_launcher(process_ranks const& here, mpi_name library,
-                                             find_variable variable = own_environment) {
-  struct names {
-    char const *rank, *world_size;
-  };
-  constexpr names open_mpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
-  constexpr names mpich{"PMI_RANK", "PMI_SIZE"};
-  auto const [own, other] =
-      library == mpi_name::open_mpi ? std::pair{open_mpi, mpich} : std::pair{mpich, open_mpi};
-  auto const number = [&](char const* name, int otherwise) {
-    char const* const found = variable(name);
-    return found == nullptr ? otherwise : environment_number(name, found);
-  };
-  bool const has_own = variable(own.world_size) != nullptr;
-  auto const* const size = has_own ? own.world_size : other.world_size;
-  if (here.world_size == 1 && number(size, 1) > 1)
-    throw input_error({std::string("mpi: MPI says that this process is alone, and "), size,
-                       " says that the launcher started ", number(size, 1),
-                       " of them: the program was built with another MPI than this mpirun; "
-                       "start it by the launcher of its own library"});
-  if (!has_own) {
-    if (here.world_size == 1) check_other_launchers(variable);
-    return;
-  }
-  auto const compare = [&](char const* name, char const* what, int is) {
-    if (int const said = number(name, is); said != is)
-      throw input_error({"mpi: ", name, "=", said,
-                         " in the environment, and MPI_COMM_WORLD has the ", what, " ", is,
-                         ": something has set the variable anew, or the launcher is that of "
-                         "another MPI; start the program by the launcher of its own library"});
-  };
-  compare(own.world_size, "size", here.world_size);
-  compare(own.rank, "rank", here.rank);
-}
+[[gnu::cold]] void check_mpi_launcher(process_ranks const& here, mpi_name library,
+                                      find_variable variable = own_environment);
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/mpi_launcher.ipp"
+#endif

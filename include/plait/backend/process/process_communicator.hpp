@@ -22,6 +22,7 @@
 #include "plait/backend/process/shown_call.hpp"
 #include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 
@@ -53,30 +54,16 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// all calls among them are compared.
   process_communicator(std::shared_ptr<process_group> group, std::vector<int> members, int rank,
                        axis_set over, process_reduction how, bool compare_calls,
-                       detail::flight_log log = {})
-      : communicator_calls(over),
-        group_(std::move(group)),
-        members_(std::move(members)),
-        shown_(members_.size()),
-        rank_(rank),
-        how_(how),
-        compares_(compare_calls),
-        log_(log) {}
+                       detail::flight_log log = {});
 
   /// The rank has a second thread, which carries out the calls if `is_its` and others' otherwise.
-  void share_rank_with(std::shared_ptr<detail::second_thread> second, bool is_its) {
-    second_ = std::move(second);
-    is_handed_ = is_its;
-  }
+  void share_rank_with(std::shared_ptr<detail::second_thread> second, bool is_its);
   /// The rank's messages, which its device has, too: those that are posted are theirs.
   void post_by(std::shared_ptr<detail::process_messages> messages) {
     messages_ = std::move(messages);
   }
   /// Once all members have met in a call, `engine` waits no longer than `timeout`.
-  void wait_less_after_barrier(process_engine& engine, std::chrono::milliseconds timeout) {
-    waits_long_ = &engine;
-    timeout_ = timeout;
-  }
+  void wait_less_after_barrier(process_engine& engine, std::chrono::milliseconds timeout);
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
@@ -85,19 +72,10 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// up, only those that it cannot do.
   [[nodiscard]] static constexpr bool sums_in_room() { return true; }
   /// The room that they have taken so far, in bytes.
-  [[nodiscard]] std::size_t room_bytes() const {
-    if (is_handed_) second_->drain();
-    return room_.bytes();
-  }
+  [[nodiscard]] std::size_t room_bytes() const;
 
   /// \see communicator_calls
-  void wait_for_all() {
-    if (size() == 1) return;
-    ask(call_of_barrier(), 0, [](void* of, auto const& call, std::size_t) {
-      static_cast<process_communicator*>(of)->do_barrier(call);
-    });
-    if (is_handed_) second_->drain();
-  }
+  void wait_for_all();
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
     if constexpr (Kind == collective::send || Kind == collective::receive)
@@ -118,29 +96,9 @@ class process_communicator : public communicator_calls<process_communicator> {
  private:
   /// Calls does(this, call, tensor_bytes), or has the second thread do it.
   void ask(detail::collective_call const& call, std::size_t tensor_bytes,
-           void (*does)(void*, detail::collective_call const&, std::size_t)) {
-    if (is_handed_)
-      return second_->hand_over(
-          {.carry_out = does, .of = this, .call = call, .tensor_bytes = tensor_bytes});
-    if (second_ == nullptr) return does(this, call, tensor_bytes);
-    try {
-      does(this, call, tensor_bytes);
-    } catch (other_thread_failed const&) {
-      second_->rethrow_earlier(true);
-      throw;
-    } catch (...) {
-      second_->rethrow_earlier(false);
-      throw;
-    }
-  }
+           void (*does)(void*, detail::collective_call const&, std::size_t));
 
-  void do_barrier(detail::collective_call const& call) {
-    serving const now(*this, call);
-    if (compares_) meet(call);
-    else group_->barrier();
-    note_barrier();
-    log_.end();
-  }
+  void do_barrier(detail::collective_call const& call);
   template <collective Kind, class T>
   void do_call(detail::collective_call const& call, std::size_t tensor_bytes) try {
     serving const now(*this, call);
@@ -164,10 +122,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// Lets messages about a wait say what it is for, and the flight record that it has begun.
   class serving {
    public:
-    serving(process_communicator& of, detail::collective_call const& call) : group_(*of.group_) {
-      group_.serve(&call);
-      of.log_.begin(call);
-    }
+    serving(process_communicator& of, detail::collective_call const& call);
     serving(serving const&) = delete;
     serving& operator=(serving const&) = delete;
     ~serving() { group_.serve(nullptr); }
@@ -176,33 +131,14 @@ class process_communicator : public communicator_calls<process_communicator> {
     process_group& group_;
   };
 
-  void note_barrier() {
-    if (waits_long_ == nullptr) return;
-    waits_long_->set_timeout(timeout_);
-    waits_long_ = nullptr;
-  }
+  void note_barrier();
 
   [[nodiscard]] int world_rank(int member) const { return members_[std::size_t(member)]; }
 
   /// Shows `call` to the other members and throws on all if theirs do not agree.
-  void meet(detail::collective_call const& call) {
-    log_.site(detail::flight_site::compares);
-    auto const mine = detail::shown_call::of(call);
-    group_->all_gather(&mine, shown_.data(), sizeof mine);
-    auto const first = shown_[0].call();
-    for (int other = 1; other < size(); ++other)
-      if (auto const theirs = shown_[std::size_t(other)].call(); !first.agrees_with(theirs))
-        throw collective_mismatch(
-            detail::mismatch_text(world_rank(0), first, world_rank(other), theirs, members_));
-    for (int member = 0; member < size(); ++member)
-      detail::check_shape(world_rank(member), shown_[std::size_t(member)].call(), members_);
-  }
+  void meet(detail::collective_call const& call);
 
-  void check_other_end(detail::collective_call const& call) const {
-    if (call.other < 0 || call.other >= size() || call.other == rank_)
-      throw input_error({"rank ", world_rank(rank_), " called ", detail::call_text(call, members_),
-                         ": the other end must be another member of the group"});
-  }
+  void check_other_end(detail::collective_call const& call) const;
   /// A message: where calls are compared, both ends show theirs before it goes.
   template <collective Kind>
   void pass(detail::collective_call const& call) {
@@ -274,3 +210,7 @@ class process_communicator : public communicator_calls<process_communicator> {
 static_assert(can_all<process_communicator, float>);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/process_communicator.ipp"
+#endif

@@ -10,6 +10,7 @@
 #include "plait/backend/host/host_device.hpp"
 #include "plait/backend/posted_messages.hpp"
 #include "plait/backend/process/second_thread.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -45,12 +46,7 @@ class process_device : public host_device {
     arena(host_device::arena memory, std::shared_ptr<detail::second_thread> second)
         : memory_(std::move(memory)), second_(std::move(second)) {}
     arena(arena&&) noexcept = default;
-    arena& operator=(arena&& other) noexcept {
-      auto old = std::move(*this);  // which waits where it goes
-      memory_ = std::move(other.memory_);
-      second_ = std::move(other.second_);
-      return *this;
-    }
+    arena& operator=(arena&& other) noexcept;
     ~arena() {
       if (second_ != nullptr && memory_.size() > 0 && !second_->rest()) memory_.leave();
     }
@@ -66,32 +62,15 @@ class process_device : public host_device {
     return {host_device::allocate(bytes), second_};
   }
 
-  void synchronize() const {
-    with_first_error([&] { host_device::synchronize(); });
-    if (second_ != nullptr) second_->drain();
-  }
-  [[nodiscard]] queue on(stream which) const {
-    if (which == stream::data && second_ != nullptr) second_->drain();
-    return host_device::on(which);
-  }
+  void synchronize() const;
+  [[nodiscard]] queue on(stream which) const;
   void go_on() const {
     with_first_error([&] { host_device::go_on(); });
   }
   [[nodiscard]] event make_event() const { return {}; }
-  void record(event& now, stream on) const {
-    host_device::record(now, on);
-    now.calls = 0;
-    if (second_ == nullptr) return;
-    if (on == stream::data) now.calls = second_->handed();
-    else second_->require_sound();
-  }
+  void record(event& now, stream on) const;
   /// What stream data is given later comes behind what this thread has done so far in any case.
-  void wait(stream on, event const& awaited, wait_site site) const {
-    with_first_error([&] { host_device::wait(on, awaited, site); });
-    if (second_ == nullptr) return;
-    if (on != stream::data && awaited.calls > 0) second_->wait_for(awaited.calls);
-    else second_->require_sound();
-  }
+  void wait(stream on, event const& awaited, wait_site site) const;
 
  private:
   /// What a message throws because the second thread has failed is what that has thrown.
@@ -114,3 +93,7 @@ class process_device : public host_device {
 static_assert(device<process_device>);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/process_device.ipp"
+#endif

@@ -11,8 +11,8 @@
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
@@ -109,21 +109,11 @@ class process_group {
  protected:
   /// "rank 0 on host a: all_reduce of 8 bytes on group {0,1} (data)"; `function` is the engine's
   /// name of a call that no communicator was asked for.
-  [[nodiscard]] [[gnu::cold]] std::string call_text(char const* function) const {
-    return concat(
-        {member_text(names_.member), ": ",
-         (call_ != nullptr ? detail::call_text(*call_, names_.ranks)
-                           : concat({function, " on group ", ranks_in_braces(names_.ranks)})),
-         (names_.axes.empty() ? "" : concat({" (", names_.axes, ")"}))});
-  }
+  [[nodiscard]] [[gnu::cold]] std::string call_text(char const* function) const;
   /// What messages call a member.
   [[nodiscard]] int world_rank(int member) const { return names_.ranks[std::size_t(member)]; }
   /// "rank 1 on host b"
-  [[nodiscard]] [[gnu::cold]] std::string member_text(int member) const {
-    auto const at = static_cast<std::size_t>(member);
-    return concat({"rank ", names_.ranks[at],
-                   (names_.hosts.empty() ? "" : concat({" on host ", names_.hosts[at]}))});
-  }
+  [[nodiscard]] [[gnu::cold]] std::string member_text(int member) const;
   /// What messages call the others where nobody knows which of them has not come.
   [[nodiscard]] [[gnu::cold]] std::string others_text() const {
     return names_.ranks.size() == 2 ? member_text(1 - names_.member) : "the other ranks";
@@ -202,3 +192,7 @@ class process_engine {
 }
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/process_engine.ipp"
+#endif

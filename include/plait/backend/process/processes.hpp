@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -16,23 +12,18 @@
 
 #include "plait/backend/backend.hpp"
 #include "plait/backend/process/flight_record.hpp"
-#include "plait/backend/process/lone_process.hpp"
 #include "plait/backend/process/process_communicator.hpp"
 #include "plait/backend/process/process_device.hpp"
 #include "plait/backend/process/process_engine.hpp"
-#include "plait/backend/process/process_messages.hpp"
 #include "plait/backend/process/process_places.hpp"
 #include "plait/backend/process/second_thread.hpp"
-#include "plait/backend/process/start_agreement.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
-#include "plait/core/number_range.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/groups.hpp"
-#include "plait/mesh/stream.hpp"
 
 namespace plait {
 
@@ -85,10 +76,7 @@ struct processes {
   using rank_type = ext::rank_handle<ext::process_device, ext::process_communicator>;
 
   /// The processes that were started.
-  [[nodiscard]] int processors() const {
-    checked_engine().set_timeout(in_bounds(start_timeout));
-    return place().world_size;
-  }
+  [[nodiscard]] int processors() const;
   /// All of them are ranks.
   static constexpr bool processors_are_ranks = true;
 
@@ -108,71 +96,7 @@ struct processes {
   ///         the same, or have hosts that `require_local` forbids; engine_error; what the program
   ///         throws. The other processes see it as engine_error or communication_timeout, or end.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
-                         std::function<void(rank_type&)> const& program) const {
-    host_maths::single_threaded_maths const guard;
-    auto& with = checked_engine();
-    with.set_timeout(in_bounds(start_timeout));
-    bool const wants_two =
-        streams == process_streams::concurrent && groups.grid().size(ext::batch_axes) > 1;
-    auto const here = place_in(with, wants_two);
-    auto const why_one = wants_two ? with.why_one_thread() : std::string();
-    auto world = or_abandon(with, [&] { return group_of_all(with, here.world_size); });
-    auto const met = or_abandon(with, [&] {
-      return detail::meet_at_start(*world, here.world_size,
-                                   {.groups = groups,
-                                    .reduction = static_cast<int>(reduction),
-                                    .streams = static_cast<int>(streams),
-                                    .is_one_thread = !why_one.empty(),
-                                    .compares_calls = compare_calls,
-                                    .token = token,
-                                    .require_local = require_local,
-                                    .first_here = here.first_here});
-    });
-    // From here to the groups all processes do the same, so that errors are those of all.
-    if (!met.difference.empty()) throw input_error(met.difference);
-    check_world_size(here, groups.grid().world_size());
-    detail::process_places const places(groups.grid(), met.hosts, here.rank, require_local,
-                                        keep_numbers);
-    places.check(groups.grid(), require_local);
-    if (places.rank() == 0) host_maths::say_if_products_are_slow();
-    if (places.rank() == 0 && met.of_one_thread >= 0) say_in_turn(why_one, met.of_one_thread);
-    bool const has_two = wants_two && met.of_one_thread < 0;
-    auto record = or_abandon(with, [&] {
-      return std::make_unique<detail::flight_record>(flight_record, here, places.rank(), *world,
-                                                     groups, has_two ? 2 : 1);
-    });
-    auto const on_rank = [&] {
-      std::shared_ptr<detail::second_thread> second;
-      if (has_two) second = std::make_shared<detail::second_thread>([&with] { with.abandon(); });
-      process_groups made{{{false, everybody(here.world_size)}, std::move(world)}};
-      auto const messages = std::make_shared<detail::process_messages>();
-      std::vector<ext::process_communicator> members;
-      for (int i = 0; i < groups.sets().size(); ++i) {
-        members.push_back(member(with, groups, i, places, made, second, *record));
-        members.back().post_by(messages);
-      }
-      for (auto& one : members)
-        if (one.size() == here.world_size) one.wait_less_after_barrier(with, in_bounds(timeout));
-      rank_type handle(groups, places.rank(), ext::process_device(second, messages),
-                       std::move(members), places.hosts());
-      ends_first const guard_of_members{second.get()};
-      detail::leaves_messages const guard_of_messages{messages.get()};
-      // Here, so that the engine knows of an error before its groups go.
-      try {
-        program(handle);
-        handle.device().synchronize();
-        handle.world().barrier();  // nobody ends while others still wait for it
-      } catch (job_ended const&) {
-        throw;
-      } catch (...) {
-        if (second != nullptr) second->give_up();  // and abandon
-        else with.abandon();
-        throw;
-      }
-      return 0;
-    };
-    record->during(on_rank);
-  }
+                         std::function<void(rank_type&)> const& program) const;
 
  private:
   /// The second thread ends before the communicators that it calls.
@@ -187,32 +111,11 @@ struct processes {
   };
 
   /// Deadlines are made by adding to the time of day.
-  static std::chrono::milliseconds in_bounds(std::chrono::milliseconds time) {
-    using std::chrono::milliseconds;
-    return std::clamp<milliseconds>(time, milliseconds{1}, std::chrono::hours{24 * 365});
-  }
-  [[nodiscard]] [[gnu::cold]] ext::process_engine& checked_engine() const {
-    detail::require_range("processes::timeout", timeout, number_ranges::above_0);
-    detail::require_range("processes::start_timeout", start_timeout, number_ranges::above_0);
-    if (engine == nullptr)
-      throw input_error(
-          "processes: there is no engine; write processes{.engine = plait::mpi()} or "
-          "plait::gloo(), each with its header");
-    return *engine;
-  }
+  static std::chrono::milliseconds in_bounds(std::chrono::milliseconds time);
+  [[nodiscard]] [[gnu::cold]] ext::process_engine& checked_engine() const;
 
-  [[nodiscard]] ext::process_ranks place_in(ext::process_engine& with, bool second_thread) const {
-    with.want_second_thread(second_thread);
-    return or_abandon(with, [&] { return with.ranks(ranks ? &*ranks : nullptr); });
-  }
-  [[gnu::cold]] static void say_in_turn(std::string const& why_here, int process) {
-    auto const why = why_here.empty()
-                         ? ext::concat({"the engine of process ", process, " serves one thread"})
-                         : why_here;
-    std::fprintf(stderr,
-                 "plait: processes: %s; calls over batch axes and computations run in turn\n",
-                 why.c_str());
-  }
+  [[nodiscard]] ext::process_ranks place_in(ext::process_engine& with, bool second_thread) const;
+  [[gnu::cold]] static void say_in_turn(std::string const& why_here, int process);
 
   /// What all ranks end with together, such as job_ended, leaves the engine as it is.
   template <class Work>
@@ -232,41 +135,19 @@ struct processes {
   using process_groups =
       std::map<std::pair<bool, std::vector<int>>, std::shared_ptr<ext::process_group>>;
 
-  static std::vector<int> everybody(int processes) {
-    std::vector<int> all(static_cast<std::size_t>(processes));
-    std::iota(all.begin(), all.end(), 0);
-    return all;
-  }
-  static std::unique_ptr<ext::process_group> group_of_all(ext::process_engine& with,
-                                                          int processes) {
-    if (processes == 1) return std::make_unique<detail::lone_process>(0);
-    return with.make_group(everybody(processes));
-  }
+  static std::vector<int> everybody(int processes);
+  static std::unique_ptr<ext::process_group> group_of_all(ext::process_engine& with, int processes);
 
   /// The set `index`. Sets of equal members share a group if one thread calls both, as that of the
   /// world takes the one in which the processes have met, if it has their order.
   [[nodiscard]] ext::process_communicator member(
       ext::process_engine& with, ext::mesh_groups const& groups, int index,
       detail::process_places const& places, process_groups& made,
-      std::shared_ptr<detail::second_thread> const& second, detail::flight_record& record) const {
-    auto const over = groups.sets()[index];
-    auto all = groups.grid().group_of(places.rank(), over);
-    auto names = places.names(all, groups.grid(), over);
-    auto const place = names.member;
-    auto const numbers = places.processes(all);
-    bool const is_handed =
-        second != nullptr && all.size() > 1 && ext::stream_of(over) == ext::stream::data;
-    auto& group = made[{is_handed, numbers}];
-    if (group == nullptr)
-      group = all.size() == 1 ? std::make_unique<detail::lone_process>(places.rank())
-              : is_handed     ? with.make_group_of_second_thread(numbers, *second)
-                              : with.make_group(numbers);
-    group->name(std::move(names));
-    ext::process_communicator out(group, std::move(all), place, over, reduction, compare_calls,
-                                  record.log(index, is_handed ? 1 : 0));
-    if (second != nullptr) out.share_rank_with(second, is_handed);
-    return out;
-  }
+      std::shared_ptr<detail::second_thread> const& second, detail::flight_record& record) const;
 };
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/processes.ipp"
+#endif

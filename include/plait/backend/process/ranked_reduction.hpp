@@ -9,6 +9,7 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/placement/ranked_sum.hpp"
 
 namespace plait::detail {
@@ -18,13 +19,7 @@ namespace plait::detail {
 class reduction_room {
  public:
   [[nodiscard]] std::size_t bytes() const { return size_; }
-  [[nodiscard]] std::byte* take(std::size_t bytes) {
-    if (bytes > size_) {
-      data_ = std::make_unique<std::byte[]>(bytes);
-      size_ = bytes;
-    }
-    return data_.get();
-  }
+  [[nodiscard]] std::byte* take(std::size_t bytes);
 
  private:
   std::unique_ptr<std::byte[]> data_;
@@ -93,3 +88,7 @@ class ranked_reduction {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/ranked_reduction.ipp"
+#endif

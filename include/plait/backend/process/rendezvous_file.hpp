@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,6 +14,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
@@ -37,14 +32,7 @@ class rendezvous_file {
 
   /// Errors: input_error if the file cannot be written, or is there already: then it is what
   ///         another job, which runs or has broken off, has left.
-  void write(std::span<std::byte const> bytes) const {
-    if (is_there()) refuse_old();
-    detail::partial_file out(path_, kind, 0600);
-    auto const begin = first_lines();
-    out.write(std::as_bytes(std::span(begin)), 0);
-    out.write(bytes, begin.size());
-    if (!out.commit_if_new()) refuse_old();
-  }
+  void write(std::span<std::byte const> bytes) const;
 
   /// The bytes of the file once it is there. check() is called while it is waited for, and may
   /// throw.
@@ -67,56 +55,27 @@ class rendezvous_file {
   }
 
   /// When everybody has read it.
-  void remove() const noexcept {
-    std::error_code unused;
-    std::filesystem::remove(path_, unused);
-  }
+  void remove() const noexcept;
 
  private:
   static constexpr std::string_view kind = "rendezvous file";
   static constexpr std::string_view first_line = "plait rendezvous 1\n";
 
   [[nodiscard]] detail::file_name name() const { return {kind, path_}; }
-  [[noreturn]] void refuse_old() const {
-    name().refuse(
-        "is there already; another job runs with it or has left it: choose another path by "
-        "PLAIT_RENDEZVOUS, or delete the file");
-  }
+  [[noreturn]] void refuse_old() const;
   // Or cannot be looked for, which opening it will say.
-  [[nodiscard]] bool is_there() const {
-    struct stat found{};
-    return ::lstat(path_.c_str(), &found) == 0 || errno != ENOENT;
-  }
+  [[nodiscard]] bool is_there() const;
   [[nodiscard]] std::string first_lines() const { return std::string(first_line) + job_ + '\n'; }
 
   [[nodiscard]] std::vector<std::byte> checked(detail::open_file const& file,
-                                               std::size_t size) const {
-    if (file.owner() != ::geteuid())
-      file.name().refuse(concat(
-          {"belongs to user ", file.owner(), ", not to user ", ::geteuid(), " of this process"}));
-    auto const begin = first_lines();
-    // A job's text of another length is to be read as well.
-    std::string found(std::min<std::size_t>(file.size(), begin.size() + size + 1000), '\0');
-    file.read(std::as_writable_bytes(std::span(found)), 0);
-    if (!found.starts_with(first_line))
-      file.name().refuse(concat({"is none: it does not begin with '",
-                                 std::string(first_line.substr(0, first_line.size() - 1)), "'"}));
-    if (!found.starts_with(begin)) {
-      auto const rest = std::string_view(found).substr(first_line.size());
-      file.name().refuse(
-          concat({"is of job ", detail::in_quotes(rest.substr(0, rest.find('\n'))),
-                  ", this process is of job ", detail::in_quotes(job_),
-                  "; delete what was left, or choose another path by PLAIT_RENDEZVOUS"}));
-    }
-    if (file.size() - begin.size() != size)
-      file.name().refuse(concat(
-          {"has ", file.size() - begin.size(), " bytes, not ", size, "; it is not of this job"}));
-    auto const bytes = std::as_bytes(std::span(found)).subspan(begin.size(), size);
-    return {bytes.begin(), bytes.end()};
-  }
+                                               std::size_t size) const;
 
   std::filesystem::path path_;
   std::string job_;
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/rendezvous_file.ipp"
+#endif

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sched.h>
-
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -18,6 +15,7 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -50,94 +48,33 @@ class second_thread final : public call_pause {
   second_thread& operator=(second_thread const&) = delete;
   ~second_thread() override { end(); }
 
-  void hand_over(handed_call const& one) {
-    std::unique_lock lock{mutex_};
-    wait(lock, [this] { return handed_ - carried_ < most; });
-    throw_kept();
-    ring_[handed_++ % most] = one;
-    lock.unlock();
-    calls_.notify_one();
-  }
+  void hand_over(handed_call const& one);
   /// How many calls have been handed over.
-  [[nodiscard]] std::uint64_t handed() {
-    std::scoped_lock const lock{mutex_};
-    throw_kept();
-    return handed_;
-  }
+  [[nodiscard]] std::uint64_t handed();
   /// Returns when the first `count` calls have been carried out.
-  void wait_for(std::uint64_t count) {
-    std::unique_lock lock{mutex_};
-    wait(lock, [&] { return carried_ >= count; });
-    throw_kept();
-  }
+  void wait_for(std::uint64_t count);
   /// Returns when all have.
-  void drain() {
-    std::unique_lock lock{mutex_};
-    wait(lock, [this] { return carried_ == handed_; });
-    throw_kept();
-  }
+  void drain();
   /// Throws what a call has thrown, if one has.
-  void require_sound() {
-    if (!has_failed_.load(std::memory_order_acquire)) return;
-    std::scoped_lock const lock{mutex_};
-    throw_kept();
-  }
+  void require_sound();
 
   /// The rank's own thread has failed: throws what a call of this one has thrown before. `is_due`:
   /// one has failed, and may be about to say so.
-  void rethrow_earlier(bool is_due) {
-    std::unique_lock lock{mutex_};
-    if (is_due)
-      rests_.wait_for(lock, std::chrono::seconds{1}, [this] { return error_ != nullptr; });
-    throw_kept();
-  }
+  void rethrow_earlier(bool is_due);
 
   /// No call is to be begun any more, and the one that is under way ends.
-  void give_up() noexcept {
-    {
-      std::scoped_lock const lock{mutex_};
-      gives_up_ = true;
-    }
-    give_up_();
-  }
+  void give_up() noexcept;
   /// Returns when no call can use memory any more that is about to go. Where an exception ends the
   /// rank's program, what does not end in a moment is given up. False if a library may still use
   /// the memory, see call_left.
-  [[nodiscard]] bool rest() noexcept {
-    std::unique_lock lock{mutex_};
-    auto const rests = [this] { return carried_ == handed_; };
-    if (std::uncaught_exceptions() > exceptions_ && !gives_up_ &&
-        !rests_.wait_for(lock, a_moment, rests)) {
-      lock.unlock();
-      give_up();
-      lock.lock();
-    }
-    wait(lock, rests);
-    return !is_left_;
-  }
+  [[nodiscard]] bool rest() noexcept;
   /// Ends the thread, behind the calls that it has been handed.
-  void end() noexcept {
-    if (!thread_.joinable()) return;
-    {
-      std::scoped_lock const lock{mutex_};
-      ends_ = true;
-    }
-    calls_.notify_one();
-    thread_.join();
-  }
+  void end() noexcept;
 
   /// The second thread, between two looks at a call that has not ended, of which there were `looks`
   /// before: sleeps for at most 100 us, so that it takes nothing from a computation. While the
   /// rank's own thread waits as well there is none, and it only lets others run.
-  void pause(int looks) override {
-    if (waits_.load(std::memory_order_relaxed)) {
-      ::sched_yield();
-      return;
-    }
-    std::unique_lock lock{mutex_};
-    pauses_.wait_for(lock, std::min(longest_pause, shortest_pause * (1 << std::min(looks, 8))),
-                     [this] { return waits_.load(std::memory_order_relaxed) || gives_up_; });
-  }
+  void pause(int looks) override;
 
  private:
   static constexpr std::chrono::microseconds shortest_pause{5}, longest_pause{100};
@@ -151,40 +88,10 @@ class second_thread final : public call_pause {
     rests_.wait(lock, condition);
     waits_.store(false, std::memory_order_relaxed);
   }
-  void throw_kept() const {
-    if (error_ != nullptr) std::rethrow_exception(error_);
-  }
+  void throw_kept() const;
 
-  void work() {
-    std::unique_lock lock{mutex_};
-    for (;;) {
-      calls_.wait(lock, [this] { return ends_ || carried_ != handed_; });
-      if (carried_ == handed_) return;
-      if (error_ == nullptr && !gives_up_) {
-        auto const& now = ring_[carried_ % most];  // nobody writes there before it is carried out
-        lock.unlock();
-        auto const [problem, is_left] = carry_out(now);
-        lock.lock();
-        if (problem != nullptr) {
-          error_ = problem;
-          is_left_ = is_left;
-          has_failed_.store(true, std::memory_order_release);
-        }
-      }
-      ++carried_;
-      rests_.notify_all();
-    }
-  }
-  static std::pair<std::exception_ptr, bool> carry_out(handed_call const& now) {
-    try {
-      now.carry_out(now.of, now.call, now.tensor_bytes);
-    } catch (call_left const&) {
-      return {std::current_exception(), true};
-    } catch (...) {
-      return {std::current_exception(), false};
-    }
-    return {nullptr, false};
-  }
+  void work();
+  static std::pair<std::exception_ptr, bool> carry_out(handed_call const& now);
 
   std::function<void()> give_up_;
   int exceptions_ = std::uncaught_exceptions();
@@ -199,3 +106,7 @@ class second_thread final : public call_pause {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/second_thread.ipp"
+#endif

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
-#include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -22,19 +21,7 @@ class signal_patience {
   /// Sees that somebody waits; `wait` is another number for each wait. The signal that is to end
   /// it, 0 if none is. `counts`: a wait that is as long as others within a step.
   [[nodiscard]] int look(std::uint64_t wait, clock::time_point now = clock::now(),
-                         bool counts = true) {
-    if (wait != wait_) {
-      wait_ = wait;
-      began_ = since_ = now;
-    }
-    if (!counts) began_ = now;
-    int const signal = caught_signal::that_ends_waits();
-    if (signal != 0)
-      return waited(now) >= std::max<clock::duration>(least, 2 * longest_) ? signal : 0;
-    since_ = now;
-    if (caught_signal::may_end_waits()) longest_ = std::max(longest_, now - began_);
-    return 0;
-  }
+                         bool counts = true);
   /// Since the signal, or since the wait began behind it.
   [[nodiscard]] std::chrono::milliseconds waited(clock::time_point now = clock::now()) const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - since_);
@@ -49,3 +36,7 @@ class signal_patience {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/signal_patience.ipp"
+#endif

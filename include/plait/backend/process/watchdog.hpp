@@ -13,11 +13,9 @@
 #include <string>
 #include <thread>
 
-#include "plait/backend/process/flight_ring.hpp"
 #include "plait/backend/process/signal_patience.hpp"
-#include "plait/core/caught_signal.hpp"
 #include "plait/core/clock.hpp"
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -36,20 +34,9 @@ class watchdog {
       : timeout_(timeout), thread_([this] { watch(); }) {}
   watchdog(watchdog const&) = delete;
   watchdog& operator=(watchdog const&) = delete;
-  ~watchdog() {
-    {
-      std::scoped_lock const lock{mutex_};
-      ends_ = true;
-    }
-    wakes_.notify_one();
-    thread_.join();
-  }
+  ~watchdog();
 
-  void set_timeout(std::chrono::milliseconds timeout) {
-    timeout_.store(timeout, std::memory_order_relaxed);
-    std::scoped_lock const lock{mutex_};
-    for (auto& one : watched_) one.patience.forget();
-  }
+  void set_timeout(std::chrono::milliseconds timeout);
   [[nodiscard]] std::chrono::milliseconds timeout() const {
     return timeout_.load(std::memory_order_relaxed);
   }
@@ -80,11 +67,7 @@ class watchdog {
  private:
   static constexpr std::int64_t none = 0, taken = -1;
 
-  static std::int64_t now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
+  static std::int64_t now();
 
   struct watched_thread {
     std::atomic<std::int64_t> deadline{none};
@@ -93,27 +76,8 @@ class watchdog {
     signal_patience patience;
   };
 
-  void watch() {
-    std::unique_lock lock{mutex_};
-    while (!wakes_.wait_for(lock, std::chrono::milliseconds{50}, [this] { return ends_; }))
-      for (auto& one : watched_) look_at(one);
-  }
-  static void look_at(watched_thread& one) {
-    auto until = one.deadline.load(std::memory_order_acquire);
-    if (until <= none) return;
-    int const signal = one.patience.look(static_cast<std::uint64_t>(until));
-    if (signal == 0 && now() < until) return;
-    if (!one.deadline.compare_exchange_strong(until, taken, std::memory_order_acq_rel)) return;
-    auto const when =
-        signal == 0
-            ? ""
-            : concat({one.patience.waited().count(), " ms after ", caught_signal::name(signal)});
-    auto const text = one.says(one.said, when) + '\n';
-    if (auto* const record = flight_ring::of_process().load())
-      record->finish(flight_state::cut_off, text.substr(0, text.size() - 1));
-    (void)!::write(STDERR_FILENO, text.data(), text.size());
-    ::_exit(signal == 0 ? exit_code : 128 + signal);
-  }
+  void watch();
+  static void look_at(watched_thread& one);
 
   std::atomic<std::chrono::milliseconds> timeout_;
   std::array<watched_thread, 2> watched_;
@@ -124,3 +88,7 @@ class watchdog {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/process/watchdog.ipp"
+#endif

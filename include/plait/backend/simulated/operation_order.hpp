@@ -3,11 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "plait/backend/simulated/shadow_memory.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::ext {
 
@@ -31,18 +31,7 @@ class operation_order {
  public:
   static constexpr auto streams = shadow_memory::streams;
 
-  operation_order(std::size_t ranks, simulated_order order, std::uint64_t seed)
-      : state_(seed),
-        is_adversarial_(order == simulated_order::adversarial),
-        by_urgency_(ranks * streams) {
-    std::iota(by_urgency_.begin(), by_urgency_.end(), std::size_t{0});
-    if (!is_adversarial_) return;
-    constexpr std::uint64_t stretches[]{1, 8, 64, 1024};
-    stretch_ = stretches[below(4)];
-    how_ = static_cast<grouping>(below(3));
-    wakes_early_ = below(2) == 0;
-    draw();
-  }
+  operation_order(std::size_t ranks, simulated_order order, std::uint64_t seed);
 
   [[nodiscard]] bool is_adversarial() const { return is_adversarial_; }
   // Whether a rank's thread goes on as soon as it can, or when nothing more can be executed.
@@ -60,33 +49,14 @@ class operation_order {
   enum class grouping { none, rank, kind };
 
   // Splitmix64; Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
-  std::uint64_t random() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t random();
   std::uint64_t below(std::uint64_t bound) { return random() % bound; }
 
   void shuffle(std::vector<std::size_t>& what) {
     for (std::size_t i = what.size(); i > 1; --i) std::swap(what[i - 1], what[below(i)]);
   }
 
-  void draw() {
-    shuffle(by_urgency_);
-    if (how_ == grouping::none) return;
-    auto const group_of = [this](std::size_t stream) {
-      return how_ == grouping::rank ? stream / streams : stream % streams;
-    };
-    groups_.resize(how_ == grouping::rank ? by_urgency_.size() / streams : streams);
-    std::iota(groups_.begin(), groups_.end(), std::size_t{0});
-    shuffle(groups_);
-    shuffled_ = by_urgency_;
-    by_urgency_.clear();
-    for (auto const group : groups_)
-      for (auto const stream : shuffled_)
-        if (group_of(stream) == group) by_urgency_.push_back(stream);
-  }
+  void draw();
 
   std::uint64_t state_;
   bool is_adversarial_;
@@ -97,3 +67,7 @@ class operation_order {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/operation_order.ipp"
+#endif

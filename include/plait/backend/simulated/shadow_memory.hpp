@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/stream.hpp"
 
 namespace plait::detail {
@@ -48,16 +49,9 @@ class shadow_memory {
     int number = 0;
   };
 
-  void add(address begin, std::size_t bytes, int number) {
-    arenas_[begin] = {begin + bytes, number};
-    cells_[begin] = {.end = begin + bytes, .arena = number};
-  }
+  void add(address begin, std::size_t bytes, int number);
 
-  void remove(address begin) {
-    auto const found = arenas_.find(begin);
-    cells_.erase(cells_.find(begin), cells_.lower_bound(found->second.end));
-    arenas_.erase(found);
-  }
+  void remove(address begin);
 
   // The arena that holds all these bytes; end() if there is none.
   [[nodiscard]] auto find(address begin, address end) const {
@@ -70,65 +64,13 @@ class shadow_memory {
 
   // A race anywhere in the range is reported before undefined bytes. One with an operation that
   // made the bytes undefined is left to the caller: perhaps who should have written them is late.
-  finding read(address begin, address end, accessor const& by) {
-    if (find(begin, end) == not_found()) return {state::foreign, begin, end};
-    finding out;
-    split(end);
-    for (auto at = split(begin); at != cells_.end() && at->first < end;) {
-      auto& now = at->second;
-      bool const is_race = now.writer_number > by.known[now.writer];
-      if (is_race && now.is_defined)
-        return {state::race, at->first, now.end, now.writer, now.writer_number, true};
-      if (!now.is_defined && out.what == state::fine)
-        out = {state::undefined,
-               at->first,
-               now.end,
-               now.writer,
-               is_race ? now.writer_number : 0,
-               true};
-      now.readers[by.on] = by.number;
-      at = std::next(merge_with_previous(at));
-    }
-    merge_at(end);
-    return out;
-  }
+  finding read(address begin, address end, accessor const& by);
 
   // `is_defined` is false where the new values mean nothing.
-  finding write(address begin, address end, accessor const& by, bool is_defined) {
-    auto const where = find(begin, end);
-    if (where == not_found()) return {state::foreign, begin, end};
-    split(end);
-    auto const first = split(begin);
-    auto last = first;
-    for (; last != cells_.end() && last->first < end; ++last) {
-      auto const& now = last->second;
-      if (now.writer_number > by.known[now.writer])
-        return {state::race, last->first, now.end, now.writer, now.writer_number, true};
-      for (std::size_t on = 0; on < streams; ++on)
-        if (now.readers[on] > by.known[on])
-          return {state::race, last->first, now.end, on, now.readers[on], false};
-    }
-    cells_.erase(std::next(first), last);
-    first->second = {.end = end,
-                     .arena = where->second.number,
-                     .writer = static_cast<std::uint8_t>(by.on),
-                     .is_defined = is_defined,
-                     .writer_number = by.number};
-    merge_with_previous(first);
-    merge_at(end);
-    return {};
-  }
+  finding write(address begin, address end, accessor const& by, bool is_defined);
 
   // Every operation to come knows that all up to now have ended.
-  void forget_accesses() {
-    for (auto at = cells_.begin(); at != cells_.end();) {
-      auto& now = at->second;
-      now.writer = 0;
-      now.writer_number = 0;
-      now.readers = {};
-      at = std::next(merge_with_previous(at));
-    }
-  }
+  void forget_accesses();
 
  private:
   struct cell {
@@ -139,34 +81,15 @@ class shadow_memory {
     std::uint32_t writer_number = 0;
     std::array<std::uint32_t, streams> readers{};  // the last of each stream since the write
 
-    [[nodiscard]] bool is_like(cell const& other) const {
-      return arena == other.arena && writer == other.writer && is_defined == other.is_defined &&
-             writer_number == other.writer_number && readers == other.readers;
-    }
+    [[nodiscard]] bool is_like(cell const& other) const;
   };
   using iterator = std::map<address, cell>::iterator;
 
   // Makes a cell begin at `at`, if `at` is inside one, and returns the first cell from there on.
-  iterator split(address at) {
-    auto const next = cells_.lower_bound(at);
-    if (next != cells_.end() && next->first == at) return next;
-    if (next == cells_.begin()) return next;
-    auto const before = std::prev(next);
-    if (before->second.end <= at) return next;
-    auto const after = cells_.emplace_hint(next, at, before->second);
-    before->second.end = at;
-    return after;
-  }
+  iterator split(address at);
 
   // Returns the cell in which `at` is then.
-  iterator merge_with_previous(iterator at) {
-    if (at == cells_.begin()) return at;
-    auto const before = std::prev(at);
-    if (before->second.end != at->first || !before->second.is_like(at->second)) return at;
-    before->second.end = at->second.end;
-    cells_.erase(at);
-    return before;
-  }
+  iterator merge_with_previous(iterator at);
   void merge_at(address begin) {
     if (auto const next = cells_.find(begin); next != cells_.end()) merge_with_previous(next);
   }
@@ -176,3 +99,7 @@ class shadow_memory {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/shadow_memory.ipp"
+#endif

@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "plait/backend/backend.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
-#include "plait/backend/host/run_ranks.hpp"
-#include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/host/threads.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/backend/simulated/operation_order.hpp"
 #include "plait/backend/simulated/simulated_communicator.hpp"
 #include "plait/backend/simulated/simulated_device.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
-#include "plait/backend/started_once.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/groups.hpp"
-#include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 
 namespace plait::ext {
@@ -81,34 +75,7 @@ struct simulated {
   /// Errors: input_error if the process is one of several; the first failure of a rank ends all
   ///         ranks and is thrown here.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
-                         std::function<void(rank_type&)> const& program) const {
-    if (!in_each_process) detail::require_started_once("simulated", "plait::processes");
-    host_maths::single_threaded_maths const guard;
-    host_maths::say_if_products_are_slow();
-    auto const& grid = groups.grid();
-    detail::simulated_world world(grid.world_size(), order, seed, without);
-    auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set over) {
-      return world.add_group(std::move(members), stream_of(over));
-    });
-    // The launcher only starts and joins the threads.
-    ext::thread_world launcher(grid.world_size());
-    try {
-      run_ranks(launcher, [&](int rank) {
-        world.run(rank, [&] {
-          std::vector<ext::simulated_communicator> members;
-          for (int const id : ids[std::size_t(rank)]) members.emplace_back(world, id, rank);
-          rank_type handle(groups, rank, ext::simulated_device(world, rank), std::move(members));
-          program(handle);
-        });
-      });
-    } catch (...) {
-      report(world);
-      world.rethrow_failure();
-      throw;
-    }
-    report(world);
-    world.rethrow_failure();
-  }
+                         std::function<void(rank_type&)> const& program) const;
 
  private:
   void report(detail::simulated_world const& world) const {
@@ -117,3 +84,7 @@ struct simulated {
 };
 
 }  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/simulated.ipp"
+#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <type_traits>
@@ -12,7 +11,7 @@
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_rendezvous.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait::ext {
@@ -25,12 +24,7 @@ namespace plait::ext {
 /// Threads: used by the thread of its rank only.
 class simulated_communicator : public communicator_calls<simulated_communicator> {
  public:
-  simulated_communicator(detail::simulated_world& world, int group, int world_rank)
-      : world_(&world), slot_(&world.rank(world_rank)), group_(group) {
-    auto const& members = world.group_at(group).members;
-    rank_ = static_cast<int>(std::ranges::find(members, world_rank) - members.begin());
-    size_ = static_cast<int>(members.size());
-  }
+  simulated_communicator(detail::simulated_world& world, int group, int world_rank);
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -47,12 +41,7 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
   }
 
  private:
-  void check_other_end(detail::collective_call const& call) const {
-    if (call.other >= 0 && call.other < size() && call.other != rank()) return;
-    throw input_error({"rank ", slot_->number(), " called ",
-                       detail::call_text(call, world_->group_at(group_).members),
-                       ": the other end must be another member of the group"});
-  }
+  void check_other_end(detail::collective_call const& call) const;
 
   detail::simulated_world* world_;
   detail::simulated_rank* slot_;
@@ -64,3 +53,7 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
 static_assert(can_all<simulated_communicator, float>);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/simulated_communicator.ipp"
+#endif

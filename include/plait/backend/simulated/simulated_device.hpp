@@ -3,18 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "plait/backend/device.hpp"
 #include "plait/backend/host/host_device.hpp"
-#include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/backend/simulated/simulated_queue.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -78,33 +76,13 @@ class simulated_device {
 
   [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(rank_->allocate(bytes)); }
 
-  void upload(void const* from, void* to, std::size_t bytes) const {
-    if (bytes == 0) return;
-    auto const* const first = static_cast<std::byte const*>(from);
-    rank_->enqueue(stream::compute, "upload",
-                   [copy = std::vector<std::byte>(first, first + bytes),
-                    to](detail::simulated_operation& now) {
-                     now.write_bytes(to, copy.size());
-                     std::memcpy(to, copy.data(), copy.size());
-                   });
-  }
-  void download(void const* from, void* to, std::size_t bytes) const {
-    if (bytes == 0) return;
-    std::memset(to, detail::simulated_rank::poison, bytes);
-    rank_->enqueue(stream::compute, "download",
-                   [rank = rank_, from, to, bytes](detail::simulated_operation& now) {
-                     now.read_bytes(from, bytes);
-                     if (!rank->has_left()) now.run([&] { std::memcpy(to, from, bytes); });
-                   });
-  }
+  void upload(void const* from, void* to, std::size_t bytes) const;
+  void download(void const* from, void* to, std::size_t bytes) const;
   void synchronize() const { world_->synchronize(rank_->number()); }
 
   [[nodiscard]] queue on(stream which) const { return {*rank_, which}; }
   [[nodiscard]] event make_event() const { return {}; }
-  void record(event& what, stream on) const {
-    what.on_ = on;
-    what.number_ = rank_->record(on);
-  }
+  void record(event& what, stream on) const;
   void wait(stream on, event const& what, wait_site site) const {
     rank_->wait(on, what.on_, what.number_, site);
   }
@@ -127,3 +105,7 @@ class simulated_device {
 static_assert(device<simulated_device>);
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/simulated_device.ipp"
+#endif

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <utility>
 
-#include "plait/backend/simulated/race_error.hpp"
 #include "plait/backend/simulated/shadow_memory.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -52,30 +51,10 @@ class simulated_operation {
     for (std::size_t r = 0; r < rows; ++r) writes(data + r * stride, columns);
   }
 
-  void read_bytes(void const* data, std::size_t bytes) {
-    if (bytes == 0) return;
-    auto const begin = simulated_rank::address_of(data);
-    auto const found = rank_.shadow().read(begin, begin + bytes, by_);
-    if (found.what != shadow_memory::state::fine) judge(found, false);
-  }
-  void write_bytes(void* data, std::size_t bytes) {
-    if (bytes == 0) return;
-    auto const begin = simulated_rank::address_of(data);
-    auto const found = rank_.shadow().write(begin, begin + bytes, by_, is_defined_);
-    if (found.what != shadow_memory::state::fine) judge(found, true);
-  }
+  void read_bytes(void const* data, std::size_t bytes);
+  void write_bytes(void* data, std::size_t bytes);
   // Makes the values undefined.
-  void discard_bytes(void* data, std::size_t bytes) {
-    is_defined_ = false;
-    if (bytes == 0) return;
-    auto const begin = simulated_rank::address_of(data);
-    auto const found = rank_.shadow().write(begin, begin + bytes, by_, false);
-    // Who reads too early does so before the one that writes after this, too.
-    if (found.what == shadow_memory::state::race && !rank_.came_before(found, by_))
-      return suspect(rank_.race_text(by_, true, found));
-    if (found.what != shadow_memory::state::fine) judge(found, true);
-    std::memset(data, simulated_rank::poison, bytes);
-  }
+  void discard_bytes(void* data, std::size_t bytes);
 
   // What kernels of this rank work in.
   [[nodiscard]] host_workspace& workspace() const { return rank_.workspace(); }
@@ -95,15 +74,7 @@ class simulated_operation {
   }
 
  private:
-  [[gnu::cold]] void judge(shadow_memory::finding const& found, bool writes) {
-    if (found.what == shadow_memory::state::foreign)
-      throw input_error(rank_.foreign_text(by_, found));
-    if (found.what == shadow_memory::state::race ||
-        (found.number != 0 && !rank_.came_before(found, by_)))
-      throw race_error(rank_.race_text(by_, writes, found));
-    is_defined_ = false;
-    suspect(rank_.undefined_text(by_, found));
-  }
+  [[gnu::cold]] void judge(shadow_memory::finding const& found, bool writes);
 
   void suspect(std::string text) {
     if (suspicion_.empty()) suspicion_ = std::move(text);
@@ -116,3 +87,7 @@ class simulated_operation {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/simulated_operation.ipp"
+#endif

@@ -15,6 +15,7 @@
 #include "plait/backend/simulated/simulated_image_queue.hpp"
 #include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 
@@ -31,14 +32,7 @@ class simulated_queue : public simulated_image_queue {
  public:
   simulated_queue(detail::simulated_rank& rank, stream on) : simulated_image_queue(rank, on) {}
 
-  void copy_bytes(void const* from, void* to, std::size_t bytes) const {
-    if (bytes == 0 || from == to) return;
-    put("copy_bytes", [=](operation& now) {
-      now.read_bytes(from, bytes);
-      now.write_bytes(to, bytes);
-      now.run([&] { host_queue{}.copy_bytes(from, to, bytes); });
-    });
-  }
+  void copy_bytes(void const* from, void* to, std::size_t bytes) const;
   /// \see host_queue::discard
   void discard(void* data, std::size_t bytes) const {
     if (bytes != 0) put("discard", [=](operation& now) { now.discard_bytes(data, bytes); });
@@ -487,32 +481,11 @@ class simulated_queue : public simulated_image_queue {
       now.run([&] { host_queue{}.sums_of_squares(x, ranges, range_count, out); });
     });
   }
-  void divide(double number, double const* count, double* out) const {
-    put("divide", [=](operation& now) {
-      now.reads(count, 1);
-      now.writes(out, 1);
-      now.run([&] { host_queue{}.divide(number, count, out); });
-    });
-  }
+  void divide(double number, double const* count, double* out) const;
   void clip(double const* squares, std::size_t count, double limit, double* norm,
-            double* factor) const {
-    put("clip", [=](operation& now) {
-      now.reads(squares, count);
-      now.writes(norm, 1);
-      now.writes(factor, 1);
-      now.run([&] { host_queue{}.clip(squares, count, limit, norm, factor); });
-    });
-  }
+            double* factor) const;
 
-  void check_finite(double const* loss, double const* norm, double* factor) const {
-    put("check_finite", [=](operation& now) {
-      now.reads(loss, 1);
-      now.reads(norm, 1);
-      now.reads(factor, 1);
-      now.writes(factor, 1);
-      now.run([&] { host_queue{}.check_finite(loss, norm, factor); });
-    });
-  }
+  void check_finite(double const* loss, double const* norm, double* factor) const;
 
   /// Calls kernel(queue of the host, views...) when the operation is executed. Views of other than
   /// const elements count as written; they may be read after that.
@@ -573,3 +546,7 @@ class simulated_queue : public simulated_image_queue {
 };
 
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/simulated_queue.ipp"
+#endif

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -14,7 +13,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,7 +21,7 @@
 #include "plait/backend/host/host_workspace.hpp"
 #include "plait/backend/simulated/shadow_memory.hpp"
 #include "plait/backend/simulated/vector_clock.hpp"
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 
@@ -62,11 +60,7 @@ using stream_item =
 // Threads: the rank's own thread while it runs, the one that executes while all ranks wait.
 class simulated_rank {
  public:
-  simulated_rank(int number, int ranks, std::optional<wait_site> const& without)
-      : number_(number), without_(without) {
-    for (auto& queue : queues_)
-      queue.clock = vector_clock(static_cast<std::size_t>(ranks) * shadow_memory::streams);
-  }
+  simulated_rank(int number, int ranks, std::optional<wait_site> const& without);
 
   simulated_rank(simulated_rank const&) = delete;
   simulated_rank& operator=(simulated_rank const&) = delete;
@@ -75,49 +69,20 @@ class simulated_rank {
 
   // --- while the rank's thread runs ---
 
-  void enqueue(stream on, std::string_view name, std::function<void(simulated_operation&)> work) {
-    queue(on).items.emplace_back(stream_operation_item{note_of(name), std::move(work)});
-    ++pending_;
-  }
+  void enqueue(stream on, std::string_view name, std::function<void(simulated_operation&)> work);
 
   void meet(stream on, int group, collective_call const& call,
-            void (*carry_out)(std::span<collective_call const>)) {
-    queue(on).items.emplace_back(
-        stream_call_item{note_of(to_string(call.kind)), group, call, carry_out});
-    ++pending_;
-  }
+            void (*carry_out)(std::span<collective_call const>));
 
-  std::uint64_t record(stream on) {
-    queue(on).items.emplace_back(stream_record_item{});
-    ++pending_;
-    return ++queue(on).records_enqueued;
-  }
+  std::uint64_t record(stream on);
 
-  void wait(stream on, stream awaited, std::uint64_t number, wait_site site) {
-    // Nothing to wait for: never recorded, in order anyway, or over since the last synchronize().
-    if (number <= queue(awaited).records_forgotten || on == awaited) return;
-    sites_.insert(site);
-    if (site == without_) return;
-    queue(on).items.emplace_back(stream_wait_item{awaited, number});
-    ++pending_;
-  }
+  void wait(stream on, stream awaited, std::uint64_t number, wait_site site);
 
   // Memory is given back when nobody holds it and every operation on it is over.
-  std::shared_ptr<host_device::arena const> allocate(std::size_t bytes) {
-    auto block = std::make_shared<host_device::arena const>(bytes);
-    if (bytes == 0) return block;
-    std::memset(block->data(), poison, bytes);
-    shadow_.add(address_of(block->data()), bytes, static_cast<int>(arenas_++));
-    blocks_.push_back(block);
-    return block;
-  }
+  std::shared_ptr<host_device::arena const> allocate(std::size_t bytes);
 
   // Names what is enqueued from now on; returns the name before.
-  std::string_view mark(std::string_view name) {
-    auto const found = marks_.find(name);
-    std::string_view const kept = found != marks_.end() ? *found : *marks_.emplace(name).first;
-    return std::exchange(mark_, kept);
-  }
+  std::string_view mark(std::string_view name);
   void restore_mark(std::string_view kept) { mark_ = kept; }
 
   // --- while all ranks wait ---
@@ -125,62 +90,20 @@ class simulated_rank {
   [[nodiscard]] bool is_idle() const { return pending_ == 0; }
 
   // Carries out records, and waits that are over, at the heads of the queues.
-  void settle() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (auto& now : queues_)
-        while (!now.items.empty() && settle_head(now)) {
-          now.items.pop_front();
-          --pending_;
-          moved = true;
-        }
-    }
-  }
+  void settle();
 
-  [[nodiscard]] stream_item const* head(stream on) const {
-    auto const& items = queues_[at(on)].items;
-    return items.empty() ? nullptr : &items.front();
-  }
+  [[nodiscard]] stream_item const* head(stream on) const;
 
   [[nodiscard]] vector_clock const& clock(stream on) const { return queues_[at(on)].clock; }
   void join(stream on, vector_clock const& known) { queue(on).clock.join(known); }
 
   // Gives the operation at the head its number.
-  shadow_memory::accessor begin(stream on, operation_note const& note) {
-    auto& now = queue(on);
-    now.notes.push_back(note);
-    shadow_memory::accessor out{.on = at(on), .number = now.clock.tick(own_clock() + at(on))};
-    for (std::size_t s = 0; s < out.known.size(); ++s) out.known[s] = now.clock[own_clock() + s];
-    ++executed_;
-    return out;
-  }
-  void end(stream on) {
-    queue(on).items.pop_front();
-    --pending_;
-  }
+  shadow_memory::accessor begin(stream on, operation_note const& note);
+  void end(stream on);
 
   // The rank's thread knows that all of its streams are empty, and so do all operations to come.
-  void synchronize() {
-    auto known = queues_[0].clock;
-    for (auto const& now : queues_) known.join(now.clock);
-    synchronize_with(known);
-  }
-  void synchronize_with(vector_clock const& known) {
-    for (std::size_t s = 0; s < queues_.size(); ++s) {
-      auto& now = queues_[s];
-      now.clock.join(known);
-      now.notes.clear();
-      now.notes_forgotten = now.clock[own_clock() + s];
-      now.records.clear();
-      now.records_forgotten = now.records_enqueued;
-    }
-    std::erase_if(blocks_, [this](auto const& block) {
-      if (block.use_count() != 1) return false;
-      shadow_.remove(address_of(block->data()));
-      return true;
-    });
-    shadow_.forget_accesses();
-  }
+  void synchronize();
+  void synchronize_with(vector_clock const& known);
 
   [[nodiscard]] shadow_memory& shadow() { return shadow_; }
   // What kernels work in.
@@ -205,41 +128,16 @@ class simulated_rank {
   }
 
   [[nodiscard]] [[gnu::cold]] std::string race_text(shadow_memory::accessor const& by, bool writes,
-                                                    shadow_memory::finding const& found) const {
-    auto const first = describe(found.on, found.number);
-    auto const second = describe(by.on, by.number);
-    auto const verb = [](bool wrote) { return wrote ? " writes them" : " reads them"; };
-    bool const in_order = came_before(found, by);
-    std::string text =
-        concat({place(found), (in_order ? first : second), verb(in_order ? found.wrote : writes),
-                ", ", (in_order ? second : first), verb(in_order ? writes : found.wrote),
-                ", and nothing orders the two; stream "});
-    text += ext::to_string(static_cast<stream>(in_order ? by.on : found.on));
-    text += " must wait for stream ";
-    text += ext::to_string(static_cast<stream>(in_order ? found.on : by.on));
-    text += " after this ";
-    text += in_order ? note(found.on, found.number).name : note(by.on, by.number).name;
-    return concat({"race on ", text, left_out()});
-  }
+                                                    shadow_memory::finding const& found) const;
 
-  [[nodiscard]] [[gnu::cold]] std::string undefined_text(
-      shadow_memory::accessor const& by, shadow_memory::finding const& found) const {
-    return concat({"undefined values on ", place(found), describe(by.on, by.number),
-                   " reads what nobody has written", left_out()});
-  }
+  [[nodiscard]] [[gnu::cold]] std::string undefined_text(shadow_memory::accessor const& by,
+                                                         shadow_memory::finding const& found) const;
 
   [[nodiscard]] [[gnu::cold]] std::string foreign_text(shadow_memory::accessor const& by,
-                                                       shadow_memory::finding const& found) const {
-    return concat(
-        {"rank ", number_, ": ", describe(by.on, by.number), " touches ", found.end - found.begin,
-         " bytes that are not in an arena of this rank's device; allocate() them there and "
-         "upload() what they hold"});
-  }
+                                                       shadow_memory::finding const& found) const;
 
   [[nodiscard]] [[gnu::cold]] std::string failure_text(shadow_memory::accessor const& by,
-                                                       std::string const& what) const {
-    return concat({"rank ", number_, ": ", describe(by.on, by.number), ": ", what});
-  }
+                                                       std::string const& what) const;
 
  private:
   struct queue_state {
@@ -265,38 +163,15 @@ class simulated_rank {
   }
 
   // True if the head of the queue is done with.
-  bool settle_head(queue_state& now) {
-    auto const& head = now.items.front();
-    if (std::holds_alternative<stream_record_item>(head)) {
-      now.records.push_back(now.clock);
-      return true;
-    }
-    auto const* const waits = std::get_if<stream_wait_item>(&head);
-    if (waits == nullptr) return false;
-    auto const& other = queue(waits->awaited);
-    if (waits->number > other.records_forgotten + other.records.size()) return false;
-    now.clock.join(other.records[waits->number - other.records_forgotten - 1]);
-    return true;
-  }
+  bool settle_head(queue_state& now);
 
   // "matmul (h.0.mlp forward) on stream compute"
-  [[nodiscard]] std::string describe(std::size_t on, std::uint32_t number) const {
-    auto const& what = note(on, number);
-    std::string out(what.name);
-    if (!what.mark.empty()) out.append(" (").append(what.mark).append(")");
-    return out.append(" on stream ").append(ext::to_string(static_cast<stream>(on)));
-  }
+  [[nodiscard]] std::string describe(std::size_t on, std::uint32_t number) const;
 
   // "rank 0, bytes [0, 64) of arena 2: "
-  [[nodiscard]] std::string place(shadow_memory::finding const& found) const {
-    auto const arena = shadow_.find(found.begin, found.end);
-    return concat({"rank ", number_, ", bytes [", found.begin - arena->first, ", ",
-                   found.end - arena->first, ") of arena ", arena->second.number, ": "});
-  }
+  [[nodiscard]] std::string place(shadow_memory::finding const& found) const;
 
-  [[nodiscard]] std::string left_out() const {
-    return without_ ? concat({" (left out: ", to_string(*without_), ")"}) : "";
-  }
+  [[nodiscard]] std::string left_out() const;
 
   int number_;
   std::optional<wait_site> without_;
@@ -315,3 +190,7 @@ class simulated_rank {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/simulated_rank.ipp"
+#endif

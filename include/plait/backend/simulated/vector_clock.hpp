@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "plait/core/header_only.hpp"
 
 namespace plait::detail {
 
@@ -21,13 +22,14 @@ class vector_clock {
   // Counts one more operation of stream `at` and returns its number: 1, 2, ...
   std::uint32_t tick(std::size_t at) { return ++ended_[at]; }
 
-  void join(vector_clock const& other) {
-    for (std::size_t i = 0; i < ended_.size(); ++i)
-      ended_[i] = std::max(ended_[i], other.ended_[i]);
-  }
+  void join(vector_clock const& other);
 
  private:
   std::vector<std::uint32_t> ended_;
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/backend/simulated/vector_clock.ipp"
+#endif

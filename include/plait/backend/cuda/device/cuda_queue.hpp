@@ -33,6 +33,7 @@
 #include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
+#include "plait/backend/host/rank_order.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"

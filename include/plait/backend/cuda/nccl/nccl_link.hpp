@@ -17,6 +17,7 @@
 #include "plait/core/clock.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/mesh/ranks_text.hpp"
 
 namespace plait::ext {
 

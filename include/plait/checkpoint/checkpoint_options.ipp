@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/checkpoint/checkpoint_options.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/train/saved_state.hpp"
+
+namespace plait {
+
+PLAIT_DECL best_measure::best_measure(std::string name, better which)
+    : name_(std::move(name)), which_(which) {
+  if (name_.empty() || name_.size() > 100)
+    throw input_error({"checkpoint_options::best has a name of ", name_.size(),
+                       " characters; it has at least 1 and at most 100"});
+}
+
+}  // namespace plait
+
+namespace plait::detail {
+
+PLAIT_DECL std::vector<std::uint64_t> numbers_of(checkpoint_options const& of) {
+  return {static_cast<std::uint64_t>(of.every), static_cast<std::uint64_t>(of.keep),
+          of.required ? 1u : 0u, of.verify ? 1u : 0u};
+}
+
+PLAIT_DECL std::string option_difference(std::vector<std::vector<std::uint64_t>> const& all,
+                                         std::size_t one, std::string const& where,
+                                         std::size_t other, std::string const& there) {
+  for (std::size_t i = 0; i < compared_options.size(); ++i)
+    if (all[one][i] != all[other][i])
+      return concat({"checkpoint_options: ", compared_options[i], " is ", all[one][i], where,
+                     " and ", all[other][i], there});
+  return "";
+}
+
+PLAIT_DECL void say_missing(std::int64_t step, std::string const& why) {
+  std::fprintf(stderr,
+               "plait: the checkpoint of step %lld is missing, and training goes on: %s; mend that "
+               "before the next one, or let it end the job (checkpoint_options::required)\n",
+               static_cast<long long>(step), why.c_str());
+}
+
+PLAIT_DECL std::vector<std::string_view> allowed_settings(std::vector<std::string> const& allow,
+                                                          checkpoint_settings const& saved,
+                                                          checkpoint_settings const& now) {
+  std::vector<std::string_view> out;
+  for (auto const& name : allow) {
+    std::string known;
+    for (auto const* const settings : {&saved, &now}) {
+      bool is_of_optimizer = false;
+      for (auto const& [setting, value] : *settings) {
+        is_of_optimizer = (is_of_optimizer || setting == "optimizer") && setting != "schedule";
+        if (setting == name || (name == "optimizer" && is_of_optimizer)) out.push_back(setting);
+        if (known.find(concat({" ", setting, ","})) == std::string::npos)
+          known += concat({" ", setting, ","});
+      }
+    }
+    if (std::ranges::find(out, std::string_view(name)) != out.end()) continue;
+    known.back() = '.';
+    throw input_error({"checkpoint_options::allow has ", in_quotes(name),
+                       ", which is no setting; there are", known});
+  }
+  auto const has = [](checkpoint_settings const& settings, std::string_view name) {
+    return std::ranges::any_of(settings, [&](auto const& one) { return one.first == name; });
+  };
+  constexpr char const* slices = "reproducible";
+  if (!has(saved, slices) || !has(now, slices) || !has(saved, kind_setting))
+    out.push_back(kind_setting);
+  return out;
+}
+
+}  // namespace plait::detail

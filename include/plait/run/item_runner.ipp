@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/run/item_runner.hpp"
+
+namespace plait::execution {
+
+PLAIT_DECL lean_vector<unit_place> places_of_units(
+    static_view<item> items, lean_vector<chunk_arena> const& chunks,
+    recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
+    std::size_t const* gradients) {
+  lean_vector<unit_place> places(std::size_t(count_units(items)));
+  for (auto const& chunk : chunks) {
+    unit_place next;
+    for (int i = 0; i < items.size(); ++i) {
+      auto const here = within(items[i].units(), chunk.units);
+      for (int unit = here.begin; unit < here.end; ++unit) {
+        next.stash_end = activations[i][std::size_t(recomputes.of(unit))];
+        places[std::size_t(unit)] = next;
+        next.activations += next.stash_end;
+        next.gradients += gradients[i];
+      }
+    }
+  }
+  return places;
+}
+
+}  // namespace plait::execution

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/run/shapes.hpp"
+
+#include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait::execution {
+
+PLAIT_DECL void shape_checks::row_by_row(char const* operation, named_shape of,
+                                         named_shape first) const {
+  if (of.rows != first.rows && of.rows != 1)
+    fail(operation, of, first, "each view must have the rows of the first, or one row for all");
+}
+
+PLAIT_DECL void shape_checks::product(char const* operation, bool a_transposed, named_shape a,
+                                      bool b_transposed, named_shape b, named_shape out) const {
+  if (a_transposed) a = {"transposed(a)", a.columns, a.rows};
+  if (b_transposed) b = {"transposed(b)", b.columns, b.rows};
+  if (a.columns != b.rows)
+    fail(operation, a, b,
+         "the columns of a and the rows of b must be equal; write plait::transposed(a) or "
+         "plait::transposed(b) for an operand that is to be read transposed");
+  expect(operation, out, a.rows, b.columns, a.rows != out.rows ? a : b);
+}
+
+PLAIT_DECL void shape_checks::attention(char const* operation, named_shape qkv, named_shape out,
+                                        named_shape log_sum, std::size_t rows,
+                                        std::size_t head_width) const {
+  if (head_width == 0 || out.columns % head_width != 0)
+    fail(operation, out, {"a head", rows, head_width}, "out must have whole heads");
+  expect(operation, out, rows, out.columns, qkv);
+  expect(operation, qkv, rows, 3 * out.columns, out);
+  expect(operation, log_sum, rows, out.columns / head_width, out);
+}
+
+PLAIT_DECL void shape_checks::groups(char const* operation, named_shape query, named_shape key,
+                                     named_shape value, named_shape out, named_shape log_sum,
+                                     std::size_t rows, head_counts const& of) const {
+  std::size_t const ranks = of.ranks, per_key = of.heads / of.key_value_heads;
+  if (of.heads % ranks != 0)
+    fail(operation, query, {"a row of all heads", rows, of.heads * of.head_width},
+         concat({ranks, " ranks do not divide ", of.heads, " heads"}));
+  if (of.shared ? per_key % (of.heads / ranks) != 0 : of.key_value_heads % ranks != 0)
+    fail(operation, query, key,
+         concat({of.key_value_heads, " key-value heads on ", ranks,
+                 " ranks: the ranks must divide them, or be a multiple of them where each rank has "
+                 "all of key and value"}));
+  std::size_t const heads = of.heads / ranks;
+  std::size_t const keys = of.key_value_heads / (of.shared ? 1 : ranks);
+  expect(operation, query, rows, heads * of.head_width, out);
+  expect(operation, key, rows, keys * of.head_width, query);
+  equal(operation, value, key);
+  equal(operation, out, query);
+  expect(operation, log_sum, rows, heads, out);
+}
+
+PLAIT_DECL void shape_checks::table(char const* operation, named_shape table, std::size_t first,
+                                    named_shape x, std::size_t positions, std::size_t batch) const {
+  whole_positions(operation, x, positions, batch);
+  expect(operation, table, table.rows, x.columns, x);
+  if (table.rows < first + positions)
+    fail(operation, table, x, "the table must have a row for each position");
+}
+
+PLAIT_DECL void shape_checks::whole_positions(char const* operation, named_shape x,
+                                              std::size_t positions, std::size_t batch) const {
+  if (x.rows != positions * batch)
+    fail(operation, x, {"a position", batch, x.columns}, "the rows must be whole positions");
+}
+
+PLAIT_DECL void shape_checks::room(char const* operation, named_shape of, std::size_t count,
+                                   std::size_t needed) const {
+  if (count < needed)
+    fail(operation, of, {"what it is for", 1, needed},
+         concat({"there must be room for ", needed, " values"}));
+}
+
+PLAIT_DECL void shape_checks::pooled(char const* operation, named_shape x, std::size_t rows,
+                                     std::size_t columns, bool have_elements) const {
+  if (!have_elements)
+    fail(operation, x, {"a window", rows, columns},
+         "a window must have an element: stride and kernel are at least 1, the kernel is not "
+         "larger than a map with its padding, and the padding at most half the kernel");
+}
+
+PLAIT_DECL void shape_checks::one_of_a_set(char const* operation, named_shape of,
+                                           std::size_t together, std::size_t present) const {
+  fail(operation, of, {"the microbatch", present, of.columns},
+       concat({"the last group of ", together,
+               " samples has one, of one value for each channel, which has no variance; drop the "
+               "last partial batch, or choose another batch or .group"}));
+}
+
+PLAIT_DECL void shape_checks::whole_sets(char const* operation, named_shape x, std::size_t samples,
+                                         named_shape row, std::size_t channels) const {
+  if (x.rows % samples != 0)
+    fail(operation, x, {"a group of samples", samples, x.columns},
+         concat({"groups of ", samples, " samples do not divide ", x.rows,
+                 " samples of a microbatch on this rank"}));
+  if (row.columns % channels != 0)
+    fail(operation, row, {"a group of channels", 1, channels}, "the groups must be whole");
+}
+
+PLAIT_DECL std::size_t shape_checks::rows_of_position(char const* operation, named_shape of,
+                                                      std::size_t positions,
+                                                      std::size_t samples) const {
+  if (of.rows == positions * samples) return samples;
+  if (of.rows != positions)
+    fail(operation, of, {"a sequence", positions * samples, of.columns},
+         "a view has a row for each row of activations or for each position, or one row for all");
+  return 1;
+}
+
+PLAIT_DECL void shape_checks::whole_blocks(char const* operation, named_shape y,
+                                           std::size_t block) const {
+  if (y.columns % block != 0)
+    fail(operation, y, {"a block of f", 1, block},
+         "this rank's columns must be whole blocks; write `static constexpr std::size_t units` "
+         "of so many blocks in the layer");
+}
+
+PLAIT_DECL void shape_checks::not_itself(char const* operation, named_shape of, void const* x,
+                                         void const* y) const {
+  if (x == y && x != nullptr)
+    fail(operation, of, {"y", of.rows, of.columns},
+         "y must not be the buffer of a view, as f reads more than its own element; take "
+         "may_alias out of the layer, or say `static constexpr std::size_t block = 1;` in f");
+}
+
+PLAIT_DECL void shape_checks::fail_not_begun() const {
+  throw error(
+      {"layer ", layer_text(),
+       ": its overwrites_gradient says that ops.accumulate_matmul adds to that gradient, and "
+       "the body has not called it; take overwrites_gradient out"});
+}
+
+PLAIT_DECL std::string shape_checks::layer_text() const {
+  std::string const layer = body_;  // of a model of one layer " forward", without a name
+  return layer.empty() || layer.front() == ' ' ? concat({leaf_, layer}) : layer;
+}
+
+PLAIT_DECL void shape_checks::fail(char const* operation, named_shape a, named_shape b,
+                                   std::string const& rule) const {
+  throw size_mismatch(
+      {"ops.", operation, " in layer ", layer_text(), ": ", text(a), ", ", text(b), ": ", rule});
+}
+
+PLAIT_DECL void shape_checks::unexpected(char const* operation, named_shape of, std::size_t rows,
+                                         std::size_t columns, named_shape other) const {
+  fail(operation, of, other, concat({of.name, " must be ", rows, " x ", columns}));
+}
+
+PLAIT_DECL std::string shape_checks::text(named_shape of) {
+  return concat({of.name, " is ", of.rows, " x ", of.columns});
+}
+
+}  // namespace plait::execution
