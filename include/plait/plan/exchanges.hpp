@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/groups.hpp"
@@ -437,15 +439,15 @@ struct exchange_lister {
   }
 };
 
-/// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once
-/// for all of its copies and microbatches. `has_still`: also the values that lie
-/// where they are wanted.
-///
-/// Where a place has several exchanges they stand in their order; the order of the places is that
-/// of the stage's timetable.
-[[gnu::cold]] constexpr lean_vector<exchange> list_exchanges(
+/// `list_exchanges` as it is at run time, compiled in the runtime.
+[[gnu::cold]] lean_vector<exchange> list_exchanges_at_run_time(
     listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
-    job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
+    job_part part, bool has_still, std::vector<scheduled_work> const& passes);
+[[gnu::cold]] lean_vector<exchange> list_step_scalars_at_run_time(listed_plan const& plan);
+
+[[gnu::cold]] constexpr lean_vector<exchange> listed_exchanges(
+    listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
+    job_part part, bool has_still, std::vector<scheduled_work> const& passes) {
   exchange_lister list{plan, parameters, stage, load, passes, has_still};
   switch (part) {
     case job_part::set_up: list.add_agreement(); break;
@@ -457,6 +459,20 @@ struct exchange_lister {
     case job_part::state_transfer: list.add_state_transfer(); break;
   }
   return std::move(list.out);
+}
+
+/// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once
+/// for all of its copies and microbatches. `has_still`: also the values that lie
+/// where they are wanted.
+///
+/// Where a place has several exchanges they stand in their order; the order of the places is that
+/// of the stage's timetable.
+[[gnu::cold]] constexpr lean_vector<exchange> list_exchanges(
+    listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
+    job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
+  if (!std::is_constant_evaluated())
+    return list_exchanges_at_run_time(plan, parameters, stage, load, part, has_still, passes);
+  return listed_exchanges(plan, parameters, stage, load, part, has_still, passes);
 }
 
 /// Elements of the greatest value of a place: what its ranks have room for.
@@ -539,19 +555,24 @@ constexpr lean_vector<exchange> values_of(int stage, workload const& load, job_p
   return exchanges_of<Plan>(stage, load, part, true);
 }
 
-/// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
-template <class Plan>
-constexpr lean_vector<exchange> step_scalars_of(mesh const& grid) {
-  auto const numbers = numbers_of<Plan>(grid);
+[[gnu::cold]] constexpr lean_vector<exchange> listed_step_scalars(listed_plan const& plan) {
   parameter_layout const none;
   workload const load;
   std::vector<scheduled_work> const no_passes;
-  exchange_lister list{numbers, none, 0, load, no_passes, true};
+  exchange_lister list{plan, none, 0, load, no_passes, true};
   list.add_agreement();
   list.add_labels();
   list.add_loss(true);
   list.add_squares();
   return std::move(list.out);
+}
+
+/// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
+template <class Plan>
+constexpr lean_vector<exchange> step_scalars_of(mesh const& grid) {
+  auto const numbers = numbers_of<Plan>(grid);
+  if (!std::is_constant_evaluated()) return list_step_scalars_at_run_time(numbers);
+  return listed_step_scalars(numbers);
 }
 
 /// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.
@@ -571,3 +592,7 @@ template <class Plan>
 }
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/exchanges.ipp"
+#endif

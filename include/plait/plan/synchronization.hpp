@@ -6,9 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 
-#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
@@ -48,17 +49,17 @@ struct planned_wait {
   friend constexpr bool operator==(planned_wait const&, planned_wait const&) = default;
 };
 
-/// The waits without which a list of operations, handed to streams in this order, could read or
-/// overwrite a buffer too early.
-///
-/// A wait that others imply (by the order of a stream, or through a third stream) is not among
-/// them; each one that is listed is needed: without it two operations that touch one buffer, one of
-/// them writing, would run in either order.
-/// Cost:   proportional to what the operations touch.
-/// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
-[[nodiscard]] [[gnu::cold]] constexpr lean_vector<planned_wait> plan_waits(
-    lean_vector<stream_operation> const& operations) {
-  using clock = std::array<int, std::size_t(stream_count)>;  // an operation of each stream
+}  // namespace plait::ext
+
+namespace plait::detail {
+
+/// `plan_waits` as it is at run time, compiled in the runtime.
+[[nodiscard]] [[gnu::cold]] ext::lean_vector<ext::planned_wait> plan_waits_at_run_time(
+    ext::lean_vector<ext::stream_operation> const& operations);
+
+[[nodiscard]] [[gnu::cold]] constexpr ext::lean_vector<ext::planned_wait> planned_waits(
+    ext::lean_vector<ext::stream_operation> const& operations) {
+  using clock = std::array<int, std::size_t(ext::stream_count)>;  // an operation of each stream
   constexpr clock nothing{-1, -1, -1, -1, -1, -1, -1, -1};
   struct last_touches {
     clock writes, reads;
@@ -72,10 +73,10 @@ struct planned_wait {
   for (auto const& one : operations)
     for (auto const* const touched : {&one.reads, &one.writes})
       for (int const buffer : *touched) most = std::max(most, buffer);
-  lean_vector<last_touches> buffers(std::size_t(most + 1), {nothing, nothing});
-  lean_vector<clock> known(operations.size(), nothing);
+  ext::lean_vector<last_touches> buffers(std::size_t(most + 1), {nothing, nothing});
+  ext::lean_vector<clock> known(operations.size(), nothing);
   clock last = nothing, rested = nothing;
-  lean_vector<planned_wait> out;
+  ext::lean_vector<ext::planned_wait> out;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     auto const& now = operations[i];
     auto const here = static_cast<std::size_t>(now.on);
@@ -108,15 +109,29 @@ struct planned_wait {
   return out;
 }
 
-/// Returns text such as "forward: 7 waits for 6", or "step: row 14 waits for add".
-[[nodiscard]] inline std::string to_string(wait_site const& site) {
-  constexpr std::array words{"forward", "forward again", "backward", "layer", "step"};
-  auto const name = [&](int number) {
-    return site.where == wait_site::part::step ? planning::site_text(number)
-                                               : std::to_string(number);
-  };
-  return concat({words[static_cast<std::size_t>(site.where)], ": ", name(site.waiting),
-                 " waits for ", name(site.awaited)});
+}  // namespace plait::detail
+
+namespace plait::ext {
+
+/// The waits without which a list of operations, handed to streams in this order, could read or
+/// overwrite a buffer too early.
+///
+/// A wait that others imply (by the order of a stream, or through a third stream) is not among
+/// them; each one that is listed is needed: without it two operations that touch one buffer, one of
+/// them writing, would run in either order.
+/// Cost:   proportional to what the operations touch.
+/// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<planned_wait> plan_waits(
+    lean_vector<stream_operation> const& operations) {
+  if (!std::is_constant_evaluated()) return detail::plan_waits_at_run_time(operations);
+  return detail::planned_waits(operations);
 }
 
+/// Returns text such as "forward: 7 waits for 6", or "step: row 14 waits for add".
+[[nodiscard]] std::string to_string(wait_site const& site);
+
 }  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/synchronization.ipp"
+#endif
