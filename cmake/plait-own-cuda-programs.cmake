@@ -63,6 +63,7 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 # where others only have to compile.
 function(plait_own_cuda_program target)
   target_link_libraries(${target} PRIVATE plait::cuda)
+  plait_use_runtime(${target})
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow>)
   if(plait_cuda_only_compiles AND NOT "OPTIMISE" IN_LIST ARGN)

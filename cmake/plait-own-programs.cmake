@@ -38,15 +38,10 @@ if(PLAIT_USE_BLAS AND NOT TARGET plait::blas)
   endif()
 endif()
 
-# Links `target` to plait::plait, to plait::blas where it is used and WITHOUT_BLAS does not follow, and turns the
-# warnings on.
+# Options that all of plait's own code is compiled with.
 # -ffold-simple-inlines: without optimisation g++ would compile std::move and std::forward for each type and
 # call them.
-function(plait_own_program target)
-  target_link_libraries(${target} PRIVATE plait::plait)
-  if(PLAIT_USE_BLAS AND TARGET plait::blas AND NOT "WITHOUT_BLAS" IN_LIST ARGN)
-    target_link_libraries(${target} PRIVATE plait::blas)
-  endif()
+function(plait_own_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=${plait_compiler_heap_kib}>
@@ -57,6 +52,26 @@ function(plait_own_program target)
   endif()
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()
+
+# Links `target` to plait::plait, to plait::blas where it is used and WITHOUT_BLAS does not follow, and to the runtime
+# unless HEADER_ONLY follows, and turns the warnings on.
+function(plait_own_program target)
+  target_link_libraries(${target} PRIVATE plait::plait)
+  if(PLAIT_USE_BLAS AND TARGET plait::blas AND NOT "WITHOUT_BLAS" IN_LIST ARGN)
+    target_link_libraries(${target} PRIVATE plait::blas)
+  endif()
+  if(NOT "HEADER_ONLY" IN_LIST ARGN)
+    plait_use_runtime(${target})
+  endif()
+  plait_own_options(${target})
+endfunction()
+
+# The runtime is compiled once and run by every test: optimising a little costs less than it saves.
+get_property(plait_runtimes GLOBAL PROPERTY plait_runtimes)
+foreach(runtime IN LISTS plait_runtimes)
+  plait_own_options(${runtime})
+  target_compile_options(${runtime} PRIVATE $<$<CONFIG:Debug>:-O1>)
+endforeach()
 
 # Release builds use all of this processor. Kernels fuse multiply-adds themselves; the compiler would form further
 # ones in one plan's code and not in another's, and plans that must agree bit for bit would not. Compilers

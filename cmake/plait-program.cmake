@@ -15,16 +15,24 @@ endforeach()
 # A function sees the variables of its caller, who may be in another folder.
 set_property(GLOBAL PROPERTY plait_message_options "${plait_message_options}")
 
-# plait_add_program(<name> SOURCES <file>... [COMPONENTS <component>...])
+# plait_use_runtime(<target>): what does not depend on the target's own types is not compiled in its files but in
+# plait::runtime and the runtimes of its components, which it links.
+function(plait_use_runtime target)
+  set_target_properties(${target} PROPERTIES PLAIT_RUNTIME ON)
+endfunction()
+
+# plait_add_program(<name> SOURCES <file>... [COMPONENTS <component>...] [HEADER_ONLY] [PRECOMPILE])
 #
 # An executable of `SOURCES` that is linked to plait::plait and to plait::<component> of each of `COMPONENTS`, which
 # were asked for by find_package(plait COMPONENTS ...) or PLAIT_COMPONENTS. Its C++ is compiled with the options above;
-# it is a target like others, to which more may be added.
+# it is a target like others, to which more may be added. It uses the runtime, which all programs of a build share;
+# with HEADER_ONLY each of its files compiles everything itself. PRECOMPILE compiles plait.hpp once for all of its
+# files, which pays from two files on.
 function(plait_add_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 program "" "" "SOURCES;COMPONENTS")
+  cmake_parse_arguments(PARSE_ARGV 1 program "HEADER_ONLY;PRECOMPILE" "" "SOURCES;COMPONENTS")
   if(program_UNPARSED_ARGUMENTS OR NOT program_SOURCES)
-    message(FATAL_ERROR
-      "plait_add_program(${name}): write plait_add_program(<name> SOURCES <file>... [COMPONENTS <component>...])")
+    message(FATAL_ERROR "plait_add_program(${name}): write plait_add_program(<name> SOURCES <file>... "
+      "[COMPONENTS <component>...] [HEADER_ONLY] [PRECOMPILE])")
   endif()
   foreach(component IN LISTS program_COMPONENTS)
     if(NOT TARGET plait::${component})
@@ -38,4 +46,10 @@ function(plait_add_program name)
   add_executable(${name} ${program_SOURCES})
   target_link_libraries(${name} PRIVATE plait::plait ${program_COMPONENTS})
   target_compile_options(${name} PRIVATE ${options})
+  if(NOT program_HEADER_ONLY)
+    plait_use_runtime(${name})
+  endif()
+  if(program_PRECOMPILE)
+    target_precompile_headers(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<plait/plait.hpp$<ANGLE-R>>")
+  endif()
 endfunction()

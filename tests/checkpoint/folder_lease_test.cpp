@@ -33,6 +33,7 @@
 
 #include "checkpoint/simulated_disk.hpp"
 #include "plait/checkpoint/checkpoint_folder.hpp"
+#include "plait/checkpoint/manifest_text.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=120 seconds=8 optimise
+// test: timeout=120 seconds=8 optimise header_only
 //
 // The protocol of an elastic job against a simulated store: members that are killed, stopped, cut
 // off and sent away at any moment, whose reads and writes come apart. At times the store is away

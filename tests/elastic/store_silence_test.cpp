@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: header_only
 //
 // What is said of a store that does not answer, when, and which time counts without it.
 #include "plait/elastic/store_silence.hpp"

@@ -25,9 +25,11 @@ if(CUDNN_FRONTEND)
   list(APPEND configure -D PLAIT_CUDNN_FRONTEND_INCLUDE_DIR=${CUDNN_FRONTEND})
 endif()
 
+# With the runtime, and header-only.
 function(build_and_run)
-  run(${CMAKE_COMMAND} --build ${scratch}/build)
+  run(${CMAKE_COMMAND} --build ${scratch}/build --target consumer by_hand)
   run(${scratch}/build/consumer)
+  run(${scratch}/build/by_hand)
 endfunction()
 
 # Configures a consumer that must be refused with a message containing `text`.
@@ -133,11 +135,14 @@ elseif(MODE STREQUAL "wrong_version")
   refused("requested version \"999.0\"" -D CONSUMER_VERSION=999.0)
 
 elseif(MODE STREQUAL "vendored")
-  # The headers alone and one compiler line.
+  # The headers alone and one compiler line; or the runtime once, and one line for each file.
   file(COPY "${SOURCE}/include" DESTINATION "${scratch}")
   file(COPY "${SOURCE}/tests/package/vendored.cpp" DESTINATION "${scratch}")
   run(${COMPILER} -std=c++20 -I include vendored.cpp -o vendored -pthread)
   run(${scratch}/vendored)
+  run(${COMPILER} -std=c++20 -I include -c include/plait/runtime.cpp)
+  run(${COMPILER} -std=c++20 -I include -DPLAIT_HEADER_ONLY=0 vendored.cpp runtime.o -o linked -pthread)
+  run(${scratch}/linked)
 
 else()
   message(FATAL_ERROR "unknown MODE '${MODE}'")

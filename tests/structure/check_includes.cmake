@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Reads every #include of the headers under INCLUDE/plait and reports each that breaks a rule:
+# Reads every #include of the headers under INCLUDE/plait, and of the .ipp files with the definitions of what they declare,
+# and reports each that breaks a rule:
 #   - a folder includes itself and the folders before it in the order below, never a later one;
 #   - backend/<x>/ includes no other backend but host/ and process/, which are always there, and
 #     the files of backend/ itself none;
@@ -17,7 +18,9 @@
 #     program;
 #   - plait.hpp brings no standard header that costs every program's compiler a fiftieth and is not
 #     needed by most; clocks come with core/clock.hpp;
-#   - own headers are written "plait/...", and start with the licence line and #pragma once.
+#   - own headers are written "plait/...", and start with the licence line and #pragma once;
+#   - x.ipp is included by x.hpp, at its end for programs that are header-only, and by exactly one file of the runtime,
+#     and by no other; each of its definitions begins with PLAIT_DECL.
 cmake_minimum_required(VERSION 3.24)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
 
@@ -61,6 +64,7 @@ endfunction()
 
 # The optional component that a header belongs to, "" for none.
 function(component_of header result)
+  string(REGEX REPLACE "[.]ipp$" ".hpp" header "${header}")
   set(${result} "" PARENT_SCOPE)
   foreach(component IN LISTS plait_components)
     foreach(path IN LISTS plait_headers_of_${component})
@@ -72,7 +76,12 @@ function(component_of header result)
   endforeach()
 endfunction()
 
-file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/plait/*.hpp")
+file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/plait/*.hpp" "${INCLUDE}/plait/*.ipp")
+file(GLOB runtime_files RELATIVE "${INCLUDE}" "${INCLUDE}/plait/runtime/*.cpp")
+foreach(file IN LISTS runtime_files)
+  file(STRINGS "${INCLUDE}/${file}" lines REGEX "^#include \"plait/.*[.]ipp\"$")
+  list(APPEND in_runtime ${lines})
+endforeach()
 foreach(header IN LISTS headers)
   locate(${header} folder backend)
   component_of(${header} component)
@@ -81,6 +90,25 @@ foreach(header IN LISTS headers)
   if(folder AND floor EQUAL -1)
     report("the folder '${folder}' is not in the order of tests/structure/check_includes.cmake")
     continue()
+  endif()
+
+  if(header MATCHES "[.]ipp$")
+    set(included ${in_runtime})
+    list(FILTER included INCLUDE REGEX "\"${header}\"")
+    list(LENGTH included count)
+    if(NOT count EQUAL 1)
+      report("${count} files of plait/runtime include it; it belongs in one")
+    endif()
+    string(REGEX REPLACE "ipp$" "hpp" declaring "${header}")
+    set(end "\n#if PLAIT_HEADER_ONLY\n#include \"${header}\"\n#endif\n")
+    set(declarations "")
+    if(EXISTS "${INCLUDE}/${declaring}")
+      file(READ "${INCLUDE}/${declaring}" declarations)
+    endif()
+    string(FIND "${declarations}" "${end}" position)
+    if(position EQUAL -1)
+      report("${declaring} does not include it at its end, behind #if PLAIT_HEADER_ONLY")
+    endif()
   endif()
 
   # Lines that are no #include are emptied first: a CMake list cannot hold them whole.
@@ -154,6 +182,14 @@ foreach(header IN LISTS headers)
 
     if(bracket STREQUAL "<")
       report("<${target}> is written \"${target}\" inside plait")
+    endif()
+    if(target MATCHES "[.]ipp$")
+      string(REGEX REPLACE "ipp$" "hpp" declaring "${target}")
+      if(NOT header STREQUAL declaring)
+        report("\"${target}\" has definitions; include \"${declaring}\"")
+      elseif(NOT EXISTS "${INCLUDE}/${target}")
+        report("there is no \"${target}\"")
+      endif()
     endif()
     component_of(${target} target_component)
     if(target_component AND NOT target_component STREQUAL component

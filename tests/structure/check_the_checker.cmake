@@ -100,3 +100,11 @@ expect("has `using enum axis`"
 string(REPEAT "\n" 600 long)
 expect("more than 600 lines"
   core/bad.hpp "${top}${long}")
+
+# Definitions: in one file of the runtime, and at the end of the header that declares them.
+expect("0 files of plait/runtime include it" core/lost.ipp "${top}#include \"plait/core/name.hpp\"\n")
+expect("plait/core/lost.hpp does not include it at its end" core/lost.ipp "${top}#include \"plait/core/name.hpp\"\n")
+expect("\"plait/core/name.ipp\" has definitions; include \"plait/core/name.hpp\""
+  tensor/bad.hpp "${top}#include \"plait/core/name.ipp\"\n")
+expect("there is no \"plait/tensor/bad.ipp\""
+  tensor/bad.hpp "${top}#if PLAIT_HEADER_ONLY\n#include \"plait/tensor/bad.ipp\"\n#endif\n")

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime of plait::images: see core/header_only.hpp.
+#undef PLAIT_HEADER_ONLY
+#define PLAIT_HEADER_ONLY 0
+
+#include "plait/data/images/picture.ipp"
+#include "plait/data/images/resize.ipp"

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime of plait::mpi: see core/header_only.hpp.
+#undef PLAIT_HEADER_ONLY
+#define PLAIT_HEADER_ONLY 0
+
+#include "plait/backend/mpi/mpi.ipp"

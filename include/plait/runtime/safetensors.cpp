@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime of plait::safetensors: see core/header_only.hpp.
+#undef PLAIT_HEADER_ONLY
+#define PLAIT_HEADER_ONLY 0
+
+#include "plait/io/safetensors.ipp"
+#include "plait/io/safetensors_header.ipp"
+#include "plait/io/sharding_info.ipp"

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime of the simulated device: see core/header_only.hpp.
+#undef PLAIT_HEADER_ONLY
+#define PLAIT_HEADER_ONLY 0
+
+#include "plait/backend/simulated/simulated.ipp"
+#include "plait/backend/simulated/operation_order.ipp"
+#include "plait/backend/simulated/shadow_memory.ipp"
+#include "plait/backend/simulated/simulated_communicator.ipp"
+#include "plait/backend/simulated/simulated_device.ipp"
+#include "plait/backend/simulated/simulated_operation.ipp"
+#include "plait/backend/simulated/simulated_queue.ipp"
+#include "plait/backend/simulated/simulated_rank.ipp"
+#include "plait/backend/simulated/simulated_rendezvous.ipp"
+#include "plait/backend/simulated/simulated_world.ipp"
+#include "plait/backend/simulated/vector_clock.ipp"
