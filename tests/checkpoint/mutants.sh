@@ -13,15 +13,15 @@ selection=" $* "
 mkdir -p "$scratch"
 found=0 missed=0
 
-# mutant NAME HEADER SED TEST: the test fails when the header is changed.
+# mutant NAME HEADER SED TEST: the test fails when the header, or the .ipp next to it, is changed.
 mutant() {
   local name="$1" header="$2" change="$3" test="$4" tree="$scratch/$1"
   [[ $selection == "  " || $selection == *" $name "* ]] || return 0
   rm -rf "$tree"
   mkdir -p "$tree"
   cp -r "$root/include" "$tree/include"
-  sed -i -E "$change" "$tree/include/plait/$header"
-  if cmp -s "$root/include/plait/$header" "$tree/include/plait/$header"; then
+  sed -i -E "$change" "$tree/include/plait/${header%.hpp}".?pp
+  if diff -rq "$root/include" "$tree/include" >/dev/null; then
     echo "mutants.sh: $name: the fault cannot be planted any more" >&2
     missed=$((missed + 1))
   elif ! "${CXX:-g++}" -std=c++20 -O0 -DPLAIT_USE_CBLAS=1 -DPLAIT_USE_OPENBLAS=1 "-I$tree/include" "-I$root/tests" \
@@ -50,7 +50,7 @@ mutant() {
 }
 
 mutant rename_before_fsync checkpoint/checkpoint_folder.hpp \
-  's/^    must\(disk_\.sync_folder\(from\)\);$//' checkpoint/checkpoint_folder
+  's/^ +must\(disk_\.sync_folder\(from\)\);$//' checkpoint/checkpoint_folder
 mutant rectangle_twice train/trainer_state.hpp \
   's/return holds_the_one_copy\(saved_placements\(entry\.stored\), of_\.rank\.place\(\)\);/return \&entry != nullptr;/' train/trainer_state
 mutant share_of_others train/trainer_state.hpp \
@@ -72,7 +72,7 @@ mutant crc_not_compared checkpoint/state_reader.hpp \
 mutant type_not_compared checkpoint/state_reader.hpp \
   's/if \(to_string\(found\.type\) != type \|\| /if (/' checkpoint/checkpoints
 mutant settings_not_compared checkpoint/checkpoints.hpp \
-  's/auto const found = differences\(.*$/std::vector<std::string> const found;/' checkpoint/checkpoints
+  's/auto const found = ext::differences\($/std::vector<std::string> const found; (void)ext::differences(/' checkpoint/checkpoints
 mutant mark_not_checked checkpoint/counted_checkpoints.hpp \
   's/return name\.lease == 0 \|\| !list_ \|\| name\.lease == number_ \|\|/return name.lease >= 0 ||/' checkpoint/folder_lease
 mutant owner_not_read_again checkpoint/folder_lease.hpp \
