@@ -108,3 +108,5 @@ expect("\"plait/core/name.ipp\" has definitions; include \"plait/core/name.hpp\"
   tensor/bad.hpp "${top}#include \"plait/core/name.ipp\"\n")
 expect("there is no \"plait/tensor/bad.ipp\""
   tensor/bad.hpp "${top}#if PLAIT_HEADER_ONLY\n#include \"plait/tensor/bad.ipp\"\n#endif\n")
+expect("has host_maths::, which depends on the program's library" core/lost.ipp
+  "${top}PLAIT_DECL void f() { host_maths::say_if_products_are_slow(); }\n")

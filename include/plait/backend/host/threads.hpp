@@ -43,7 +43,17 @@ struct threads {
   /// Errors: input_error if the process is one of several; the first failure of a rank ends all
   ///         ranks and is thrown here.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
-                         std::function<void(rank_type&)> const& program) const;
+                         std::function<void(rank_type&)> const& program) const {
+    host_maths::single_threaded_maths const guard;
+    run_all(groups, program, host_maths::say_if_products_are_slow);
+  }
+
+ private:
+  /// Is `run` without what depends on the library of matrix products, which the program chooses and
+  /// the runtime does not know. `say_of_products`: called by the root of the job.
+  [[gnu::cold]] void run_all(ext::mesh_groups const& groups,
+                             std::function<void(rank_type&)> const& program,
+                             void (*say_of_products)()) const;
 };
 
 }  // namespace plait

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/backend/backend.hpp"
+#include "plait/backend/host/maths/blas.hpp"
 #include "plait/backend/process/flight_record.hpp"
 #include "plait/backend/process/process_communicator.hpp"
 #include "plait/backend/process/process_device.hpp"
@@ -96,9 +97,17 @@ struct processes {
   ///         the same, or have hosts that `require_local` forbids; engine_error; what the program
   ///         throws. The other processes see it as engine_error or communication_timeout, or end.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
-                         std::function<void(rank_type&)> const& program) const;
+                         std::function<void(rank_type&)> const& program) const {
+    host_maths::single_threaded_maths const guard;
+    run_all(groups, program, host_maths::say_if_products_are_slow);
+  }
 
  private:
+  /// Is `run` without what depends on the library of matrix products, which the program chooses and
+  /// the runtime does not know. `say_of_products`: called by the root of the job.
+  [[gnu::cold]] void run_all(ext::mesh_groups const& groups,
+                             std::function<void(rank_type&)> const& program,
+                             void (*say_of_products)()) const;
   /// The second thread ends before the communicators that it calls.
   struct ends_first {
     detail::second_thread* second;

@@ -22,9 +22,9 @@ PLAIT_DECL int processes::processors() const {
   return place().world_size;
 }
 
-PLAIT_DECL void processes::run(ext::mesh_groups const& groups,
-                               std::function<void(rank_type&)> const& program) const {
-  host_maths::single_threaded_maths const guard;
+PLAIT_DECL void processes::run_all(ext::mesh_groups const& groups,
+                                   std::function<void(rank_type&)> const& program,
+                                   void (*say_of_products)()) const {
   auto& with = checked_engine();
   with.set_timeout(in_bounds(start_timeout));
   bool const wants_two =
@@ -49,7 +49,7 @@ PLAIT_DECL void processes::run(ext::mesh_groups const& groups,
   detail::process_places const places(groups.grid(), met.hosts, here.rank, require_local,
                                       keep_numbers);
   places.check(groups.grid(), require_local);
-  if (places.rank() == 0) host_maths::say_if_products_are_slow();
+  if (places.rank() == 0) say_of_products();
   if (places.rank() == 0 && met.of_one_thread >= 0) say_in_turn(why_one, met.of_one_thread);
   bool const has_two = wants_two && met.of_one_thread < 0;
   auto record = or_abandon(with, [&] {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "plait/backend/backend.hpp"
+#include "plait/backend/host/maths/blas.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/threads.hpp"
 #include "plait/backend/rank.hpp"
@@ -75,9 +76,17 @@ struct simulated {
   /// Errors: input_error if the process is one of several; the first failure of a rank ends all
   ///         ranks and is thrown here.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
-                         std::function<void(rank_type&)> const& program) const;
+                         std::function<void(rank_type&)> const& program) const {
+    host_maths::single_threaded_maths const guard;
+    run_all(groups, program, host_maths::say_if_products_are_slow);
+  }
 
  private:
+  /// Is `run` without what depends on the library of matrix products, which the program chooses and
+  /// the runtime does not know. `say_of_products`: called by the root of the job.
+  [[gnu::cold]] void run_all(ext::mesh_groups const& groups,
+                             std::function<void(rank_type&)> const& program,
+                             void (*say_of_products)()) const;
   void report(detail::simulated_world const& world) const {
     if (statistics != nullptr) *statistics = {world.sites(), world.executed()};
   }

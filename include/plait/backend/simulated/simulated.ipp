@@ -14,11 +14,11 @@
 
 namespace plait {
 
-PLAIT_DECL void simulated::run(ext::mesh_groups const& groups,
-                               std::function<void(rank_type&)> const& program) const {
+PLAIT_DECL void simulated::run_all(ext::mesh_groups const& groups,
+                                   std::function<void(rank_type&)> const& program,
+                                   void (*say_of_products)()) const {
   if (!in_each_process) detail::require_started_once("simulated", "plait::processes");
-  host_maths::single_threaded_maths const guard;
-  host_maths::say_if_products_are_slow();
+  say_of_products();
   auto const& grid = groups.grid();
   detail::simulated_world world(grid.world_size(), order, seed, without);
   auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set over) {
