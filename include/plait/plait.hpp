@@ -47,6 +47,7 @@
 #include "plait/plan/explain.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/launch.hpp"
+#include "plait/runtime/instances.hpp"
 #include "plait/schedule/eager_one_forward_one_backward.hpp"
 #include "plait/schedule/gpipe.hpp"
 #include "plait/schedule/interleaved.hpp"

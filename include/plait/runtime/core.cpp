@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime of what plait.hpp needs: see core/header_only.hpp.
+// The runtime of plait.hpp: see core/header_only.hpp.
 #undef PLAIT_HEADER_ONLY
 #define PLAIT_HEADER_ONLY 0
+#define PLAIT_INSTANCE template
 
 #include "plait/backend/collective_call.ipp"
 #include "plait/backend/generation.ipp"
@@ -80,6 +81,7 @@
 #include "plait/run/stage_memory.ipp"
 #include "plait/run/summing_operations.ipp"
 #include "plait/run/unit_runner.ipp"
+#include "plait/runtime/instances.hpp"
 #include "plait/schedule/operation.ipp"
 #include "plait/schedule/proof.ipp"
 #include "plait/train/agreement.ipp"
