@@ -119,10 +119,11 @@ macro(plait_add_component name)
   endif()
 endmacro()
 
-# plait_add_runtime(<name> <source>...): the functions of plait::<name> that do not depend on a program's types, as a
-# static library of files below include/plait/runtime. It is compiled in the build that uses it, with that build's
-# compiler and flags, once, and only if a program wants it: one whose property PLAIT_RUNTIME is true (plait_use_runtime)
-# links the runtime of each component that it links, in any order.
+# plait_add_runtime(<name> <source>...): adds plait_runtime_<name>, a static library of the functions of plait::<name> that
+# do not depend on a program's types. The sources lie in include/plait/runtime. The library is compiled once, in the
+# build that uses it and with that build's compiler and flags, and only if a target needs it. A target whose property
+# PLAIT_RUNTIME is true (plait_use_runtime sets it) links the runtime of every component that it links; the order of the
+# calls does not matter.
 function(plait_add_runtime name)
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   if(NOT "CXX" IN_LIST languages)
@@ -134,6 +135,10 @@ function(plait_add_runtime name)
     add_library(${runtime} STATIC EXCLUDE_FROM_ALL ${ARGN})
     set_target_properties(${runtime} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_link_libraries(${runtime} PUBLIC plait::${name})
+    if(CMAKE_SYSTEM_NAME STREQUAL Linux)  # the program contains only functions that it calls
+      target_compile_options(${runtime} PRIVATE -ffunction-sections -fdata-sections)
+      target_link_options(${runtime} INTERFACE LINKER:--gc-sections)
+    endif()
     set_property(GLOBAL APPEND PROPERTY plait_runtimes ${runtime})
   endif()
   get_target_property(component plait::${name} ALIASED_TARGET)
@@ -141,7 +146,7 @@ function(plait_add_runtime name)
     set(component plait::${name})
   endif()
   get_target_property(libraries ${component} INTERFACE_LINK_LIBRARIES)
-  # A library of this build is not exported.
+  # The runtime belongs to this build and is not exported.
   set(wanted "$<BUILD_INTERFACE:$<$<BOOL:$<TARGET_PROPERTY:PLAIT_RUNTIME>>:${runtime}>>")
   if(NOT wanted IN_LIST libraries)
     target_link_libraries(${component} INTERFACE "${wanted}")

@@ -15,8 +15,8 @@ endforeach()
 # A function sees the variables of its caller, who may be in another folder.
 set_property(GLOBAL PROPERTY plait_message_options "${plait_message_options}")
 
-# plait_use_runtime(<target>): what does not depend on the target's own types is not compiled in its files but in
-# plait::runtime and the runtimes of its components, which it links.
+# plait_use_runtime(<target>): links the target to plait::runtime and to the runtimes of its components. Functions that do
+# not depend on its own types are then not compiled in its files.
 function(plait_use_runtime target)
   set_target_properties(${target} PROPERTIES PLAIT_RUNTIME ON)
 endfunction()
@@ -25,9 +25,9 @@ endfunction()
 #
 # An executable of `SOURCES` that is linked to plait::plait and to plait::<component> of each of `COMPONENTS`, which
 # were asked for by find_package(plait COMPONENTS ...) or PLAIT_COMPONENTS. Its C++ is compiled with the options above;
-# it is a target like others, to which more may be added. It uses the runtime, which all programs of a build share;
-# with HEADER_ONLY each of its files compiles everything itself. PRECOMPILE compiles plait.hpp once for all of its
-# files, which pays from two files on.
+# it is a target like others, to which more may be added. It links the runtime, which all programs of a build share;
+# with HEADER_ONLY each of its files compiles everything itself. PRECOMPILE compiles plait.hpp once for all of its files,
+# which is worth it from two files on.
 function(plait_add_program name)
   cmake_parse_arguments(PARSE_ARGV 1 program "HEADER_ONLY;PRECOMPILE" "" "SOURCES;COMPONENTS")
   if(program_UNPARSED_ARGUMENTS OR NOT program_SOURCES)

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "checkpoint/simulated_disk.hpp"
+#include "plait/checkpoint/manifest_text.hpp"
 #include "plait/io/safetensors.hpp"
 
 namespace {

@@ -27,6 +27,8 @@
 
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/precision.hpp"
+#include "plait/plan/layer_list.hpp"
+#include "plait/plan/mesh_picture.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/policy/policies.hpp"
 #include "plait/policy/recompute.hpp"

@@ -31,6 +31,16 @@ link() { "$compiler" "${flags[@]}" "$@" -pthread -o program; }
 link first_header_only.o second_header_only.o && ./program
 link first_runtime.o second_runtime.o "$runtime" && ./program
 
+# Two shared libraries of one program, each header-only.
+for file in second third; do
+  sed "s/of_second/of_$file/" second.cpp >$file.so.cpp
+  "$compiler" "${flags[@]}" -std=c++20 -I "$include" -fPIC -shared $file.so.cpp -o lib$file.so
+done
+sed 's/of_second() ==/of_second() + of_third() ==/; s/^std::string of_second/std::string of_third();\n&/' first.cpp |
+  sed "s/'a''b'/'a''b''b'/" >both.cpp
+"$compiler" "${flags[@]}" -std=c++20 -I "$include" both.cpp -L . -lsecond -lthird -Wl,-rpath,"$PWD" -pthread -o both
+./both
+
 # refused <name> <file>...
 refused() {
   if link "${@:2}" "$runtime" >output 2>&1; then

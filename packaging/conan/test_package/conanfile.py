@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project that README.md shows, with plait from Conan."""
+"""The project that README.md shows, with plait from Conan, and one that is header-only."""
 import os
 
 from conan import ConanFile
@@ -22,7 +22,13 @@ class PlaitTest(ConanFile):
         cmake = CMake(self)
         cmake.configure(build_script_folder=os.path.join(self.source_folder, "../../../examples/as_package"))
         cmake.build()
+        source = os.path.join(self.source_folder, "../../../tests/package/consumer")
+        toolchain = os.path.join(self.generators_folder, "conan_toolchain.cmake")
+        self.run(f'cmake -S "{source}" -B header_only -G Ninja -D CMAKE_TOOLCHAIN_FILE="{toolchain}" '
+                 f"-D CMAKE_BUILD_TYPE={self.settings.build_type}")
+        self.run("cmake --build header_only --target by_hand")
 
     def test(self):
         if can_run(self):
             self.run(os.path.join(self.cpp.build.bindir, "my_program"), env="conanrun")
+            self.run(os.path.join("header_only", "by_hand"), env="conanrun")
