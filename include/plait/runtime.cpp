@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of plait that needs only the standard library and does not depend on a program's types, to be
-// compiled once:
+// The part of plait that needs only the standard library and does not depend on a program's types.
+// Compile it once:
 //   g++ -std=c++20 -O3 -I include -c include/plait/runtime.cpp
 //   g++ -std=c++20 -O3 -I include -DPLAIT_HEADER_ONLY=0 program.cpp runtime.o -pthread
-// A component has a file of its own in runtime/, which is compiled in the same way. With CMake
+// Compile runtime/<component>.cpp in the same way for each component that you use. With CMake,
 // plait_add_program does both.
 #include "plait/runtime/core.cpp"
 #include "plait/runtime/process.cpp"

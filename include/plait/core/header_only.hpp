@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Says which of two ways a file of a program uses plait: 1 (the default) compiles all that it
-/// needs of plait in the file itself; 0 expects the functions that do not depend on the program's
-/// own types in a library, the runtime, which is compiled once per build from
-/// include/plait/runtime.cpp.
+#include <version>  // for the macros of the standard library's layout
+
+/// Chooses how a file uses plait. 1, the default: the file compiles all of plait that it needs. 0:
+/// functions that do not depend on the program's types come from a library, the runtime, which is
+/// compiled once per build from include/plait/runtime.cpp and, for components, from
+/// include/plait/runtime/<component>.cpp.
 ///
-/// Each header x.hpp declares such functions, and x.ipp next to it defines them. With 1 the header
-/// includes its .ipp at its end and the functions are inline; with 0 only runtime.cpp includes the
-/// .ipp. CMake's plait_add_program defines 0 and links the runtime. All files of a program choose
-/// the same way.
+/// A header x.hpp declares these functions, and x.ipp next to it defines them. With 1 the header
+/// includes x.ipp at its end and the functions are inline. With 0 only the runtime includes x.ipp.
+/// CMake's plait_add_program sets 0 and links the runtime. All files of a program must choose
+/// alike.
 #if !defined(PLAIT_HEADER_ONLY)
 #define PLAIT_HEADER_ONLY 1
 #endif
 
-/// Begins each definition in an .ipp file.
+/// Begins each definition in an .ipp file. Helpers of an .ipp file have it, too: in an anonymous
+/// namespace they would differ from file to file, and the inline functions that call them as well.
 #if PLAIT_HEADER_ONLY
 #define PLAIT_DECL inline
 #else
 #define PLAIT_DECL
 #endif
 
-// The linker refuses a program that mixes both ways, or a runtime that was compiled for another C++
-// standard or with another layout of the standard library. A header-only file defines a
-// thread-local variable by the first name below, the runtime an ordinary one: linkers do not accept
-// both. A file that wants the runtime refers to a name that spells what changes layouts, such as
-// plait_runtime_of_cpp_202002L_abi_1, which only a runtime compiled alike defines.
+// A program that mixes both ways does not link, nor does one whose runtime was compiled for another
+// C++ standard or another layout of the standard library. For the first, a header-only file defines
+// the variable below as thread-local and the runtime defines it as an ordinary one; linkers refuse
+// that. For the second, a file that uses the runtime refers to a name that spells out the standard
+// and the layout, such as plait_runtime_of_cpp_202002L_abi_1; only a runtime compiled alike defines
+// it.
 #define PLAIT_JOIN_NAMES(standard, abi, debug) plait_runtime_of_cpp_##standard##_abi_##abi##debug
 #define PLAIT_EXPAND_NAMES(standard, abi, debug) PLAIT_JOIN_NAMES(standard, abi, debug)
 #if defined(_GLIBCXX_DEBUG)

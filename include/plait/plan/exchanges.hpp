@@ -44,7 +44,6 @@ struct exchange_lister {
   bool has_still = false;  ///< also values that lie where they are wanted
   lean_vector<exchange> out{};
   bool trains = false;  ///< what passes are added is of a step
-
   /// Whether the model's output is made here.
   [[nodiscard]] constexpr bool is_last() const {
     return plan.stage_of(plan.unit_count() - 1) == stage;
@@ -439,7 +438,7 @@ struct exchange_lister {
   }
 };
 
-/// `list_exchanges` as it is at run time, compiled in the runtime.
+/// Does the work of list_exchanges outside constant expressions; its code is in the runtime.
 [[gnu::cold]] lean_vector<exchange> list_exchanges_at_run_time(
     listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still, std::vector<scheduled_work> const& passes);

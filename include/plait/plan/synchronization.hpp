@@ -53,7 +53,7 @@ struct planned_wait {
 
 namespace plait::detail {
 
-/// `plan_waits` as it is at run time, compiled in the runtime.
+/// Does the work of plan_waits outside constant expressions; its code is in the runtime.
 [[nodiscard]] [[gnu::cold]] ext::lean_vector<ext::planned_wait> plan_waits_at_run_time(
     ext::lean_vector<ext::stream_operation> const& operations);
 

@@ -82,8 +82,8 @@ struct simulated {
   }
 
  private:
-  /// Is `run` without what depends on the library of matrix products, which the program chooses and
-  /// the runtime does not know. `say_of_products`: called by the root of the job.
+  /// Does the work of run, except for the library of matrix products, which the program chooses and
+  /// the runtime does not know. The root of the job calls `say_of_products`.
   [[gnu::cold]] void run_all(ext::mesh_groups const& groups,
                              std::function<void(rank_type&)> const& program,
                              void (*say_of_products)()) const;
