@@ -170,7 +170,7 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
   }
   if (int const code = disk_.sync_folder(path_); code != 0)
     name.fail("is written, but its name cannot be brought to the disk", code);
-  // Who has taken the folder since may count on what was there, and not on this.
+  // A program that has taken the folder since may count on the files that were there.
   lease_.require();
   std::erase_if(old, [&](auto const& one) { return one.job != job_; });
   (void)discard(old);
@@ -220,8 +220,8 @@ PLAIT_DECL void checkpoint_folder::clean() {
       else if (found.complete()) (void)disk_.rename(path, last);  // only if nothing is there
     }
   }
-  // What is being removed must not have its old name back, and what replaced it must keep its
-  // own.
+  // A folder that is being removed must not get its old name back, and the one that replaced it
+  // must keep its name.
   if ((remains.empty() && replaced.empty()) || disk_.sync_folder(path_) != 0) return;
   for (auto const& path : remains) (void)remove(path);
   if (!replaced.empty()) lease_.require();  // so that what takes their place counts

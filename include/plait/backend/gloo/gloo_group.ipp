@@ -117,7 +117,7 @@ PLAIT_DECL bool gloo_group::all_reduce(void* inout, std::size_t count, element_t
   ask("all_reduce", [&] {
     ::gloo::AllreduceOptions options(own_mesh());
     other_ = none;
-    // Of Gloo's interface only the size of an element matters here.
+    // Only the size of an element matters here.
     switch (type.bytes) {
       case 1: options.setOutput(static_cast<std::uint8_t*>(inout), count); break;
       case 2: options.setOutput(static_cast<std::uint16_t*>(inout), count); break;

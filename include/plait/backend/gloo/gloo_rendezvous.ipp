@@ -156,7 +156,7 @@ PLAIT_DECL void gloo_rendezvous::begin() {
 }
 
 PLAIT_DECL void gloo_rendezvous::join() {
-  // What is said if it stays so to the end.
+  // The message if rank 0 never comes.
   auto problem = concat({"rank 0 has not come to ", store_->name()});
   for (;; rest()) {
     check_signal(problem);

@@ -10,7 +10,7 @@ PLAIT_DECL void host_queue::clip(double const* squares, std::size_t count, doubl
   double sum = 0;
   for (std::size_t i = 0; i < count; ++i) sum += squares[i];
   *norm = std::sqrt(sum);
-  // The same guard against a division by zero as in PyTorch.
+  // PyTorch has the same guard against a division by zero.
   double const wanted = limit / (*norm + 1e-6);
   *factor = std::isfinite(*norm) ? std::min(1.0, wanted) : std::numeric_limits<double>::quiet_NaN();
 }

@@ -202,7 +202,7 @@ PLAIT_DECL void simulated_world::meet(std::vector<int> const& members,
     auto& rank = *ranks_[std::size_t(members[i])];
     each.emplace_back(rank, rank.begin(on[i], call_at(members[i], on[i])->note), suspicion_);
   }
-  // What one member reads, all may write.
+  // All members may write the memory that one member reads.
   bool is_defined = true;
   for (std::size_t i = 0; i < each.size(); ++i) {
     name_reads(each[i], calls[i], i);
