@@ -107,7 +107,7 @@ PLAIT_DECL bool folder_lease::write_list() {
       for (auto const& one : list_checkpoints(path_, are_best, disk_))
         if (auto name = one.path.filename().string(); checkpoint_name::from(name)->lease > 0)
           now.names.push_back(std::move(name));
-    // Who had the folder may be at the one thing that it had begun.
+    // The program that had the folder may still carry out the one change that it had begun.
     if (before.own_names() == counted_checkpoints(path_, disk_).own_names()) break;
     if (tries == most_tries) return false;
   }

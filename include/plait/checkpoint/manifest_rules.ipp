@@ -25,8 +25,8 @@ PLAIT_DECL bool is_plain_file_name(std::string_view name) {
          });
 }
 
-/// Whether blocks cover a tensor exactly once. The differences along all dimensions of "how many
-/// blocks have this element" are numbers at the blocks' corners, and those say all of it: the
+/// Returns true if blocks cover a tensor exactly once. The differences along all dimensions of "how
+/// many blocks have this element" are numbers at the blocks' corners, and those say all of it: the
 /// blocks cover the tensor once if and only if their corners, with signs, are those of the tensor.
 ///
 /// Shapes: each block is within `shape` and not empty.

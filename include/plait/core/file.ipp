@@ -231,8 +231,8 @@ PLAIT_DECL void partial_file::keep_access() const {
     mode &= 0707u;  // what one group may, another may not
   if (::fchmod(file, mode) != 0)
     name_.fail("cannot be given the access mode of the old file", errno);
-  // Where there is a list, the bits of the group are not the group's, but the most that the list
-  // can give.
+  // If there is a list, the bits of the group are not the rights of the group, but the most that
+  // the list can give.
   constexpr char const* list = "system.posix_acl_access";
   std::array<char, 4096> entries;  // NOLINT: filled by getxattr
   auto const bytes = ::getxattr(target_.c_str(), list, entries.data(), entries.size());

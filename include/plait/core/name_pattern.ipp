@@ -12,7 +12,8 @@ PLAIT_DECL bool matches(std::string_view pattern, std::string_view name,
                         std::vector<std::string_view>* parts) {
   constexpr auto none = std::string_view::npos;
   if (parts != nullptr) parts->clear();
-  std::size_t at = 0, star = none, begin = 0, behind = 0;  // begin, behind: of what `star` is for
+  std::size_t at = 0, star = none, begin = 0,
+              behind = 0;  // begin, behind: the part that `star` stands for
   auto const end_part = [&] {
     if (parts != nullptr && star != none) parts->push_back(name.substr(begin, behind - begin));
   };

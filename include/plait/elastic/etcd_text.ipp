@@ -110,7 +110,7 @@ PLAIT_DECL nlohmann::json etcd_range(std::string const& prefix) {
   auto end = prefix;
   while (end.ends_with('\xff')) end.pop_back();
   if (!end.empty()) ++end.back();
-  auto const text = [](std::string const& key) {  // "\0": before the first, and behind the last
+  auto const text = [](std::string const& key) {  // "\0" is before the first key and after the last
     return to_base64(key.empty() ? std::string(1, '\0') : key);
   };
   return {{"key", text(prefix)}, {"range_end", text(end)}};

@@ -18,7 +18,7 @@ PLAIT_DECL etcd_watch::etcd_watch(std::shared_ptr<etcd_access> access, std::stri
       changed_(std::move(changed)),
       longest_silence_(longest_silence),
       multi_(curl_multi_init()) {
-  // Where this does not work, because there are no files left, the watch would not end.
+  // If no files are left, this call fails, and the watch would not end.
   if (!multi_ || curl_multi_wakeup(multi_.get()) != CURLM_OK)
     throw etcd_error("etcd: a watch cannot be begun; are too many files open?");
   thread_ = std::thread([this] { run(); });

@@ -63,7 +63,7 @@ PLAIT_DECL membership::verdict membership::look(membership_view const& view, std
     if (!view.has_stayed(uid)) return verdict::over;
     has_joined = has_joined || view.joined.contains(uid);
   }
-  // Who has left after a step need not wait for those that are about to.
+  // A member that has left after a step need not wait for members that are about to leave.
   if (has_joined && since(roll_began_, true, now) > leaving_time) return verdict::over;
   if (!view.now->closing.empty()) return verdict::go_on;
   int const ranks = static_cast<int>(view.now->members.size());
@@ -120,7 +120,7 @@ PLAIT_DECL membership::action membership::form(membership_view const& view, time
   for (auto const& one : view.members) {
     auto const entry = view.joined.find(one.uid);
     if (entry == view.joined.end() || view.refused.contains(one.uid)) continue;
-    // Who is one step behind may have what it takes to catch up.
+    // A member that is one step late may have all that it needs to catch up.
     bool const counts = entry->second.step > 0 && entry->second.step + 1 >= newest;
     replica_candidate const each{one.uid, one.host, counts ? entry->second.block : -1};
     all.push_back(each);
