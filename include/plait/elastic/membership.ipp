@@ -130,7 +130,7 @@ PLAIT_DECL membership::action membership::form(membership_view const& view, time
   int const unexplained = explained ? 0 : view.now->unexplained + 1;
   if (unexplained > 1) leave_out(view, staying);
 
-  // Who was there at the first step and has done none knows that nothing can be missing.
+  // A member that was there at the first step and has done no step knows that nothing is missing.
   bool const has_begun =
       newest > 0 ||
       (view.now && (view.now->step > 0 || std::ranges::none_of(staying, [&](auto const& one) {

@@ -148,7 +148,7 @@ PLAIT_DECL void program_writer::add_work(scheduled_work const& now, outputs_are 
   buffers reads{at(name::scale)}, writes;
   bool const is_half = now.kind == work::backward_input || now.kind == work::backward_parameters;
   if (is_half) writes = pieces(passed_value::gradient_stash, now.chunk);
-  // What is given back by who reads it last is written as far as others are concerned.
+  // Memory that its last reader gives back counts as written for all others.
   bool const gives_back = sums_gradients(now.kind);
   if (gives_back) {
     run.begins = plan_.slices == 0 && !has_begun[std::size_t(now.chunk)];  // else cleared
@@ -165,7 +165,7 @@ PLAIT_DECL void program_writer::add_work(scheduled_work const& now, outputs_are 
   switch (now.kind) {
     case work::forward:
       run.what = operation_kind::forward;
-      // What layers see is gathered while those before them run.
+      // Parameters of layers are gathered while the layers before them run.
       splits = std::exchange(has_run_[std::size_t(now.chunk)], 1) == 0 &&
                moves_at(exchange_place::gather_parameters);
       for (auto const& units : pieces_of_pass(uses_, chunk, gathers(), splits))

@@ -94,7 +94,7 @@ PLAIT_DECL void check_differences(check_report& report, std::string const& where
 PLAIT_DECL void check_independence(check_report& report, std::string const& where,
                                    trial_setup const& setup, trial const& got,
                                    compared_tensor const& output, bool is_loss) {
-  // What belongs to the changed sample's group is taken to be as expected.
+  // Values of the changed sample's group are taken to be as expected.
   auto const others = [&](std::vector<double> const& now, std::vector<double> expected,
                           std::size_t columns) {
     for (std::size_t i = 0; i < expected.size(); ++i)
