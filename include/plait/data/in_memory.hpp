@@ -59,45 +59,14 @@ class in_memory {
             std::size_t target_width = 1)
       : in_memory(std::move(features), std::move(targets),
                   sequence_shape{1, width, target_width, false}) {}
-  in_memory(std::vector<T> features, std::vector<Target> targets, sequence_shape const& shape)
-      : features_(std::move(features)), targets_(std::move(targets)), shape_(shape) {
-    auto const& [length, width, target_width, per_sample] = shape_;
-    if (targets_.empty() || length == 0 || width == 0 || target_width == 0)
-      throw input_error({"in_memory: ", targets_.size(), " targets of width ", target_width,
-                         " for samples of width ", width,
-                         detail::in_sequences(shape_.length, shape_.targets_per_sample),
-                         "; all must be at least 1"});
-    constexpr auto most = std::numeric_limits<std::size_t>::max();
-    if (width > most / length || target_width > most / length)
-      throw input_error({"in_memory: samples of ", length, " positions of width ", width,
-                         " with targets of width ", target_width, " are too large"});
-    if (targets_.size() % targets_of_sample() != 0 || features_.size() / of_sample() != size() ||
-        features_.size() % of_sample() != 0)
-      throw size_mismatch({"in_memory: ", features_.size(), " features are not rows of width ",
-                           width, " for ", targets_.size(), " targets of width ", target_width,
-                           detail::in_sequences(shape_.length, shape_.targets_per_sample)});
-  }
+  in_memory(std::vector<T> features, std::vector<Target> targets, sequence_shape const& shape);
 
   /// Made-up samples: each class has a random centre, its samples lie around it.
   [[nodiscard]] [[gnu::cold]] static in_memory random_classes(std::size_t samples,
                                                               std::size_t width,
                                                               std::size_t classes,
                                                               std::uint64_t seed = 0)
-    requires std::same_as<Target, std::int32_t>
-  {
-    if (classes == 0) throw input_error("in_memory: random_classes needs at least 1 class");
-    std::vector<T> features(samples * width);
-    std::vector<std::int32_t> labels(samples);
-    std::vector<double> centres(std::min(samples, classes) * width), around(width);
-    ext::random_normals<double>({seed, 0, 0}, 0, 1.0, centres);
-    for (std::size_t s = 0; s < samples; ++s) {
-      labels[s] = static_cast<std::int32_t>(s % classes);
-      ext::random_normals<double>({seed, 1, 0}, s * width, 1.0, around);
-      for (std::size_t i = 0; i < width; ++i)
-        features[s * width + i] = static_cast<T>(centres[s % classes * width + i] + around[i]);
-    }
-    return {std::move(features), std::move(labels), width};
-  }
+    requires std::same_as<Target, std::int32_t>;
 
   [[nodiscard]] std::size_t size() const { return targets_.size() / targets_of_sample(); }
   [[nodiscard]] std::size_t sequence_length() const { return shape_.length; }
@@ -109,12 +78,7 @@ class in_memory {
     std::copy_n(features_.data() + sample * of_sample(), of_sample(), out.data());
   }
 
-  void targets(std::size_t sample, std::span<Target> out) const {
-    std::size_t const count = targets_of_sample(), all = shape_.length * shape_.target_width;
-    detail::check_sample("in_memory", sample, size(), out.size(), all);
-    auto* const first = std::fill_n(out.data(), all - count, not_counted());
-    std::copy_n(targets_.data() + sample * count, count, first);
-  }
+  void targets(std::size_t sample, std::span<Target> out) const;
 
  private:
   /// Returns the number of features of a sample.
@@ -130,6 +94,54 @@ class in_memory {
   std::vector<Target> targets_;
   sequence_shape shape_;
 };
+
+template <std::floating_point T, class Target>
+in_memory<T, Target>::in_memory(std::vector<T> features, std::vector<Target> targets,
+                                sequence_shape const& shape)
+    : features_(std::move(features)), targets_(std::move(targets)), shape_(shape) {
+  auto const& [length, width, target_width, per_sample] = shape_;
+  if (targets_.empty() || length == 0 || width == 0 || target_width == 0)
+    throw input_error({"in_memory: ", targets_.size(), " targets of width ", target_width,
+                       " for samples of width ", width,
+                       detail::in_sequences(shape_.length, shape_.targets_per_sample),
+                       "; all must be at least 1"});
+  constexpr auto most = std::numeric_limits<std::size_t>::max();
+  if (width > most / length || target_width > most / length)
+    throw input_error({"in_memory: samples of ", length, " positions of width ", width,
+                       " with targets of width ", target_width, " are too large"});
+  if (targets_.size() % targets_of_sample() != 0 || features_.size() / of_sample() != size() ||
+      features_.size() % of_sample() != 0)
+    throw size_mismatch({"in_memory: ", features_.size(), " features are not rows of width ", width,
+                         " for ", targets_.size(), " targets of width ", target_width,
+                         detail::in_sequences(shape_.length, shape_.targets_per_sample)});
+}
+
+template <std::floating_point T, class Target>
+in_memory<T, Target> in_memory<T, Target>::random_classes(std::size_t samples, std::size_t width,
+                                                          std::size_t classes, std::uint64_t seed)
+  requires std::same_as<Target, std::int32_t>
+{
+  if (classes == 0) throw input_error("in_memory: random_classes needs at least 1 class");
+  std::vector<T> features(samples * width);
+  std::vector<std::int32_t> labels(samples);
+  std::vector<double> centres(std::min(samples, classes) * width), around(width);
+  ext::random_normals<double>({seed, 0, 0}, 0, 1.0, centres);
+  for (std::size_t s = 0; s < samples; ++s) {
+    labels[s] = static_cast<std::int32_t>(s % classes);
+    ext::random_normals<double>({seed, 1, 0}, s * width, 1.0, around);
+    for (std::size_t i = 0; i < width; ++i)
+      features[s * width + i] = static_cast<T>(centres[s % classes * width + i] + around[i]);
+  }
+  return {std::move(features), std::move(labels), width};
+}
+
+template <std::floating_point T, class Target>
+void in_memory<T, Target>::targets(std::size_t sample, std::span<Target> out) const {
+  std::size_t const count = targets_of_sample(), all = shape_.length * shape_.target_width;
+  detail::check_sample("in_memory", sample, size(), out.size(), all);
+  auto* const first = std::fill_n(out.data(), all - count, not_counted());
+  std::copy_n(targets_.data() + sample * count, count, first);
+}
 
 static_assert(ext::feature_dataset<in_memory<float>> &&
               ext::feature_dataset<in_memory<double, float>>);

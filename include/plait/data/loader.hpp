@@ -73,18 +73,7 @@ class loader {
   };
 
   /// Errors: input_error if a sample has no elements.
-  [[gnu::cold]] explicit loader(Data const& data)
-      : data_(&data),
-        sequence_(data.sequence_length()),
-        width_(width_of(data)),
-        target_width_(target_width_of(data)),
-        inputs_(sequence_ * width_),
-        scratch_(scratch_elements_of(data)),
-        targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_) {
-    if (sequence_ == 0 || width_ == 0 || target_width_ == 0)
-      throw input_error({"loader: samples have the shape (", sequence_, ", ", width_,
-                         ") and targets of width ", target_width_, "; all must be at least 1"});
-  }
+  [[gnu::cold]] explicit loader(Data const& data);
   explicit loader(Data const&&) = delete;
 
   [[nodiscard]] Data const& data() const { return *data_; }
@@ -106,27 +95,7 @@ class loader {
   /// spread over it, or of its own fingerprint.
   ///
   /// Cost: reads those samples.
-  [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint() {
-    detail::digest out;
-    auto const add = [&](void const* data, std::size_t bytes) {
-      out.add({static_cast<std::byte const*>(data), bytes});
-    };
-    std::uint64_t const shape[]{data_->size(), sequence_, width_, target_width_};
-    add(shape, sizeof shape);
-    if constexpr (requires { data_->fingerprint(); })
-      return out.add(std::uint64_t{data_->fingerprint()}).value();
-    constexpr std::size_t most = 64;
-    std::size_t const count = std::min(most, data_->size());
-    for (std::size_t i = 0; i < count; ++i) {
-      // The first and the last are among them.
-      std::size_t const sample = count < 2 ? 0 : i * (data_->size() - 1) / (count - 1);
-      read(sample, no_epoch);
-      add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));
-      add(targets_.data(), targets_.size() * sizeof(targets_[0]));
-      if constexpr (weighted_dataset<Data>) add(&weight_, sizeof weight_);
-    }
-    return out.value();
-  }
+  [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint();
 
   /// Stands for a place of a batch that gets no sample.
   static constexpr std::size_t no_sample = std::numeric_limits<std::size_t>::max();
@@ -138,32 +107,14 @@ class loader {
   /// Errors: size_mismatch if these do not fit together, before anything is written; input_error
   ///         for a weight that is negative or not finite.
   void fill(std::span<std::size_t const> samples, int microbatches, buffers const& out,
-            std::int64_t epoch = no_epoch) {
-    auto const count = static_cast<std::size_t>(std::max(microbatches, 1));
-    std::size_t const batch = out.targets.size() / targets_per_sample() / count;
-    std::size_t const places = count * batch;
-    if (microbatches < 1 || out.targets.size() != places * targets_per_sample() ||
-        out.inputs.size() != places * inputs_per_sample() ||
-        out.weights.size() != places * weights_per_sample() || samples.size() > places)
-      throw size_mismatch({"loader: ", samples.size(), " samples of (", sequence_, ", ", width_,
-                           ") do not fit into ", microbatches, " microbatches with ",
-                           out.inputs.size(), " inputs, ", out.targets.size(), " targets and ",
-                           out.weights.size(), " weights in all"});
-    for (std::size_t place = 0; place < places; ++place)
-      fill_place(place < samples.size() ? samples[place] : no_sample, epoch, place, batch, out);
-  }
+            std::int64_t epoch = no_epoch);
 
   /// Fills one place of buffers of microbatches of `batch` places each with a sample in an epoch,
   /// or, for no_sample, with what a place without one gets. The buffers are as for fill.
   ///
   /// Errors: input_error for a weight that is negative or not finite.
   void fill_place(std::size_t sample, std::int64_t epoch, std::size_t place, std::size_t batch,
-                  buffers const& out) {
-    read(sample, epoch);
-    std::size_t const first = place / batch * batch * sequence_ + place % batch;
-    for (std::size_t position = 0; position < sequence_; ++position)
-      write(position, first + position * batch, out);
-  }
+                  buffers const& out);
 
  private:
   static std::size_t width_of(Data const& data) {
@@ -172,33 +123,8 @@ class loader {
   }
 
   /// Brings a sample here, or what a place without one gets.
-  void read(std::size_t sample, std::int64_t epoch) {
-    if (sample == no_sample) {
-      std::fill(inputs_.begin(), inputs_.end(), typename Data::element{0});
-      std::fill(targets_.begin(), targets_.end(), missing());
-      weight_ = 0;
-      return;
-    }
-    write_inputs(*data_, sample, epoch, std::span(inputs_), std::span(scratch_));
-    data_->targets(sample, std::span(targets_));
-    if constexpr (weighted_dataset<Data>) {
-      weight_ = static_cast<double>(data_->weight(sample));
-      if (!(weight_ >= 0) || !std::isfinite(weight_))
-        throw input_error({"loader: sample ", sample, " has the weight ", std::to_string(weight_),
-                           "; weights are finite and not negative"});
-    }
-  }
-  void write(std::size_t position, std::size_t row, buffers const& out) const {
-    std::transform(inputs_.data() + position * width_, inputs_.data() + (position + 1) * width_,
-                   out.inputs.data() + row * width_,
-                   [](auto value) { return static_cast<element>(value); });
-    auto* const targets = out.targets.data() + row * target_width_;
-    bool const has_targets = !has_targets_per_sample<Data> || position + 1 == sequence_;
-    std::size_t const from = has_targets_per_sample<Data> ? 0 : position * target_width_;
-    for (std::size_t i = 0; i < target_width_; ++i)
-      targets[i] = has_targets ? static_cast<target>(targets_[from + i]) : no_target;
-    if constexpr (weighted_dataset<Data>) out.weights[row] = weight_;
-  }
+  void read(std::size_t sample, std::int64_t epoch);
+  void write(std::size_t position, std::size_t row, buffers const& out) const;
   static target_of<Data> missing() {
     if constexpr (has_real_targets) return 0;
     else return ignored_target;
@@ -212,5 +138,99 @@ class loader {
   std::vector<target_of<Data>> targets_;
   double weight_ = 0;
 };
+
+template <class Data, class Element>
+loader<Data, Element>::loader(Data const& data)
+    : data_(&data),
+      sequence_(data.sequence_length()),
+      width_(width_of(data)),
+      target_width_(target_width_of(data)),
+      inputs_(sequence_ * width_),
+      scratch_(scratch_elements_of(data)),
+      targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_) {
+  if (sequence_ == 0 || width_ == 0 || target_width_ == 0)
+    throw input_error({"loader: samples have the shape (", sequence_, ", ", width_,
+                       ") and targets of width ", target_width_, "; all must be at least 1"});
+}
+
+template <class Data, class Element>
+auto loader<Data, Element>::fingerprint() -> std::uint64_t {
+  detail::digest out;
+  auto const add = [&](void const* data, std::size_t bytes) {
+    out.add({static_cast<std::byte const*>(data), bytes});
+  };
+  std::uint64_t const shape[]{data_->size(), sequence_, width_, target_width_};
+  add(shape, sizeof shape);
+  if constexpr (requires { data_->fingerprint(); })
+    return out.add(std::uint64_t{data_->fingerprint()}).value();
+  constexpr std::size_t most = 64;
+  std::size_t const count = std::min(most, data_->size());
+  for (std::size_t i = 0; i < count; ++i) {
+    // The first and the last are among them.
+    std::size_t const sample = count < 2 ? 0 : i * (data_->size() - 1) / (count - 1);
+    read(sample, no_epoch);
+    add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));
+    add(targets_.data(), targets_.size() * sizeof(targets_[0]));
+    if constexpr (weighted_dataset<Data>) add(&weight_, sizeof weight_);
+  }
+  return out.value();
+}
+
+template <class Data, class Element>
+void loader<Data, Element>::fill(std::span<std::size_t const> samples, int microbatches,
+                                 buffers const& out, std::int64_t epoch) {
+  auto const count = static_cast<std::size_t>(std::max(microbatches, 1));
+  std::size_t const batch = out.targets.size() / targets_per_sample() / count;
+  std::size_t const places = count * batch;
+  if (microbatches < 1 || out.targets.size() != places * targets_per_sample() ||
+      out.inputs.size() != places * inputs_per_sample() ||
+      out.weights.size() != places * weights_per_sample() || samples.size() > places)
+    throw size_mismatch({"loader: ", samples.size(), " samples of (", sequence_, ", ", width_,
+                         ") do not fit into ", microbatches, " microbatches with ",
+                         out.inputs.size(), " inputs, ", out.targets.size(), " targets and ",
+                         out.weights.size(), " weights in all"});
+  for (std::size_t place = 0; place < places; ++place)
+    fill_place(place < samples.size() ? samples[place] : no_sample, epoch, place, batch, out);
+}
+
+template <class Data, class Element>
+void loader<Data, Element>::fill_place(std::size_t sample, std::int64_t epoch, std::size_t place,
+                                       std::size_t batch, buffers const& out) {
+  read(sample, epoch);
+  std::size_t const first = place / batch * batch * sequence_ + place % batch;
+  for (std::size_t position = 0; position < sequence_; ++position)
+    write(position, first + position * batch, out);
+}
+
+template <class Data, class Element>
+void loader<Data, Element>::read(std::size_t sample, std::int64_t epoch) {
+  if (sample == no_sample) {
+    std::fill(inputs_.begin(), inputs_.end(), typename Data::element{0});
+    std::fill(targets_.begin(), targets_.end(), missing());
+    weight_ = 0;
+    return;
+  }
+  write_inputs(*data_, sample, epoch, std::span(inputs_), std::span(scratch_));
+  data_->targets(sample, std::span(targets_));
+  if constexpr (weighted_dataset<Data>) {
+    weight_ = static_cast<double>(data_->weight(sample));
+    if (!(weight_ >= 0) || !std::isfinite(weight_))
+      throw input_error({"loader: sample ", sample, " has the weight ", std::to_string(weight_),
+                         "; weights are finite and not negative"});
+  }
+}
+
+template <class Data, class Element>
+void loader<Data, Element>::write(std::size_t position, std::size_t row, buffers const& out) const {
+  std::transform(inputs_.data() + position * width_, inputs_.data() + (position + 1) * width_,
+                 out.inputs.data() + row * width_,
+                 [](auto value) { return static_cast<element>(value); });
+  auto* const targets = out.targets.data() + row * target_width_;
+  bool const has_targets = !has_targets_per_sample<Data> || position + 1 == sequence_;
+  std::size_t const from = has_targets_per_sample<Data> ? 0 : position * target_width_;
+  for (std::size_t i = 0; i < target_width_; ++i)
+    targets[i] = has_targets ? static_cast<target>(targets_[from + i]) : no_target;
+  if constexpr (weighted_dataset<Data>) out.weights[row] = weight_;
+}
 
 }  // namespace plait::ext

@@ -3,7 +3,7 @@
 
 #include <cmath>
 #include <cstddef>
-#include <new>
+#include <exception>
 #include <string>
 
 #include "plait/core/concat.hpp"
@@ -34,10 +34,9 @@ template <class Number>
 // "parameters 1.5 GiB, gradients 1.5 GiB, ..., 7.2 GiB in all"
 [[gnu::cold]] std::string memory_text(memory_need const& need);
 
-/// `what` has happened on rank `rank`, which needs that much by its plan.
-[[gnu::cold]] out_of_memory no_room_for_plan(int rank, memory_need const& need,
-                                             std::string const& what,
-                                             out_of_memory::numbers const& bytes);
+/// Throws the exception that is handled, which is on rank `rank`. One about memory says what the
+/// rank needs by its plan, and what its device has taken besides.
+[[noreturn]] [[gnu::cold]] void rethrow_for_plan(int rank, memory_need need, std::size_t workspace);
 
 /// Bytes that a device has for its own libraries and kernels; 0 if it has nothing to say.
 template <class Device>
@@ -46,17 +45,16 @@ template <class Device>
   else return 0;
 }
 
-/// What make() returns. If there is too little memory for it, the error says what the rank needs by
-/// its plan, and what its device has taken besides.
+/// Calls make() and returns its result. If there is too little memory for it, the error says how
+/// much the rank needs by its plan.
+///
+/// \see rethrow_for_plan
 template <class Rank, class Make>
-[[gnu::cold]] decltype(auto) allocate_for_plan(Rank& rank, memory_need need, Make make) {
+[[gnu::cold]] decltype(auto) allocate_for_plan(Rank& rank, memory_need const& need, Make make) {
   try {
     return make();
-  } catch (out_of_memory const& e) {
-    need.workspace = workspace_of(rank.device());
-    throw no_room_for_plan(rank.world_rank(), need, e.what(), e.bytes);
-  } catch (std::bad_alloc const&) {
-    throw no_room_for_plan(rank.world_rank(), need, "out of memory on the host", {});
+  } catch (std::exception const&) {
+    rethrow_for_plan(rank.world_rank(), need, workspace_of(rank.device()));
   }
 }
 

@@ -4,6 +4,7 @@
 #include "plait/plan/memory_text.hpp"
 
 #include <cstdio>
+#include <new>
 
 namespace plait::detail {
 
@@ -31,12 +32,21 @@ PLAIT_DECL std::string memory_text(memory_need const& need) {
   return concat({out, with_unit(need.total()), " in all"});
 }
 
-PLAIT_DECL out_of_memory no_room_for_plan(int rank, memory_need const& need,
-                                          std::string const& what,
-                                          out_of_memory::numbers const& bytes) {
-  return {concat({what, "; the plan of rank ", rank, " needs: ", memory_text(need),
-                  "; use a smaller batch, more microbatches, or more tensor ranks or stages"}),
-          bytes};
+PLAIT_DECL void rethrow_for_plan(int rank, memory_need need, std::size_t workspace) {
+  auto const error_of = [&](char const* what, out_of_memory::numbers const& bytes) {
+    return out_of_memory(
+        concat({what, "; the plan of rank ", rank, " needs: ", memory_text(need),
+                "; use a smaller batch, more microbatches, or more tensor ranks or stages"}),
+        bytes);
+  };
+  try {
+    throw;
+  } catch (out_of_memory const& e) {
+    need.workspace = workspace;
+    throw error_of(e.what(), e.bytes);
+  } catch (std::bad_alloc const&) {
+    throw error_of("out of memory on the host", {});
+  }
 }
 
 }  // namespace plait::detail

@@ -3,15 +3,17 @@
 
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/arena_layout.hpp"
+#include "plait/plan/listed_plan.hpp"
 #include "plait/plan/program_operation.hpp"
 #include "plait/policy/policy.hpp"
-#include "plait/run/stage_memory.hpp"
+#include "plait/run/leaf_views.hpp"
 
 namespace plait::execution {
 
@@ -41,28 +43,24 @@ struct use_in_bucket {
 ///
 /// Cost:    no call allocates.
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank,
-          bool HasRooms =
-              Job::plan_type::rules.keeps_blocks() || Job::plan_type::rules.sums_blocks()>
+template <class T, class Sum, class Rank, bool HasRooms>
 class block_rooms {
-  using plan = typename Job::plan_type;
-  using T = typename Job::element;
-  using sum = typename Job::gradient_element;
-  using memory_type = stage_memory_of<Job, typename Rank::device_type::memory>;
+  using sum = Sum;
 
  public:
-  /// `memory`: that of the runner, which looks up where parameters are.
-  [[gnu::cold]] block_rooms(Rank& rank, memory_type& memory,
-                            typename memory_type::arenas const& where)
+  /// `plan`: the numbers of the job's plan; `layout`: that of the parameters of the rank's stage;
+  /// `places`: where the runner looks up parameters.
+  [[gnu::cold]] block_rooms(Rank& rank, listed_plan const& plan, parameter_layout layout,
+                            lean_vector<parameter_place>& places, T* parameters, Sum* gradients)
       : rank_(rank),
-        memory_(memory),
-        parameters_(where.parameters),
-        gradients_(where.gradients),
-        layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
-        kept_(number_of_block(plan::rules.kept, rank.grid(), rank.place())),
-        summed_(number_of_block(plan::rules.summed, rank.grid(), rank.place())) {
-    list_uses();
-    if (plan::rules.keeps_blocks()) hide(-1);
+        places_(places),
+        parameters_(parameters),
+        gradients_(gradients),
+        layout_(std::move(layout)),
+        kept_(number_of_block(plan.rules.kept, rank.grid(), rank.place())),
+        summed_(number_of_block(plan.rules.summed, rank.grid(), rank.place())) {
+    list_uses(plan);
+    if (plan.rules.keeps_blocks()) hide(-1);
   }
 
   /// Where a bucket of parameters is made whole.
@@ -84,8 +82,7 @@ class block_rooms {
     queue().copy_bytes(parameters_ + block.held.offset, parameters_ + room.offset + block.behind,
                        block.held.count * sizeof(T));
     for (auto const& one : uses_)
-      if (one.bucket == now.bucket)
-        memory_.place_of_use(one.use).parameter = room.offset + one.behind;
+      if (one.bucket == now.bucket) places_[one.use].parameter = room.offset + one.behind;
   }
   /// Behind a pass: what is used no more is not there any longer, and layers do not find it.
   void let_go(program_operation const& now) {
@@ -103,7 +100,7 @@ class block_rooms {
     std::size_t const begin = gradient_room(now).offset;
     for (auto const& one : uses_)
       if (one.bucket == now.bucket && one.has_gradient)
-        memory_.place_of_use(one.use).gradient = begin + one.behind;
+        places_[one.use].gradient = begin + one.behind;
   }
   /// Adds this rank's block of a microbatch's gradients to those of the step.
   void accumulate(program_operation const& now) {
@@ -123,13 +120,13 @@ class block_rooms {
     for (auto const& one : uses_)
       if ((bucket < 0 || one.bucket == bucket) &&
           layout_.bucket_at(std::size_t(one.bucket)).region != 1)
-        memory_.place_of_use(one.use).parameter = layout_.parameters_at.count;
+        places_[one.use].parameter = layout_.parameters_at.count;
   }
-  [[gnu::cold]] void list_uses() {
-    constexpr auto& entries = plan::entries;
+  [[gnu::cold]] void list_uses(listed_plan const& plan) {
+    auto const& entries = plan.entries;
     int const buckets = int(layout_.buckets.size() + layout_.frozen_buckets.size());
     for (int e = 0; e < entries.size(); ++e) {
-      auto const units = plan::code.items[entries[e].item].units();
+      auto const units = plan.items[entries[e].item].units();
       for (int unit = units.begin; unit < units.end; ++unit) {
         if (!layout_.has(e, unit)) continue;
         std::size_t const offset = layout_.offset(e, unit);
@@ -162,7 +159,7 @@ class block_rooms {
   }
 
   Rank& rank_;
-  memory_type& memory_;
+  lean_vector<parameter_place>& places_;
   T* parameters_;
   sum* gradients_;
   parameter_layout layout_;
@@ -172,12 +169,13 @@ class block_rooms {
 };
 
 /// Where ranks hold all of both.
-template <class Job, class Rank>
-class block_rooms<Job, Rank, false> {
+template <class T, class Sum, class Rank>
+class block_rooms<T, Sum, Rank, false> {
  public:
-  block_rooms(Rank&, auto&, auto const&) {}
-  typename Job::element* parameters(program_operation const&) const { return nullptr; }
-  typename Job::gradient_element* gradients(program_operation const&) const { return nullptr; }
+  block_rooms(Rank&, listed_plan const&, parameter_layout const&, lean_vector<parameter_place>&, T*,
+              Sum*) {}
+  T* parameters(program_operation const&) const { return nullptr; }
+  Sum* gradients(program_operation const&) const { return nullptr; }
   void bring(program_operation const&) {}
   void let_go(program_operation const&) {}
   void begin(program_operation const&) {}

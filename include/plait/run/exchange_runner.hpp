@@ -8,6 +8,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/exchanges.hpp"
+#include "plait/plan/plan_facts.hpp"
 #include "plait/plan/program_operation.hpp"
 
 namespace plait::execution {
@@ -19,6 +20,15 @@ template <class Plan, class Rank>
                                                  bool has_still = false) {
   load.data_ranks = Plan::grid.ranks_at_launch(rank.grid());
   return exchanges_of<Plan>(rank.stage(), load, part, has_still);
+}
+
+/// The same by the facts of the plan.
+template <class Rank>
+[[gnu::cold]] lean_vector<exchange> exchanges_on(plan_facts const& plan, Rank const& rank,
+                                                 workload load, job_part part,
+                                                 bool has_still = false) {
+  load.data_ranks = plan.numbers.grid.ranks_at_launch(rank.grid());
+  return plan.exchanges(rank.stage(), load, part, has_still);
 }
 
 /// Carries out exchanges of a plan's list on one rank. Beside `move_value`, which does so for the
@@ -55,34 +65,10 @@ class exchange_runner {
   /// all, or is this rank's end of a message, which is posted where the message has a channel. Of a
   /// row of buckets it moves the operation's.
   template <class T>
-  void run(program_operation const& of, T* data, int tag = 0) const {
-    auto const& now = row(of.row);
-    auto& group = *now.group;
-    auto const behind = of.bucket < 0 ? 0 : std::size_t(of.bucket - now.what.bucket);
-    std::span<T> const all(data + now.begin + behind * now.what.stride, now.what.count);
-    auto const mine = [&] {
-      std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
-      return all.subspan(static_cast<std::size_t>(group.rank()) * block, block);
-    };
-    switch (now.moves.sent) {
-      case collective::reduce_scatter: return group.reduce_scatter(all, mine());
-      case collective::all_gather: return group.all_gather(mine(), all);
-      case collective::broadcast: return group.broadcast(all, now.other);
-      case collective::send:
-        if (is_channel(now.on))
-          return now.is_sent_here ? group.post_send(all, now.other, tag, now.on)
-                                  : group.post_receive(all, now.other, tag, now.on);
-        return now.is_sent_here ? group.send(all, now.other, tag)
-                                : group.receive(all, now.other, tag);
-      default: group.all_reduce(all);
-    }
-  }
+  void run(program_operation const& of, T* data, int tag = 0) const;
   /// Carries out a row that sums up numbers, in place.
   template <class T>
-  void sum(int number, T* data) const {
-    auto const& now = row(number);
-    now.group->all_reduce(std::span<T>(data, now.what.count));
-  }
+  void sum(int number, T* data) const;
   /// Carries out a row of blocks that go from each rank to each other.
   template <class T>
   void run_all_to_all(int number, std::span<T const> sent, std::span<T> received) const {
@@ -90,27 +76,62 @@ class exchange_runner {
   }
 
  private:
-  [[gnu::cold]] static active_row prepared(Rank& rank, exchange const& what) {
-    auto const row = what.row();
-    active_row out{what, row.moves};
-    if (rank.grid().size(row.over) == 1) return out;
-    out.group = &rank.group(row.over);
-    // Axes that the row does not move may have left one block of the arena to the group.
-    auto const cut = what.from.with(row.over, invariant)
-                         .with(what.held, invariant)
-                         .axes_with(shard<dim::elements>);
-    auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
-    out.begin = what.offset + block * what.count;
-    int const stage = rank.stage();
-    out.is_sent_here = what.is_sent_by(stage);
-    auto const& end = out.is_sent_here && row.moves == collective::send ? what.to : what.from;
-    out.other = end.at(scatter_order(row.over).back()).index;
-    out.on = stream_of_row(what, stage, out.group->size());
-    return out;
-  }
+  [[gnu::cold]] static active_row prepared(Rank& rank, exchange const& what);
 
   lean_vector<active_row> rows_;
 };
+
+template <class Rank>
+template <class T>
+void exchange_runner<Rank>::run(program_operation const& of, T* data, int tag) const {
+  auto const& now = row(of.row);
+  auto& group = *now.group;
+  auto const behind = of.bucket < 0 ? 0 : std::size_t(of.bucket - now.what.bucket);
+  std::span<T> const all(data + now.begin + behind * now.what.stride, now.what.count);
+  auto const mine = [&] {
+    std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
+    return all.subspan(static_cast<std::size_t>(group.rank()) * block, block);
+  };
+  switch (now.moves.sent) {
+    case collective::reduce_scatter: return group.reduce_scatter(all, mine());
+    case collective::all_gather: return group.all_gather(mine(), all);
+    case collective::broadcast: return group.broadcast(all, now.other);
+    case collective::send:
+      if (is_channel(now.on))
+        return now.is_sent_here ? group.post_send(all, now.other, tag, now.on)
+                                : group.post_receive(all, now.other, tag, now.on);
+      return now.is_sent_here ? group.send(all, now.other, tag)
+                              : group.receive(all, now.other, tag);
+    default: group.all_reduce(all);
+  }
+}
+
+template <class Rank>
+template <class T>
+void exchange_runner<Rank>::sum(int number, T* data) const {
+  auto const& now = row(number);
+  now.group->all_reduce(std::span<T>(data, now.what.count));
+}
+
+template <class Rank>
+auto exchange_runner<Rank>::prepared(Rank& rank, exchange const& what) -> active_row {
+  auto const row = what.row();
+  active_row out{what, row.moves};
+  if (rank.grid().size(row.over) == 1) return out;
+  out.group = &rank.group(row.over);
+  // Axes that the row does not move may have left one block of the arena to the group.
+  auto const cut = what.from.with(row.over, invariant)
+                       .with(what.held, invariant)
+                       .axes_with(shard<dim::elements>);
+  auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
+  out.begin = what.offset + block * what.count;
+  int const stage = rank.stage();
+  out.is_sent_here = what.is_sent_by(stage);
+  auto const& end = out.is_sent_here && row.moves == collective::send ? what.to : what.from;
+  out.other = end.at(scatter_order(row.over).back()).index;
+  out.on = stream_of_row(what, stage, out.group->size());
+  return out;
+}
 
 /// Adds up numbers in host memory over all ranks of the job; for reports, not inside a step.
 template <class Rank, class T>

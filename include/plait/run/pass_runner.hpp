@@ -42,7 +42,9 @@ class pass_runner {
         load_(load),
         arena_(where.activations),
         runner_(rank, load, where),
-        rooms_(rank, runner_.memory(), where),
+        rooms_(rank, planning::plan_numbers<plan>,
+               plan::parameter_layout_for(rank.stage(), rank.grid()),
+               runner_.memory().places_of_uses(), where.parameters, where.gradients),
         places_(runner_.arena().template place<(plan::chunks > 1)>(passes, load.microbatches)),
         outputs_(std::size_t(plan::chunks) * std::size_t(load.microbatches), nullptr) {
     if (places_.bytes > runner_.arena().passes_bytes)
@@ -83,7 +85,7 @@ class pass_runner {
   }
 
   /// Where buckets are whole, if ranks hold blocks.
-  [[nodiscard]] block_rooms<Job, Rank>& rooms() { return rooms_; }
+  [[nodiscard]] auto& rooms() { return rooms_; }
 
   /// Runs a forward or a backward, or half of one, or what a bucket needs before or behind it.
   void compute(program_operation const& now) {
@@ -227,7 +229,8 @@ class pass_runner {
   workload load_;
   std::byte* arena_;
   runner_type runner_;
-  [[no_unique_address]] block_rooms<Job, Rank> rooms_;
+  [[no_unique_address]] block_rooms<T, typename Job::gradient_element, Rank,
+                                    plan::rules.keeps_blocks() || plan::rules.sums_blocks()> rooms_;
   placed_passes places_;
   lean_vector<std::byte*> outputs_;  // of the forwards of each chunk
   std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);  // by one of two chunks

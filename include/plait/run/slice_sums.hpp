@@ -8,6 +8,7 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/slice_tree.hpp"
+#include "plait/plan/listed_plan.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/run/exchange_runner.hpp"
 
@@ -20,31 +21,31 @@ namespace plait::execution {
 ///          allocates.
 /// Errors:  those of the communicator.
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank, bool HasSlices = (Job::plan_type::slices > 0)>
+template <class Sum, class Rank, bool HasSlices>
 class slice_sums {
-  using plan = typename Job::plan_type;
-  using sum = typename Job::gradient_element;
+  using sum = Sum;
 
  public:
+  /// `plan`: the numbers of the job's plan; `parameters`: the layout of the rank's stage;
   /// `gradients`: the arena, as plan::slice_arena_for lays it out; in it are zeros.
-  [[gnu::cold]] slice_sums(Rank const& rank, slice_arena const& layout, sum* gradients)
+  [[gnu::cold]] slice_sums(Rank const& rank, listed_plan const& plan,
+                           parameter_layout const& parameters, slice_arena const& layout,
+                           sum* gradients)
       : layout_(layout), gradients_(gradients) {
-    slice_tree const tree(plan::slices);
-    auto const [mine, ranks] = block_of(plan::samples, rank.grid(), rank.place());
+    slice_tree const tree(plan.slices);
+    auto const [mine, ranks] = block_of(plan.samples, rank.grid(), rank.place());
     mine_ = tree.of_rank(mine, ranks);
     steps_ = tree.steps(mine_);
     roots_ = static_cast<int>(tree.roots(mine_).size());
     sums_ = tree.sums_of_roots(ranks);
-    int const stage = rank.stage();
-    auto const chunks = plan::chunks_of(stage);
-    auto const parameters = plan::parameter_layout_for(stage, rank.grid());
+    auto const chunks = plan.chunks_of(rank.stage());
     for (int chunk = 0; chunk < chunks.size(); ++chunk) {
       ranges_.push_back({});
       auto& ranges = ranges_.back();
       if (chunks.size() == 1) ranges.push_back({0, layout_.stride});
       else
         for_each_gradient_range(
-            parameters, plan::code.items.view(), plan::entries.view(), chunks, chunk,
+            parameters, plan.items, plan.entries, chunks, chunk,
             [&](element_range const& one) { ranges.push_back({one.offset, one.count}); });
     }
   }
@@ -118,12 +119,14 @@ class slice_sums {
 };
 
 /// A plan without slices adds up all in one accumulator.
-template <class Job, class Rank>
-class slice_sums<Job, Rank, false> {
-  using sum = typename Job::gradient_element;
+template <class Sum, class Rank>
+class slice_sums<Sum, Rank, false> {
+  using sum = Sum;
 
  public:
-  slice_sums(Rank const&, slice_arena const&, sum* gradients) : gradients_(gradients) {}
+  slice_sums(Rank const&, listed_plan const&, parameter_layout const&, slice_arena const&,
+             sum* gradients)
+      : gradients_(gradients) {}
   void clear(Rank&) const {}
   [[nodiscard]] sum* place_of(int) const { return gradients_; }
   void add(Rank&, int, int) const {}

@@ -90,8 +90,8 @@ class stage_memory {
     return buffers_.gradients + place_of(entry, unit)->gradient;
   }
 
-  /// Where a use of a parameter is looked up, by its number among those of all units.
-  [[nodiscard]] parameter_place& place_of_use(std::size_t use) { return places_[use]; }
+  /// Where uses of parameters are looked up, by their numbers among those of all units.
+  [[nodiscard]] lean_vector<parameter_place>& places_of_uses() { return places_; }
 
   /// What all layers of the stage have in common.
   [[nodiscard]] stage_buffers<setting> const& buffers() const { return buffers_; }

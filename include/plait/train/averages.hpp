@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <exception>
 #include <string>
+#include <type_traits>
 
 #include "plait/core/error.hpp"
+#include "plait/plan/plan_facts.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/run_rows.hpp"
 #include "plait/train/parameter_store.hpp"
@@ -20,19 +22,16 @@ namespace plait::execution {
 /// the rest is out of date from then on, until gather_parameters().
 /// Errors:  out_of_memory says what the plan needs the memory for.
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank>
+template <class Elements, class Rank>
 class averages {
-  using plan = typename Job::plan_type;
-  using element = typename Job::parameter_element;
-  using store_type = parameter_store<Job, Rank>;
-  // Of the second region all is kept at every level.
-  static constexpr bool layers_see_more =
-      plan::rules.owned != plan::rules.kept || plan::rules.keeps_blocks();
+  using element = typename Elements::parameter_element;
+  using store_type = parameter_store<Elements, Rank>;
 
  public:
   /// Room in `arenas`, which restart() fills; with a decay of 0 there is none.
-  [[gnu::cold]] averages(Rank& rank, store_type& store, training_arenas<Rank>& arenas, double decay)
-      : rank_(rank), decay_(decay), memory_(arenas.averages) {
+  [[gnu::cold]] averages(Rank& rank, plan_facts const& plan, store_type& store,
+                         training_arenas<Rank>& arenas, double decay)
+      : rank_(rank), plan_(plan), decay_(decay), memory_(arenas.averages) {
     memory_ = store.allocate(decay == 0 ? 0 : store.owned_count() * sizeof(element));
   }
 
@@ -45,30 +44,17 @@ class averages {
   }
 
   /// Makes the averages what the parameters are.
-  [[gnu::cold]] void restart(store_type const& store) {
-    if (decay_ == 0) return;
-    for (auto const& block : store.owned())
-      queue().copy_bytes(store.parameters_of(block), data_of(block),
-                         block.elements.count * sizeof(element));
-  }
+  [[gnu::cold]] void restart(store_type const& store);
 
   /// averages = decay * averages + (1 - decay) * parameters for a block whose step has been put
   /// into the same queue. Nothing is done if `*gradient_scale` is not a number.
   void follow(store_type const& store, owned_block const& block,
-              double const* gradient_scale) const {
-    if (decay_ == 0) return;
-    queue().average(static_cast<element const*>(store.parameters_of(block)), data_of(block),
-                    block.elements.count, decay_, gradient_scale);
-  }
+              double const* gradient_scale) const;
 
   /// What layers keep beside parameters is no average: `count` elements of a block from `at` on are
   /// what the parameters' arena has.
   void copy(store_type const& store, owned_block const& block, std::size_t at,
-            std::size_t count) const {
-    if (decay_ == 0) return;
-    queue().copy_bytes(store.parameters_of(block) + at, data_of(block) + at,
-                       count * sizeof(element));
-  }
+            std::size_t count) const;
 
   /// Parameters and averages are in each other's places while it lives, also when an exception ends
   /// that.
@@ -94,25 +80,13 @@ class averages {
   };
 
   /// Errors: error if there are no averages, or they are in place already.
-  [[nodiscard]] [[gnu::cold]] scope in_place(store_type& store) {
-    if (decay_ == 0)
-      throw error(
-          "with_ema: this trainer has no averages; give it a decay for them, as in "
-          "trainer_options{.average = 0.999}");
-    require_parameters("with_ema");
-    return {*this, store};
-  }
+  [[nodiscard]] [[gnu::cold]] scope in_place(store_type& store);
 
   /// Errors: error, with the name of the call, if averages are in the parameters' place.
-  void require_parameters(char const* call) const {
-    if (are_in_place_)
-      throw error({call,
-                   " was called inside with_ema; it works on the parameters, in whose place "
-                   "the averages are"});
-  }
+  void require_parameters(char const* call) const;
 
   /// A step begins, which gathers by itself; where it `updates`, what layers see is that of before.
-  void begin_step(bool updates) { is_stale_ = updates && layers_see_more; }
+  void begin_step(bool updates) { is_stale_ = updates && layers_see_more(); }
 
   /// Brings what layers see up to date on all ranks, if it is not; all ranks call it.
   ///
@@ -126,31 +100,79 @@ class averages {
 
  private:
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
-  [[gnu::cold]] void change_places(store_type const& store) {
-    are_in_place_ = !are_in_place_;
-    is_stale_ = layers_see_more;
-    for (auto const& block : store.owned()) {
-      auto* const parameters = store.parameters_of(block);
-      queue().swap(parameters, data_of(block), block.elements.count);
-      if constexpr (plan::has_copies)
-        queue().convert(static_cast<element const*>(parameters), store.copies_of(block),
-                        block.elements.count);
-    }
-  }
+  [[gnu::cold]] void change_places(store_type const& store);
 
-  [[gnu::cold]] void gather([[maybe_unused]] store_type const& store) {
-    if constexpr (layers_see_more) {
-      run_rows(rank_, exchanges_on<plan>(rank_, {}, job_part::training),
-               exchange_place::gather_parameters, program_buffer::parameters,
-               [&](auto const& exchanges, auto const& now) { exchanges.run(now, store.seen()); });
-    }
+  /// Of the second region all is kept at every level.
+  [[nodiscard]] bool layers_see_more() const {
+    auto const& rules = plan_.numbers.rules;
+    return rules.owned != rules.kept || rules.keeps_blocks();
+  }
+  [[gnu::cold]] void gather(store_type const& store) {
+    run_rows(rank_, exchanges_on(plan_, rank_, {}, job_part::training),
+             exchange_place::gather_parameters, program_buffer::parameters,
+             [&](auto const& exchanges, auto const& now) { exchanges.run(now, store.seen()); });
   }
 
   Rank& rank_;
+  plan_facts const& plan_;
   double decay_;
   typename Rank::device_type::arena& memory_;
   bool are_in_place_ = false;
   bool is_stale_ = false;
 };
+
+template <class Elements, class Rank>
+void averages<Elements, Rank>::restart(store_type const& store) {
+  if (decay_ == 0) return;
+  for (auto const& block : store.owned())
+    queue().copy_bytes(store.parameters_of(block), data_of(block),
+                       block.elements.count * sizeof(element));
+}
+
+template <class Elements, class Rank>
+void averages<Elements, Rank>::follow(store_type const& store, owned_block const& block,
+                                      double const* gradient_scale) const {
+  if (decay_ == 0) return;
+  queue().average(static_cast<element const*>(store.parameters_of(block)), data_of(block),
+                  block.elements.count, decay_, gradient_scale);
+}
+
+template <class Elements, class Rank>
+void averages<Elements, Rank>::copy(store_type const& store, owned_block const& block,
+                                    std::size_t at, std::size_t count) const {
+  if (decay_ == 0) return;
+  queue().copy_bytes(store.parameters_of(block) + at, data_of(block) + at, count * sizeof(element));
+}
+
+template <class Elements, class Rank>
+auto averages<Elements, Rank>::in_place(store_type& store) -> scope {
+  if (decay_ == 0)
+    throw error(
+        "with_ema: this trainer has no averages; give it a decay for them, as in "
+        "trainer_options{.average = 0.999}");
+  require_parameters("with_ema");
+  return {*this, store};
+}
+
+template <class Elements, class Rank>
+void averages<Elements, Rank>::require_parameters(char const* call) const {
+  if (are_in_place_)
+    throw error({call,
+                 " was called inside with_ema; it works on the parameters, in whose place "
+                 "the averages are"});
+}
+
+template <class Elements, class Rank>
+void averages<Elements, Rank>::change_places(store_type const& store) {
+  are_in_place_ = !are_in_place_;
+  is_stale_ = layers_see_more();
+  for (auto const& block : store.owned()) {
+    auto* const parameters = store.parameters_of(block);
+    queue().swap(parameters, data_of(block), block.elements.count);
+    if constexpr (!std::is_same_v<element, typename Elements::element>)
+      queue().convert(static_cast<element const*>(parameters), store.copies_of(block),
+                      block.elements.count);
+  }
+}
 
 }  // namespace plait::execution

@@ -5,14 +5,17 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "plait/core/function_reference.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
+#include "plait/plan/plan_facts.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
@@ -54,150 +57,227 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
   }(std::make_index_sequence<std::size_t(stored_placements<Plan>.size())>{});
 }
 
-/// What the operations of an export do. `T`: the type of the arena and of what `sink` is given.
-template <class Job, class Rank, class Store, class T, class Sink>
+/// Makes a tensor whole from the block of it that each tensor rank holds at `held`: in `room`, each
+/// as long as the tensor; `staging` is where blocks are packed, if there are several tensor ranks.
+template <class Plan, class From, class Rank>
+[[gnu::cold]] void gather_tensor(Rank& rank, parameter_entry const& entry, From const* held,
+                                 std::byte* room, std::byte* staging) {
+  // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
+  with_stored_placement<Plan>(entry, [&]<placement Stored>() {
+    constexpr bool moves = communicates(transition_between(Stored, invariant).moves);
+    move_value<Stored, invariant>(rank.device().on(moves ? within_layers : stream::compute),
+                                  rank.tensor_group(), as_value_shape(entry), held,
+                                  reinterpret_cast<From*>(room), reinterpret_cast<From*>(staging));
+  });
+}
+template <class Rank, class From>
+using tensor_gatherer = void (*)(Rank& rank, parameter_entry const& entry, From const* held,
+                                 std::byte* room, std::byte* staging);
+
+/// What an export calls for each tensor.
+template <class T>
+using tensor_sink = function_reference<void(std::string const& name, parameter_info const& shape,
+                                            std::span<T const> values)>;
+
+/// What the operations of an export do. `Store`: the rank's parameter_store; `T`: the type of the
+/// arena and of what the sink is given.
+template <class Store, class Rank, class T>
 class export_work {
-  using plan = typename Job::plan_type;
-  using element = typename Job::element;
+  using element = typename Store::element;
   using arena = typename Rank::device_type::arena;
 
  public:
-  /// Whether tensors are moved between stages or put together, and whether these moves pack them.
-  static constexpr bool needs_staging = plan::tensor_ranks > 1;
-  static constexpr bool needs_room = needs_staging || plan::stages > 1;
+  /// The arenas and the functions that an export uses, which outlive it.
+  struct parts {
+    plan_facts const& plan;
+    T* trained;  ///< the arena of parameters, or of gradients
+    bool of_gradients;
+    tensor_gatherer<Rank, T> gather;
+    tensor_gatherer<Rank, element> gather_frozen;
+    tensor_sink<T> sink;
+  };
 
-  /// `room` and `staging`: as long as the longest tensor, if there are moves that need them;
-  /// `rooms`: of each region, as long as its longest bucket.
-  [[gnu::cold]] export_work(Rank& rank, Store const& store, T* trained, bool of_gradients,
-                            arena const& room, arena const& staging,
-                            std::array<arena, 3> const& rooms, Sink& sink)
-      : rank_(rank),
-        store_(store),
-        trained_(trained),
-        of_gradients_(of_gradients),
-        room_(room.data()),
-        staging_(staging.data()),
-        rooms_(rooms),
-        sink_(sink),
-        tensors_(plan::blocks_of_model(rank.grid())) {}
+  /// Makes room: for the longest tensor, if ranks put tensors together or send them, and in each
+  /// region for its longest bucket of which ranks have blocks.
+  [[gnu::cold]] export_work(Rank& rank, Store const& store, parts const& of);
 
-  void compute(program_operation const& now) {
-    // The arenas rest: averages may have changed places with parameters just before.
-    if (now.what == operation_kind::send) rank_.device().synchronize();
-    if (now.what == operation_kind::bring) bring(now.bucket);
-    if (now.what == operation_kind::take) take(now);
-    if (now.what == operation_kind::read) read(now);
-  }
-  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
-    auto const& row = exchanges.row(now.row);
-    if (row.what.place == exchange_place::blocks)
-      return with_bucket(now.bucket, [&](auto*, auto* whole) { exchanges.run(now, whole); });
-    if (row.moves != collective::send) return take(now);
-    with_tensor(now, [&]<class From>(From const*) {
-      exchanges.run(now, reinterpret_cast<From*>(room_), tensor_of(now).number);
-    });
-  }
+  [[gnu::cold]] void run();
+
+  void compute(program_operation const& now);
+  void run(exchange_runner<Rank> const& exchanges, program_operation const& now);
 
  private:
-  [[nodiscard]] [[gnu::cold]] parameter_block const& tensor_of(program_operation const& now) const {
-    int const first = plan::code.items[plan::entries[now.entry].item].first_unit;
-    return *std::find_if(tensors_.begin(), tensors_.end(), [&](parameter_block const& one) {
-      return one.entry == now.entry && one.copy == now.units.begin - first;
-    });
+  [[nodiscard]] job_part part() const {
+    return of_.of_gradients ? job_part::export_gradients : job_part::export_parameters;
   }
+  [[nodiscard]] parameter_entry const& entry_of(program_operation const& now) const {
+    return of_.plan.numbers.entries[now.entry];
+  }
+  [[nodiscard]] [[gnu::cold]] parameter_block const& tensor_of(program_operation const& now) const;
   /// Calls body(arena, room) with those of a bucket: what is frozen is held as layers see it.
   template <class Body>
-  void with_bucket(int bucket, Body body) const {
-    auto const& layout = store_.layout();
-    auto const region = std::size_t(layout.bucket_at(std::size_t(bucket)).region);
-    auto* const room = rooms_[region].data();
-    if constexpr (plan::has_frozen)
-      if (region == parameter_layout::frozen)
-        return body(store_.seen(), reinterpret_cast<element*>(room));
-    body(trained_, reinterpret_cast<T*>(room));
-  }
+  void with_bucket(int bucket, Body body) const;
   /// This rank's block of a bucket to where ranks gather it.
-  [[gnu::cold]] void bring(int bucket) {
-    auto const block = store_.exported_block(bucket, of_gradients_);
-    auto const& whole = store_.layout().bucket_at(std::size_t(bucket));
-    brought_[std::size_t(whole.region)] = whole.elements.offset;
-    with_bucket(bucket, [&]<class From>(From const* held, From* room) {
-      rank_.device()
-          .on(stream::compute)
-          .copy_bytes(held + block.held.offset, room + block.behind,
-                      block.held.count * sizeof(From));
-    });
-  }
+  [[gnu::cold]] void bring(int bucket);
   /// Calls body(values) with where this rank has its block of a tensor: in an arena, or in a bucket
   /// that has been gathered.
   template <class Body>
-  void with_tensor(program_operation const& now, Body body) const {
-    auto const& layout = store_.layout();
-    auto const region = std::size_t(layout.entries[std::size_t(now.entry)].region);
-    std::size_t const offset = tensor_of(now).offset;
-    auto const call = [&]<class From>(From const* held) {
-      if (planning::plan_numbers<plan>.exports_blocks(int(region), of_gradients_))
-        return body(reinterpret_cast<From const*>(rooms_[region].data()) +
-                    (offset - brought_[region]));
-      body(held +
-           layout.place_in(of_gradients_ ? layout.gradients_at : layout.parameters_at, offset));
-    };
-    if constexpr (plan::has_frozen)
-      if (plan::entries[now.entry].is_frozen)
-        return call(static_cast<element const*>(store_.seen()));
-    call(static_cast<T const*>(trained_));
-  }
+  void with_tensor(program_operation const& now, Body body) const;
 
   /// The tensor, whole, into the room, unless it is read from where it lies.
-  [[gnu::cold]] void take(program_operation const& now) const {
-    if (!needs_room) return;
-    auto const& entry = plan::entries[now.entry];
-    with_tensor(now, [&]<class From>(From const* held) {
-      // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
-      with_stored_placement<plan>(entry, [&]<placement Stored>() {
-        constexpr bool moves = communicates(transition_between(Stored, invariant).moves);
-        move_value<Stored, invariant>(rank_.device().on(moves ? within_layers : stream::compute),
-                                      rank_.tensor_group(), as_value_shape(entry), held,
-                                      reinterpret_cast<From*>(room_),
-                                      reinterpret_cast<From*>(staging_));
-      });
-    });
-  }
+  [[gnu::cold]] void take(program_operation const& now) const;
 
-  [[gnu::cold]] void read(program_operation const& now) {
-    auto& device = rank_.device();
-    // The host reads the tensor, and the program counts on it that all ranks of the stage wait.
-    if (!rank_.is_root()) return device.synchronize();
-    auto const& tensor = tensor_of(now);
-    auto const& info = plan::entries[now.entry].info;
-    values_.resize(info.count());
-    with_tensor(now, [&]<class From>(From const* held) {
-      void const* const whole = needs_room ? static_cast<void const*>(room_) : held;
-      if constexpr (std::is_same_v<From, T>) {
-        device.download(whole, values_.data(), info.count() * sizeof(T));
-        device.synchronize();
-      } else {
-        std::vector<From> rounded(info.count());
-        device.download(whole, rounded.data(), info.count() * sizeof(From));
-        device.synchronize();
-        for (std::size_t i = 0; i < rounded.size(); ++i) values_[i] = static_cast<T>(rounded[i]);
-      }
-    });
-    auto const unpadded = info.unpadded();
-    sink_(tensor.name, unpadded, std::span<T const>(values_).first(unpadded.count()));
-  }
+  [[gnu::cold]] void read(program_operation const& now);
 
   Rank& rank_;
   Store const& store_;
-  T* trained_;
-  bool of_gradients_;
-  std::byte *room_, *staging_;
-  std::array<arena, 3> const& rooms_;
-  std::array<std::size_t, 3> brought_{};  // where in the layout what is in them begins
-  Sink& sink_;
+  parts of_;
+  bool needs_staging_, needs_room_;  // tensors are packed; they are moved between ranks at all
+  arena room_{}, staging_{};
+  std::array<arena, 3> rooms_{};            // of each region
+  std::array<std::size_t, 3> brought_{};    // where in the layout what is in them begins
   lean_vector<parameter_block> tensors_{};  // of the model
   std::vector<T> values_{};
 };
+
+template <class Store, class Rank, class T>
+export_work<Store, Rank, T>::export_work(Rank& rank, Store const& store, parts const& of)
+    : rank_(rank),
+      store_(store),
+      of_(of),
+      needs_staging_(of.plan.numbers.tensor_ranks > 1),
+      needs_room_(needs_staging_ || of.plan.numbers.stages() > 1),
+      tensors_(of.plan.blocks_of_model(rank.grid())) {
+  std::size_t const longest =
+      greatest_at(exchanges_on(of.plan, rank, {}, part(), true), exchange_place::parameter);
+  room_ = rank.device().allocate(needs_room_ ? longest * sizeof(T) : 0);
+  staging_ = rank.device().allocate(needs_staging_ ? longest * sizeof(T) : 0);
+  auto const& layout = store.layout();
+  for (int const region : {0, 1, parameter_layout::frozen}) {
+    if (!of.plan.numbers.exports_blocks(region, of.of_gradients)) continue;
+    std::size_t most = 0;
+    for (std::size_t b = 0; b < layout.buckets.size() + layout.frozen_buckets.size(); ++b)
+      if (auto const& one = layout.bucket_at(b); one.region == region)
+        most = std::max(most, one.elements.count);
+    std::size_t const bytes = region == parameter_layout::frozen ? sizeof(element) : sizeof(T);
+    rooms_[std::size_t(region)] = rank.device().allocate(most * bytes);
+  }
+}
+
+template <class Store, class Rank, class T>
+void export_work<Store, Rank, T>::run() {
+  auto const list = exchanges_on(of_.plan, rank_, {}, part());
+  listed_plan complete = of_.plan.numbers;
+  complete.grid = rank_.grid();
+  step_runner<Rank> program(
+      rank_, list, make_program_of_rows(complete, list, rank_.stage(), part(), store_.layout()));
+  program.run(*this);
+  rank_.device().synchronize();  // the room is given back
+}
+
+template <class Store, class Rank, class T>
+void export_work<Store, Rank, T>::compute(program_operation const& now) {
+  // The arenas rest: averages may have changed places with parameters just before.
+  if (now.what == operation_kind::send) rank_.device().synchronize();
+  if (now.what == operation_kind::bring) bring(now.bucket);
+  if (now.what == operation_kind::take) take(now);
+  if (now.what == operation_kind::read) read(now);
+}
+
+template <class Store, class Rank, class T>
+void export_work<Store, Rank, T>::run(exchange_runner<Rank> const& exchanges,
+                                      program_operation const& now) {
+  auto const& row = exchanges.row(now.row);
+  if (row.what.place == exchange_place::blocks)
+    return with_bucket(now.bucket, [&](auto*, auto* whole) { exchanges.run(now, whole); });
+  if (row.moves != collective::send) return take(now);
+  with_tensor(now, [&]<class From>(From const*) {
+    exchanges.run(now, reinterpret_cast<From*>(room_.data()), tensor_of(now).number);
+  });
+}
+
+template <class Store, class Rank, class T>
+auto export_work<Store, Rank, T>::tensor_of(program_operation const& now) const
+    -> parameter_block const& {
+  int const first = of_.plan.numbers.items[entry_of(now).item].first_unit;
+  return *std::find_if(tensors_.begin(), tensors_.end(), [&](parameter_block const& one) {
+    return one.entry == now.entry && one.copy == now.units.begin - first;
+  });
+}
+
+template <class Store, class Rank, class T>
+template <class Body>
+void export_work<Store, Rank, T>::with_bucket(int bucket, Body body) const {
+  auto const region = std::size_t(store_.layout().bucket_at(std::size_t(bucket)).region);
+  auto* const room = rooms_[region].data();
+  if (region == parameter_layout::frozen)
+    return body(static_cast<element const*>(store_.seen()), reinterpret_cast<element*>(room));
+  body(static_cast<T const*>(of_.trained), reinterpret_cast<T*>(room));
+}
+
+template <class Store, class Rank, class T>
+void export_work<Store, Rank, T>::bring(int bucket) {
+  auto const block = store_.exported_block(bucket, of_.of_gradients);
+  auto const& whole = store_.layout().bucket_at(std::size_t(bucket));
+  brought_[std::size_t(whole.region)] = whole.elements.offset;
+  with_bucket(bucket, [&]<class From>(From const* held, From* room) {
+    rank_.device()
+        .on(stream::compute)
+        .copy_bytes(held + block.held.offset, room + block.behind, block.held.count * sizeof(From));
+  });
+}
+
+template <class Store, class Rank, class T>
+template <class Body>
+void export_work<Store, Rank, T>::with_tensor(program_operation const& now, Body body) const {
+  auto const& layout = store_.layout();
+  auto const region = std::size_t(layout.entries[std::size_t(now.entry)].region);
+  std::size_t const offset = tensor_of(now).offset;
+  auto const call = [&]<class From>(From const* held) {
+    if (of_.plan.numbers.exports_blocks(int(region), of_.of_gradients))
+      return body(reinterpret_cast<From const*>(rooms_[region].data()) +
+                  (offset - brought_[region]));
+    body(held +
+         layout.place_in(of_.of_gradients ? layout.gradients_at : layout.parameters_at, offset));
+  };
+  if (entry_of(now).is_frozen) return call(static_cast<element const*>(store_.seen()));
+  call(static_cast<T const*>(of_.trained));
+}
+
+template <class Store, class Rank, class T>
+void export_work<Store, Rank, T>::take(program_operation const& now) const {
+  if (!needs_room_) return;
+  auto const& entry = entry_of(now);
+  with_tensor(now, [&]<class From>(From const* held) {
+    if constexpr (std::is_same_v<From, T>)
+      of_.gather(rank_, entry, held, room_.data(), staging_.data());
+    else of_.gather_frozen(rank_, entry, held, room_.data(), staging_.data());
+  });
+}
+
+template <class Store, class Rank, class T>
+void export_work<Store, Rank, T>::read(program_operation const& now) {
+  auto& device = rank_.device();
+  // The host reads the tensor, and the program counts on it that all ranks of the stage wait.
+  if (!rank_.is_root()) return device.synchronize();
+  auto const& tensor = tensor_of(now);
+  auto const& info = entry_of(now).info;
+  values_.resize(info.count());
+  with_tensor(now, [&]<class From>(From const* held) {
+    void const* const whole = needs_room_ ? static_cast<void const*>(room_.data()) : held;
+    if constexpr (std::is_same_v<From, T>) {
+      device.download(whole, values_.data(), info.count() * sizeof(T));
+      device.synchronize();
+    } else {
+      std::vector<From> rounded(info.count());
+      device.download(whole, rounded.data(), info.count() * sizeof(From));
+      device.synchronize();
+      for (std::size_t i = 0; i < rounded.size(); ++i) values_[i] = static_cast<T>(rounded[i]);
+    }
+  });
+  auto const unpadded = info.unpadded();
+  of_.sink(tensor.name, unpadded, std::span<T const>(values_).first(unpadded.count()));
+}
 
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
 /// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
@@ -209,34 +289,18 @@ class export_work {
 ///         tensor axis, each parameter of another stage only<stage> -> only<0> over the stage axis.
 /// Memory: the longest bucket of which ranks have blocks; the longest tensor once where there are
 ///         several stages, twice where there are several tensor ranks, and once on the root's host.
-template <class Job, class Rank, class Store, class T, class Sink>
+template <class Plan, class Store, class Rank, class T>
 [[gnu::cold]] void export_tensors(Rank& rank, Store const& store, T* trained, bool of_gradients,
-                                  Sink sink) {
-  using plan = typename Job::plan_type;
-  auto const part = of_gradients ? job_part::export_gradients : job_part::export_parameters;
-  static_assert(sizeof(T) >= sizeof(typename Job::element));
-  std::size_t const longest =
-      greatest_at(exchanges_on<plan>(rank, {}, part, true), exchange_place::parameter);
-  using work_type = export_work<Job, Rank, Store, T, Sink>;
-  auto const room = rank.device().allocate(work_type::needs_room ? longest * sizeof(T) : 0);
-  auto const staging = rank.device().allocate(work_type::needs_staging ? longest * sizeof(T) : 0);
-  auto const list = exchanges_on<plan>(rank, {}, part);
-  step_runner<Rank> program(rank, list, program_of<plan>(rank.grid(), list, rank.stage(), part));
-  std::array<typename Rank::device_type::arena, 3> rooms{};
-  auto const& layout = store.layout();
-  for (int const region : {0, 1, parameter_layout::frozen}) {
-    if (!planning::plan_numbers<plan>.exports_blocks(region, of_gradients)) continue;
-    std::size_t most = 0;
-    for (std::size_t b = 0; b < layout.buckets.size() + layout.frozen_buckets.size(); ++b)
-      if (auto const& one = layout.bucket_at(b); one.region == region)
-        most = std::max(most, one.elements.count);
-    std::size_t const bytes =
-        region == parameter_layout::frozen ? sizeof(typename Job::element) : sizeof(T);
-    rooms[std::size_t(region)] = rank.device().allocate(most * bytes);
-  }
-  work_type work(rank, store, trained, of_gradients, room, staging, rooms, sink);
-  program.run(work);
-  rank.device().synchronize();  // the room is given back
+                                  tensor_sink<std::type_identity_t<T>> sink) {
+  static_assert(sizeof(T) >= sizeof(typename Store::element));
+  export_work<Store, Rank, T>(rank, store,
+                              {.plan = facts_of_plan<Plan>,
+                               .trained = trained,
+                               .of_gradients = of_gradients,
+                               .gather = gather_tensor<Plan, T, Rank>,
+                               .gather_frozen = gather_tensor<Plan, typename Store::element, Rank>,
+                               .sink = sink})
+      .run();
 }
 
 }  // namespace plait::execution

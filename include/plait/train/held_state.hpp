@@ -20,9 +20,11 @@
 #include "plait/core/clock.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/function_reference.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
+#include "plait/plan/plan_facts.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/run_rows.hpp"
@@ -41,7 +43,9 @@ namespace plait::execution {
 /// All that a step changes it changes behind its last exchange, which is one over all ranks: who
 /// has come through it knows that everybody has the reduced gradients. So ranks of one generation
 /// are at most one step apart, and one that is behind needs nothing but the numbers of the step.
-template <class Job, class Rank, class Numbers>
+///
+/// `Numbers`: those of a step, step_scalars.
+template <class Rank, class Numbers>
 struct held_state {
   training_arenas<Rank> arenas{};
   lean_vector<parameter_block> local{};  ///< where parameters lie in them
@@ -64,13 +68,15 @@ struct held_state {
     ++step;
     if (!std::isnan(numbers.gradient_scale)) ages.advance();
   }
-
-  /// Stands for this type, and for what the optimizer keeps.
-  static void const* kind() {
-    static char const one = 0;
-    return &one;
-  }
 };
+
+/// Stands for a job and what its optimizer keeps: another address for each other `Job` or
+/// `Numbers`.
+template <class Job, class Numbers>
+[[nodiscard]] void const* kind_of_state() {
+  static char const one = 0;
+  return &one;
+}
 
 /// The state of a job at the begin of a generation, the same on all ranks.
 enum class transferred_state : int {
@@ -105,16 +111,17 @@ template <class Rank>
 
 /// Brings all ranks of a new generation to the newest step that one of them has done.
 ///
-/// catch_up(numbers) updates a rank that has the gradients of the step that others have done.
-/// `load` says what there is beside parameters and optimizer.
+/// `Elements`: element_types of the job; `plan`: its facts; `load` says what there is beside
+/// parameters and optimizer. catch_up(numbers) updates a rank that has the gradients of the step
+/// that others have done.
 /// Moves: rows of the list for the set-up; to ranks without the newest state that of the first rank
 ///        along the data axis that has it, by the rows of `job_part::state_transfer`.
 /// Errors: those of the communicator; a rank whose state was on its way has none then.
-template <class Job, class Rank, class Numbers, class CatchUp>
+template <class Elements, class Rank, class Numbers>
 [[gnu::cold]] transferred_state transfer_state(Rank& rank, agreement_room const& room,
-                                               held_state<Job, Rank, Numbers>& held, workload load,
-                                               CatchUp catch_up) {
-  using plan = typename Job::plan_type;
+                                               held_state<Rank, Numbers>& held,
+                                               plan_facts const& plan, workload const& load,
+                                               function_reference<void(Numbers const&)> catch_up) {
   static_assert(sizeof(Numbers) <= agreed_fields * sizeof(std::uint64_t) &&
                 std::is_trivially_copyable_v<Numbers>);
   enum field : std::size_t { done, ready, origin_step, origin_batch, oldest, ages };
@@ -160,7 +167,9 @@ template <class Job, class Rank, class Numbers, class CatchUp>
 
   auto const group = rank.grid().group_of(rank.world_rank(), batch_axes);
   if (std::all_of(group.begin(), group.end(), has)) return transferred_state::state;
-  load.source = static_cast<int>(std::find_if(group.begin(), group.end(), has) - group.begin());
+  workload from_source = load;
+  from_source.source =
+      static_cast<int>(std::find_if(group.begin(), group.end(), has) - group.begin());
   if (!has(rank.world_rank())) {
     held.is_whole = false;
     rank.generation()->carried().step = 0;
@@ -168,15 +177,15 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   auto& arenas = held.arenas;
   std::array<std::byte*, 4> const places{arenas.copies.data(), arenas.parameters.data(),
                                          arenas.state.data(), arenas.averages.data()};
-  auto const list = exchanges_on<plan>(rank, load, job_part::state_transfer);
+  auto const list = exchanges_on(plan, rank, from_source, job_part::state_transfer);
   std::size_t place = 0;
   run_rows(rank, list, exchange_place::state, program_buffer::state,
            [&](auto const& exchanges, auto const& row) {
              while (places[place] == nullptr) ++place;
              std::byte* const to = places[place++];
              if (list[std::size_t(row.row)].element == exchange_element::compute)
-               exchanges.run(row, reinterpret_cast<typename Job::element*>(to));
-             else exchanges.run(row, reinterpret_cast<typename Job::parameter_element*>(to));
+               exchanges.run(row, reinterpret_cast<typename Elements::element*>(to));
+             else exchanges.run(row, reinterpret_cast<typename Elements::parameter_element*>(to));
            });
   // The state is whole when it is there, not before.
   rank.device().synchronize();
@@ -187,16 +196,18 @@ template <class Job, class Rank, class Numbers, class CatchUp>
 
 /// A trainer in its generation, if it has one: of a job that is not elastic all calls do nothing.
 ///
+/// `Elements`: element_types of an elastic job, void of another one.
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank, class Numbers>
+template <class Rank, class Numbers, class Elements>
 class trainer_generation {
-  using plan = typename Job::plan_type;
+  static constexpr bool is_of_elastic = !std::is_void_v<Elements>;
 
  public:
-  using held_type = held_state<Job, Rank, Numbers>;
+  using held_type = held_state<Rank, Numbers>;
 
-  [[gnu::cold]] explicit trainer_generation(Rank& rank)
-      : rank_(rank), held_(std::make_shared<held_type>()) {}
+  /// `plan`: the facts of the job's plan; `kind`: its kind_of_state.
+  [[gnu::cold]] trainer_generation(Rank& rank, plan_facts const& plan, void const* kind)
+      : rank_(rank), plan_(plan), kind_(kind), held_(std::make_shared<held_type>()) {}
 
   [[nodiscard]] held_type& held() const { return *held_; }
   /// Whether the state is that of a generation before, which has been trained.
@@ -226,23 +237,11 @@ class trainer_generation {
   /// The signal by which it ends then, 0 if the generation says it.
   [[nodiscard]] int signal() const { return signal_; }
   /// The step that is done is the trainer's from now on.
-  void commit(Numbers const& last) const {
-    held_->advance(last);
-    if (auto* const now = get()) {
-      now->carried().step = held_->step;
-      now->carried().is_accepted = true;
-    }
-  }
+  void commit(Numbers const& last) const;
   /// Ends a generation, if there is one, after the step before this one, where `stop` is the sum of
   /// what all ranks have asked for. Returns whether the job is to end at once; where signals leave
   /// nobody who could go on, it ends before the next step.
-  [[gnu::cold]] bool end(double stop, agreement_room const& room) {
-    auto* const now = get();
-    if (now == nullptr || stop >= generation::job_cannot_go_on) return true;
-    signal_ = signal_to_all(*now, room);
-    if (signal_ != 0) return false;
-    now->end(concat({"the ranks change after step ", held_->step - 1}));
-  }
+  [[gnu::cold]] bool end(double stop, agreement_room const& room);
   /// Ends the job, if it is elastic.
   [[gnu::cold]] void end_job() const {
     if (auto* const now = get()) now->end_job(held_->step - 1);
@@ -252,123 +251,159 @@ class trainer_generation {
   ///
   /// Errors: input_error if it has left something else than this trainer trains.
   template <class Store>
-  [[gnu::cold]] bool take_over(Store& store, bool has_averages, std::string const& name) {
-    held_->local = store.local();
-    held_->owned_count = store.owned_count();
-    held_->stage = rank_.stage();
-    held_->tensor_rank = rank_.tensor_rank();
-    if constexpr (plan::is_elastic)
-      if (auto* const now = get(); now != nullptr) {
-        now->enter();
-        auto& kept = now->carried();
-        if (kept.object != nullptr && kept.kind != held_type::kind())
-          throw input_error({name,
-                             ": the trainer of the last generation was of another job or had "
-                             "another optimizer; a program makes the same one each time"});
-        auto const old = std::static_pointer_cast<held_type>(kept.object);
-        bool const fits = old != nullptr && old->is_whole && old->step > 0 &&
-                          old->stage == held_->stage && old->tensor_rank == held_->tensor_rank;
-        if (fits) {
-          store.take(old->arenas, old->local, old->owned_count);
-          if (has_averages) store.take_averages(old->arenas, old->local);
-          rank_.device().synchronize();
-          held_->step = old->step;
-          held_->ages = old->ages;
-          held_->origin = old->origin;
-          held_->is_ready = old->is_ready;
-          held_->last = old->last;
-        }
-        kept = {held_, held_type::kind(), held_->step, now->block(), kept.is_accepted};
-        return fits;
-      }
-    return false;
-  }
+  [[gnu::cold]] bool take_over(Store& store, bool has_averages, std::string const& name);
 
   /// All ranks learn which of them have been compared before.
   ///
   /// Moves: a row of the list for the set-up.
-  [[gnu::cold]] void introduce(agreement_room const& room) {
-    if constexpr (plan::is_elastic)
-      if (auto* const now = get(); now != nullptr) {
-        std::vector<std::uint64_t> mine(agreed_fields);
-        mine[0] = now->carried().is_accepted ? 1 : 0;
-        auto const all = numbers_of_all(rank_, room, mine);
-        std::vector<char> accepted;
-        for (std::size_t at = 0; at < all.size(); at += agreed_fields)
-          accepted.push_back(all[at] != 0);
-        now->know_accepted(std::move(accepted));
-      }
-  }
+  [[gnu::cold]] void introduce(agreement_room const& room);
   /// All ranks go on from the newest step that one of them has done; start() begins anew.
   ///
   /// \see transfer_state
-  template <class CatchUp, class Start>
-  [[gnu::cold]] void meet(agreement_room const& room, workload load, std::string const& name,
-                          CatchUp catch_up, Start start) {
-    if constexpr (plan::is_elastic)
-      if (auto* const now = get(); now != nullptr) {
-        load.data_ranks = plan::grid.ranks_at_launch(rank_.grid());
-        auto const what = transfer_state(rank_, room, *held_, load, catch_up);
-        is_held_ = what == transferred_state::state;
-        if (what == transferred_state::lost) {
-          if (rank_.is_root())
-            std::fprintf(stderr,
-                         "plait: %s: the processes that are left do not have all of the state; the "
-                         "job goes on from its newest checkpoint, or begins anew\n",
-                         name.c_str());
-          start();
-          held_->step = 0;
-          held_->ages = {};
-          held_->last = {};
-          held_->origin = {};
-          held_->is_whole = true;
-          held_->is_ready = false;
-        }
-        now->carried().step = held_->step;
-      }
-  }
+  [[gnu::cold]] void meet(agreement_room const& room, workload const& load, std::string const& name,
+                          function_reference<void(Numbers const&)> catch_up,
+                          function_reference<void()> start);
 
  private:
   /// The signal that leaves nobody who has some part of the state, else 0. Nothing but connections
   /// of the ranks is needed to find that; where the next ones cannot be agreed on, others than the
   /// first have a moment to get theirs.
-  [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, agreement_room const& room) const {
-    enum field : std::size_t { caught, alone, late };
-    auto const begin = std::chrono::steady_clock::now();
-    for (;; std::this_thread::sleep_for(std::chrono::milliseconds{20})) {
-      std::vector<std::uint64_t> mine(agreed_fields);
-      mine[caught] = static_cast<std::uint64_t>(detail::caught_signal::number().load());
-      mine[alone] = now.is_alone() ? 1 : 0;
-      mine[late] = std::chrono::steady_clock::now() - begin >= for_signals ? 1 : 0;
-      auto const all = numbers_of_all(rank_, room, mine);
-      auto const of = [&](int other, field what) {
-        return all[agreed_fields * static_cast<std::size_t>(other) + what];
-      };
-      double signals = 0;
-      bool waits = false, is_late = false, leaves_none = false;
-      for (int other = 0; other < rank_.world_size(); ++other) {
-        signals += stop_summand(static_cast<int>(of(other, caught)));
-        waits = waits || of(other, alone) != 0;
-        is_late = is_late || of(other, late) != 0;
-        auto const copies = rank_.grid().group_of(other, batch_axes);
-        leaves_none = leaves_none || std::all_of(copies.begin(), copies.end(),
-                                                 [&](int one) { return of(one, caught) != 0; });
-      }
-      if (leaves_none) return agreed_signal(signals);
-      if (signals == 0 || !waits || is_late) return 0;
-    }
-  }
+  [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, agreement_room const& room) const;
   [[nodiscard]] generation* get() const {
-    if constexpr (plan::is_elastic && requires { rank_.generation(); }) return rank_.generation();
+    if constexpr (is_of_elastic && requires { rank_.generation(); }) return rank_.generation();
     else return nullptr;
   }
 
   static constexpr std::chrono::seconds for_signals{2};
 
   Rank& rank_;
+  plan_facts const& plan_;
+  void const* kind_;
   std::shared_ptr<held_type> held_;
   bool is_held_ = false;
   int signal_ = 0;
 };
+
+template <class Rank, class Numbers, class Elements>
+void trainer_generation<Rank, Numbers, Elements>::commit(Numbers const& last) const {
+  held_->advance(last);
+  if (auto* const now = get()) {
+    now->carried().step = held_->step;
+    now->carried().is_accepted = true;
+  }
+}
+
+template <class Rank, class Numbers, class Elements>
+bool trainer_generation<Rank, Numbers, Elements>::end(double stop, agreement_room const& room) {
+  auto* const now = get();
+  if (now == nullptr || stop >= generation::job_cannot_go_on) return true;
+  signal_ = signal_to_all(*now, room);
+  if (signal_ != 0) return false;
+  now->end(concat({"the ranks change after step ", held_->step - 1}));
+}
+
+template <class Rank, class Numbers, class Elements>
+template <class Store>
+bool trainer_generation<Rank, Numbers, Elements>::take_over(Store& store, bool has_averages,
+                                                            std::string const& name) {
+  held_->local = store.local();
+  held_->owned_count = store.owned_count();
+  held_->stage = rank_.stage();
+  held_->tensor_rank = rank_.tensor_rank();
+  if constexpr (is_of_elastic)
+    if (auto* const now = get(); now != nullptr) {
+      now->enter();
+      auto& kept = now->carried();
+      if (kept.object != nullptr && kept.kind != kind_)
+        throw input_error({name,
+                           ": the trainer of the last generation was of another job or had "
+                           "another optimizer; a program makes the same one each time"});
+      auto const old = std::static_pointer_cast<held_type>(kept.object);
+      bool const fits = old != nullptr && old->is_whole && old->step > 0 &&
+                        old->stage == held_->stage && old->tensor_rank == held_->tensor_rank;
+      if (fits) {
+        store.take(old->arenas, old->local, old->owned_count);
+        if (has_averages) store.take_averages(old->arenas, old->local);
+        rank_.device().synchronize();
+        held_->step = old->step;
+        held_->ages = old->ages;
+        held_->origin = old->origin;
+        held_->is_ready = old->is_ready;
+        held_->last = old->last;
+      }
+      kept = {held_, kind_, held_->step, now->block(), kept.is_accepted};
+      return fits;
+    }
+  return false;
+}
+
+template <class Rank, class Numbers, class Elements>
+void trainer_generation<Rank, Numbers, Elements>::introduce(agreement_room const& room) {
+  if constexpr (is_of_elastic)
+    if (auto* const now = get(); now != nullptr) {
+      std::vector<std::uint64_t> mine(agreed_fields);
+      mine[0] = now->carried().is_accepted ? 1 : 0;
+      auto const all = numbers_of_all(rank_, room, mine);
+      std::vector<char> accepted;
+      for (std::size_t at = 0; at < all.size(); at += agreed_fields)
+        accepted.push_back(all[at] != 0);
+      now->know_accepted(std::move(accepted));
+    }
+}
+
+template <class Rank, class Numbers, class Elements>
+void trainer_generation<Rank, Numbers, Elements>::meet(
+    agreement_room const& room, workload const& load, std::string const& name,
+    function_reference<void(Numbers const&)> catch_up, function_reference<void()> start) {
+  if constexpr (is_of_elastic)
+    if (auto* const now = get(); now != nullptr) {
+      auto const what = transfer_state<Elements>(rank_, room, *held_, plan_, load, catch_up);
+      is_held_ = what == transferred_state::state;
+      if (what == transferred_state::lost) {
+        if (rank_.is_root())
+          std::fprintf(stderr,
+                       "plait: %s: the processes that are left do not have all of the state; the "
+                       "job goes on from its newest checkpoint, or begins anew\n",
+                       name.c_str());
+        start();
+        held_->step = 0;
+        held_->ages = {};
+        held_->last = {};
+        held_->origin = {};
+        held_->is_whole = true;
+        held_->is_ready = false;
+      }
+      now->carried().step = held_->step;
+    }
+}
+
+template <class Rank, class Numbers, class Elements>
+int trainer_generation<Rank, Numbers, Elements>::signal_to_all(generation& now,
+                                                               agreement_room const& room) const {
+  enum field : std::size_t { caught, alone, late };
+  auto const begin = std::chrono::steady_clock::now();
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds{20})) {
+    std::vector<std::uint64_t> mine(agreed_fields);
+    mine[caught] = static_cast<std::uint64_t>(detail::caught_signal::number().load());
+    mine[alone] = now.is_alone() ? 1 : 0;
+    mine[late] = std::chrono::steady_clock::now() - begin >= for_signals ? 1 : 0;
+    auto const all = numbers_of_all(rank_, room, mine);
+    auto const of = [&](int other, field what) {
+      return all[agreed_fields * static_cast<std::size_t>(other) + what];
+    };
+    double signals = 0;
+    bool waits = false, is_late = false, leaves_none = false;
+    for (int other = 0; other < rank_.world_size(); ++other) {
+      signals += stop_summand(static_cast<int>(of(other, caught)));
+      waits = waits || of(other, alone) != 0;
+      is_late = is_late || of(other, late) != 0;
+      auto const copies = rank_.grid().group_of(other, batch_axes);
+      leaves_none = leaves_none || std::all_of(copies.begin(), copies.end(),
+                                               [&](int one) { return of(one, caught) != 0; });
+    }
+    if (leaves_none) return agreed_signal(signals);
+    if (signals == 0 || !waits || is_late) return 0;
+  }
+}
 
 }  // namespace plait::execution

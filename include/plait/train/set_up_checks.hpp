@@ -49,16 +49,12 @@ struct model_parameter {
 };
 
 /// All of them, in the order of the layers.
+[[nodiscard]] [[gnu::cold]] lean_vector<model_parameter> parameters_of_model(
+    lean_vector<parameter_block> const& parameters, static_view<parameter_entry> entries,
+    parameter_rules const& rules);
 template <class Plan>
-[[gnu::cold]] lean_vector<model_parameter> parameters_of_model(mesh const& grid) {
-  lean_vector<model_parameter> out;
-  for (auto const& parameter : Plan::blocks_of_model(grid)) {
-    auto const& entry = Plan::entries[parameter.entry];
-    auto const kept = placements_of(entry, Plan::rules).kept;
-    out.push_back({parameter.name, entry.info.rank,
-                   is_shard(entry.stored) ? kept.axes_with(entry.stored) : axis_set{}});
-  }
-  return out;
+[[nodiscard]] [[gnu::cold]] lean_vector<model_parameter> parameters_of_model(mesh const& grid) {
+  return parameters_of_model(Plan::blocks_of_model(grid), Plan::entries.view(), Plan::rules);
 }
 
 /// Errors: input_error if a number of the optimizer is not in its range.

@@ -7,6 +7,19 @@
 
 namespace plait::execution {
 
+PLAIT_DECL lean_vector<model_parameter> parameters_of_model(
+    lean_vector<parameter_block> const& parameters, static_view<parameter_entry> entries,
+    parameter_rules const& rules) {
+  lean_vector<model_parameter> out;
+  for (auto const& parameter : parameters) {
+    auto const& entry = entries[parameter.entry];
+    auto const kept = placements_of(entry, rules).kept;
+    out.push_back({parameter.name, entry.info.rank,
+                   is_shard(entry.stored) ? kept.axes_with(entry.stored) : axis_set{}});
+  }
+  return out;
+}
+
 PLAIT_DECL void check_groups(std::vector<parameter_group> const& groups,
                              lean_vector<model_parameter> const& parameters) {
   for (auto const& group : groups) {

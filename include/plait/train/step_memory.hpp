@@ -62,35 +62,13 @@ class step_memory {
  public:
   /// `squares`: how many sums of squares there are.
   [[gnu::cold]] step_memory(Device& device, number_tables const& where,
-                            lean_vector<squares_range> const& squared, int squares)
-      : memory_(device.allocate(where.total)),
-        ranges_(at<update_range>(where.updated_at)),
-        slices_(at<double>(where.slices_at)),
-        squares_(at<double>(where.norm_partials_at), static_cast<std::size_t>(squares)),
-        squared_(at<squares_range>(where.squared_at), squared.size()),
-        agreed_(at<std::uint64_t>(where.agreed_at)) {
-    device.upload(squared.data(), squared_.data(), squared.size() * sizeof(squares_range));
-  }
+                            lean_vector<squares_range> const& squared, int squares);
 
   /// `updated`: the ranges of each block that the rank's optimizer updates; `ages`: the number of
   /// different ages of their states.
   [[gnu::cold]] void lay_out_updates(Device& device,
                                      lean_vector<lean_vector<update_range>> const& updated,
-                                     std::size_t ages) {
-    updated_.clear();
-    auto* next = ranges_;
-    for (auto const& ranges : updated) {
-      updated_.push_back({next, ranges.size()});
-      device.upload(ranges.data(), next, ranges.size() * sizeof(update_range));
-      next += ranges.size();
-    }
-    more_ = {};
-    younger_ = reinterpret_cast<optimizer_numbers*>(numbers() + 1);
-    if (ages - 1 <= (number_tables::step_bytes - sizeof(numbers_type)) / sizeof(optimizer_numbers))
-      return;
-    more_ = device.allocate((ages - 1) * sizeof(optimizer_numbers));
-    younger_ = reinterpret_cast<optimizer_numbers*>(more_.data());
-  }
+                                     std::size_t ages);
 
   [[nodiscard]] std::size_t bytes() const { return memory_.size() + more_.size(); }
 
@@ -126,5 +104,36 @@ class step_memory {
   std::uint64_t* agreed_;
   lean_vector<std::span<update_range const>> updated_;
 };
+
+template <class Device, class Optimizer, int Terms>
+step_memory<Device, Optimizer, Terms>::step_memory(Device& device, number_tables const& where,
+                                                   lean_vector<squares_range> const& squared,
+                                                   int squares)
+    : memory_(device.allocate(where.total)),
+      ranges_(at<update_range>(where.updated_at)),
+      slices_(at<double>(where.slices_at)),
+      squares_(at<double>(where.norm_partials_at), static_cast<std::size_t>(squares)),
+      squared_(at<squares_range>(where.squared_at), squared.size()),
+      agreed_(at<std::uint64_t>(where.agreed_at)) {
+  device.upload(squared.data(), squared_.data(), squared.size() * sizeof(squares_range));
+}
+
+template <class Device, class Optimizer, int Terms>
+void step_memory<Device, Optimizer, Terms>::lay_out_updates(
+    Device& device, lean_vector<lean_vector<update_range>> const& updated, std::size_t ages) {
+  updated_.clear();
+  auto* next = ranges_;
+  for (auto const& ranges : updated) {
+    updated_.push_back({next, ranges.size()});
+    device.upload(ranges.data(), next, ranges.size() * sizeof(update_range));
+    next += ranges.size();
+  }
+  more_ = {};
+  younger_ = reinterpret_cast<optimizer_numbers*>(numbers() + 1);
+  if (ages - 1 <= (number_tables::step_bytes - sizeof(numbers_type)) / sizeof(optimizer_numbers))
+    return;
+  more_ = device.allocate((ages - 1) * sizeof(optimizer_numbers));
+  younger_ = reinterpret_cast<optimizer_numbers*>(more_.data());
+}
 
 }  // namespace plait::execution

@@ -19,6 +19,7 @@
 #include "plait/plan/workload.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/evaluation_sums.hpp"
+#include "plait/train/export.hpp"
 #include "plait/train/imported_values.hpp"
 #include "plait/train/loss_terms.hpp"
 #include "plait/train/measures.hpp"
@@ -210,17 +211,19 @@ class trainer_on {
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
   /// calls sink(name, parameter_info, values) there, without padding. Collective.
+  ///
+  /// \see export_tensors
   template <class Sink>
   void export_parameters(Sink sink) {
     auto const mine = of_.calls();
     of_.averaged.gather_parameters(of_.store);
-    of_.store.export_parameters(sink);
+    export_tensors<plan>(of_.rank, of_.store, of_.store.parameters(), false, sink);
   }
   /// The same for the gradients that the last step left.
   template <class Sink>
   void export_gradients(Sink sink) {
     auto const mine = of_.calls();
-    of_.store.export_gradients(sink);
+    export_tensors<plan>(of_.rank, of_.store, of_.store.gradients(), true, sink);
   }
   /// Names and shapes of all parameters of the model, without padding, in the order of the layers.
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> parameters() const {

@@ -60,19 +60,22 @@ class trainer_parts {
   using passes_type = pass_runner<Job, Rank>;
   using work_type = step_work<trainer_parts>;
   using batch_type = device_batch<typename device_type::memory>;
+  using elements = element_types<typename Job::element, typename Job::parameter_element,
+                                 typename Job::gradient_element>;
 
   [[gnu::cold]] trainer_parts(Rank& on, Optimizer with, trainer_options const& chosen)
       : rank(in_mesh(on, plan::grid)),
         rule(checked(std::move(with))),
         options(checked<plan>(chosen, on.grid())),
-        generation(on),
-        store(on, held.arenas, Optimizer::states, chosen.average > 0),
-        averaged(on, store, held.arenas, chosen.average),
+        generation(on, facts_of_plan<plan>, kind_of_state<Job, numbers>()),
+        store(on, facts_of_plan<plan>, parameters_on<plan>(on), held.arenas, Optimizer::states,
+              chosen.average > 0),
+        averaged(on, facts_of_plan<plan>, store, held.arenas, chosen.average),
         memory(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
                squares_ranges<plan>(store.local(), store.owned(), on.place()),
                plan::norm_partial_count()),
         sums(memory.numbers(), memory.of_slices()),
-        slices(on, store.slices(), store.gradients()),
+        slices(on, planning::plan_numbers<plan>, store.layout(), store.slices(), store.gradients()),
         passes(on, store,
                {.clips = needs_norm(options),
                 .checks_loss = options.on_not_finite != trainer_options::not_finite::train_on,
@@ -276,7 +279,7 @@ class trainer_parts {
     younger.clear();
     lean_vector<lean_vector<update_range>> ranges;
     for (auto const& block : store.owned())
-      for (auto part : blocks_of_one_age<plan>(store.local(), block, held.ages)) {
+      for (auto part : blocks_of_one_age(plan::entries.view(), store.local(), block, held.ages)) {
         if (part.younger_by > 0) {
           while (part.age < younger.size() && younger[part.age] != part.younger_by) ++part.age;
           if (part.age == younger.size()) younger.push_back(part.younger_by);
@@ -301,16 +304,17 @@ class trainer_parts {
   std::uint64_t number = rank.next_trainer();  ///< says to other ranks whose calls these are
   Optimizer rule;
   trainer_options options;
-  trainer_generation<Job, Rank, numbers> generation;
-  held_state<Job, Rank, numbers>& held = generation.held();
-  parameter_store<Job, Rank> store;
-  averages<Job, Rank> averaged;
+  trainer_generation<Rank, numbers, std::conditional_t<plan::is_elastic, elements, void>>
+      generation;
+  held_state<Rank, numbers>& held = generation.held();
+  parameter_store<elements, Rank> store;
+  averages<elements, Rank> averaged;
   step_memory<device_type, Optimizer, terms::count> memory;
   lean_vector<aged_block>
       updated{};  ///< the blocks that the optimizer updates, one after the other
   lean_vector<std::int64_t> younger{};  ///< differences between the oldest age and the other ages
   summed_numbers<plan, terms, numbers> sums;
-  slice_sums<Job, Rank> slices;
+  slice_sums<typename Job::gradient_element, Rank, (plan::slices > 0)> slices;
   trainer_passes<Job, Rank> passes;
   prediction<Job, Rank> outputs;
   compared_batches compared{};

@@ -49,13 +49,14 @@ class trainer_passes {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   using target_shape = loss_terms<plan, T>;
+  using store_type = parameter_store<
+      element_types<T, typename Job::parameter_element, typename Job::gradient_element>, Rank>;
 
  public:
   using passes_type = pass_runner<Job, Rank>;
 
   /// `step`: what a step that updates has besides what its job says.
-  [[gnu::cold]] trainer_passes(Rank& rank, parameter_store<Job, Rank>& store,
-                               program_shape const& step)
+  [[gnu::cold]] trainer_passes(Rank& rank, store_type& store, program_shape const& step)
       : rank_(rank), store_(store), step_(step) {}
   [[gnu::cold]] ~trainer_passes() = default;
   trainer_passes(trainer_passes const&) = delete;
@@ -158,7 +159,7 @@ class trainer_passes {
   }
 
   Rank& rank_;
-  parameter_store<Job, Rank>& store_;
+  store_type& store_;
   program_shape step_;
   typename Rank::device_type::arena activations_{};
   passes_of_shape training_{}, evaluation_{};

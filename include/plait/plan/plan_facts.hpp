@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/exchange.hpp"
+#include "plait/plan/exchanges.hpp"
+#include "plait/plan/listed_plan.hpp"
+#include "plait/plan/parameter_blocks.hpp"
+#include "plait/plan/workload.hpp"
+
+namespace plait::planning {
+
+/// A plan as numbers and functions, of one type for all plans. Code that takes it instead of the
+/// plan's type is compiled once for all of them: parameter_store, for example, lays out its arenas
+/// by it.
+struct plan_facts {
+  listed_plan const& numbers;  ///< of a mesh that may lack the size that is left to the launch
+  /// \see plan::memory
+  memory_need (*memory)(int stage, workload const& load);
+  /// \see exchanges_of
+  lean_vector<exchange> (*exchanges)(int stage, workload const& load, job_part part,
+                                     bool has_still);
+  /// \see plan::blocks_of_model
+  lean_vector<parameter_block> (*blocks_of_model)(mesh const& complete);
+};
+
+/// The facts of a plan.
+template <class Plan>
+inline constexpr plan_facts facts_of_plan{
+    plan_numbers<Plan>, [](int stage, workload const& load) { return Plan::memory(stage, load); },
+    [](int stage, workload const& load, job_part part, bool has_still) {
+      return exchanges_of<Plan>(stage, load, part, has_still);
+    },
+    [](mesh const& complete) { return Plan::blocks_of_model(complete); }};
+
+}  // namespace plait::planning
