@@ -17,17 +17,26 @@ namespace {
 
 using plait::detail::reads_ahead;
 
+/// A source that calls the functions of an object.
+template <class Object>
+reads_ahead::source calls(Object& of) {
+  return {[&of](int reader, std::size_t buffer, std::uint64_t step, std::size_t place) {
+            of.fill(reader, buffer, step, place);
+          },
+          [&of](std::uint64_t step) { return of.is_past_end(step); }};
+}
+
 /// Buffers of ten places, into which readers write the step.
 struct buffers {
   static constexpr std::size_t places = 10;
-  reads_ahead<buffers>::shape how;
+  reads_ahead::shape how;
   std::uint64_t end = 1'000'000;
   std::vector<std::vector<std::uint64_t>> of =
       std::vector<std::vector<std::uint64_t>>(how.ahead + 1, std::vector<std::uint64_t>(places));
   std::atomic<std::uint64_t> fills{0}, furthest{0};
   std::atomic<std::int64_t> fails_at{-1};
   std::atomic<bool> is_slow{false};
-  reads_ahead<buffers> ahead{how, *this};
+  reads_ahead ahead{how, calls(*this)};
 
   explicit buffers(std::size_t ahead_of, int readers)
       : how{.ahead = ahead_of, .places = places, .readers = readers} {}
@@ -127,7 +136,7 @@ struct counts {
 TEST(ReadsAheadReaders, AreAsManyAsAreAskedFor) {
   counts of;
   {
-    reads_ahead<counts> ahead({.ahead = 4, .places = 30, .readers = 3}, of);
+    reads_ahead ahead({.ahead = 4, .places = 30, .readers = 3}, calls(of));
     (void)ahead.take(0);
   }
   for (int const count : of.seen) EXPECT_GT(count, 0);

@@ -137,7 +137,7 @@ template <class Plan>
 void expect_sound_parameters() {
   std::set<int> numbers;
   auto const number = [](int entry, int copy) {
-    return plait::planning::number_of_tensor(Plan::code, Plan::entries,
+    return plait::planning::number_of_tensor(Plan::code.items.view(), Plan::entries.view(),
                                              plait::planning::one_if_owner, entry, copy);
   };
   for (int stage = 0; stage < Plan::stages; ++stage) {

@@ -83,7 +83,7 @@ static_assert(planned<serial>::sequence_length == length);
 TEST(Plan, ParameterNumbersFollowTheLayers) {
   using gpt_plan = planned<serial>;
   auto const number = [](int entry, int copy) {
-    return plait::planning::number_of_tensor(gpt_plan::code, gpt_plan::entries,
+    return plait::planning::number_of_tensor(gpt_plan::code.items.view(), gpt_plan::entries.view(),
                                              plait::planning::one_if_owner, entry, copy);
   };
   // wte, wpe, then twelve parameters for each block.

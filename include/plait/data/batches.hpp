@@ -43,77 +43,21 @@ namespace plait::ext {
 /// Errors: input_error if the samples of a data rank do not divide into microbatches, or those of a
 ///         batch into slices, or if the data set is smaller than one batch and the last is dropped;
 ///         out_of_memory; error if there are no threads to read ahead.
-template <class Held, class Batch, class Rank, class Element = void>
+template <class Held, class Rank, class Element = void>
 class batch_range {
   using Data = std::remove_cvref_t<Held>;
-  static_assert((require_global_batch<Batch>(), true));
   using memory = typename Rank::device_type::memory;
   using loader_type = loader<Data, Element>;  // says what a data set needs
   using element = typename loader_type::element;
   using target = typename loader_type::target;
   using host_type = detail::host_batch<loader_type>;
-  using reader_type = detail::reads_ahead<batch_range>;
   using clock = std::chrono::steady_clock;
 
  public:
   using batch_type = batch_of<memory, element, target>;
 
-  [[gnu::cold]] batch_range(Held&& data, Batch size, Rank& rank, batch_options const& options)
-      : rank_(rank),
-        data_(std::forward<Held>(data)),
-        sampler_(data_.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
-        size_(size),
-        epochs_(options.epochs),
-        for_evaluation_(options.for_evaluation) {
-    detail::check(options);
-    detail::require_features(data_);
-    loaders_.emplace_back(data_);
-    if (steps_per_epoch() == 0)
-      throw input_error({"batches: a global batch of ", size.samples,
-                         " samples is larger than the data set of ", data_.size(),
-                         " samples, so that an epoch has no step; use a smaller batch, or "
-                         ".last = plait::last_batch::keep"});
-    batch_.together = rank.groups().samples_together();
-    if (rank.groups().slices() > 0) cut_into_slices(rank.groups().slices(), options.microbatches);
-    else cut_into_microbatches(options.microbatches);
-    if (batch_.samples % batch_.together != 0)
-      throw input_error({"batches: a microbatch has ", batch_.samples,
-                         " samples on each data rank, but a layer of the job takes statistics of "
-                         "groups of samples, and ",
-                         batch_.together,
-                         " of them have to stay together; choose a batch and .microbatches that "
-                         "give each a multiple of that, or another .group"});
-    auto const pieces = static_cast<std::size_t>(batch_.microbatches);
-    auto& loader = loaders_.front();
-    batch_.sequence = data_.sequence_length();
-    batch_.element_bytes = sizeof(element);
-    batch_.input = {std::is_integral_v<element> ? value_kind::tokens : value_kind::features,
-                    loader.inputs_per_sample() / data_.sequence_length()};
-    allocate(batch_.places(), static_cast<std::size_t>(options.ahead) + 1);
-    batch_.target = {std::is_integral_v<target> ? value_kind::tokens : value_kind::reals,
-                     loader.target_width()};
-    batch_.target_bytes = sizeof(target);
-    auto const& host = host_.front();
-    batch_.input_stride_bytes = host.inputs.size() / pieces * sizeof(element);
-    batch_.target_stride_bytes = host.targets.size() / pieces * sizeof(target);
-    batch_.inputs = buffer_.data();
-    batch_.targets = buffer_.data() + targets_at();
-    if (!host.weights.empty())
-      batch_.weights = reinterpret_cast<double*>(buffer_.data() + weights_at());
-    point_to(host);
-    batch_.description = &description_;
-    description_ = {.number = rank.next_batches(),
-                    .seed = options.seed,
-                    .samples = size.samples,
-                    .data_set = data_.size(),
-                    .is_shuffled = options.how == sample_order::shuffled,
-                    .keeps_last = options.last == last_batch::keep,
-                    .content = loader.fingerprint(),
-                    .text = description_of(data_),
-                    .for_evaluation = options.for_evaluation,
-                    .is_random = is_random_data<Data> && !options.for_evaluation};
-    if (options.ahead > 0) start_readers(options);
-  }
+  [[gnu::cold]] batch_range(Held&& data, global_batch<> size, Rank& rank,
+                            batch_options const& options);
   batch_range(batch_range const&) = delete;
   batch_range& operator=(batch_range const&) = delete;
   [[gnu::cold]] ~batch_range() = default;
@@ -130,27 +74,7 @@ class batch_range {
   /// made, which takes its place: trainers refuse it afterwards.
   ///
   /// Errors: input_error if the step is past the end.
-  batch_type at(std::uint64_t step) & {
-    if (is_past_end(step)) refuse(concat({"the batch of step ", step, " was"}));
-    batch_.step = description_.step = step;
-    auto const begin = clock::now();
-    auto const of = share_in(step);
-    batch_.missing_samples = size_.samples - of.samples;
-    batch_.first_sample = batch_.slices > 0 ? batch_.slice_of(0).first : of.share.first;
-    auto& host = host_[ahead_ ? ahead_->take(step) : 0];
-    if (!ahead_)
-      for (std::size_t place = 0; place < batch_.places(); ++place)
-        load(loaders_.front(), host, of, place);
-    batch_.waited = std::chrono::duration<double>(clock::now() - begin).count();
-    point_to(host);
-    auto const upload = [&](auto const& values, void* to) {
-      rank_.device().upload(values.data(), to, values.size() * sizeof(values[0]));
-    };
-    upload(host.inputs, batch_.inputs);
-    upload(host.targets, batch_.targets);
-    if (!host.weights.empty()) upload(host.weights, batch_.weights);
-    return batch_;
-  }
+  batch_type at(std::uint64_t step) &;
   /// A batch would lie in the memory of batches that nobody keeps.
   batch_type at(std::uint64_t step) && = delete;
 
@@ -206,50 +130,15 @@ class batch_range {
   [[nodiscard]] bool has_weights() const { return batch_.weights != nullptr; }
 
   /// Bytes of the host's memory that this rank has for them, besides the data set.
-  [[nodiscard]] std::size_t host_bytes() const {
-    std::size_t bytes =
-        host_.size() * batch_.places() * host_type::bytes_per_sample(loaders_.front());
-    for (auto const& loader : loaders_) bytes += loader.host_bytes();
-    return bytes;
-  }
+  [[nodiscard]] std::size_t host_bytes() const;
 
  private:
-  [[noreturn]] [[gnu::cold]] void refuse(std::string const& what) const {
-    auto const each = steps_per_epoch();
-    throw input_error({"batches: ", what, " asked for, and the epochs, ", epochs_, " of ", each,
-                       " batches, end behind step ", epochs_ * each - 1,
-                       "; ask for a step before, or for more .epochs, of which 0 go on for ever"});
-  }
-  [[gnu::cold]] void cut_into_microbatches(int asked) {
-    batch_.microbatches = asked > 0 ? asked : rank_.grid().size(axis::stage);
-    std::size_t const per_rank = size_.per_rank(data_ranks_);
-    auto const pieces = static_cast<std::size_t>(batch_.microbatches);
-    if (per_rank % pieces != 0)
-      throw input_error({"batches: a global batch of ", size_.samples, " gives ", per_rank,
-                         " samples to each of ", data_ranks_,
-                         " data ranks, which do not divide into ", pieces, " microbatches"});
-    batch_.samples = per_rank / pieces;
-  }
-  [[gnu::cold]] void cut_into_slices(int slices, int asked) {
-    auto const mine = slice_tree(slices).of_rank(data_rank_, data_ranks_);
-    if (asked > 0)
-      throw input_error({"batches: .microbatches is ", asked, ", but the job is reproducible<",
-                         slices, ">, whose microbatches are its slices; leave .microbatches out"});
-    batch_.slices = slices;
-    batch_.first_slice = mine.first;
-    batch_.microbatches = mine.count;
-    batch_.samples = size_.per_slice(slices);
-  }
+  [[noreturn]] [[gnu::cold]] void refuse(std::string const& what) const;
+  [[gnu::cold]] void cut_into_microbatches(int asked);
+  [[gnu::cold]] void cut_into_slices(int slices, int asked);
 
-  [[gnu::cold]] void start_readers(batch_options const& options) {
-    for (int more = 1; more < options.readers; ++more) loaders_.emplace_back(data_);
-    ahead_.emplace(typename reader_type::shape{.ahead = static_cast<std::size_t>(options.ahead),
-                                               .places = batch_.places(),
-                                               .readers = options.readers},
-                   *this);
-  }
+  [[gnu::cold]] void start_readers(batch_options const& options);
   /// Called by readers, each with a loader of its own.
-  friend reader_type;
   void fill(int reader, std::size_t buffer, std::uint64_t step, std::size_t place) {
     load(loaders_[static_cast<std::size_t>(reader)], host_[buffer], share_in(step), place);
   }
@@ -261,67 +150,16 @@ class batch_range {
     std::size_t samples = 0;  // of the batch
     sample_slice share{};     // of them, but if there are slices
   };
-  [[nodiscard]] step_share share_in(std::uint64_t step) const {
-    auto const where = sampler_.position(size_, step);
-    step_share of{.epoch = where.epoch, .begin = where.batch * size_.samples};
-    of.samples = std::min<std::size_t>(size_.samples, data_.size() - of.begin);
-    of.share = share_of_samples(of.samples, data_rank_, data_ranks_, batch_.together);
-    return of;
-  }
+  [[nodiscard]] step_share share_in(std::uint64_t step) const;
   /// The samples of a rank lie one microbatch after the other; if these are slices, a partial batch
   /// is shared out among all of them.
-  [[nodiscard]] std::size_t sample_at(step_share const& of, std::size_t place) const {
-    auto share = of.share;
-    if (batch_.slices > 0) {
-      auto const slice = static_cast<int>(place / batch_.samples);
-      share =
-          share_of_samples(of.samples, batch_.first_slice + slice, batch_.slices, batch_.together);
-      place %= batch_.samples;
-    }
-    return place < share.count ? sampler_.at(of.epoch, of.begin + share.first + place)
-                               : loader_type::no_sample;
-  }
+  [[nodiscard]] std::size_t sample_at(step_share const& of, std::size_t place) const;
   /// Brings one sample into host memory.
-  void load(loader_type& with, host_type& to, step_share const& of, std::size_t place) const {
-    std::size_t const sample = sample_at(of, place);
-    to.samples[place] = sample;
-    with.fill_place(sample, for_evaluation_ ? no_epoch : static_cast<std::int64_t>(of.epoch), place,
-                    batch_.samples, to.buffers());
-  }
-  void point_to(host_type const& host) {
-    batch_.host_inputs = host.inputs.data();
-    batch_.host_targets = host.targets.data();
-    batch_.host_weights = host.weights.empty() ? nullptr : host.weights.data();
-    batch_.sample_numbers = host.samples.data();
-  }
+  void load(loader_type& with, host_type& to, step_share const& of, std::size_t place) const;
+  void point_to(host_type const& host);
 
   /// Room for the samples of this rank on the host and on its device.
-  [[gnu::cold]] void allocate(std::size_t samples, std::size_t buffers) {
-    auto const& loader = loaders_.front();
-    std::size_t const each = host_type::bytes_per_sample(loader);
-    auto const fail = [&](std::string const& why) {
-      throw out_of_memory(
-          concat({"batches: a global batch of ", size_.samples, " samples gives ", samples,
-                  " samples to each data rank, whose inputs and targets take ", each, " bytes each",
-                  (buffers > 1 ? concat({", ", buffers, " times with .ahead"}) : std::string{}),
-                  "; rank ", rank_.world_rank(), " has no room for them", why,
-                  "; use a smaller batch or more data ranks"}),
-          {.asked = samples * each});
-    };
-    if (samples > std::numeric_limits<std::ptrdiff_t>::max() / each / buffers) fail("");
-    try {
-      host_.reserve(buffers);
-      for (std::size_t i = 0; i < buffers; ++i) host_.push_back(host_type(loader, samples));
-      auto const& host = host_.front();
-      buffer_ = rank_.device().allocate(host.weights.empty()
-                                            ? targets_at() + host.targets.size() * sizeof(target)
-                                            : weights_at() + host.weights.size() * sizeof(double));
-    } catch (std::bad_alloc const&) {
-      fail(" on the host");
-    } catch (out_of_memory const& problem) {
-      fail(std::string(": ") + problem.what());
-    }
-  }
+  [[gnu::cold]] void allocate(std::size_t samples, std::size_t buffers);
 
   [[nodiscard]] std::size_t targets_at() const {
     return (host_.front().inputs.size() * sizeof(element) + 63) / 64 * 64;
@@ -334,7 +172,7 @@ class batch_range {
   Held data_;
   std::vector<loader_type> loaders_;  // one for each thread
   sampler sampler_;
-  Batch size_;
+  global_batch<> size_;
   std::uint64_t epochs_;
   bool for_evaluation_;
   int data_rank_ = rank_.grid().place_in_group(rank_.place(), batch_axes);
@@ -343,8 +181,210 @@ class batch_range {
   lean_vector<host_type> host_;
   typename Rank::device_type::arena buffer_;
   batch_type batch_;
-  std::optional<reader_type> ahead_{};  // ends before what it fills
+  std::optional<detail::reads_ahead> ahead_{};  // ends before what it fills
 };
+
+template <class Held, class Rank, class Element>
+batch_range<Held, Rank, Element>::batch_range(Held&& data, global_batch<> size, Rank& rank,
+                                              batch_options const& options)
+    : rank_(rank),
+      data_(std::forward<Held>(data)),
+      sampler_(data_.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
+      size_(size),
+      epochs_(options.epochs),
+      for_evaluation_(options.for_evaluation) {
+  detail::check(options);
+  detail::require_features(data_);
+  loaders_.emplace_back(data_);
+  if (steps_per_epoch() == 0)
+    throw input_error({"batches: a global batch of ", size.samples,
+                       " samples is larger than the data set of ", data_.size(),
+                       " samples, so that an epoch has no step; use a smaller batch, or "
+                       ".last = plait::last_batch::keep"});
+  batch_.together = rank.groups().samples_together();
+  if (rank.groups().slices() > 0) cut_into_slices(rank.groups().slices(), options.microbatches);
+  else cut_into_microbatches(options.microbatches);
+  if (batch_.samples % batch_.together != 0)
+    throw input_error({"batches: a microbatch has ", batch_.samples,
+                       " samples on each data rank, but a layer of the job takes statistics of "
+                       "groups of samples, and ",
+                       batch_.together,
+                       " of them have to stay together; choose a batch and .microbatches that "
+                       "give each a multiple of that, or another .group"});
+  auto const pieces = static_cast<std::size_t>(batch_.microbatches);
+  auto& loader = loaders_.front();
+  batch_.sequence = data_.sequence_length();
+  batch_.element_bytes = sizeof(element);
+  batch_.input = {std::is_integral_v<element> ? value_kind::tokens : value_kind::features,
+                  loader.inputs_per_sample() / data_.sequence_length()};
+  allocate(batch_.places(), static_cast<std::size_t>(options.ahead) + 1);
+  batch_.target = {std::is_integral_v<target> ? value_kind::tokens : value_kind::reals,
+                   loader.target_width()};
+  batch_.target_bytes = sizeof(target);
+  auto const& host = host_.front();
+  batch_.input_stride_bytes = host.inputs.size() / pieces * sizeof(element);
+  batch_.target_stride_bytes = host.targets.size() / pieces * sizeof(target);
+  batch_.inputs = buffer_.data();
+  batch_.targets = buffer_.data() + targets_at();
+  if (!host.weights.empty())
+    batch_.weights = reinterpret_cast<double*>(buffer_.data() + weights_at());
+  point_to(host);
+  batch_.description = &description_;
+  description_ = {.number = rank.next_batches(),
+                  .seed = options.seed,
+                  .samples = size.samples,
+                  .data_set = data_.size(),
+                  .is_shuffled = options.how == sample_order::shuffled,
+                  .keeps_last = options.last == last_batch::keep,
+                  .content = loader.fingerprint(),
+                  .text = description_of(data_),
+                  .for_evaluation = options.for_evaluation,
+                  .is_random = is_random_data<Data> && !options.for_evaluation};
+  if (options.ahead > 0) start_readers(options);
+}
+
+template <class Held, class Rank, class Element>
+auto batch_range<Held, Rank, Element>::at(std::uint64_t step) & -> batch_type {
+  if (is_past_end(step)) refuse(concat({"the batch of step ", step, " was"}));
+  batch_.step = description_.step = step;
+  auto const begin = clock::now();
+  auto const of = share_in(step);
+  batch_.missing_samples = size_.samples - of.samples;
+  batch_.first_sample = batch_.slices > 0 ? batch_.slice_of(0).first : of.share.first;
+  auto& host = host_[ahead_ ? ahead_->take(step) : 0];
+  if (!ahead_)
+    for (std::size_t place = 0; place < batch_.places(); ++place)
+      load(loaders_.front(), host, of, place);
+  batch_.waited = std::chrono::duration<double>(clock::now() - begin).count();
+  point_to(host);
+  auto const upload = [&](auto const& values, void* to) {
+    rank_.device().upload(values.data(), to, values.size() * sizeof(values[0]));
+  };
+  upload(host.inputs, batch_.inputs);
+  upload(host.targets, batch_.targets);
+  if (!host.weights.empty()) upload(host.weights, batch_.weights);
+  return batch_;
+}
+
+template <class Held, class Rank, class Element>
+std::size_t batch_range<Held, Rank, Element>::host_bytes() const {
+  std::size_t bytes =
+      host_.size() * batch_.places() * host_type::bytes_per_sample(loaders_.front());
+  for (auto const& loader : loaders_) bytes += loader.host_bytes();
+  return bytes;
+}
+
+template <class Held, class Rank, class Element>
+void batch_range<Held, Rank, Element>::refuse(std::string const& what) const {
+  auto const each = steps_per_epoch();
+  throw input_error({"batches: ", what, " asked for, and the epochs, ", epochs_, " of ", each,
+                     " batches, end behind step ", epochs_ * each - 1,
+                     "; ask for a step before, or for more .epochs, of which 0 go on for ever"});
+}
+
+template <class Held, class Rank, class Element>
+void batch_range<Held, Rank, Element>::cut_into_microbatches(int asked) {
+  batch_.microbatches = asked > 0 ? asked : rank_.grid().size(axis::stage);
+  std::size_t const per_rank = size_.per_rank(data_ranks_);
+  auto const pieces = static_cast<std::size_t>(batch_.microbatches);
+  if (per_rank % pieces != 0)
+    throw input_error({"batches: a global batch of ", size_.samples, " gives ", per_rank,
+                       " samples to each of ", data_ranks_,
+                       " data ranks, which do not divide into ", pieces, " microbatches"});
+  batch_.samples = per_rank / pieces;
+}
+
+template <class Held, class Rank, class Element>
+void batch_range<Held, Rank, Element>::cut_into_slices(int slices, int asked) {
+  auto const mine = slice_tree(slices).of_rank(data_rank_, data_ranks_);
+  if (asked > 0)
+    throw input_error({"batches: .microbatches is ", asked, ", but the job is reproducible<",
+                       slices, ">, whose microbatches are its slices; leave .microbatches out"});
+  batch_.slices = slices;
+  batch_.first_slice = mine.first;
+  batch_.microbatches = mine.count;
+  batch_.samples = size_.per_slice(slices);
+}
+
+template <class Held, class Rank, class Element>
+void batch_range<Held, Rank, Element>::start_readers(batch_options const& options) {
+  for (int more = 1; more < options.readers; ++more) loaders_.emplace_back(data_);
+  ahead_.emplace(
+      detail::reads_ahead::shape{.ahead = static_cast<std::size_t>(options.ahead),
+                                 .places = batch_.places(),
+                                 .readers = options.readers},
+      detail::reads_ahead::source{[this](int reader, std::size_t buffer, std::uint64_t step,
+                                         std::size_t place) { fill(reader, buffer, step, place); },
+                                  [this](std::uint64_t step) { return is_past_end(step); }});
+}
+
+template <class Held, class Rank, class Element>
+auto batch_range<Held, Rank, Element>::share_in(std::uint64_t step) const -> step_share {
+  auto const where = sampler_.position(size_, step);
+  step_share of{.epoch = where.epoch, .begin = where.batch * size_.samples};
+  of.samples = std::min<std::size_t>(size_.samples, data_.size() - of.begin);
+  of.share = share_of_samples(of.samples, data_rank_, data_ranks_, batch_.together);
+  return of;
+}
+
+template <class Held, class Rank, class Element>
+std::size_t batch_range<Held, Rank, Element>::sample_at(step_share const& of,
+                                                        std::size_t place) const {
+  auto share = of.share;
+  if (batch_.slices > 0) {
+    auto const slice = static_cast<int>(place / batch_.samples);
+    share =
+        share_of_samples(of.samples, batch_.first_slice + slice, batch_.slices, batch_.together);
+    place %= batch_.samples;
+  }
+  return place < share.count ? sampler_.at(of.epoch, of.begin + share.first + place)
+                             : loader_type::no_sample;
+}
+
+template <class Held, class Rank, class Element>
+void batch_range<Held, Rank, Element>::load(loader_type& with, host_type& to, step_share const& of,
+                                            std::size_t place) const {
+  std::size_t const sample = sample_at(of, place);
+  to.samples[place] = sample;
+  with.fill_place(sample, for_evaluation_ ? no_epoch : static_cast<std::int64_t>(of.epoch), place,
+                  batch_.samples, to.buffers());
+}
+
+template <class Held, class Rank, class Element>
+void batch_range<Held, Rank, Element>::point_to(host_type const& host) {
+  batch_.host_inputs = host.inputs.data();
+  batch_.host_targets = host.targets.data();
+  batch_.host_weights = host.weights.empty() ? nullptr : host.weights.data();
+  batch_.sample_numbers = host.samples.data();
+}
+
+template <class Held, class Rank, class Element>
+void batch_range<Held, Rank, Element>::allocate(std::size_t samples, std::size_t buffers) {
+  auto const& loader = loaders_.front();
+  std::size_t const each = host_type::bytes_per_sample(loader);
+  auto const fail = [&](std::string const& why) {
+    throw out_of_memory(
+        concat({"batches: a global batch of ", size_.samples, " samples gives ", samples,
+                " samples to each data rank, whose inputs and targets take ", each, " bytes each",
+                (buffers > 1 ? concat({", ", buffers, " times with .ahead"}) : std::string{}),
+                "; rank ", rank_.world_rank(), " has no room for them", why,
+                "; use a smaller batch or more data ranks"}),
+        {.asked = samples * each});
+  };
+  if (samples > std::numeric_limits<std::ptrdiff_t>::max() / each / buffers) fail("");
+  try {
+    host_.reserve(buffers);
+    for (std::size_t i = 0; i < buffers; ++i) host_.push_back(host_type(loader, samples));
+    auto const& host = host_.front();
+    buffer_ = rank_.device().allocate(host.weights.empty()
+                                          ? targets_at() + host.targets.size() * sizeof(target)
+                                          : weights_at() + host.weights.size() * sizeof(double));
+  } catch (std::bad_alloc const&) {
+    fail(" on the host");
+  } catch (out_of_memory const& problem) {
+    fail(std::string(": ") + problem.what());
+  }
+}
 
 }  // namespace plait::ext
 
@@ -383,9 +423,9 @@ template <class Element, class Data, class Batch, class Rank>
 auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {},
              detail::needs_dataset<std::remove_cvref_t<Data>> = {},
              detail::needs_global_batch<Batch> = {}) {
-  if constexpr (detail::is_dataset<std::remove_cvref_t<Data>>)
-    return ext::batch_range<Data, Batch, Rank, Element>(std::forward<Data>(data), size, rank,
-                                                        options);
+  if constexpr (detail::is_dataset<std::remove_cvref_t<Data>> && ext::global_batch_size<Batch>)
+    return ext::batch_range<Data, Rank, Element>(std::forward<Data>(data),
+                                                 global_batch<>{size.samples}, rank, options);
   else return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
 }
 /// \overload

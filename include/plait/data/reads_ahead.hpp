@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <pthread.h>
-
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <initializer_list>
+#include <functional>
 #include <mutex>
 #include <optional>
-#include <string>
-#include <system_error>
 #include <thread>
-#include <utility>
 
-#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 
 namespace plait::detail {
@@ -31,45 +24,22 @@ namespace plait::detail {
 /// Cost:    threads are made by the constructor; nothing is allocated afterwards.
 /// Errors:  an exception of the first place of a step that throws comes out of take(step).
 /// Threads: take is called by one thread; fill runs on readers, with another number on each.
-///
-/// `Source`: fill(reader, buffer, step, place) fills a place of a buffer, is_past_end(step) is true
-/// of steps that there are not. A template, so that programs that read nothing ahead do not pay for
-/// it when they are compiled.
-template <class Source>
 class reads_ahead {
  public:
+  /// The functions that the readers call.
+  struct source {
+    /// Fills a place of a buffer.
+    std::function<void(int reader, std::size_t buffer, std::uint64_t step, std::size_t place)> fill;
+    /// Returns true of steps that there are not.
+    std::function<bool(std::uint64_t step)> is_past_end;
+  };
   struct shape {
     std::size_t ahead = 1;   ///< steps; there is one buffer more
     std::size_t places = 1;  ///< of each buffer
     int readers = 1;
   };
   /// Errors: error if the system has no more threads.
-  [[gnu::cold]] reads_ahead(shape const& how, Source& source)
-      : how_(how),
-        piece_(std::clamp<std::size_t>(how.places / (4 * std::size_t(how.readers)), 1, 16)),
-        source_(source),
-        buffers_(how.ahead + 1) {
-    threads_.reserve(static_cast<std::size_t>(how.readers));
-    // Signals are for the threads of ranks, which look at what they have to end for.
-    // What a reader does itself, such as reading behind the end of a file, stays its own.
-    sigset_t others, before;
-    sigfillset(&others);
-    for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
-      sigdelset(&others, own);
-    pthread_sigmask(SIG_SETMASK, &others, &before);
-    std::optional<std::string> problem;
-    try {
-      for (int reader = 0; reader < how.readers; ++reader)
-        threads_.push_back(std::jthread([this, reader] { read(reader); }));
-    } catch (std::system_error const& none) {
-      problem.emplace(none.what());
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (!problem) return;
-    end();
-    throw error({"batches: the system gives ", threads_.size(), " of ", how.readers,
-                 " threads for batch_options::readers: ", *problem});
-  }
+  [[gnu::cold]] reads_ahead(shape const& how, source from);
   reads_ahead(reads_ahead const&) = delete;
   reads_ahead& operator=(reads_ahead const&) = delete;
   /// Waits until each reader is through with the place that it fills.
@@ -79,20 +49,7 @@ class reads_ahead {
   /// from now on. Another step than the next one drops what has been filled.
   ///
   /// Errors: what filling it has thrown; the step can be taken again, from its beginning.
-  [[gnu::cold]] std::size_t take(std::uint64_t step) {
-    std::unique_lock lock(mutex_);
-    if (!runs_ || step != taken_ + 1) restart(lock, step);
-    else open(step + how_.ahead);
-    taken_ = step;
-    work_.notify_all();
-    auto& mine = buffer_of(step);
-    over_.wait(lock, [&] { return mine.is_over(how_.places); });
-    if (mine.failure != nullptr) {
-      runs_ = false;
-      std::rethrow_exception(std::exchange(mine.failure, nullptr));
-    }
-    return step % buffers_.size();
-  }
+  [[gnu::cold]] std::size_t take(std::uint64_t step);
 
  private:
   struct buffer {
@@ -113,78 +70,18 @@ class reads_ahead {
   };
 
   [[nodiscard]] buffer& buffer_of(std::uint64_t step) { return buffers_[step % buffers_.size()]; }
-  void open(std::uint64_t step) {
-    buffer_of(step) = {};
-    if (source_.is_past_end(step)) return;
-    buffer_of(step).is_open = true;
-    buffer_of(step).step = step;
-  }
-  void restart(std::unique_lock<std::mutex>& lock, std::uint64_t step) {
-    runs_ = false;
-    is_dropped_ = true;
-    over_.wait(lock, [&] { return active_ == 0; });
-    is_dropped_ = false;
-    for (std::uint64_t next = step; next <= step + how_.ahead; ++next) open(next);
-    taken_ = step;
-    runs_ = true;
-  }
-  [[gnu::cold]] void end() {
-    {
-      std::scoped_lock const lock(mutex_);
-      ends_ = true;
-      is_dropped_ = true;
-    }
-    work_.notify_all();
-    for (auto& thread : threads_) thread.join();
-  }
+  void open(std::uint64_t step);
+  void restart(std::unique_lock<std::mutex>& lock, std::uint64_t step);
+  [[gnu::cold]] void end();
 
   /// Places of the first step that has any left. Behind a step that has failed there are none.
-  [[nodiscard]] std::optional<piece> next_piece() {
-    if (!runs_) return std::nullopt;
-    for (std::uint64_t step = taken_; step <= taken_ + how_.ahead; ++step) {
-      auto& of = buffer_of(step);
-      if (!of.is_open || of.has_failed) return std::nullopt;
-      if (of.given == how_.places) continue;
-      std::size_t const first = of.given;
-      of.given = std::min(first + piece_, how_.places);
-      return piece{&of, first, of.given};
-    }
-    return std::nullopt;
-  }
+  [[nodiscard]] std::optional<piece> next_piece();
 
-  void read(int reader) {
-    std::unique_lock lock(mutex_);
-    std::optional<piece> mine;
-    while (true) {
-      work_.wait(lock, [&] { return ends_ || (mine = next_piece()); });
-      if (ends_) return;
-      auto const [of, first, end] = *mine;
-      std::uint64_t const step = of->step;
-      ++active_;
-      lock.unlock();
-      std::size_t place = first;
-      std::exception_ptr failure;
-      try {
-        for (; place < end && !is_dropped_.load(std::memory_order_relaxed); ++place)
-          source_.fill(reader, step % buffers_.size(), step, place);
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      lock.lock();
-      --active_;
-      of->done += end - first;
-      if (failure != nullptr && (!of->has_failed || place < of->failed)) {
-        of->has_failed = true;
-        of->failed = place;
-        of->failure = std::move(failure);
-      }
-      if (active_ == 0 || of->is_over(how_.places)) over_.notify_one();
-    }
-  }
+  void read(int reader);
 
   shape how_;
   std::size_t piece_;  // places that a reader takes at a time
-  Source& source_;
+  source source_;
   lean_vector<buffer> buffers_;
   std::mutex mutex_{};
   std::condition_variable work_{}, over_{};
@@ -196,3 +93,7 @@ class reads_ahead {
 };
 
 }  // namespace plait::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/data/reads_ahead.ipp"
+#endif

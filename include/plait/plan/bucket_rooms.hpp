@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/arena_layout.hpp"
@@ -153,6 +154,32 @@ struct arena_cut {
   if (gradients.is_cut)
     summed.room = add_room(summed, room_for_two(layout, uses, chunks, 0, units_use::summed));
 }
+
+/// What a plan says of the layout of a stage's parameters; the first four as lay_out_parameters
+/// takes them.
+struct layout_rules {
+  int batch_ranks = 1;
+  std::size_t alignment = parameter_alignment;
+  std::size_t least_bucket = 0;
+  bool cuts_frozen = false;
+  arena_cut parameters{}, gradients{};
+};
+
+/// Lays out the parameters of a stage and their buckets. `chunks`: of the stage.
+[[gnu::cold]] constexpr parameter_layout lay_out_stage(static_view<item> items,
+                                                       static_view<parameter_entry> entries,
+                                                       static_view<unit_range> chunks,
+                                                       layout_rules const& rules) {
+  auto layout = lay_out_parameters(items, entries, chunks, rules.batch_ranks, rules.alignment,
+                                   rules.least_bucket, rules.cuts_frozen);
+  store_buckets(layout, items, entries, chunks, rules.parameters, rules.gradients);
+  return layout;
+}
+/// Does the same outside constant expressions; its code is in the runtime.
+[[gnu::cold]] parameter_layout lay_out_stage_at_run_time(static_view<item> items,
+                                                         static_view<parameter_entry> entries,
+                                                         static_view<unit_range> chunks,
+                                                         layout_rules const& rules);
 
 /// The buckets of one region that an operation uses, two at most; -1: none.
 struct few_buckets {
@@ -339,3 +366,7 @@ struct gather_plan {
 }
 
 }  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/bucket_rooms.ipp"
+#endif

@@ -148,31 +148,10 @@ constexpr element_range overlap(element_range const& range, parameter_block cons
 
 /// The parameters that a rank of a stage with this layout has, in the order of the layers. `names`:
 /// of the entries.
-template <int Leaves>
-[[gnu::cold]] lean_vector<parameter_block> blocks_of_layout(program<Leaves> const& code,
-                                                            static_view<parameter_entry> entries,
-                                                            static_view<unit_range> chunks,
-                                                            parameter_layout const& layout,
-                                                            std::vector<std::string> const& names,
-                                                            int block, int tensor_ranks) {
-  lean_vector<parameter_block> out;
-  for (int unit = 0, item = 0; unit < code.unit_count(); ++unit) {
-    if (unit == code.items[item].units().end) ++item;
-    int const copy = unit - code.items[item].first_unit;
-    if (std::any_of(chunks.begin(), chunks.end(), [&](unit_range of) { return of.contains(unit); }))
-      for (int e = 0; e < entries.size(); ++e) {
-        auto const& entry = entries[e];
-        if (entry.item != item || entry.owner >= 0) continue;
-        int const number = number_of_tensor(code, entries, one_if_owner, e, copy);
-        std::size_t const offset = layout.offset(e, unit);
-        auto rectangles = rectangles_of(entry, block, tensor_ranks);
-        for (auto& each : rectangles) each.place += offset;
-        out.push_back({e, copy, number, name_of_copy(names[std::size_t(e)], copy), offset,
-                       entry.local_count(), std::move(rectangles)});
-      }
-  }
-  return out;
-}
+[[nodiscard]] [[gnu::cold]] lean_vector<parameter_block> blocks_of_layout(
+    static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
+    parameter_layout const& layout, std::vector<std::string> const& names, int block,
+    int tensor_ranks);
 
 }  // namespace plait::planning
 

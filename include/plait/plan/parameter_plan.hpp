@@ -113,13 +113,13 @@ constexpr std::size_t count_elements(auto const& code, auto const& entries, entr
 }
 
 /// How many there are before those of the parameter `entry` of copy `copy`.
-constexpr int number_of_tensor(auto const& code, auto const& entries, entry_count counts, int entry,
-                               int copy) {
+constexpr int number_of_tensor(static_view<item> items, static_view<parameter_entry> entries,
+                               entry_count counts, int entry, int copy) {
   int number = 0, in_copy = 0, before = 0;
   int const item = entries[entry].item;
   for (int e = 0; e < entries.size(); ++e) {
     int const own = counts(entries[e]);
-    if (entries[e].item < item) number += own * code.items[entries[e].item].count;
+    if (entries[e].item < item) number += own * items[entries[e].item].count;
     if (entries[e].item != item) continue;
     before += e < entry ? own : 0;
     in_copy += own;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -292,17 +293,18 @@ struct plan {
       throw input_error(
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
           "launch; give it that of the rank, or of grid_for(workload)");
-    auto layout = lay_out_parameters(
-        code.items.view(), entries.view(), chunks_of(stage), batch_ranks(complete),
-        slices > 0 ? square_piece : parameter_alignment,
-        (bucket_bytes + gradient_bytes - 1) / gradient_bytes, rules.keeps_blocks());
     auto const cut_as = [&](bool is_cut, placements const& at) {
       return arena_cut{is_cut, std::size_t(complete.size(at.axes_with(shard<dim::elements>)))};
     };
-    store_buckets(layout, code.items.view(), entries.view(), chunks_of(stage),
-                  cut_as(rules.keeps_blocks(), rules.kept),
-                  cut_as(rules.sums_blocks(), rules.summed));
-    return layout;
+    layout_rules const how{batch_ranks(complete),
+                           slices > 0 ? square_piece : parameter_alignment,
+                           (bucket_bytes + gradient_bytes - 1) / gradient_bytes,
+                           rules.keeps_blocks(),
+                           cut_as(rules.keeps_blocks(), rules.kept),
+                           cut_as(rules.sums_blocks(), rules.summed)};
+    if (!std::is_constant_evaluated())
+      return lay_out_stage_at_run_time(code.items.view(), entries.view(), chunks_of(stage), how);
+    return lay_out_stage(code.items.view(), entries.view(), chunks_of(stage), how);
   }
   /// Where a rank adds up the gradients of its slices; `placements` is that of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
@@ -465,7 +467,7 @@ struct plan {
   /// block `block`. `complete` is the job's mesh with all its sizes.
   [[gnu::cold]] static lean_vector<parameter_block> blocks(int stage, int block,
                                                            mesh const& complete) {
-    return blocks_of_layout(code, entries.view(), chunks_of(stage),
+    return blocks_of_layout(code.items.view(), entries.view(), chunks_of(stage),
                             parameter_layout_for(stage, complete), parameter_names(tree, entries),
                             block, tensor_ranks);
   }
@@ -502,7 +504,7 @@ struct plan {
   }
   /// The number of the first of a parameter.
   static constexpr int first_square(int entry, int copy) {
-    return number_of_tensor(code, entries, norm_partials_of, entry, copy);
+    return number_of_tensor(code.items.view(), entries.view(), norm_partials_of, entry, copy);
   }
 };
 

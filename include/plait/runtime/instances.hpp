@@ -10,6 +10,7 @@
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/core/header_only.hpp"
+#include "plait/data/batches.hpp"
 #include "plait/data/in_memory.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
@@ -95,4 +96,6 @@ PLAIT_INSTANCE void initial_values<float>(parameter_info const&, int, std::uint6
 
 PLAIT_INSTANCE class plait::in_memory<float, int>;
 PLAIT_INSTANCE class plait::ext::loader<plait::in_memory<float, int>, void>;
+PLAIT_INSTANCE class plait::ext::batch_range<plait::in_memory<float, int> const&,
+                                             plait::execution::thread_rank, void>;
 #endif

@@ -60,8 +60,8 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
 /// Makes a tensor whole from the block of it that each tensor rank holds at `held`: in `room`, each
 /// as long as the tensor; `staging` is where blocks are packed, if there are several tensor ranks.
 template <class Plan, class From, class Rank>
-[[gnu::cold]] void gather_tensor(Rank& rank, parameter_entry const& entry, From const* held,
-                                 std::byte* room, std::byte* staging) {
+[[gnu::cold]] void make_tensor_whole(Rank& rank, parameter_entry const& entry, From const* held,
+                                     std::byte* room, std::byte* staging) {
   // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
   with_stored_placement<Plan>(entry, [&]<placement Stored>() {
     constexpr bool moves = communicates(transition_between(Stored, invariant).moves);
@@ -71,8 +71,8 @@ template <class Plan, class From, class Rank>
   });
 }
 template <class Rank, class From>
-using tensor_gatherer = void (*)(Rank& rank, parameter_entry const& entry, From const* held,
-                                 std::byte* room, std::byte* staging);
+using whole_tensor_function = void (*)(Rank& rank, parameter_entry const& entry, From const* held,
+                                       std::byte* room, std::byte* staging);
 
 /// What an export calls for each tensor.
 template <class T>
@@ -92,8 +92,8 @@ class export_work {
     plan_facts const& plan;
     T* trained;  ///< the arena of parameters, or of gradients
     bool of_gradients;
-    tensor_gatherer<Rank, T> gather;
-    tensor_gatherer<Rank, element> gather_frozen;
+    whole_tensor_function<Rank, T> make_whole;
+    whole_tensor_function<Rank, element> make_frozen_whole;
     tensor_sink<T> sink;
   };
 
@@ -250,8 +250,8 @@ void export_work<Store, Rank, T>::take(program_operation const& now) const {
   auto const& entry = entry_of(now);
   with_tensor(now, [&]<class From>(From const* held) {
     if constexpr (std::is_same_v<From, T>)
-      of_.gather(rank_, entry, held, room_.data(), staging_.data());
-    else of_.gather_frozen(rank_, entry, held, room_.data(), staging_.data());
+      of_.make_whole(rank_, entry, held, room_.data(), staging_.data());
+    else of_.make_frozen_whole(rank_, entry, held, room_.data(), staging_.data());
   });
 }
 
@@ -293,13 +293,14 @@ template <class Plan, class Store, class Rank, class T>
 [[gnu::cold]] void export_tensors(Rank& rank, Store const& store, T* trained, bool of_gradients,
                                   tensor_sink<std::type_identity_t<T>> sink) {
   static_assert(sizeof(T) >= sizeof(typename Store::element));
-  export_work<Store, Rank, T>(rank, store,
-                              {.plan = facts_of_plan<Plan>,
-                               .trained = trained,
-                               .of_gradients = of_gradients,
-                               .gather = gather_tensor<Plan, T, Rank>,
-                               .gather_frozen = gather_tensor<Plan, typename Store::element, Rank>,
-                               .sink = sink})
+  export_work<Store, Rank, T>(
+      rank, store,
+      {.plan = facts_of_plan<Plan>,
+       .trained = trained,
+       .of_gradients = of_gradients,
+       .make_whole = make_tensor_whole<Plan, T, Rank>,
+       .make_frozen_whole = make_tensor_whole<Plan, typename Store::element, Rank>,
+       .sink = sink})
       .run();
 }
 
