@@ -21,7 +21,6 @@
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/state_files.hpp"
 #include "plait/checkpoint/state_reader.hpp"
-#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/tensor/batch.hpp"

@@ -25,13 +25,13 @@ PLAIT_DECL bool is_plain_file_name(std::string_view name) {
          });
 }
 
-/// Returns true if blocks cover a tensor exactly once. The differences along all dimensions of "how
-/// many blocks have this element" are numbers at the blocks' corners, and those say all of it: the
-/// blocks cover the tensor once if and only if their corners, with signs, are those of the tensor.
-///
-/// Shapes: each block is within `shape` and not empty.
-/// Cost:   n 2^c log(n 2^c) for n blocks of a tensor that is cut along c dimensions.
-/// Errors: input_error if c is more than most_cuts.
+// Returns true if blocks cover a tensor exactly once. The differences along all dimensions of "how
+// many blocks have this element" are numbers at the blocks' corners, and those say all of it: the
+// blocks cover the tensor once if and only if their corners, with signs, are those of the tensor.
+//
+// Shapes: each block is within `shape` and not empty.
+// Cost:   n 2^c log(n 2^c) for n blocks of a tensor that is cut along c dimensions.
+// Errors: input_error if c is more than most_cuts.
 PLAIT_DECL bool covers_once(std::span<std::size_t const> shape,
                             std::span<checkpoint_block const* const> blocks,
                             file_name const& file) {

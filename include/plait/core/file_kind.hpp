@@ -72,42 +72,7 @@ inline constexpr std::size_t bytes_of_kind = 512;
 
 /// Returns the same text for a file that seems to have weights in another form than safetensors;
 /// empty if it has none or cannot be read.
-[[nodiscard]] [[gnu::cold]] inline std::string other_weights_text(std::string const& path) try {
-  auto const begin = beginning_of(open_file(path));
-  switch (kind_of_file(begin, path)) {
-    case file_kind::unknown:
-    case file_kind::apple_double:
-    case file_kind::html:
-    case file_kind::json:
-    case file_kind::utf16_text:
-    case file_kind::parquet:
-    case file_kind::arrow:
-    case file_kind::excel:
-    case file_kind::picture:
-    case file_kind::other_picture:
-    case file_kind::pdf:
-    case file_kind::tokens: return "";
-    case file_kind::git_lfs_pointer:
-    case file_kind::gzip:
-    case file_kind::bzip2:
-    case file_kind::xz:
-    case file_kind::zstd:
-    case file_kind::tar:
-    case file_kind::zip:
-    case file_kind::torch:
-    case file_kind::torch_distributed:
-    case file_kind::pickle:
-    case file_kind::npy:
-    case file_kind::npz:
-    case file_kind::hdf5:
-    case file_kind::gguf:
-    case file_kind::safetensors:
-      return text_of_kind(kind_of_file(begin, path), path, file_use::weights);
-  }
-  return "";
-} catch (input_error const&) {
-  return "";
-}
+[[nodiscard]] [[gnu::cold]] std::string other_weights_text(std::string const& path);
 
 }  // namespace plait::detail
 

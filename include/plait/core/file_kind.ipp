@@ -11,7 +11,7 @@
 
 namespace plait::detail {
 
-/// Returns the kind of a zip archive, by its first entry and its own name.
+// Returns the kind of a zip archive, by its first entry and its own name.
 PLAIT_DECL file_kind kind_of_zip(std::string_view begin, std::string_view path) {
   constexpr std::size_t name_at = 30;
   if (begin.size() < name_at) return file_kind::zip;
@@ -86,14 +86,14 @@ PLAIT_DECL file_kind kind_of_file(std::string_view begin, std::string_view path)
   return file_kind::unknown;
 }
 
-/// Returns a path in single quotes as a word of a command, or FILE if it cannot be quoted so.
+// Returns a path in single quotes as a word of a command, or FILE if it cannot be quoted so.
 PLAIT_DECL std::string word_of_command(std::string const& path) {
   bool const is_plain = path.find('\'') == path.npos && escaped(path) == path;
   return is_plain ? concat({"'", path, "'"}) : "FILE";
 }
 
-/// Returns a path with another ending, or with one more if it has that one: a command that writes
-/// the result must not write over the file.
+// Returns a path with another ending, or with one more if it has that one: a command that writes
+// the result must not write over the file.
 PLAIT_DECL std::string with_ending(std::string const& path, std::string_view ending) {
   auto const name = path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1;
   auto const dot = path.rfind('.');
@@ -218,9 +218,9 @@ PLAIT_DECL std::string text_of_kind(file_kind kind, std::string const& path, fil
   return "";
 }
 
-/// Returns true if the first bytes of a file may be a text that begins as a file of another kind
-/// does, such as "GGUF is a format" or a table with the column PAR1. Files of these kinds have
-/// control characters among their first bytes.
+// Returns true if the first bytes of a file may be a text that begins as a file of another kind
+// does, such as "GGUF is a format" or a table with the column PAR1. Files of these kinds have
+// control characters among their first bytes.
 PLAIT_DECL bool may_be_text(file_kind kind, std::string_view begin) {
   bool const begins_with_letters =
       kind == file_kind::gguf || kind == file_kind::parquet || kind == file_kind::other_picture;
@@ -253,6 +253,43 @@ PLAIT_DECL std::string beginning_of(open_file const& file) {
 PLAIT_DECL void refuse_other_kind(open_file const& file, std::string const& path, file_use use) {
   if (auto const text = other_kind_text(beginning_of(file), path, use); !text.empty())
     file.name().refuse(text);
+}
+
+PLAIT_DECL std::string other_weights_text(std::string const& path) try {
+  auto const begin = beginning_of(open_file(path));
+  switch (kind_of_file(begin, path)) {
+    case file_kind::unknown:
+    case file_kind::apple_double:
+    case file_kind::html:
+    case file_kind::json:
+    case file_kind::utf16_text:
+    case file_kind::parquet:
+    case file_kind::arrow:
+    case file_kind::excel:
+    case file_kind::picture:
+    case file_kind::other_picture:
+    case file_kind::pdf:
+    case file_kind::tokens: return "";
+    case file_kind::git_lfs_pointer:
+    case file_kind::gzip:
+    case file_kind::bzip2:
+    case file_kind::xz:
+    case file_kind::zstd:
+    case file_kind::tar:
+    case file_kind::zip:
+    case file_kind::torch:
+    case file_kind::torch_distributed:
+    case file_kind::pickle:
+    case file_kind::npy:
+    case file_kind::npz:
+    case file_kind::hdf5:
+    case file_kind::gguf:
+    case file_kind::safetensors:
+      return text_of_kind(kind_of_file(begin, path), path, file_use::weights);
+  }
+  return "";
+} catch (input_error const&) {
+  return "";
 }
 
 }  // namespace plait::detail

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "plait/core/concat.hpp"
-#include "plait/core/file_kind.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/data/dataset.hpp"
 

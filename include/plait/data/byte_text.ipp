@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "plait/core/file_kind.hpp"
 #include "plait/data/byte_text.hpp"
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 
 namespace plait::detail {
 
-/// Returns a cell without the blanks at its ends.
+// Returns a cell without the blanks at its ends.
 PLAIT_DECL std::string_view without_blanks(std::string_view cell) {
   constexpr std::string_view blanks = " \t";
   auto const first = cell.find_first_not_of(blanks);
@@ -42,7 +42,7 @@ PLAIT_DECL bool missing_cells::has(std::string_view cell) const {
   return (number && std::isnan(*number)) || lists(cell);
 }
 
-/// Sorts words by their bytes, or as numbers where all of them are numbers.
+// Sorts words by their bytes, or as numbers where all of them are numbers.
 PLAIT_DECL void sort_words(std::vector<std::string>& words) {
   bool const numbers = std::all_of(words.begin(), words.end(), [](std::string const& word) {
     return number_of_cell(word).has_value();

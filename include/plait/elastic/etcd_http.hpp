@@ -76,15 +76,7 @@ class etcd_http {
   [[nodiscard]] std::string& text() { return text_; }
 
  private:
-  static std::size_t receive(char* data, std::size_t, std::size_t size, void* to) noexcept try {
-    auto& self = *static_cast<etcd_http*>(to);
-    self.too_long_ = self.text_.size() + size > most_bytes;
-    if (self.too_long_) return 0;
-    self.text_.append(data, size);
-    return size;
-  } catch (std::bad_alloc const&) {
-    return 0;
-  }
+  static std::size_t receive(char* data, std::size_t, std::size_t size, void* to) noexcept;
   // libcurl sends anew what it has sent on a kept connection that breaks before an answer.
   static int connected(void* to, char*, char*, int, int) noexcept;
   static curl_socket_t open(void*, curlsocktype, curl_sockaddr* at) noexcept {

@@ -10,10 +10,10 @@
 
 namespace plait::detail {
 
-/// Makes libcurl ready, once for the process.
-///
-/// Errors:  etcd_error if the libcurl that was found cannot do what is asked of it here.
-/// Threads: any.
+// Makes libcurl ready, once for the process.
+//
+// Errors:  etcd_error if the libcurl that was found cannot do what is asked of it here.
+// Threads: any.
 PLAIT_DECL void begin_libcurl() {
   static std::string const problem = []() -> std::string {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return "etcd: libcurl does not start";
@@ -83,6 +83,17 @@ PLAIT_DECL int etcd_http::status() const {
   long out = 0;
   curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &out);
   return static_cast<int>(out);
+}
+
+PLAIT_DECL std::size_t etcd_http::receive(char* data, std::size_t, std::size_t size,
+                                          void* to) noexcept try {
+  auto& self = *static_cast<etcd_http*>(to);
+  self.too_long_ = self.text_.size() + size > most_bytes;
+  if (self.too_long_) return 0;
+  self.text_.append(data, size);
+  return size;
+} catch (std::bad_alloc const&) {
+  return 0;
 }
 
 PLAIT_DECL int etcd_http::connected(void* to, char*, char*, int, int) noexcept {

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "plait/core/clock.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"

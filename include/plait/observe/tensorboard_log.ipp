@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "plait/core/clock.hpp"
 #include "plait/observe/tensorboard_log.hpp"
 
 #include <isa-l/crc.h>
@@ -38,7 +39,7 @@ PLAIT_DECL void protobuf_message::add(int field, std::string const& bytes) {
   });
 }
 
-/// A record of a TFRecord file: its length, the data, and a masked CRC-32C of each.
+// A record of a TFRecord file: its length, the data, and a masked CRC-32C of each.
 PLAIT_DECL std::string tfrecord(std::string const& data) {
   auto const little_endian = [](auto number) {
     std::string out;

@@ -444,7 +444,7 @@ struct exchange_lister {
     job_part part, bool has_still, std::vector<scheduled_work> const& passes);
 [[gnu::cold]] lean_vector<exchange> list_step_scalars_at_run_time(listed_plan const& plan);
 
-[[gnu::cold]] constexpr lean_vector<exchange> listed_exchanges(
+[[gnu::cold]] constexpr lean_vector<exchange> make_exchange_list(
     listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still, std::vector<scheduled_work> const& passes) {
   exchange_lister list{plan, parameters, stage, load, passes, has_still};
@@ -471,7 +471,7 @@ struct exchange_lister {
     job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
   if (!std::is_constant_evaluated())
     return list_exchanges_at_run_time(plan, parameters, stage, load, part, has_still, passes);
-  return listed_exchanges(plan, parameters, stage, load, part, has_still, passes);
+  return make_exchange_list(plan, parameters, stage, load, part, has_still, passes);
 }
 
 /// Elements of the greatest value of a place: what its ranks have room for.
@@ -554,7 +554,7 @@ constexpr lean_vector<exchange> values_of(int stage, workload const& load, job_p
   return exchanges_of<Plan>(stage, load, part, true);
 }
 
-[[gnu::cold]] constexpr lean_vector<exchange> listed_step_scalars(listed_plan const& plan) {
+[[gnu::cold]] constexpr lean_vector<exchange> make_step_scalar_list(listed_plan const& plan) {
   parameter_layout const none;
   workload const load;
   std::vector<scheduled_work> const no_passes;
@@ -571,7 +571,7 @@ template <class Plan>
 constexpr lean_vector<exchange> step_scalars_of(mesh const& grid) {
   auto const numbers = numbers_of<Plan>(grid);
   if (!std::is_constant_evaluated()) return list_step_scalars_at_run_time(numbers);
-  return listed_step_scalars(numbers);
+  return make_step_scalar_list(numbers);
 }
 
 /// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.

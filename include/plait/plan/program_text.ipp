@@ -13,8 +13,8 @@
 
 namespace plait::planning {
 
-/// Returns the text of an operation, for example "backward of units 2 to 3" or "gradients:
-/// all_reduce over data of 64 KiB".
+// Returns the text of an operation, for example "backward of units 2 to 3" or "gradients:
+// all_reduce over data of 64 KiB".
 PLAIT_DECL std::string text_of_operation(program_operation const& of,
                                          lean_vector<exchange> const& list,
                                          element_sizes const& sizes) {

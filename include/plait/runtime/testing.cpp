@@ -3,11 +3,11 @@
 #undef PLAIT_HEADER_ONLY
 #define PLAIT_HEADER_ONLY 0
 
-#include "plait/testing/check_layer.ipp"
 #include "plait/testing/communicator_channel_laws.ipp"
 #include "plait/testing/communicator_errors.ipp"
 #include "plait/testing/communicator_probe.ipp"
 #include "plait/testing/communicator_suite.ipp"
+#include "plait/testing/layer_checker.ipp"
 #include "plait/testing/layer_data_ranks.ipp"
 #include "plait/testing/layer_forms.ipp"
 #include "plait/testing/layer_laws.ipp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "plait/core/error.hpp"
 #include "plait/train/stop_on_signals.hpp"
 
 #include "plait/core/caught_signal.hpp"

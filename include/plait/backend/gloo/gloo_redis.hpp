@@ -48,26 +48,7 @@ class gloo_redis final : public rendezvous_store {
   redis_reply ask(std::vector<std::string> const& words);
   /// What the server says to it is not repeated, as that could have the password in it.
   void show_password(gloo_redis_address const& to);
-  redis_reply send(std::vector<std::string> const& words) try {
-    std::vector<char const*> texts;
-    std::vector<std::size_t> sizes;
-    for (auto const& word : words) {
-      texts.push_back(word.data());
-      sizes.push_back(word.size());
-    }
-    if (tls_ != nullptr) return tls_->ask(texts, sizes);
-    auto const begin = std::chrono::steady_clock::now();
-    redis_reply reply(static_cast<::redisReply*>(::redisCommandArgv(
-        server_.get(), static_cast<int>(words.size()), texts.data(), sizes.data())));
-    if (reply == nullptr && std::chrono::steady_clock::now() - begin >= longest_)
-      fail(concat({"it has not answered for ", longest_.count(), " ms"}));
-    if (reply == nullptr) fail(server_->errstr);
-    return reply;
-  } catch (error const&) {
-    throw;
-  } catch (std::runtime_error const& problem) {  // of TLS
-    refuse(problem.what());
-  }
+  redis_reply send(std::vector<std::string> const& words);
   [[noreturn]] void refuse(std::string_view what) const;
   [[noreturn]] void fail(std::string_view what) const;
 

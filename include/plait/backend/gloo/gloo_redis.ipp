@@ -97,6 +97,27 @@ PLAIT_DECL void gloo_redis::show_password(gloo_redis_address const& to) {
                  " is not this user's"}));
 }
 
+PLAIT_DECL redis_reply gloo_redis::send(std::vector<std::string> const& words) try {
+  std::vector<char const*> texts;
+  std::vector<std::size_t> sizes;
+  for (auto const& word : words) {
+    texts.push_back(word.data());
+    sizes.push_back(word.size());
+  }
+  if (tls_ != nullptr) return tls_->ask(texts, sizes);
+  auto const begin = std::chrono::steady_clock::now();
+  redis_reply reply(static_cast<::redisReply*>(::redisCommandArgv(
+      server_.get(), static_cast<int>(words.size()), texts.data(), sizes.data())));
+  if (reply == nullptr && std::chrono::steady_clock::now() - begin >= longest_)
+    fail(concat({"it has not answered for ", longest_.count(), " ms"}));
+  if (reply == nullptr) fail(server_->errstr);
+  return reply;
+} catch (error const&) {
+  throw;
+} catch (std::runtime_error const& problem) {  // of TLS
+  refuse(problem.what());
+}
+
 PLAIT_DECL void gloo_redis::refuse(std::string_view what) const {
   throw input_error({name(), " cannot be used: ", escaped(what)});
 }

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/process/flight_format.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/watchdog.hpp"
 #include "plait/backend/process_ranks.hpp"

@@ -17,7 +17,6 @@
 #include "plait/backend/process/flight_ring.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process_ranks.hpp"
-#include "plait/core/clock.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/shared_file.hpp"

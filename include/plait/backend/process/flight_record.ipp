@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plait/backend/process/flight_record.hpp"
+#include "plait/core/clock.hpp"
 
 #include <unistd.h>
 #include <system_error>

@@ -15,7 +15,6 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/process/flight_format.hpp"
-#include "plait/core/clock.hpp"
 #include "plait/core/header_only.hpp"
 
 namespace plait::detail {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plait/backend/process/flight_ring.hpp"
+#include "plait/core/clock.hpp"
 
 namespace plait::detail {
 

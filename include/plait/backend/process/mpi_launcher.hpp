@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdlib>
-
 #include "plait/backend/launcher_variables.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/header_only.hpp"

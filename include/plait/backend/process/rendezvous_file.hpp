@@ -16,7 +16,6 @@
 #include "plait/core/file.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/core/quote.hpp"
 
 namespace plait::ext {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plait/backend/process/rendezvous_file.hpp"
+#include "plait/core/quote.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -15,7 +15,6 @@
 #include <png.h>
 
 #include "plait/core/error.hpp"
-#include "plait/core/file_kind.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/quote.hpp"
 

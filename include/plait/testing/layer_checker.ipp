@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/testing/check_layer.hpp"
+#include "plait/testing/layer_checker.hpp"
 
 #include <exception>
 

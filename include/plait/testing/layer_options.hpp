@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace plait::testing {
+
+/// The numbers that `check_layer` runs with; the defaults serve most layers.
+struct layer_options {
+  /// Of inputs, parameters and random layers.
+  std::uint64_t seed = 1;
+  std::uint32_t step = 0;
+  /// Tokens of a layer that takes them, or integer targets of a loss, of each of `checked_rows<L>`;
+  /// empty: random ones in [0, token_count).
+  std::vector<std::int32_t> tokens{};
+  /// 0: the rows of the layer's first matrix, or a loss's `classes`, or the width of its input.
+  std::int32_t token_count = 0;
+  /// Elements of the input and of each parameter that are compared with finite differences; at
+  /// least 1.
+  std::size_t differences = 24;
+};
+
+}  // namespace plait::testing
