@@ -15,14 +15,12 @@
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/synchronizer.hpp"
-#include "plait/train/averages.hpp"
 #include "plait/train/export.hpp"
 #include "plait/train/held_state.hpp"
 #include "plait/train/not_finite.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_store.hpp"
 #include "plait/train/set_up_checks.hpp"
-#include "plait/train/start_values.hpp"
 #include "plait/train/step_memory.hpp"
 #include "plait/train/work_between_steps.hpp"
 
@@ -63,35 +61,26 @@ using double_elements = element_types<double, double, double>;
 
 PLAIT_INSTANCE class parameter_store<float_elements, thread_rank>;
 PLAIT_INSTANCE class parameter_store<double_elements, thread_rank>;
-PLAIT_INSTANCE class averages<float_elements, thread_rank>;
-PLAIT_INSTANCE class averages<double_elements, thread_rank>;
 PLAIT_INSTANCE class export_work<parameter_store<float_elements, thread_rank>, thread_rank, float>;
 PLAIT_INSTANCE class export_work<parameter_store<double_elements, thread_rank>, thread_rank,
                                  double>;
 PLAIT_INSTANCE class trainer_generation<thread_rank, step_scalars<sgd, 1>, void>;
 PLAIT_INSTANCE class trainer_generation<thread_rank, step_scalars<adamw, 1>, void>;
-PLAIT_INSTANCE struct held_state<thread_rank, step_scalars<sgd, 1>>;
-PLAIT_INSTANCE struct held_state<thread_rank, step_scalars<adamw, 1>>;
 PLAIT_INSTANCE class step_memory<ext::host_device, sgd, 1>;
 PLAIT_INSTANCE class step_memory<ext::host_device, adamw, 1>;
-PLAIT_INSTANCE void exchange_runner<thread_rank>::run<float>(program_operation const&, float*,
-                                                             int) const;
-PLAIT_INSTANCE void exchange_runner<thread_rank>::run<double>(program_operation const&, double*,
-                                                              int) const;
 PLAIT_INSTANCE void exchange_runner<thread_rank>::sum<double>(int, double*) const;
 PLAIT_INSTANCE void compare_trainers<thread_rank, sgd>(thread_rank&, agreement_room const&,
                                                        plan_numbers const&, std::uint64_t,
-                                                       sgd const&, trainer_options const&);
+                                                       sgd const&, trainer_options const&,
+                                                       std::string const&);
 PLAIT_INSTANCE void compare_trainers<thread_rank, adamw>(thread_rank&, agreement_room const&,
                                                          plan_numbers const&, std::uint64_t,
-                                                         adamw const&, trainer_options const&);
+                                                         adamw const&, trainer_options const&,
+                                                         std::string const&);
 PLAIT_INSTANCE void forward_watch::look<ext::host_device, float>(ext::host_device&, float const*,
                                                                  std::size_t);
 PLAIT_INSTANCE void forward_watch::look<ext::host_device, double>(ext::host_device&, double const*,
                                                                   std::size_t);
-PLAIT_INSTANCE void initial_values<float>(parameter_info const&, int, std::uint64_t,
-                                          lean_vector<parameter_rectangle> const&, std::span<float>,
-                                          std::size_t);
 }  // namespace plait::execution
 
 PLAIT_INSTANCE class plait::in_memory<float, int>;

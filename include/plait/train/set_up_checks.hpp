@@ -191,13 +191,14 @@ template <class Plan>
 /// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
 /// factor at steps 0, 1, 2, 4, ... 2^20, the optimizer by its settings, by its numbers at steps 0
 /// and 1 and by the factors of each parameter; and, where the bits must not depend on
-/// the rank that computes, the kind of device.
+/// the rank that computes, `device_kind`.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Rank, class Optimizer>
 [[gnu::cold]] void compare_trainers(Rank& rank, agreement_room const& room,
                                     plan_numbers const& plan, std::uint64_t number,
-                                    Optimizer const& optimizer, trainer_options const& options) {
+                                    Optimizer const& optimizer, trainer_options const& options,
+                                    std::string const& device_kind) {
   std::string const subject = concat({"trainer ", number});
   agreement mine(subject);
   mine.add("the number of trainers made so far", number);
@@ -237,7 +238,7 @@ template <class Rank, class Optimizer>
     compare_text(rank, room, subject,
                  "what decides on the last bits of results, which reproducible<Slices> needs to be "
                  "the same",
-                 rank.device().kind());
+                 device_kind);
 }
 
 /// A number that is another one if any sample of this rank in a batch is.

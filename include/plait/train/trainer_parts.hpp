@@ -86,7 +86,7 @@ class trainer_parts {
     generation.introduce(room_to_agree());
     if (rank.world_size() > 1)
       compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number, rule,
-                       options);
+                       options, rank.device().kind());
     generation.meet(
         room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
         name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
