@@ -64,8 +64,9 @@ class pass_runner {
   }
 
   [[nodiscard]] workload const& load() const { return load_; }
-  [[nodiscard]] bool fits(workload const& load) const {
-    return load.rows == load_.rows && load.microbatches == load_.microbatches;
+  /// Whether they run on as many microbatches of as many rows.
+  [[nodiscard]] bool fits(std::size_t rows, int microbatches) const {
+    return rows == load_.rows && microbatches == load_.microbatches;
   }
   [[nodiscard]] runner_type& runner() { return runner_; }
 

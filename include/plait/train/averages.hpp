@@ -86,7 +86,7 @@ class averages {
   void require_parameters(char const* call) const;
 
   /// A step begins, which gathers by itself; where it `updates`, what layers see is that of before.
-  void begin_step(bool updates) { is_stale_ = updates && layers_see_more(); }
+  void begin_step(bool updates) { is_stale_ = updates && layers_see_more_; }
 
   /// Brings what layers see up to date on all ranks, if it is not; all ranks call it.
   ///
@@ -102,11 +102,6 @@ class averages {
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
   [[gnu::cold]] void change_places(store_type const& store);
 
-  /// Of the second region all is kept at every level.
-  [[nodiscard]] bool layers_see_more() const {
-    auto const& rules = plan_.numbers.rules;
-    return rules.owned != rules.kept || rules.keeps_blocks();
-  }
   [[gnu::cold]] void gather(store_type const& store) {
     run_rows(rank_, exchanges_on(plan_, rank_, {}, job_part::training),
              exchange_place::gather_parameters, program_buffer::parameters,
@@ -115,6 +110,9 @@ class averages {
 
   Rank& rank_;
   plan_facts const& plan_;
+  // Of the second region all is kept at every level.
+  bool const layers_see_more_ =
+      plan_.numbers.rules.owned != plan_.numbers.rules.kept || plan_.numbers.rules.keeps_blocks();
   double decay_;
   typename Rank::device_type::arena& memory_;
   bool are_in_place_ = false;
@@ -165,7 +163,7 @@ void averages<Elements, Rank>::require_parameters(char const* call) const {
 template <class Elements, class Rank>
 void averages<Elements, Rank>::change_places(store_type const& store) {
   are_in_place_ = !are_in_place_;
-  is_stale_ = layers_see_more();
+  is_stale_ = layers_see_more_;
   for (auto const& block : store.owned()) {
     auto* const parameters = store.parameters_of(block);
     queue().swap(parameters, data_of(block), block.elements.count);

@@ -12,6 +12,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/function_reference.hpp"
 #include "plait/core/lean_vector.hpp"
+#include "plait/core/macros.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/workload.hpp"
@@ -147,14 +148,18 @@ class trainer_parts {
     return {exchanges_on<plan>(rank, {}, job_part::set_up), memory.agreed()};
   }
 
-  passes_type& passes_for(batch_type const& batch, bool trains) {
-    workload const load{.rows = batch.rows(),
-                        .microbatches = batch.microbatches,
-                        .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
-                        .optimizer_states = Optimizer::states,
-                        .averages = options.average > 0,
-                        .ranked_sums = rank.sums_in_room()};
-    return passes.get(trains, batch, load, [&] { return name_on_rank(); });
+  PLAIT_IN_LOOPS passes_type& passes_for(batch_type const& batch, bool trains) {
+    return passes.get(
+        trains, batch,
+        [&] {
+          return workload{.rows = batch.rows(),
+                          .microbatches = batch.microbatches,
+                          .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
+                          .optimizer_states = Optimizer::states,
+                          .averages = options.average > 0,
+                          .ranked_sums = rank.sums_in_room()};
+        },
+        [&] { return name_on_rank(); });
   }
 
   [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {

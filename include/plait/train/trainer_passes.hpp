@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "plait/core/macros.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/plan/workload.hpp"
@@ -73,11 +74,13 @@ class trainer_passes {
   /// Forgets the recorded step, which is out of date.
   [[gnu::cold]] void forget_recorded() { recorded_ = {}; }
 
-  /// Those for a batch; name() is what messages call the trainer.
-  template <class Batch, class Name>
-  passes_type& get(bool trains, Batch const& batch, workload const& load, Name const& name) {
+  /// Those for a batch, whose workload is load(); name() is what messages call the trainer.
+  template <class Batch, class Load, class Name>
+  PLAIT_IN_LOOPS passes_type& get(bool trains, Batch const& batch, Load const& load,
+                                  Name const& name) {
     auto& here = trains ? training_ : evaluation_;
-    if (!here.passes || !here.passes->fits(load)) make(here, batch, load, trains, name());
+    if (!here.passes || !here.passes->fits(batch.rows(), batch.microbatches))
+      make(here, batch, load(), trains, name());
     if (last_run_ != trains) {
       here.passes->take_over();
       last_run_ = trains;
