@@ -12,10 +12,14 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
+#include "plait/mesh/blocks.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/placements.hpp"
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/program_operation.hpp"
+#include "plait/policy/policy.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
@@ -155,31 +159,38 @@ struct arena_cut {
     summed.room = add_room(summed, room_for_two(layout, uses, chunks, 0, units_use::summed));
 }
 
-/// What a plan says of the layout of a stage's parameters; the first four as lay_out_parameters
-/// takes them.
+/// What a plan says of the layout of a stage's parameters.
 struct layout_rules {
-  int batch_ranks = 1;
-  std::size_t alignment = parameter_alignment;
-  std::size_t least_bucket = 0;
-  bool cuts_frozen = false;
-  arena_cut parameters{}, gradients{};
+  placements samples{};
+  parameter_rules parameters{};
+  bool has_slices = false;
+  std::size_t least_bucket = 0;  ///< elements; 0 makes one bucket of the first region
 };
 
-/// Lays out the parameters of a stage and their buckets. `chunks`: of the stage.
+/// Lays out the parameters of a stage and their buckets. `chunks`: of the stage; `complete`: the
+/// mesh with all its sizes.
 [[gnu::cold]] constexpr parameter_layout lay_out_stage(static_view<item> items,
                                                        static_view<parameter_entry> entries,
                                                        static_view<unit_range> chunks,
-                                                       layout_rules const& rules) {
-  auto layout = lay_out_parameters(items, entries, chunks, rules.batch_ranks, rules.alignment,
-                                   rules.least_bucket, rules.cuts_frozen);
-  store_buckets(layout, items, entries, chunks, rules.parameters, rules.gradients);
+                                                       mesh const& complete,
+                                                       layout_rules const& how) {
+  auto const& rules = how.parameters;
+  auto layout = lay_out_parameters(
+      items, entries, chunks, block_of(how.samples, complete, {}).blocks,
+      how.has_slices ? square_piece : parameter_alignment, how.least_bucket, rules.keeps_blocks());
+  auto const cut_as = [&](bool is_cut, placements const& at) {
+    return arena_cut{is_cut, std::size_t(complete.size(at.axes_with(shard<dim::elements>)))};
+  };
+  store_buckets(layout, items, entries, chunks, cut_as(rules.keeps_blocks(), rules.kept),
+                cut_as(rules.sums_blocks(), rules.summed));
   return layout;
 }
 /// Does the same outside constant expressions; its code is in the runtime.
 [[gnu::cold]] parameter_layout lay_out_stage_at_run_time(static_view<item> items,
                                                          static_view<parameter_entry> entries,
                                                          static_view<unit_range> chunks,
-                                                         layout_rules const& rules);
+                                                         mesh const& complete,
+                                                         layout_rules const& how);
 
 /// The buckets of one region that an operation uses, two at most; -1: none.
 struct few_buckets {

@@ -8,8 +8,9 @@ namespace plait::planning {
 PLAIT_DECL parameter_layout lay_out_stage_at_run_time(static_view<item> items,
                                                       static_view<parameter_entry> entries,
                                                       static_view<unit_range> chunks,
-                                                      layout_rules const& rules) {
-  return lay_out_stage(items, entries, chunks, rules);
+                                                      mesh const& complete,
+                                                      layout_rules const& how) {
+  return lay_out_stage(items, entries, chunks, complete, how);
 }
 
 }  // namespace plait::planning

@@ -293,18 +293,12 @@ struct plan {
       throw input_error(
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
           "launch; give it that of the rank, or of grid_for(workload)");
-    auto const cut_as = [&](bool is_cut, placements const& at) {
-      return arena_cut{is_cut, std::size_t(complete.size(at.axes_with(shard<dim::elements>)))};
-    };
-    layout_rules const how{batch_ranks(complete),
-                           slices > 0 ? square_piece : parameter_alignment,
-                           (bucket_bytes + gradient_bytes - 1) / gradient_bytes,
-                           rules.keeps_blocks(),
-                           cut_as(rules.keeps_blocks(), rules.kept),
-                           cut_as(rules.sums_blocks(), rules.summed)};
+    layout_rules const how{samples, rules, slices > 0,
+                           (bucket_bytes + gradient_bytes - 1) / gradient_bytes};
     if (!std::is_constant_evaluated())
-      return lay_out_stage_at_run_time(code.items.view(), entries.view(), chunks_of(stage), how);
-    return lay_out_stage(code.items.view(), entries.view(), chunks_of(stage), how);
+      return lay_out_stage_at_run_time(code.items.view(), entries.view(), chunks_of(stage),
+                                       complete, how);
+    return lay_out_stage(code.items.view(), entries.view(), chunks_of(stage), complete, how);
   }
   /// Where a rank adds up the gradients of its slices; `placements` is that of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
