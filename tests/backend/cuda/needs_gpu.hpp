@@ -5,8 +5,14 @@
 
 #include <cuda_runtime.h>
 
+#include <chrono>
+#include <cstdlib>
+
+#include "testing/time_limit.hpp"
+
 // For tests that need a GPU. Without one, the program says "no GPU: ..." and CTest counts it as
-// skipped.
+// skipped. On a GPU a test that has not ended in PLAIT_TEST_SECONDS (20) ends the program, which
+// says which test that was: a kernel or a collective that hangs would take the time of all others.
 namespace cuda_testing {
 
 class needs_gpu : public testing::Environment {
@@ -19,5 +25,15 @@ class needs_gpu : public testing::Environment {
   }
 };
 inline auto* const gpu_environment = testing::AddGlobalTestEnvironment(new needs_gpu);
+
+#ifdef __CUDACC__  // pretended devices are slower than real ones
+inline auto* const limit_of_tests = [] {
+  char const* const said = std::getenv("PLAIT_TEST_SECONDS");
+  int const seconds = said == nullptr ? 20 : std::atoi(said);
+  auto* const limit = new plait_test::time_limit(std::chrono::seconds(seconds > 0 ? seconds : 20));
+  testing::UnitTest::GetInstance()->listeners().Append(limit);
+  return limit;
+}();
+#endif
 
 }  // namespace cuda_testing
