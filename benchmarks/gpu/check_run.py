@@ -1,31 +1,53 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks run.py with programs and a GPU that only pretend to be: the order, what is skipped for want of
-time, failures, time-outs and the archive, also after a signal.
+"""Rehearses run.py without a GPU: programs and tools that only pretend to be fail, crash and hang in each
+place in turn, run.py is killed and stopped, and time runs out. What has come back must be complete to that
+point, and the whole must end in time.
 
   check_run.py FOLDER
 """
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = {
-    "backend_cuda_device_gpu_test": "echo '[  PASSED  ] 3 tests.'",
-    "backend_cuda_kernels_gpu_test": "echo broken; exit 1",
-    "backend_cuda_launch_checks_gpu_test": "echo '[  PASSED  ] 1 test.'",
-    "backend_cuda_process_gpu_test": "exit 0",
-    "backend_cuda_thrust_gpu_test": "sleep 60 & wait",
-    "thrust_layer_gpu": "echo 'no GPU: all are asleep'",
-    "step_benchmark": "exit 0",
-    "backend_cuda_measure": "exit 0",
-}
+TESTS = ("device", "kernels", "cudnn_attention", "launch", "launch_checks", "training", "process", "thrust")
+SCALE = 0.02  # a program that should take 30 s has 1.8 s
+MODES = ("good", "fail", "hang", "crash")
+
+# What every stub is: it looks up how to behave by the end of its command line.
+STUB = r"""#!/bin/sh
+words="$0 $*"
+mode=good
+while IFS='	' read -r piece how; do
+  case "$words" in *"$piece") mode=$how ;; esac
+  if [ "$piece" = all ]; then mode=$how; fi
+done < "$PLAIT_REHEARSAL"
+case $mode in
+  fail) echo 'broken half-way'; exit 1 ;;
+  hang) trap '' TERM INT; echo 'waits for ever'; sleep 1000 & wait; sleep 1000 ;;
+  crash) echo 'about to crash'; kill -SEGV $$ ;;
+esac
+while [ $# -gt 0 ]; do
+  if [ "$1" = --output ]; then cp "$PLAIT_REHEARSAL_LINE" "$2"; fi
+  shift
+done
+"""
+LINE = {"program": "plait", "variant": "replayed", "device": "Pretended GPU", "cuda": "13.0", "size": "gpt2",
+        "plan": "serial", "precision": "bfloat16", "batch": 32, "largest": False, "sequence": 1024,
+        "parameters": 124439808, "flops_per_token": 803e6, "steps": 20,
+        "step_ms": {"median": 60.0, "least": 59.0, "greatest": 61.0}, "tokens_per_second": 546133.0, "tflops": 439.0,
+        "memory_bytes": 1 << 35, "roof_tflops": 790.0,
+        "kernels": [{"name": "k", "calls": 1, "us": 100.0, "share": 1.0}]}
 
 
 def check(holds, text):
@@ -34,61 +56,162 @@ def check(holds, text):
 
 
 def script(path, text):
-    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.write_text(text)
     path.chmod(0o755)
+
+
+class Rehearsal:
+    """A folder with stubs, in which run.py runs."""
+
+    def __init__(self, folder, has_gpu=True):
+        shutil.rmtree(folder, ignore_errors=True)
+        self.folder, self.results, self.store = folder, folder / "results", folder / "out"
+        self.programs, tools, self.llmc = folder / "gpu", folder / "tools", folder / "llm.c"
+        for each in (self.programs, tools, self.llmc):
+            each.mkdir(parents=True)
+        self.modes = folder / "modes"
+        self.modes.write_text("")
+        (folder / "line.json").write_text(json.dumps([LINE]))
+        for name in TESTS:
+            script(self.programs / f"backend_cuda_{name}_gpu_test", STUB + "echo '[  PASSED  ] 3 tests.'\n")
+        for name in ("thrust_layer_gpu", "step_benchmark", "backend_cuda_measure"):
+            script(self.programs / name, STUB + "echo done\n")
+        for name in ("compute-sanitizer", "ncu", "python3", "make"):
+            script(tools / name, STUB + "echo done\n")
+        script(self.llmc / "train_gpt2cu", STUB + "for i in 1 2 3 4 5 6 7 8 9; do echo \"step    $i/9 | loss 9.0 (+nanz)|"
+               " norm 1.0 (+nanz)| lr 3e-04 | 61.50 ms | 40.0% bf16 MFU | 532000 tok/s\"; done\n")
+        script(tools / "nvidia-smi", "#!/bin/sh\n" + ("echo 'Pretended GPU, 1.0'" if has_gpu else "exit 9") + "\n")
+        self.environment = {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "PLAIT_GPU_SECONDS_SCALE": str(SCALE),
+                            "PLAIT_REHEARSAL": str(self.modes), "PLAIT_REHEARSAL_LINE": str(folder / "line.json")}
+
+    def start(self, *words):
+        command = [sys.executable, HERE / "run.py", "--store", self.store, "--llmc", self.llmc, *words,
+                   self.programs, self.results]
+        return subprocess.Popen([str(word) for word in command], env=self.environment, stdout=subprocess.PIPE,
+                                universal_newlines=True)
+
+    def run(self, *words):
+        begin = time.monotonic()
+        process = self.start(*words)
+        said = process.communicate(timeout=100)[0]
+        return process.returncode, said, time.monotonic() - begin
+
+    def archived(self):
+        """What has come back: the files of the one archive, by name."""
+        check([each.name for each in self.store.iterdir() if not each.name.startswith(".")] == ["gpu_results.tar.gz"],
+              f"not one archive in {self.store}")
+        with tarfile.open(self.store / "gpu_results.tar.gz") as archive:
+            return {Path(each.name).name: archive.extractfile(each).read().decode()
+                    for each in archive.getmembers() if each.isfile()}
+
+    def checks(self):
+        """The lines of the table of checks, by what was done."""
+        lines = [line[2:-2].split(" | ") for line in self.archived()["gpu.md"].splitlines() if line.startswith("| ")]
+        return {line[0]: line[1] for line in lines if len(line) == 2 and line[0] != "check"}
+
+
+def places(said):
+    """(what is done, its command) in order, from what run.py has said."""
+    return re.findall(r"^== (.*) \(about \d+ s\): (.*)$", said, re.MULTILINE)
+
+
+def behave(rehearsal, order, turn):
+    """Gives each place another behaviour; returns it by what is done there."""
+    modes, lines = {}, []
+    for number, (what, command) in enumerate(order):
+        modes[what] = MODES[(number + turn) % len(MODES)]
+        first, *rest = command.replace("/without/", f"/{rehearsal.folder.name}/").split(" ")
+        piece = " ".join([Path(first).name, *(rest or [""])])
+        if what == "libraries and GPU":  # is no stub
+            modes[what] = "good"
+            continue
+        lines.append(f"{piece}\t{modes[what]}")
+    rehearsal.modes.write_text("\n".join(lines) + "\n")
+    return modes
+
+
+def rehearse(folder, order, turn):
+    rehearsal = Rehearsal(folder)
+    modes = behave(rehearsal, order, turn)
+    code, said, seconds = rehearsal.run()
+    got, files = rehearsal.checks(), rehearsal.archived()
+    check(code == 1, f"turn {turn}: it ends with {code}")
+    check(list(got) == [what for what, _ in order], f"turn {turn}: the places are {list(got)}")
+    for what, how in modes.items():
+        expected = {"good": "passed, ", "fail": "FAILED: ended with 1, ", "crash": "FAILED: ended by signal 11, ",
+                    "hang": "FAILED: not over in "}[how]
+        check(got[what].startswith(expected), f"turn {turn}: {what} is to {how}: {got[what]}")
+    for what, command in order:
+        name = re.search(r"--output \S*/(\S+\.json)", command)
+        if name:
+            check((name[1] in files) == (modes[what] == "good"), f"turn {turn}: {name[1]}")
+    check("waits for ever" in said or "broken half-way" in said, "the ends of logs are not shown")
+    return seconds
 
 
 def main():
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
-    programs, results, store, tools = (folder / name for name in ("gpu", "results", "store", "tools"))
-    for each in (programs, tools):
-        each.mkdir(parents=True)
-    for name, text in PROGRAMS.items():
-        script(programs / name, text)
-    without_gpu = {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "PLAIT_GPU_LIMIT": "2"}
 
-    def run(*words):
-        command = [sys.executable, HERE / "run.py", *words, programs, results]
-        return subprocess.run([str(word) for word in command], env=without_gpu, timeout=120,
-                              stdout=subprocess.PIPE, universal_newlines=True)
+    # Without a GPU all is said in order.
+    nothing = Rehearsal(folder / "without", has_gpu=False)
+    code, said, _ = nothing.run()
+    order = places(said)
+    done = nothing.checks()
+    check(code == 0 and set(done.values()) - {"skipped: no GPU"} == {done["launch_checks"]}, f"without a GPU: {done}")
+    names = [what for what, _ in order]
+    begin = ["libraries and GPU", "steps of GPT-2, batch 32, replayed, cuDNN", "kernels", "device", "cudnn_attention",
+             "launch_checks", "launch", "training", "thrust", "examples/thrust_layer"]
+    check(names[:len(begin)] == begin, f"the order is {names}")
+    check(names.index("steps in PyTorch, batch 32, compiled") < names.index("llm.c is built") <
+          names.index("steps of GPT-2, batch 4, replayed, cuDNN") < names.index("cuda_process, two processes"),
+          f"the order is {names}")
+    order_of_calls = [what for what in names if what != "single operations"]
+    first, second = Rehearsal(folder / "first"), Rehearsal(folder / "second")
+    done = [*places(first.run("first")[1]), *places(second.run("second")[1])]
+    check([what for what, _ in done] == order_of_calls, f"the two calls do {done}")
+    check(first.checks()["kernels"].startswith("passed") and "llmc_32.json" in first.archived() and
+          "Batch 32: plait" in first.archived()["gpu.md"], f"the first call: {first.archived()['gpu.md']}")
+    check("--report-api-errors no" in str(done) and "--clock-control none" in str(done), "tools lack their options")
 
-    script(tools / "nvidia-smi", "exit 9")
-    done = run("--minutes", 1)
-    table = (results / "gpu.md").read_text()
-    order = [line.split(" | ")[0][2:] for line in table.splitlines() if line.startswith("| ")][1:]
-    check(done.returncode == 0, "without a GPU it fails")
-    check(order[0] == "device" and order[order.index("examples/thrust_layer") + 1:][:3] ==
-          ["steps of GPT-2, batch 32", "steps in PyTorch, batch 32", "steps in PyTorch, batch 4"],
-          f"the order is {order}")
-    skipped = table.count("skipped: no GPU")
-    check(skipped == len(order) - 1 and "launch_checks | passed" in table, f"not skipped: {table}")
+    # Each place fails, hangs and crashes once, and the others go on.
+    with ThreadPoolExecutor(len(MODES)) as pool:
+        turns = [pool.submit(rehearse, folder / f"turn{turn}", order, turn) for turn in range(len(MODES))]
+        late = pool.submit(out_of_time, folder / "late", order)
+        killed = pool.submit(ended_from_outside, folder / "killed", order)
+        for one in (*turns, late, killed):
+            one.result()
+    print(f"{len(order)} places, each with {len(MODES)} ends: all came back")
 
-    script(tools / "nvidia-smi", "echo 'Pretended GPU, 1.0'")
-    done = run("--minutes", 1, "--store", store)
-    table = (store / "gpu.md").read_text()
-    check(done.returncode == 1, "a failure is not one")
-    for line in ("Pretended GPU, 1.0", "| device | passed, 0 s |", "| kernels | skipped: of 1 min, ",
-                 "| thrust | FAILED: not over in 2 s, see ", "no GPU: all are asleep",
-                 "| steps of GPT-2, batch 32 | skipped: of 1 min, "):
-        check(line in table, f"'{line}' is not in: {table}")
-    done = run("tests")
-    check("| kernels | FAILED, see " in done.stdout and "broken" in done.stdout, done.stdout)
-    with tarfile.open(f"{results}.tar.gz") as archive:
-        check({"results/gpu.md", "results/kernels.log"} <= set(archive.getnames()),
-              "the archive is not whole")
 
-    Path(f"{results}.tar.gz").unlink()
-    shutil.rmtree(results)
-    words = [sys.executable, HERE / "run.py", "tests", programs, results]
-    running = subprocess.Popen(words, env={**without_gpu, "PLAIT_GPU_LIMIT": "60"},
-                               stdout=subprocess.DEVNULL)
-    while not (results / "thrust.log").exists():
-        time.sleep(0.05)
-    running.send_signal(signal.SIGTERM)
-    check(running.wait(timeout=20) == 143, "a signal does not end it")
-    with tarfile.open(f"{results}.tar.gz") as archive:
-        check("results/device.log" in archive.getnames(), "after a signal nothing is archived")
+def out_of_time(folder, order):
+    """Everything hangs, and there are 3 seconds."""
+    rehearsal = Rehearsal(folder)
+    rehearsal.modes.write_text("all\thang\n")
+    code, _, seconds = rehearsal.run("--minutes", "0.05")
+    check(code == 1 and seconds < 20, f"out of time it ends with {code} after {seconds:.0f} s")
+    got = rehearsal.checks()
+    check(list(got) == [what for what, _ in order], f"out of time: {got}")
+    check(got["training"].startswith("skipped: of 0.05 min, "), f"out of time: {got['training']}")
+
+
+def ended_from_outside(folder, order):
+    """Ends run.py by a signal that it sees, and by one that it does not."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        rehearsal = Rehearsal(folder)
+        rehearsal.modes.write_text("backend_cuda_launch_gpu_test \thang\n")
+        process = rehearsal.start()
+        while not process.stdout.readline().startswith("== launch ("):
+            pass
+        time.sleep(0.2)
+        process.send_signal(sent)
+        code = process.wait(timeout=20)
+        process.stdout.close()
+        check(code == (143 if sent == signal.SIGTERM else -sent), f"after {sent} it ends with {code}")
+        got = rehearsal.checks()
+        names = [what for what, _ in order]
+        check(list(got) == names[:names.index("launch")], f"after {sent} there is {list(got)}")
+        check(f"plait_{32}.json" in rehearsal.archived(), f"after {sent} the goal is lost")
 
 
 if __name__ == "__main__":

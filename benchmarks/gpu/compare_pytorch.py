@@ -270,7 +270,10 @@ def main():
     parser.add_argument("--variant", choices=VARIANTS, action="append", help="without it: all")
     parser.add_argument("--init", metavar="FILE.safetensors", help="initial weights of train_gpt")
     parser.add_argument("--data", metavar="FILE", help="bytes to train on (random tokens)")
-    parser.add_argument("--output", metavar="FILE", help="where the JSON goes")
+    parser.add_argument("--output", metavar="FILE",
+                        help="where the JSON goes, written anew after each variant")
+    parser.add_argument("--only-compile", action="store_true",
+                        help="one step of each variant, which fills torch.compile's cache; prints nothing")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         print(f"no GPU: PyTorch {torch.__version__} sees none; nothing is measured")
@@ -283,17 +286,19 @@ def main():
     lines = []
     for variant in args.variant or VARIANTS:
         try:
+            if args.only_compile:
+                Trainer(args).run(variant, batch, 1, 0)
+                continue
             lines.append(measure(args, variant, batch))
+            if args.output:
+                Path(args.output).write_text(json.dumps(lines, indent=1) + "\n")
         except Exception as problem:  # torch.compile may lack much; the others go on
             if variant == "eager":
                 raise
             print(f"{variant} is left out: {str(problem).splitlines()[0]}", file=sys.stderr)
         release_memory()
-    text = json.dumps(lines, indent=1) + "\n"
-    if args.output:
-        Path(args.output).write_text(text)
-    else:
-        print(text, end="")
+    if not args.output and not args.only_compile:
+        print(json.dumps(lines, indent=1))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,9 +38,8 @@ constexpr char const* usage =
     "  --batch N|largest samples of a step; the largest batch that fits into the GPU (4)\n"
     "  --warm-up N       steps before those that are timed (5)\n"
     "  --steps N         timed steps (20)\n"
-    "  --replay          also with steps that are recorded once and repeated (CUDA graphs)\n"
-    "  --cudnn           also with attention by cuDNN\n"
-    "  --only-fastest    of these variants only the last: replayed, by cuDNN\n"
+    "  --replay          steps are recorded once and repeated (CUDA graphs)\n"
+    "  --cudnn           attention is done by cuDNN\n"
     "  --free-attention  attention by cuDNN may give other bits from run to run\n"
     "  --own-gelu        gelu is not done by cuBLASLt\n"
     "  --time-products   cuBLASLt's algorithms are timed\n"
@@ -52,7 +51,7 @@ struct options {
   std::int64_t batch = 4;  ///< 0: the largest
   std::int64_t warm_up = 5, steps = 20, recorded = 0;
   bool replay = false, cudnn = false, help = false;
-  bool only_fastest = false, free_attention = false, own_gelu = false, time_products = false;
+  bool free_attention = false, own_gelu = false, time_products = false;
 };
 
 options parse(int count, char const* const* words) {
@@ -69,7 +68,6 @@ options parse(int count, char const* const* words) {
                                {"--steps", whole{&out.steps, 1, most_steps}},
                                {"--replay", &out.replay, "cuda"},
                                {"--cudnn", &out.cudnn, "cuda"},
-                               {"--only-fastest", &out.only_fastest, "cuda"},
                                {"--free-attention", &out.free_attention, "cuda"},
                                {"--own-gelu", &out.own_gelu, "cuda"},
                                {"--time-products", &out.time_products, "cuda"},
@@ -260,52 +258,52 @@ json line_of(entry const& job, std::size_t batch, variant how, timed const& run)
       {"last_loss", run.last_loss}};
 }
 
-struct result {
-  json lines = json::array();
-  bool complete = true;
+/// Where the JSON goes: a file, which is written anew with each result, or the standard output at
+/// the end.
+class result_file {
+ public:
+  /// Errors: input_error if it cannot be written, which is found before the work.
+  explicit result_file(std::string path) : path_(std::move(path)) { write(json::array()); }
+  void write(json const& lines) {
+    text_ = lines.dump(1) + "\n";
+    if (path_.empty()) return;
+    plait::detail::partial_file file(path_);
+    file.write(std::as_bytes(std::span(text_)), 0);
+    file.commit();
+  }
+  void end() const {
+    if (path_.empty()) std::fputs(text_.c_str(), stdout);
+  }
+
+ private:
+  std::string path_, text_;
 };
 
-result measure(options const& wanted, device_measurements::machine const& machine) {
+void measure(options const& wanted, device_measurements::machine const& machine, result_file& out) {
   auto const& job = find(wanted);
   bool const on_gpu = wanted.backend == "cuda";
   if (wanted.batch == 0 && !on_gpu) throw plait::input_error("--batch largest needs a GPU");
   double const roof = on_gpu ? 1e-12 * device_measurements::matrix_product_roof() : 0;
   auto const batch =
       wanted.batch == 0 ? largest_batch(job) : static_cast<std::size_t>(wanted.batch);
-  std::vector<variant> variants;
-  for (bool const cudnn : {false, true})
-    for (bool const replay : {false, true})
-      if (wanted.only_fastest ? cudnn == wanted.cudnn && replay == wanted.replay
-                              : cudnn <= wanted.cudnn && replay <= wanted.replay)
-        variants.push_back({.replay = replay,
-                            .cudnn = cudnn,
-                            .free_attention = wanted.free_attention,
-                            .own_gelu = wanted.own_gelu,
-                            .time_products = wanted.time_products});
-  result out;
-  std::vector<variant> measured;
-  for (auto const how : variants) try {
-      auto const run = train(job, batch, wanted.warm_up, wanted.steps, how, [](auto) {});
-      auto line = line_of(job, batch, how, run);
-      line["largest"] = wanted.batch == 0;
-      line["device"] = on_gpu ? machine.gpu : "host";
-      line["cuda"] = on_gpu ? json(machine.cuda) : json(nullptr);
-      line["memory_bytes"] = on_gpu ? json(run.memory.used) : json(nullptr);
-      line["roof_tflops"] = on_gpu ? json(roof) : json(nullptr);
-      line["mfu"] = on_gpu ? json(line["tflops"].get<double>() / roof) : json(nullptr);
-      out.lines.push_back(std::move(line));
-      measured.push_back(how);
-    } catch (std::exception const& problem) {  // what is measured already is worth having
-      if (measured.empty()) throw;
-      std::fprintf(stderr, "%s is left out: %s\n", how.name().c_str(), problem.what());
-      // Without cuDNN it is as it was built.
-      if (dynamic_cast<plait::input_error const*>(&problem) == nullptr) out.complete = false;
-    }
-  if (wanted.recorded > 0 && on_gpu)  // at the end: it makes later steps slower
-    for (std::size_t i = 0; i < measured.size(); ++i)
-      if (!measured[i].replay || wanted.only_fastest)
-        out.lines[i]["kernels"] = kernels_of(job, wanted, batch, measured[i]);
-  return out;
+  variant const how{.replay = wanted.replay,
+                    .cudnn = wanted.cudnn,
+                    .free_attention = wanted.free_attention,
+                    .own_gelu = wanted.own_gelu,
+                    .time_products = wanted.time_products};
+  auto const run = train(job, batch, wanted.warm_up, wanted.steps, how, [](auto) {});
+  auto line = line_of(job, batch, how, run);
+  line["largest"] = wanted.batch == 0;
+  line["device"] = on_gpu ? machine.gpu : "host";
+  line["cuda"] = on_gpu ? json(machine.cuda) : json(nullptr);
+  line["memory_bytes"] = on_gpu ? json(run.memory.used) : json(nullptr);
+  line["roof_tflops"] = on_gpu ? json(roof) : json(nullptr);
+  line["mfu"] = on_gpu ? json(line["tflops"].get<double>() / roof) : json(nullptr);
+  out.write(json::array({line}));
+  if (wanted.recorded == 0 || !on_gpu) return;
+  // Recording makes steps slower, and may end the process: the times are written before it.
+  line["kernels"] = kernels_of(job, wanted, batch, how);
+  out.write(json::array({line}));
 }
 
 }  // namespace
@@ -325,19 +323,11 @@ int main(int count, char** words) {
       command_line::check_output();
       return 0;
     }
-    // That it cannot be written is found before the work.
-    std::optional<plait::detail::partial_file> file;
-    if (!wanted.output.empty()) file.emplace(wanted.output);
-    auto const result = measure(wanted, machine);
-    auto const text = result.lines.dump(1) + "\n";
-    if (file) {
-      file->write(std::as_bytes(std::span(text)), 0);
-      file->commit();
-    } else {
-      std::fputs(text.c_str(), stdout);
-    }
+    result_file out(wanted.output);
+    measure(wanted, machine, out);
+    out.end();
     command_line::check_output();
-    return result.complete ? 0 : 1;
+    return 0;
   } catch (plait::input_error const& problem) {
     std::fprintf(stderr, "step_benchmark: %s\n", problem.what());
     return 2;
