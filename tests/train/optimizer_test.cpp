@@ -253,14 +253,15 @@ TEST(Ages, GrowTogetherAndSplitBlocksWhereTheyDiffer) {
   plait::ext::lean_vector<std::int64_t> of(parameters.size());
   for (auto& age : of) age = 7;
   ages.set(of);
-  EXPECT_EQ((plait::execution::blocks_of_one_age<serial_plan>(parameters, arena, ages)).size(), 1u);
+  auto const entries = serial_plan::entries.view();
+  EXPECT_EQ(plait::execution::blocks_of_one_age(entries, parameters, arena, ages).size(), 1u);
   for (auto const& parameter : parameters)
     of[std::size_t(parameter.number)] = is_younger(parameter) ? 4 : 7;
   ages.set(of);
   ages.advance();
   for (auto const& parameter : parameters)
     EXPECT_EQ(ages.of(parameter.number), is_younger(parameter) ? 5 : 8) << parameter.name;
-  auto const blocks = plait::execution::blocks_of_one_age<serial_plan>(parameters, arena, ages);
+  auto const blocks = plait::execution::blocks_of_one_age(entries, parameters, arena, ages);
   std::size_t next = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     auto const& [block, younger_by, age] = blocks[i];

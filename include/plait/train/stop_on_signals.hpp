@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 

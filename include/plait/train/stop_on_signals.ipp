@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/core/error.hpp"
 #include "plait/train/stop_on_signals.hpp"
 
 #include "plait/core/caught_signal.hpp"
