@@ -16,7 +16,6 @@
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/synchronizer.hpp"
 #include "plait/train/export.hpp"
-#include "plait/train/held_state.hpp"
 #include "plait/train/not_finite.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_store.hpp"
@@ -64,8 +63,6 @@ PLAIT_INSTANCE class parameter_store<double_elements, thread_rank>;
 PLAIT_INSTANCE class export_work<parameter_store<float_elements, thread_rank>, thread_rank, float>;
 PLAIT_INSTANCE class export_work<parameter_store<double_elements, thread_rank>, thread_rank,
                                  double>;
-PLAIT_INSTANCE class trainer_generation<thread_rank, step_scalars<sgd, 1>, void>;
-PLAIT_INSTANCE class trainer_generation<thread_rank, step_scalars<adamw, 1>, void>;
 PLAIT_INSTANCE class step_memory<ext::host_device, sgd, 1>;
 PLAIT_INSTANCE class step_memory<ext::host_device, adamw, 1>;
 PLAIT_INSTANCE void exchange_runner<thread_rank>::sum<double>(int, double*) const;
