@@ -118,8 +118,7 @@ class item_runner {
   std::byte* forward_item(item_code<Item, Steps...>, unit_range units, std::byte* made) {
     auto const here = within(Item.units, units);
     for (int unit = here.begin; unit < here.end; ++unit) {
-      pass_frame const frame = is_deep ? called_begin_unit_forward(Item, unit, made)
-                                       : begin_unit_forward(Item, unit, made);
+      pass_frame const frame = begin_unit_forward(Item, unit, made);
       in_order{(unit_.template forward_step<Steps>(frame), 0)...};
       unit_.end_forward(Item, frame);
       made = frame.output;
@@ -132,9 +131,7 @@ class item_runner {
                            std::byte* gradient, backward_part part) {
     auto const here = within(Item.units, units);
     for (int unit = here.end - 1; unit >= here.begin; --unit) {
-      pass_frame const frame = is_deep
-                                   ? called_begin_unit_backward(Item, unit, input, gradient, part)
-                                   : begin_unit_backward(Item, unit, input, gradient, part);
+      pass_frame const frame = begin_unit_backward(Item, unit, input, gradient, part);
       in_order{(unit_.template backward_step<Steps>(frame), 0)...};
       end_backward(Item, unit, part);
       gradient = made_;
@@ -196,19 +193,6 @@ class item_runner {
     unit_.end_backward(item);
     if constexpr (traits.has_reruns)
       if (part == backward_part::all) discard_working(item.number, unit);
-  }
-
-  // Whether a model has so many layers that the code of their items is what it costs compilers:
-  // items then call what begins their units.
-  static constexpr bool is_deep = traits.leaves > 16;
-  [[gnu::noinline]] pass_frame called_begin_unit_forward(item_facts const& item, int unit,
-                                                         std::byte* made) {
-    return begin_unit_forward(item, unit, made);
-  }
-  [[gnu::noinline]] pass_frame called_begin_unit_backward(item_facts const& item, int unit,
-                                                          std::byte* input, std::byte* gradient,
-                                                          backward_part part) {
-    return begin_unit_backward(item, unit, input, gradient, part);
   }
 
   /// Where what is made again of a unit lies.

@@ -27,7 +27,7 @@ template <class Rank, class CarryOut>
     }
   } const work{carry_out};
   step_runner<Rank> program(rank, list, program_of_rows(rank.grid(), list, place, touched));
-  program.run_once(work);
+  program.run(work);
 }
 
 /// Adds up numbers in host memory over ranks in the same way, in `room` on the device.

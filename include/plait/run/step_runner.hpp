@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "plait/core/lean_vector.hpp"
-#include "plait/core/macros.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/synchronizer.hpp"
@@ -38,17 +37,6 @@ class step_runner {
 
   template <class Work>
   void run(Work& work) {
-    run_all(work);
-  }
-  /// The same of what runs once: smaller code.
-  template <class Work>
-  [[gnu::cold]] void run_once(Work& work) {
-    run_all(work);
-  }
-
- private:
-  template <class Work>
-  PLAIT_IN_LOOPS void run_all(Work& work) {  // as its caller is, cold or not
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       auto const& now = operations_[i];
       [[maybe_unused]] auto const mark = rank_.device().mark(name_of(now));
@@ -62,6 +50,7 @@ class step_runner {
     }
   }
 
+ private:
   /// For profilers.
   [[nodiscard]] char const* name_of(program_operation const& now) const {
     return now.row < 0 ? to_string(now.what) : to_string(exchanges_.row(now.row).what.place);
