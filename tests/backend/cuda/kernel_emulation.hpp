@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <compare>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -28,6 +31,12 @@
 // thread first and first or last warp first in turns, so that a missing barrier shows. Shared
 // memory is filled with NaNs before each block and has guard bytes behind it. A wait that can never
 // end (threads that left, or are waiting for something else) is an error.
+//
+// Under the thread sanitizer the threads of a kernel are threads for it, too, so that it finds two
+// that touch the same memory, one of them writing, without a barrier between them: threads of one
+// block, and threads of two blocks, which nothing but the end of the kernel puts in an order. An
+// exchange between the threads of a warp puts its values in an order, but no memory, as on a
+// device.
 
 namespace kernel_emulation {
 
@@ -42,6 +51,68 @@ namespace kernel_emulation {
 #endif
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#define PLAIT_RACES_ARE_FOUND 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PLAIT_RACES_ARE_FOUND 1
+#endif
+#endif
+
+// What the sanitizer is told; nothing without it.
+#if defined(PLAIT_RACES_ARE_FOUND)
+extern "C" {
+void* __tsan_get_current_fiber();
+void* __tsan_create_fiber(unsigned flags);
+void __tsan_switch_to_fiber(void*, unsigned flags);
+void __tsan_acquire(void*);
+void __tsan_release(void*);
+void AnnotateIgnoreReadsBegin(char const* file, int line);
+void AnnotateIgnoreReadsEnd(char const* file, int line);
+void AnnotateIgnoreWritesBegin(char const* file, int line);
+void AnnotateIgnoreWritesEnd(char const* file, int line);
+}
+/// What the emulation itself reads and writes, which is in no kernel, is not looked at.
+struct unseen {
+  unseen() {
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~unseen() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+  unseen(unseen const&) = delete;
+  unseen& operator=(unseen const&) = delete;
+};
+/// Everything before leave(place) comes before everything behind a later enter(place).
+inline void leave(void* place) { __tsan_release(place); }
+inline void enter(void* place) { __tsan_acquire(place); }
+#else
+struct unseen {
+  unseen() {}  // NOLINT: as with the sanitizer, it is used for its lifetime
+};
+inline void leave(void*) {}
+inline void enter(void*) {}
+#endif
+
+/// A barrier of a kernel, by its place in the source.
+struct barrier_site {
+  char const* file;
+  int line;
+  auto operator<=>(barrier_site const&) const = default;
+};
+/// The barrier that PLAIT_LEAVE_OUT_BARRIER=<file>:<line> leaves out of all kernels, to see that it
+/// is missed; file is the end of its path.
+inline bool is_left_out(barrier_site const& site) {
+  static std::string const which = [] {
+    char const* const said = std::getenv("PLAIT_LEAVE_OUT_BARRIER");
+    return std::string(said == nullptr ? "" : said);
+  }();
+  if (which.empty()) return false;
+  return (std::string(site.file) + ":" + std::to_string(site.line)).ends_with("/" + which);
+}
+
 // _longjmp() under a name that hardened builds do not replace by one that only goes up the same
 // stack.
 extern "C" [[noreturn]] void go_on_at(std::jmp_buf, int) __asm__("_longjmp");
@@ -50,16 +121,29 @@ extern "C" [[noreturn]] void go_on_at(std::jmp_buf, int) __asm__("_longjmp");
 /// never returns; without it, it is whoever calls switch_to() first.
 class fiber {
  public:
-  fiber() : has_begun_(true) {}
+  fiber() : has_begun_(true) {
+#if defined(PLAIT_RACES_ARE_FOUND)
+    known_as_ = __tsan_get_current_fiber();
+#endif
+  }
   explicit fiber(void (*main)()) : stack_(std::make_unique<unsigned char[]>(stack_bytes)) {
+#if defined(PLAIT_RACES_ARE_FOUND)
+    known_as_ = __tsan_create_fiber(0);  // never destroyed: it ends in the middle of the emulation
+#endif
     getcontext(&context_);
     context_.uc_stack.ss_sp = stack_.get();
     context_.uc_stack.ss_size = stack_bytes;
     makecontext(&context_, main, 0);
   }
 
+  fiber(fiber const&) = delete;
+  fiber& operator=(fiber const&) = delete;
+
   /// Leaves this fiber, which runs, for another one.
   void switch_to(fiber& next) {
+#if defined(PLAIT_RACES_ARE_FOUND)
+    __tsan_switch_to_fiber(next.known_as_, 1);  // that puts nothing in an order
+#endif
 #if defined(PLAIT_SWITCH_BY_CONTEXT)
     swapcontext(&context_, &next.context_);
 #else
@@ -77,6 +161,9 @@ class fiber {
   ucontext_t context_{};
   std::jmp_buf left_{};
   bool has_begun_ = false;
+#if defined(PLAIT_RACES_ARE_FOUND)
+  void* known_as_ = nullptr;
+#endif
 };
 
 class block_machine {
@@ -90,6 +177,7 @@ class block_machine {
 
   /// Runs one block of `threads` threads that all call `body`.
   void run(unsigned threads, std::size_t shared_bytes, std::function<void()> const& body) {
+    unseen const own;
     body_ = &body;
     failure_.clear();
     prepare(threads, shared_bytes);
@@ -110,16 +198,45 @@ class block_machine {
   }
 
   void wait(waits what, unsigned mask = 0) {
+    unseen const own;
     state_[current_] = what;
     mask_[current_] = mask;
     threads_[current_].switch_to(scheduler_);
   }
+  /// Waits for all threads of the block.
+  void wait_for_block(barrier_site const& site) {
+    unseen const own;
+    sites_.insert(site);
+    if (is_left_out(site)) return;
+    // Another place in turns: a thread that comes to the next barrier early must not put what it
+    // has done since before a thread that has still to leave this one.
+    void* const place = &known_by_->barriers[barriers_[current_]++ % 2];
+    leave(place);
+    wait(waits::for_block);
+    enter(place);
+  }
+  /// Waits for the threads of the warp.
+  void wait_for_warp(unsigned mask) {
+    unseen const own;
+    void* const place = &known_by_->warps[current_ / 32 * 2 + warp_waits_[current_]++ % 2];
+    leave(place);
+    wait(waits::for_warp, mask);
+    enter(place);
+  }
+  /// The barriers that kernels have come to.
+  [[nodiscard]] std::set<barrier_site> const& sites() const { return sites_; }
+
+  /// All that the host has done comes before a kernel, and all of the kernel before what the host
+  /// does behind it.
+  void begin_kernel() { leave(&begun_); }
+  void end_kernel() { enter(&ended_); }
 
   /// Gives each thread of the warp what the others brought. A slot is used at every other exchange
   /// only, so a fast thread does not overwrite what a slow one has still to read.
   template <class T>
   T const* exchange(unsigned mask, T const& mine) {
     static_assert(sizeof(T) <= sizeof(std::uint64_t));
+    unseen const own;
     unsigned const warp = current_ / 32;
     auto& slots = slots_[2 * warp + turn_[current_]++ % 2];
     std::memcpy(&slots.bytes[current_ % 32 * sizeof(T)], &mine, sizeof(T));
@@ -127,7 +244,10 @@ class block_machine {
     return reinterpret_cast<T const*>(slots.bytes);
   }
   [[nodiscard]] unsigned lane() const { return current_ % 32; }
-  [[nodiscard]] unsigned char* shared() { return shared_.data()->bytes; }
+  [[nodiscard]] unsigned char* shared() {
+    unseen const own;
+    return shared_.data()->bytes;
+  }
 
  private:
   static constexpr unsigned char poison = 0xFF;  // a NaN in every type
@@ -137,13 +257,25 @@ class block_machine {
   struct exchange_slot {
     alignas(8) unsigned char bytes[32 * 8];
   };
+  /// What the sanitizer knows the barriers of a block by.
+  struct block_order {
+    char barriers[2];
+    char warps[2 * 32];
+  };
 
   void prepare(unsigned threads, std::size_t shared_bytes) {
+    // New ones for each block: blocks do not wait for each other, nor do they share memory.
+    if (races_are_found) {
+      known_by_ = std::make_unique<block_order>();
+      std::vector<line>().swap(shared_);
+    }
     shared_.resize(shared_bytes / sizeof(line) + 2);
     std::memset(static_cast<void*>(shared()), poison, shared_.size() * sizeof(line));
     state_.assign(threads, waits::no);
     mask_.assign(threads, 0);
     turn_.assign(threads, 0);
+    barriers_.assign(threads, 0);
+    warp_waits_.assign(threads, 0);
     left_ = 0;
     slots_.resize(2 * ((threads + 31) / 32));
     while (threads_.size() < threads) threads_.emplace_back(&block_machine::thread_main);
@@ -153,10 +285,17 @@ class block_machine {
   static void thread_main() {
     auto& machine = instance();
     for (;;) {
+      enter(&machine.begun_);
       (*machine.body_)();
-      ++machine.left_;
-      machine.wait(waits::has_left);
+      leave(&machine.ended_);
+      machine.end_thread();
     }
+  }
+
+  void end_thread() {
+    unseen const own;
+    ++left_;
+    wait(waits::has_left);
   }
 
   /// Runs the threads [first, last) of a warp until none of them can go on by itself.
@@ -201,13 +340,23 @@ class block_machine {
     return true;
   }
 
+#if defined(PLAIT_RACES_ARE_FOUND)
+  static constexpr bool races_are_found = true;
+#else
+  static constexpr bool races_are_found = false;
+#endif
+
   std::function<void()> const* body_ = nullptr;
   std::string failure_;
+  std::unique_ptr<block_order> known_by_ = std::make_unique<block_order>();
+  char begun_ = 0, ended_ = 0;  // places for the sanitizer
+  std::set<barrier_site> sites_;
   fiber scheduler_;
   std::deque<fiber> threads_;  // stay where they are
   std::vector<waits> state_;
   std::vector<unsigned> mask_;
   std::vector<unsigned> turn_;
+  std::vector<unsigned> barriers_, warp_waits_;  // that each thread has come to
   std::vector<exchange_slot> slots_;
   std::vector<line> shared_;
   unsigned current_ = 0;
@@ -227,14 +376,20 @@ struct launcher {
         shape.threads > 1024)
       throw std::logic_error("emulated kernel: a device would refuse this launch shape");
     if (launches != nullptr) ++*launches;
-    cuda::gridDim = {shape.blocks, shape.blocks_y, 1};
-    cuda::blockDim = {shape.threads, 1, 1};
+    auto& machine = block_machine::instance();
     std::function<void()> const body = [&] { kernel(arguments...); };
-    for (unsigned y = 0; y < shape.blocks_y; ++y)
-      for (unsigned x = 0; x < shape.blocks; ++x) {
-        cuda::blockIdx = {x, y, 0};
-        block_machine::instance().run(shape.threads, shape.shared_bytes, body);
-      }
+    machine.begin_kernel();
+    {
+      unseen const own;
+      cuda::gridDim = {shape.blocks, shape.blocks_y, 1};
+      cuda::blockDim = {shape.threads, 1, 1};
+      for (unsigned y = 0; y < shape.blocks_y; ++y)
+        for (unsigned x = 0; x < shape.blocks; ++x) {
+          cuda::blockIdx = {x, y, 0};
+          machine.run(shape.threads, shape.shared_bytes, body);
+        }
+    }
+    machine.end_kernel();
   }
 };
 static_assert(plait::cuda_kernels::launcher<launcher>);
@@ -256,10 +411,10 @@ namespace plait::cuda_kernels {
 
 using kernel_emulation::block_machine;
 
-inline void __syncthreads() { block_machine::instance().wait(block_machine::waits::for_block); }
-inline void __syncwarp(unsigned mask) {
-  block_machine::instance().wait(block_machine::waits::for_warp, mask);
+inline void emulated_barrier(char const* file, int line) {
+  block_machine::instance().wait_for_block({file, line});
 }
+inline void __syncwarp(unsigned mask) { block_machine::instance().wait_for_warp(mask); }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int lane) {
   return block_machine::instance().exchange(mask, value)[lane];

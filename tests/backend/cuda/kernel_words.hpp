@@ -14,6 +14,9 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
+// A barrier says where it is.
+#define __syncthreads() emulated_barrier(__FILE__, __LINE__)
+
 #define PLAIT_UNROLL
 #define PLAIT_UNROLL_BY(turns)
 #define PLAIT_SHARED_MEMORY(name) unsigned char* const name = emulated_shared_memory()
@@ -25,7 +28,7 @@ struct builtin_index {
 };
 inline builtin_index threadIdx, blockIdx, blockDim, gridDim;
 
-void __syncthreads();
+void emulated_barrier(char const* file, int line);
 void __syncwarp(unsigned mask = 0xFFFFFFFFu);
 template <class T>
 T __shfl_sync(unsigned mask, T value, int lane);
