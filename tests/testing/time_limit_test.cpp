@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: alone
 #include "testing/time_limit.hpp"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 namespace {

@@ -90,7 +90,7 @@ class stage_memory {
     return buffers_.gradients + place_of(entry, unit)->gradient;
   }
 
-  /// Where uses of parameters are looked up, by their numbers among those of all units.
+  /// Places of the uses of parameters, by their numbers among the uses of all units.
   [[nodiscard]] lean_vector<parameter_place>& places_of_uses() { return places_; }
 
   /// What all layers of the stage have in common.

@@ -9,7 +9,7 @@ namespace plait::testing {
 
 /// The numbers that `check_layer` runs with; the defaults serve most layers.
 struct layer_options {
-  /// Of inputs, parameters and random layers.
+  /// The seed of inputs, parameters and random layers.
   std::uint64_t seed = 1;
   std::uint32_t step = 0;
   /// Tokens of a layer that takes them, or integer targets of a loss, of each of `checked_rows<L>`;

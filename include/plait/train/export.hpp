@@ -74,7 +74,7 @@ template <class Rank, class From>
 using whole_tensor_function = void (*)(Rank& rank, parameter_entry const& entry, From const* held,
                                        std::byte* room, std::byte* staging);
 
-/// What an export calls for each tensor.
+/// Function that an export calls for each tensor.
 template <class T>
 using tensor_sink = function_reference<void(std::string const& name, parameter_info const& shape,
                                             std::span<T const> values)>;
