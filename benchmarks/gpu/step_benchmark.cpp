@@ -258,7 +258,7 @@ json line_of(entry const& job, std::size_t batch, variant how, timed const& run)
       {"last_loss", run.last_loss}};
 }
 
-/// Where the JSON goes: a file, which is written anew with each result, or the standard output at
+/// The place of the JSON: a file, which is written anew with each result, or the standard output at
 /// the end.
 class result_file {
  public:

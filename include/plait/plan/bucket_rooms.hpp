@@ -159,7 +159,7 @@ struct arena_cut {
     summed.room = add_room(summed, room_for_two(layout, uses, chunks, 0, units_use::summed));
 }
 
-/// What a plan says of the layout of a stage's parameters.
+/// Rules of a plan for the layout of a stage's parameters.
 struct layout_rules {
   placements samples{};
   parameter_rules parameters{};

@@ -15,7 +15,7 @@ namespace plait::planning {
 /// plan's type is compiled once for all of them: parameter_store, for example, lays out its arenas
 /// by it.
 struct plan_facts {
-  listed_plan const& numbers;  ///< of a mesh that may lack the size that is left to the launch
+  listed_plan const& numbers;  ///< the mesh may lack the size that is left to the launch
   /// \see plan::memory
   memory_need (*memory)(int stage, workload const& load);
   /// \see exchanges_of

@@ -22,7 +22,7 @@ template <class Plan, class Rank>
   return exchanges_of<Plan>(rank.stage(), load, part, has_still);
 }
 
-/// The same by the facts of the plan.
+/// Lists a part of a job by the facts of its plan instead of the type.
 template <class Rank>
 [[gnu::cold]] lean_vector<exchange> exchanges_on(plan_facts const& plan, Rank const& rank,
                                                  workload load, job_part part,

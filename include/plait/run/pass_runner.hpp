@@ -64,7 +64,7 @@ class pass_runner {
   }
 
   [[nodiscard]] workload const& load() const { return load_; }
-  /// Whether they run on as many microbatches of as many rows.
+  /// Returns true if the passes run on `microbatches` microbatches of `rows` rows.
   [[nodiscard]] bool fits(std::size_t rows, int microbatches) const {
     return rows == load_.rows && microbatches == load_.microbatches;
   }

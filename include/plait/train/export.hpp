@@ -79,8 +79,8 @@ template <class T>
 using tensor_sink = function_reference<void(std::string const& name, parameter_info const& shape,
                                             std::span<T const> values)>;
 
-/// What the operations of an export do. `Store`: the rank's parameter_store; `T`: the type of the
-/// arena and of what the sink is given.
+/// Carries out the operations of an export. `Store`: the rank's parameter_store; `T`: the type of
+/// the arena and of what the sink is given.
 template <class Store, class Rank, class T>
 class export_work {
   using element = typename Store::element;

@@ -43,8 +43,8 @@ struct element_types {
   using gradient_element = GradientElement;
 };
 
-/// Where the parameters of a rank lie: the layout of its stage, its blocks of them, and where it
-/// adds up gradients slice by slice.
+/// Places of the parameters of a rank: the layout of its stage, the blocks that it has, and the
+/// accumulators in which it adds up gradients slice by slice.
 struct placed_parameters {
   parameter_layout layout;
   lean_vector<parameter_block> local;
@@ -73,9 +73,9 @@ class parameter_store {
  public:
   using element = T;
 
-  /// Makes the arenas; start() or take() fills them. `plan`: the facts of the job's plan, `placed`:
-  /// what parameters_on says; `has_averages` says whether there are averages beside them, for
-  /// messages.
+  /// Makes the arenas; start() or take() fills them. `plan`: the facts of the job's plan; `placed`:
+  /// the result of parameters_on. `has_averages` tells messages about memory of averages beside
+  /// them.
   [[gnu::cold]] parameter_store(Rank& rank, plan_facts const& plan, placed_parameters placed,
                                 training_arenas<Rank>& arenas, int states, bool has_averages);
 
@@ -103,7 +103,7 @@ class parameter_store {
   [[nodiscard]] T* seen() const {
     return reinterpret_cast<T*>((has_copies ? arenas_.copies : arenas_.parameters).data());
   }
-  /// Those that optimizers update.
+  /// The parameters that optimizers update.
   [[nodiscard]] parameter_element* parameters() const {
     return reinterpret_cast<parameter_element*>(arenas_.parameters.data());
   }
@@ -168,7 +168,7 @@ class parameter_store {
   [[nodiscard]] memory_need allocated() const;
 
  private:
-  /// Where layers see copies, of another type, the parameters themselves are held as they are
+  /// Layers may see copies, of another type; then the parameters themselves are held as they are
   /// owned; of what is frozen there are the copies alone.
   static constexpr bool has_copies = !std::is_same_v<T, parameter_element>;
 

@@ -74,7 +74,8 @@ class trainer_passes {
   /// Forgets the recorded step, which is out of date.
   [[gnu::cold]] void forget_recorded() { recorded_ = {}; }
 
-  /// Those for a batch, whose workload is load(); name() is what messages call the trainer.
+  /// Returns the passes for a batch, whose workload is load(); name() is what messages call the
+  /// trainer.
   template <class Batch, class Load, class Name>
   PLAIT_IN_LOOPS passes_type& get(bool trains, Batch const& batch, Load const& load,
                                   Name const& name) {

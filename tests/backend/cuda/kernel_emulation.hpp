@@ -59,7 +59,7 @@ namespace kernel_emulation {
 #endif
 #endif
 
-// What the sanitizer is told; nothing without it.
+// Calls that tell the sanitizer of fibers and of their order; empty without it.
 #if defined(PLAIT_RACES_ARE_FOUND)
 extern "C" {
 void* __tsan_get_current_fiber();
@@ -72,7 +72,7 @@ void AnnotateIgnoreReadsEnd(char const* file, int line);
 void AnnotateIgnoreWritesBegin(char const* file, int line);
 void AnnotateIgnoreWritesEnd(char const* file, int line);
 }
-/// What the emulation itself reads and writes, which is in no kernel, is not looked at.
+/// A guard within which the sanitizer ignores reads and writes: those of the emulation itself.
 struct unseen {
   unseen() {
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
@@ -257,7 +257,7 @@ class block_machine {
   struct exchange_slot {
     alignas(8) unsigned char bytes[32 * 8];
   };
-  /// What the sanitizer knows the barriers of a block by.
+  /// Addresses by which the sanitizer knows the barriers of a block.
   struct block_order {
     char barriers[2];
     char warps[2 * 32];
