@@ -53,8 +53,8 @@ refused() {
     exit 1
   fi
 }
-# What depends on the library of matrix products, or on the processor, belongs to the program; filling memory with one
-# number gives the same bits on each.
+# Code that depends on the library of matrix products, or on the processor, belongs to the program. `fill` is allowed:
+# it gives the same bits everywhere.
 if nm --demangle --defined-only "$runtime" | grep 'plait::host_maths' | grep -v 'host_maths::fill<'; then
   echo "the runtime has parts of plait::host_maths, which must be compiled as the program is"
   exit 1

@@ -23,7 +23,7 @@ PLAIT_DECL reads_ahead::reads_ahead(shape const& how, source from)
       buffers_(how.ahead + 1) {
   threads_.reserve(static_cast<std::size_t>(how.readers));
   // Signals are for the threads of ranks, which look at what they have to end for.
-  // A reader keeps the signals of its own faults, such as reading behind the end of a file.
+  // A reader handles signals of faults, such as a read past the end of a mapped file.
   sigset_t others, before;
   sigfillset(&others);
   for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&others, own);

@@ -111,11 +111,12 @@ template <class Rank>
 
 /// Brings all ranks of a new generation to the newest step that one of them has done.
 ///
-/// `Elements`: element_types of the job; `plan`: facts of its plan; `load` says what there is
-/// beside parameters and optimizer. catch_up(numbers) updates a rank that has the gradients of the
-/// step that others have done. Moves: rows of the list for the set-up; to ranks without the newest
-/// state that of the first rank
-///        along the data axis that has it, by the rows of `job_part::state_transfer`.
+/// `Elements`: element_types of the job; `plan`: the facts of its plan; `load`: parts of the state
+/// other than parameters and optimizer. catch_up(numbers) updates a rank that lacks the last step
+/// of the others and has its gradients.
+///
+/// Moves: rows of the list for the set-up; the state of the first rank along the data axis that has
+///        the newest one, to ranks without it, by the rows of `job_part::state_transfer`.
 /// Errors: those of the communicator; a rank whose state was on its way has none then.
 template <class Elements, class Rank, class Numbers>
 [[gnu::cold]] transferred_state transfer_state(Rank& rank, agreement_room const& room,

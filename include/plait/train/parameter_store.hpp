@@ -74,8 +74,7 @@ class parameter_store {
   using element = T;
 
   /// Makes the arenas; start() or take() fills them. `plan`: the facts of the job's plan; `placed`:
-  /// the result of parameters_on. `has_averages` tells messages about memory of averages beside
-  /// them.
+  /// the result of parameters_on. `has_averages`: whether messages count memory of averages.
   [[gnu::cold]] parameter_store(Rank& rank, plan_facts const& plan, placed_parameters placed,
                                 training_arenas<Rank>& arenas, int states, bool has_averages);
 

@@ -85,7 +85,7 @@ struct unseen {
   unseen(unseen const&) = delete;
   unseen& operator=(unseen const&) = delete;
 };
-/// Everything before leave(place) comes before everything behind a later enter(place).
+/// Orders memory: accesses before leave(place) come before accesses after a later enter(place).
 inline void leave(void* place) { __tsan_release(place); }
 inline void enter(void* place) { __tsan_acquire(place); }
 #else
@@ -226,8 +226,8 @@ class block_machine {
   /// The barriers that kernels have come to.
   [[nodiscard]] std::set<barrier_site> const& sites() const { return sites_; }
 
-  /// All that the host has done comes before a kernel, and all of the kernel before what the host
-  /// does behind it.
+  /// Orders memory: accesses of the host come before those of a kernel that it launches, and these
+  /// before later accesses of the host.
   void begin_kernel() { leave(&begun_); }
   void end_kernel() { enter(&ended_); }
 
