@@ -108,6 +108,23 @@ constexpr form_cuts form_cuts_of() {
   else return {};
 }
 
+template <class Model>
+inline constexpr auto model_outline = make_outline<Model>();
+
+/// The part of a plan that follows from the model and its tensor ranks: constants that all plans
+/// share which differ in other axes, in elements or in schedules, so that a compiler works them out
+/// once. A model under dp2, pp2 and dp2.pp2 has one.
+template <class Model, int TensorRanks, form_cuts Cuts>
+struct lowered_model {
+  static constexpr auto& tree = model_outline<Model>;
+  static constexpr auto chosen = choose_forms(tree, TensorRanks, Cuts);
+  static constexpr auto code = write_program(tree, chosen, TensorRanks);
+  static constexpr auto listed = list_parameters<parameter_uses<Model>>(tree, code, TensorRanks);
+  /// Whether the gradient of a value is computed: not for tokens, nor for what comes from outside
+  /// and what is made of it without a trained parameter.
+  static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
+};
+
 /// Everything that is known of a job before it runs: forms, transitions, stages, memory, traffic.
 ///
 /// All members are constants; the functions take run-time numbers and may be used in static_assert.
@@ -156,19 +173,18 @@ struct plan {
   /// Whether layers see copies of the parameters in another type.
   static constexpr bool has_copies = parameter_bytes != element_bytes;
 
-  static constexpr auto tree = make_outline<Model>();
-  static constexpr auto chosen = choose_forms(tree, tensor_ranks, form_cuts_of<tensor_policy>());
-  static constexpr auto code = write_program(tree, chosen, tensor_ranks);
+  using lowered = lowered_model<Model, tensor_ranks, form_cuts_of<tensor_policy>()>;
+  static constexpr auto& tree = lowered::tree;
+  static constexpr auto& chosen = lowered::chosen;
+  static constexpr auto& code = lowered::code;
   /// The length of the sequences, 1 if no layer cares.
   static constexpr std::size_t sequence_length = sequence_length_of(tree);
-  static constexpr auto listed = list_parameters<parameter_uses<Model>>(tree, code, tensor_ranks);
+  static constexpr auto& listed = lowered::listed;
   static constexpr auto& entries = listed.entries;
   /// The units of each chunk, those of a stage one behind the other.
   static constexpr auto chunk_units = deal_out<std::size_t(stages), std::size_t(chunks)>(
       split_stages<typename stage_policy::cuts>(code, stages, shape), shape.placement);
-  /// Whether the gradient of a value is computed: not for tokens, nor for what comes from outside
-  /// and what is made of it without a trained parameter.
-  static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
+  static constexpr auto& needs_gradient = lowered::needs_gradient;
 
   /// Which units make what again before their backward.
   static constexpr recompute_rule recompute_policy = recompute_rule_of<Policy>;
