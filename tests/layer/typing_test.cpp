@@ -5,7 +5,9 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
+#include <vector>
 
 /// The rules of typing.hpp against their meaning, with numbers: whole matrices are cut into the
 /// blocks of two ranks, the ranks work alone, and what they made must denote the result.
@@ -125,6 +127,10 @@ TEST(Typing, TheGradientsOfAProductAreProducts) {
     }
 }
 
+bool adds_row(placement matrix, placement row) {
+  return allows(operation::add_row, operation::linearity::in_all, {row, matrix, matrix});
+}
+
 /// Whether ranks that add the row to each row of their block get the block of the sum, and the sums
 /// of their gradient's rows are the row's gradient.
 bool adding_a_row_is_sound(placement of_matrix, placement of_row) {
@@ -155,7 +161,7 @@ TEST(Typing, TheRulesForAddingARowAreSoundAndComplete) {
   for (auto of_matrix : placements)
     for (auto of_row : placements) {
       if (typing::is_rows(of_row)) continue;  // a single row cannot be cut by rows
-      EXPECT_EQ(adding_a_row_is_sound(of_matrix, of_row), typing::adds_row(of_matrix, of_row))
+      EXPECT_EQ(adding_a_row_is_sound(of_matrix, of_row), adds_row(of_matrix, of_row))
           << to_string(of_matrix) << " plus " << to_string(of_row);
     }
 }
@@ -164,8 +170,9 @@ TEST(Typing, TheGradientOfAddingARowIsASumOfRows) {
   for (auto of_matrix : placements)
     for (auto of_row : placements) {
       if (typing::is_rows(of_row)) continue;  // a single row cannot be cut by rows
-      EXPECT_EQ(typing::adds_row(of_matrix, of_row),
-                typing::column_sums(dual(of_matrix)) == dual(of_row))
+      EXPECT_EQ(adds_row(of_matrix, of_row),
+                allows(operation::column_sums, operation::linearity::in_all,
+                       {dual(of_matrix), dual(of_row)}))
           << to_string(of_matrix) << " plus " << to_string(of_row);
     }
 }
@@ -206,26 +213,32 @@ bool elements_add(placement a, placement b, placement out) {
          map_denotes(first, dual(out), dual(out), dual(b));
 }
 
+bool maps(operation::linearity how, placement out, std::initializer_list<placement> reads) {
+  std::vector<placement> places(reads);
+  places.push_back(out);
+  auto const of = operation::signature::element_wise(static_cast<int>(reads.size()));
+  return reads.size() == 1 ? allows(of, how, {places[0], out})
+                           : allows(of, how, {places[0], places[1], out});
+}
+
 // A product is linear in either operand; `is_linear_in_last` speaks of the second.
 TEST(Typing, TheRulesForElementWiseFunctionsAreSoundAndComplete) {
-  using enum typing::linearity;
+  using enum operation::linearity;
   for (auto a : placements)
     for (auto b : placements)
       for (auto out : placements) {
         auto const where = to_string(a) + ", " + to_string(b) + " to " + to_string(out);
-        bool const second = typing::maps(in_last, out, {a, b});
-        EXPECT_EQ(elements_multiply(a, b, out), second || typing::maps(in_last, out, {b, a}))
-            << where;
-        EXPECT_EQ(elements_add(a, b, out), typing::maps(in_all, out, {a, b})) << where;
-        EXPECT_EQ(typing::maps(none, out, {a, b}), a == out && b == out && out != partial) << where;
+        bool const second = maps(in_last, out, {a, b});
+        EXPECT_EQ(elements_multiply(a, b, out), second || maps(in_last, out, {b, a})) << where;
+        EXPECT_EQ(elements_add(a, b, out), maps(in_all, out, {a, b})) << where;
+        EXPECT_EQ(maps(none, out, {a, b}), a == out && b == out && out != partial) << where;
       }
   for (auto at : placements) {
-    EXPECT_TRUE(typing::maps(in_last, at, {at}));
-    EXPECT_TRUE(typing::maps(in_all, at, {at}));
-    EXPECT_EQ(typing::maps(none, at, {at}), at != partial);
+    EXPECT_TRUE(maps(in_last, at, {at}));
+    EXPECT_TRUE(maps(in_all, at, {at}));
+    EXPECT_EQ(maps(none, at, {at}), at != partial);
   }
-  for (auto how : {none, in_last, in_all})
-    EXPECT_FALSE(typing::maps(how, partial_max, {partial_max}));
+  for (auto how : {none, in_last, in_all}) EXPECT_FALSE(maps(how, partial_max, {partial_max}));
 }
 
 TEST(Typing, AnOwnOperationRunsOnViewsPlacedAlikeOrBesideRows) {
@@ -244,6 +257,10 @@ TEST(Typing, AnOwnOperationRunsOnViewsPlacedAlikeOrBesideRows) {
   EXPECT_FALSE(typing::runs_on({{shard<1, 3>, read}, {shard<1>, written}}));
 }
 
+bool works_by_row(placement matrix, placement shared) {
+  return allows(operation::row_operation, operation::linearity::none, {matrix, shared, matrix});
+}
+
 // A row that is cut or a summand has no norm; the shared parameters meet different rows on each
 // rank exactly if the rows are cut.
 TEST(Typing, OperationsOnRowsNeedWholeRows) {
@@ -251,10 +268,10 @@ TEST(Typing, OperationsOnRowsNeedWholeRows) {
     for (auto shared : placements) {
       bool const right = typing::is_rows(of_matrix) ? shared == replicate
                                                     : is_whole(of_matrix) && shared == of_matrix;
-      EXPECT_EQ(typing::works_by_row(of_matrix, shared), right);
+      EXPECT_EQ(works_by_row(of_matrix, shared), right);
     }
-  EXPECT_FALSE(typing::works_by_row(partial, partial));
-  EXPECT_FALSE(typing::works_by_row(shard<1>, shard<1>));
+  EXPECT_FALSE(works_by_row(partial, partial));
+  EXPECT_FALSE(works_by_row(shard<1>, shard<1>));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ cmake_minimum_required(VERSION 3.24)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
 
 set(floors
-  core placement mesh layer schedule policy plan                                # the plan half
+  core placement operation mesh layer schedule policy plan                                # the plan half
   tensor backend run nn io data train checkpoint elastic observe testing runtime)          # the run half
 
 # Headers of the operating system, needed where the standard library has no word for it.
@@ -143,7 +143,7 @@ foreach(header IN LISTS headers)
       report("has a std::vector<bool>, which costs every program's compiler; write std::vector<char>")
     endif()
   endif()
-  if(header MATCHES "^plait/(core|placement|mesh|layer|schedule|policy|plan|run|train)/")
+  if(header MATCHES "^plait/(core|placement|operation|mesh|layer|schedule|policy|plan|run|train)/")
     string(REGEX MATCHALL "std::vector<(typename )?([A-Za-z0-9_]+::)*[a-z0-9_]+( const)?[*]?>" vectors "${text}")
     list(FILTER vectors EXCLUDE REGEX "<(${in_std_vectors})>$")
     if(vectors)

@@ -5,14 +5,15 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "plait/operation/signatures.hpp"
 #include "plait/placement/placement.hpp"
 #include "plait/placement/transition.hpp"
 
 /// Which placements the operands and the result of an operation may have on one axis.
 ///
 /// An operation is sound if the local results denote the result on the denoted operands, and the
-/// same holds for its gradients in the dual placements. The lists for sums and products are
-/// complete: every other combination is wrong. docs/design/placement.md has the derivation.
+/// same holds for its gradients in the dual placements. Which combinations are sound follows from
+/// the indices of the operands (operation/signatures.hpp).
 namespace plait::typing {
 
 constexpr bool is_rows(placement at) { return ext::is_shard(at) && at.index == 0; }
@@ -23,46 +24,18 @@ constexpr placement transpose(placement at) {
   return at;
 }
 
-/// The result of a matrix product is not always defined; `only<-1>` stands for "no such rule".
+using operation::allows;
+using operation::linearity;
+
+/// A placement that no operand has: for an argument that is not placed.
 inline constexpr placement no_rule{ext::placement_kind::only, -1};
 
-/// (m, k) times (k, n).
+/// The placement of the product of two matrices, or `no_rule` if it has none.
 constexpr placement product(placement a, placement b) {
-  if (a == replicate && b == replicate) return replicate;
-  if (a == invariant && b == invariant) return invariant;
-  if (is_rows(a) && b == replicate) return a;
-  if (a == replicate && is_columns(b)) return b;
-  if (is_columns(a) && is_rows(b) && a.parts == b.parts) return partial;
-  if (a == partial && b == replicate) return partial;
-  if (a == replicate && b == partial) return partial;
+  for (placement const out : {replicate, invariant, partial, a, b})
+    if (allows(operation::matmul, linearity::in_each, {a, b, out})) return out;
   return no_rule;
 }
-
-/// A matrix plus a row for each of its rows.
-constexpr bool adds_row(placement matrix, placement row) {
-  if (is_rows(matrix)) return row == replicate;
-  return matrix == row && matrix.kind != ext::placement_kind::partial_max;
-}
-
-/// The sum over the rows of a matrix; that of a partial maximum is not defined.
-constexpr placement column_sums(placement matrix) {
-  if (matrix == partial_max) return no_rule;
-  return is_rows(matrix) ? partial : matrix;
-}
-
-/// An operation on each row: the row must be whole, a shared row is replicate where the rows
-/// differ.
-constexpr bool works_by_row(placement matrix, placement shared) {
-  if (is_rows(matrix)) return shared == replicate;
-  return ext::is_whole(matrix) && matrix == shared;
-}
-
-/// In which operands a function is linear, where sums may stand for them.
-enum class linearity : int {
-  none,
-  in_last,  ///< in the last one, for each value of the others: a product
-  in_all,   ///< in all of them together: a sum
-};
 
 /// What a function says of itself by `is_linear` or `is_linear_in_last`.
 template <class Function>
@@ -73,21 +46,6 @@ inline constexpr linearity linearity_of = [] {
     if (Function::is_linear_in_last) return linearity::in_last;
   return linearity::none;
 }();
-
-/// An element-wise function of operands, the last of which may be a sum still to be made while each
-/// rank has the others whole: the function of a product of such two is the product's summand.
-constexpr bool maps(linearity how, placement out, std::initializer_list<placement> operands) {
-  placement const* const last = operands.end() - 1;
-  bool alike = *last == out;
-  bool factors = how == linearity::in_last && out == partial && *last == partial;
-  for (placement const* at = operands.begin(); at != last; ++at) {
-    alike = alike && *at == out;
-    factors = factors && *at == replicate;
-  }
-  if (out == partial_max) return false;
-  if (out == partial && how != linearity::in_all) return factors;
-  return alike;
-}
 
 /// A view that an operation of a layer's own gets; `no_rule` for an argument without a placement.
 struct own_operand {
@@ -179,11 +137,11 @@ inline constexpr bool sound_product = (check_product<A, B, Out>(), true);
 
 template <placement A, placement B, placement Out>
 consteval void check_sum() {
-  static_assert(A == B && A == Out,
+  static_assert(allows(operation::add, linearity::in_all, {A, B, Out}) || A == partial_max,
                 "ops.add(a, b, out): operands and result must have one placement (adding partial "
                 "and replicate would count the replicate once for each rank); move one of them, or "
                 "let it enter once");
-  static_assert(A.kind != ext::placement_kind::partial_max,
+  static_assert(A != partial_max,
                 "ops.add(a, b, out): a partial maximum has no sum; write "
                 "ops.move<plait::invariant>(a) first");
 }
@@ -192,7 +150,7 @@ inline constexpr bool sound_sum = (check_sum<A, B, Out>(), true);
 
 template <placement Matrix, placement Row>
 consteval void check_add_row() {
-  static_assert(adds_row(Matrix, Row),
+  static_assert(allows(operation::add_row, linearity::in_all, {Row, Matrix, Matrix}),
                 "ops.add_row(row, matrix): this row cannot be added to this matrix (adding partial "
                 "and replicate would count the row once for each rank); write once<row> in the "
                 "form if the matrix is partial, replicate if it is cut by rows");
@@ -203,13 +161,24 @@ inline constexpr bool sound_add_row = (check_add_row<Matrix, Row>(), true);
 template <placement Matrix, placement Sums>
 consteval void check_column_sums() {
   static_assert(
-      column_sums(Matrix) == Sums,
+      allows(operation::column_sums, linearity::in_all, {Matrix, Sums}),
       "ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed "
       "Matrix is not placed Sums, as the form promises for this gradient, or for this slot; "
       "correct the use<...> of the parameter, or write one for the slot");
 }
 template <placement Matrix, placement Sums>
 inline constexpr bool sound_column_sums = (check_column_sums<Matrix, Sums>(), true);
+
+/// Whether a table with a row for each position can be added to rows, or have their sums: it is
+/// shared like a single row, or cut by positions like the rows.
+template <placement Rows, placement Table>
+inline constexpr bool sound_positions =
+    allows(operation::add_row, linearity::in_all, {Table, Rows, Rows}) ||
+    allows(operation::add, linearity::in_all, {Table, Rows, Rows});
+template <placement Rows, placement Sums>
+inline constexpr bool sound_position_sums =
+    allows(operation::column_sums, linearity::in_all, {Rows, Sums}) ||
+    (is_rows(Rows) && Rows == Sums);
 
 template <placement A, placement B, placement Sums>
 consteval void check_columns() {
@@ -218,13 +187,19 @@ consteval void check_columns() {
       "ops.accumulate_columns(f, a, b, sums): a and b must have one placement, and not be "
       "partial (f of a summand is not a summand of f); correct the form, or move the one "
       "that is partial");
-  static_assert(column_sums(A) == Sums || ext::is_partial(A),
+  static_assert(allows(operation::accumulate_columns, linearity::none, {A, B, Sums}) || A != B ||
+                    ext::is_partial(A),
                 "ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A "
                 "is not placed Sums, as the form promises for this gradient; correct the use<...> "
                 "of the parameter");
 }
 template <placement A, placement B, placement Sums>
 inline constexpr bool sound_columns = (check_columns<A, B, Sums>(), true);
+
+/// Whether a function of elements may read such operands, which have the result's shape.
+template <linearity How, placement Out, placement... Operands>
+inline constexpr bool maps =
+    allows(operation::signature::element_wise(sizeof...(Operands)), How, {Operands..., Out});
 
 template <linearity How, placement Out, placement... Operands>
 consteval void check_map() {
@@ -242,7 +217,7 @@ consteval void check_map() {
                 "both a and b are partial: a product of sums is not the sum of the products; use a "
                 "as replicate (ops.move<plait::replicate>(a)), or declare `is_linear = true` if f "
                 "is linear in a and b together, as a + b is");
-  static_assert(maps(How, Out, {Operands...}) || ((Operands == partial_max) || ...) ||
+  static_assert(maps<How, Out, Operands...> || ((Operands == partial_max) || ...) ||
                     Out == partial_max || (How == linearity::none && sums > 0) ||
                     (How == linearity::in_last && sums > 1),
                 "ops.map(f, x, y): operands and result must have one placement (or, if f says "
@@ -268,15 +243,16 @@ inline constexpr std::size_t read_block_of = [] {
   else return block_of<Function>;
 }();
 
-/// Operands of a function of places: like the result, or beside a result that is cut what all ranks
-/// have; sums still to be made as for a map.
-constexpr bool maps_at(linearity how, placement out, std::initializer_list<placement> operands) {
-  if (out == partial) return operands.size() > 0 && maps(how, out, operands);
-  bool alike = out != partial_max;
-  for (placement const at : operands)
-    alike = alike && (at == out || (ext::is_shard(out) && at == replicate));
-  return alike;
-}
+/// Whether a function of places may read such operands: placed like the result, or replicate where
+/// the result is cut; sums still to be made as for a map.
+template <linearity How, placement Out, placement... Operands>
+inline constexpr bool maps_at =
+    (Out != partial_max) &&
+    (... && (Operands == Out || (ext::is_shard(Out) && Operands == replicate)));
+template <linearity How, placement... Operands>
+inline constexpr bool maps_at<How, partial, Operands...> = maps<How, partial, Operands...>;
+template <linearity How>
+inline constexpr bool maps_at<How, partial> = false;
 
 template <linearity How, std::size_t Block, placement Out, placement... Operands>
 consteval void check_map_at() {
@@ -288,7 +264,7 @@ consteval void check_map_at() {
   static_assert(((Out.parts == 1) && ... && (Operands.parts == 1)),
                 "ops.map_at(f, y, views...): y or a view is cut in several parts, so that this "
                 "rank's columns are no neighbours; give the form shard<dim::features>");
-  static_assert(maps_at(How, Out, {Operands...}),
+  static_assert(maps_at<How, Out, Operands...>,
                 "ops.map_at(f, y, views...): the views must be placed as y, or, beside a y that is "
                 "cut, replicate; partial (a sum still to be made) only if f declares `is_linear`, "
                 "or `is_linear_in_last` with the other views replicate; correct the form, or the "
@@ -373,7 +349,7 @@ inline constexpr bool sound_gradient = (check_gradient<At, Gradient>(), true);
 
 template <placement Matrix, placement Shared>
 consteval void check_row_operation() {
-  static_assert(works_by_row(Matrix, Shared),
+  static_assert(allows(operation::row_operation, linearity::none, {Matrix, Shared, Matrix}),
                 "this operation works on whole rows: the matrix must be invariant (with invariant "
                 "parameters) or cut by rows (with replicate parameters); correct the form");
 }
@@ -391,21 +367,19 @@ inline constexpr bool sound_whole_rows = (check_whole_rows<Matrix>(), true);
 
 template <placement Qkv, placement Out>
 consteval void check_heads() {
-  static_assert(
-      (ext::is_whole(Qkv) && Qkv == Out) || (is_columns(Qkv) && Qkv.parts == 3 && is_columns(Out)),
-      "ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts "
-      "(whole heads of query, key and value), and out alike");
+  static_assert(allows(operation::attention, linearity::none, {Qkv, Out}),
+                "ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts "
+                "(whole heads of query, key and value), and out alike");
 }
 template <placement Qkv, placement Out>
 inline constexpr bool sound_heads = (check_heads<Qkv, Out>(), true);
 
-/// Of a convolution, images by images' channels: the rules of a product with the transposed weight,
-/// and where all are cut by channels that are convolved in groups.
+/// Of a convolution, by its signature and the one for groups of channels.
 template <placement X, placement Weight, placement Out>
 consteval void check_convolution() {
   static_assert(
-      product(X, Weight) == Out || (is_columns(X) && is_columns(Weight) && is_columns(Out)) ||
-          (is_columns(X) && is_rows(Weight) && is_columns(Out)),
+      allows(operation::convolve, linearity::in_each, {X, Weight, Out}) ||
+          allows(operation::convolve_groups, linearity::in_each, {X, Weight, Out}),
       "ops.convolve(in, groups, x, w, y, ...): x, w and y are not placed as a convolution can be "
       "cut; the rules are (replicate, rows of w) -> columns, (columns, columns of w) -> partial, "
       "(rows, replicate) -> rows, and with groups (columns, rows of w) -> columns; correct the "
@@ -414,10 +388,26 @@ consteval void check_convolution() {
 template <placement X, placement Weight, placement Out>
 inline constexpr bool sound_convolution = (check_convolution<X, Weight, Out>(), true);
 
+template <placement Gradient, placement Weight, placement At>
+consteval void check_convolution_input() {
+  static_assert(
+      allows(operation::convolve_backward_input, linearity::in_each, {Gradient, Weight, At}) ||
+          allows(operation::convolve_groups, linearity::in_each, {Gradient, Weight, At}),
+      "ops.convolve_backward_input(in, groups, dy, w, dx, ...): dy, w and dx are not placed as the "
+      "gradient of a convolution can be cut; the rules are (columns, rows of w) -> partial, "
+      "(replicate, columns of w) -> columns, (rows, replicate) -> rows, and with groups (columns, "
+      "rows of w) -> columns; correct the form");
+}
+template <placement Gradient, placement Weight, placement At>
+inline constexpr bool sound_convolution_input =
+    (check_convolution_input<Gradient, Weight, At>(), true);
+
 template <placement Gradient, placement X, placement Sums>
 consteval void check_convolution_weight() {
   static_assert(
-      product(Gradient, X) == Sums || (is_rows(Gradient) && is_columns(X) && is_rows(Sums)),
+      allows(operation::convolve_backward_weight, linearity::in_each, {Gradient, X, Sums}) ||
+          allows(operation::convolve_groups_backward_weight, linearity::in_each,
+                 {Gradient, X, Sums}),
       "ops.convolve_backward_weight(in, groups, dy, x, dw, ...): the gradient of the "
       "weight is not placed as the form promises; correct the split<...> of the weight");
 }
@@ -438,7 +428,7 @@ inline constexpr bool sound_pool = (check_pool<At, IsLinear>(), true);
 /// Of a normalisation of images by sets of channels.
 template <placement Images, placement Shared>
 consteval void check_set_norm() {
-  static_assert(!ext::is_partial(Images) && adds_row(Images, Shared),
+  static_assert(allows(operation::normalize_sets, linearity::none, {Images, Shared, Images}),
                 "ops.normalize_sets(...): the images must be whole or cut by channels, with gamma "
                 "and beta cut alike, or cut by rows with replicate ones; correct the form");
 }
@@ -448,9 +438,9 @@ inline constexpr bool sound_set_norm = (check_set_norm<Images, Shared>(), true);
 template <placement Query, placement Key, placement Value, placement Out>
 consteval void check_groups() {
   static_assert(
-      Query == Out && Key == Value &&
-          (Query == Key ? ext::is_whole(Query) || (is_columns(Query) && Query.parts == 1)
-                        : is_columns(Query) && Query.parts == 1 && Key == replicate),
+      Query.parts == 1 &&
+          (allows(operation::attention_groups, linearity::none, {Query, Key, Value, Out}) ||
+           allows(operation::attention_shared_groups, linearity::none, {Query, Key, Value, Out})),
       "ops.attention(groups, qkv, out, ...): query, key and value must be whole, or cut by "
       "features (whole heads), or the query cut by features and key and value replicate; and out "
       "must be like the query");
@@ -460,9 +450,7 @@ inline constexpr bool sound_groups = (check_groups<Query, Key, Value, Out>(), tr
 
 template <placement Table, placement Out>
 consteval void check_lookup() {
-  static_assert(is_rows(Table) ? Out == partial
-                : is_rows(Out) ? Table == replicate
-                               : Table == Out,
+  static_assert(allows(operation::gather_rows, linearity::in_all, {Table, Out}),
                 "ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are "
                 "partial; otherwise out is placed like the table, or cut by positions");
 }
@@ -471,9 +459,7 @@ inline constexpr bool sound_lookup = (check_lookup<Table, Out>(), true);
 
 template <placement Gradient, placement Sums>
 consteval void check_lookup_gradient() {
-  static_assert(is_rows(Sums)       ? Gradient == replicate
-                : is_rows(Gradient) ? Sums == partial
-                                    : Sums == Gradient,
+  static_assert(allows(operation::scatter_add_rows, linearity::in_all, {Gradient, Sums}),
                 "ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not "
                 "placed Sums, as the form promises; correct the use<...> of the table");
 }

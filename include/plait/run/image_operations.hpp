@@ -37,7 +37,7 @@ class image_operations : public attention_operations<Rank> {
             placement Room>
   void convolve(window_shape const& in, std::size_t groups, view_of<X, At> x, view_of<W, Weight> w,
                 view_of<T, Out> y, view_of<T, Room> room) {
-    static_assert(typing::sound_convolution<At, typing::transpose(Weight), Out>);
+    static_assert(typing::sound_convolution<At, Weight, Out>);
     auto const made = convolution_of("convolve", in, groups, x, w, y, room);
     made.forward(x.rows, x.data, w.data, y.data, room.data);
   }
@@ -45,7 +45,7 @@ class image_operations : public attention_operations<Rank> {
             placement Room>
   void convolve_backward_input(window_shape const& in, std::size_t groups, view_of<Dy, Gradient> dy,
                                view_of<W, Weight> w, view_of<T, At> dx, view_of<T, Room> room) {
-    static_assert(typing::sound_convolution<Gradient, Weight, At>);
+    static_assert(typing::sound_convolution_input<Gradient, Weight, At>);
     auto const made = convolution_of("convolve_backward_input", in, groups, dx, w, dy, room);
     made.backward_input(dx.rows, dy.data, w.data, dx.data, room.data);
   }
@@ -54,7 +54,7 @@ class image_operations : public attention_operations<Rank> {
   void convolve_backward_weight(window_shape const& in, std::size_t groups,
                                 view_of<Dy, Gradient> dy, view_of<X, At> x, view_of<Sum, Sums> dw,
                                 view_of<T, Room> room) {
-    static_assert(typing::sound_convolution_weight<typing::transpose(Gradient), At, Sums>);
+    static_assert(typing::sound_convolution_weight<Gradient, At, Sums>);
     auto const made = convolution_of("convolve_backward_weight", in, groups, x, dw, dy, room);
     made.backward_weight(x.rows, dy.data, x.data, dw.data, room.data);
   }

@@ -231,7 +231,7 @@ class operations : public image_operations<Rank> {
   /// rows like x, the local ones. y may be x.
   template <class X, class W, class T, placement At, placement Table>
   void add_positions(view_of<X, At> x, view_of<W, Table> table, view_of<T, At> y) {
-    static_assert(typing::adds_row(At, Table) || (typing::is_rows(At) && At == Table),
+    static_assert(typing::sound_positions<At, Table>,
                   "ops.add_positions(x, table, y): this table cannot be added to this x; cut both "
                   "alike, or use the table as replicate where x is cut by positions");
     constexpr auto name = "add_positions";
@@ -244,7 +244,7 @@ class operations : public image_operations<Rank> {
   template <class T, class Sum, placement At, placement Sums>
   void accumulate_positions(view_of<T, At> dy, view_of<Sum, Sums> sums) {
     static_assert(
-        typing::column_sums(At) == Sums || (typing::is_rows(At) && At == Sums),
+        typing::sound_position_sums<At, Sums>,
         "ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed "
         "Sums, as the form promises for this gradient; correct the use<...> of the table");
     std::size_t const first = first_table_row<At, Sums>(dy), count = positions(dy);

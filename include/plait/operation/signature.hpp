@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "plait/placement/placement.hpp"
+
+/// Operations by the indices of their operands, and the placements that follow from them.
+///
+/// An operation on matrices is written as the indices of its operands: "m k, k n -> m n" is the
+/// product. An index that all operands share is mapped over, one that no result has is summed. That
+/// says how ranks may cut the operation: they cut one index, each in every operand that has it, and
+/// share the operands that lack it. A product that is cut along k leaves summands, since k is
+/// summed; a product that is cut along n needs all of the first operand on each rank.
+/// docs/design/operation.md has the notation and the derivation.
+namespace plait::operation {
+
+/// The operands for which a sum that is still to be made may stand, since the operation of the
+/// summands is a summand of the result.
+enum class linearity : int {
+  none,
+  in_last,  ///< linear in the last operand, for each value of the others
+  in_each,  ///< linear in each operand, for each value of the others: a product
+  in_all,   ///< linear in all operands together: a sum
+};
+
+/// One of the two dimensions of an operand: the index that runs along it, '1' if it has one element
+/// only, and the number of equal parts, side by side, in each of which the index runs.
+struct dimension {
+  char index = '1';
+  int parts = 1;
+};
+
+/// An operand: a matrix that the operation reads or writes.
+struct operand {
+  dimension rows, columns;
+  bool is_written = false;
+};
+
+/// The indices of an operation's operands.
+///
+/// Example (tests/operation/signature_test.cpp norm):
+///     constexpr plait::operation::signature norm{"r c, 1 c -> r c; whole c"};
+///     static_assert(norm.count == 3);
+///
+/// The text has the operands that are read, "->", and those that are written. Each has the index of
+/// its rows and that of its columns: a letter, or 1 for a single row or column; "3f" are three
+/// parts side by side. After a semicolon follow the indices that the operation needs whole on each
+/// rank ("whole c") or takes the largest value over ("max c").
+/// Errors: a text that is written otherwise is no constant and does not compile.
+struct signature {
+  static constexpr int most_operands = 8;
+
+  operand operands[most_operands] = {};
+  int count = 0;
+  std::uint32_t whole = 0;    ///< a bit for each letter that each rank needs whole
+  std::uint32_t maximum = 0;  ///< a bit for each letter over which the result is a maximum
+
+  consteval signature(char const* text) {
+    bool written = false;
+    while (*text != 0 && *text != ';') {
+      skip_spaces(text);
+      if (*text == ',') {
+        ++text;
+      } else if (*text == '-') {
+        if (text[1] != '>' || written) throw "one '->' is between what is read and what is written";
+        text += 2;
+        written = true;
+      } else {
+        dimension const rows = read_dimension(text);
+        operands[count++] = {rows, read_dimension(text), written};
+      }
+      skip_spaces(text);
+    }
+    if (!written) throw "'->' is missing";
+    while (*text == ';') read_kind(++text);
+  }
+
+  /// A function of elements: `reads` matrices and the result have the same indices.
+  static constexpr signature element_wise(int reads) {
+    signature out;
+    out.count = reads + 1;
+    for (int i = 0; i <= reads; ++i) out.operands[i] = {{'r'}, {'c'}, i == reads};
+    return out;
+  }
+
+  /// The bit of a letter.
+  static constexpr std::uint32_t bit(char letter) { return std::uint32_t{1} << (letter - 'a'); }
+
+ private:
+  constexpr signature() = default;
+
+  static consteval void skip_spaces(char const*& text) {
+    while (*text == ' ') ++text;
+  }
+  static consteval dimension read_dimension(char const*& text) {
+    skip_spaces(text);
+    dimension out;
+    if (*text >= '2' && *text <= '9') out.parts = *text++ - '0';
+    if (*text != '1' && (*text < 'a' || *text > 'z')) throw "an index is a letter, or 1";
+    out.index = *text++;
+    return out;
+  }
+  consteval void read_kind(char const*& text) {
+    skip_spaces(text);
+    bool const is_whole = *text == 'w';
+    for (char const* word = is_whole ? "whole" : "max"; *word != 0; ++word, ++text)
+      if (*text != *word) throw "a kind is 'whole' or 'max'";
+    for (skip_spaces(text); *text != 0 && *text != ';'; skip_spaces(text))
+      (is_whole ? whole : maximum) |= bit(*text++);
+  }
+};
+
+/// The placement of an operand of an operation that is cut along `index`; `replicate` if it lacks
+/// the index. `parts`: into how many parts the index itself is divided.
+constexpr placement placement_in_cut(operand const& of, char index, int parts) {
+  if (of.rows.index == index) return {ext::placement_kind::shard, 0, of.rows.parts * parts};
+  if (of.columns.index == index) return {ext::placement_kind::shard, 1, of.columns.parts * parts};
+  return replicate;
+}
+
+/// Returns true if ranks that run the operation on operands that are placed like `places`, in the
+/// order of the signature, make the results that are placed so, and if the same holds for its
+/// gradients, in the dual placements.
+///
+/// There are three ways: all operands are whole and all ranks do the same; the operands in which
+/// the operation is linear are partial; or one index is cut.
+constexpr bool allows(signature const& of, linearity how, std::initializer_list<placement> places) {
+  placement const* const at = places.begin();
+  int first_cut = -1, reads = 0, sums = 0;
+  bool all_equal = true, writes_sums = true;
+  for (int i = 0; i < of.count; ++i) {
+    all_equal = all_equal && at[i] == at[0];
+    if (of.operands[i].is_written) writes_sums = writes_sums && at[i] == partial;
+    else ++reads, sums += at[i] == partial ? 1 : 0;
+    if (first_cut < 0 && ext::is_shard(at[i])) first_cut = i;
+  }
+  if (first_cut >= 0) {
+    operand const& by = of.operands[first_cut];
+    dimension const along = at[first_cut].index == 0 ? by.rows : by.columns;
+    if (along.index == '1' || at[first_cut].parts % along.parts != 0) return false;
+    if ((of.whole & signature::bit(along.index)) != 0) return false;
+    bool const is_maximum = (of.maximum & signature::bit(along.index)) != 0;
+    for (int i = 0; i < of.count; ++i) {
+      placement wanted =
+          placement_in_cut(of.operands[i], along.index, at[first_cut].parts / along.parts);
+      // A result that lacks the index is reduced over it.
+      if (wanted == replicate && of.operands[i].is_written)
+        wanted = is_maximum ? partial_max : partial;
+      if (at[i] != wanted) return false;
+    }
+    return true;
+  }
+  if (all_equal && ext::is_whole(at[0])) return true;
+  if (!writes_sums) return false;
+  if (how == linearity::in_all) return sums == reads;
+  if (how == linearity::none || sums != 1) return false;
+  if (how == linearity::in_last && at[reads - 1] != partial) return false;
+  for (int i = 0; i < reads; ++i)
+    if (at[i] != partial && at[i] != replicate) return false;
+  return true;
+}
+
+}  // namespace plait::operation

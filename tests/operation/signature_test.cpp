@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/operation/signature.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/operation/signatures.hpp"
+
+/// The placements that follow from the indices of an operation, against rules that were derived by
+/// hand: all placements of all operands.
+namespace {
+
+using namespace plait;
+using namespace plait::ext;
+using enum operation::linearity;
+using operation::signature;
+
+constexpr std::array placements{replicate, invariant,   partial,     partial_max, shard<0>,
+                                shard<1>,  shard<0, 3>, shard<1, 3>, shard<1, 2>};
+
+bool is_rows(placement at) { return is_shard(at) && at.index == 0; }
+bool is_columns(placement at) { return is_shard(at) && at.index == 1; }
+
+template <std::size_t... I>
+bool allows_all(signature const& of, operation::linearity how, std::vector<placement> const& at,
+                std::index_sequence<I...>) {
+  return allows(of, how, {at[I]...});
+}
+template <int Operands>
+void expect(char const* name, signature const& of, operation::linearity how, auto const& rule) {
+  ASSERT_EQ(of.count, Operands) << name;
+  std::array<std::size_t, Operands> chosen{};
+  int allowed = 0;
+  for (bool more = true; more;) {
+    std::vector<placement> at;
+    std::string text = name;
+    for (std::size_t const i : chosen) {
+      at.push_back(placements[i]);
+      text += " " + to_string(at.back());
+    }
+    bool const is_allowed = allows_all(of, how, at, std::make_index_sequence<Operands>{});
+    allowed += is_allowed ? 1 : 0;
+    EXPECT_EQ(is_allowed, rule(at)) << text;
+    std::size_t i = 0;
+    while (i < chosen.size() && ++chosen[i] == placements.size()) chosen[i++] = 0;
+    more = i < chosen.size();
+  }
+  EXPECT_GT(allowed, 2) << name;
+}
+
+using places = std::vector<placement> const&;
+
+bool sums_rows(placement matrix, placement sums) {
+  return matrix != partial_max && sums == (is_rows(matrix) ? partial : matrix);
+}
+bool shares(placement matrix, placement shared) {
+  return is_rows(matrix) ? shared == replicate : shared == matrix;
+}
+
+TEST(Signature, SumsAndRowsAreAllowedAsByHand) {
+  expect<3>("add", operation::add, in_all,
+            [](places at) { return at[0] == at[1] && at[0] == at[2] && at[0] != partial_max; });
+  expect<3>("add_row", operation::add_row, in_all, [](places at) {
+    return at[1] == at[2] && at[1] != partial_max && shares(at[1], at[0]);
+  });
+  expect<2>("column_sums", operation::column_sums, in_all,
+            [](places at) { return sums_rows(at[0], at[1]); });
+  expect<3>("accumulate_columns", operation::accumulate_columns, none, [](places at) {
+    return at[0] == at[1] && !is_partial(at[0]) && sums_rows(at[0], at[2]);
+  });
+  expect<3>("row_operation", operation::row_operation, none, [](places at) {
+    return at[0] == at[2] && (is_rows(at[0]) || is_whole(at[0])) && shares(at[0], at[1]);
+  });
+  expect<3>("normalize_sets", operation::normalize_sets, none,
+            [](places at) { return at[0] == at[2] && !is_partial(at[0]) && shares(at[0], at[1]); });
+}
+
+TEST(Signature, FunctionsOfElementsAreAllowedAsByHand) {
+  expect<2>("one", signature::element_wise(1), none,
+            [](places at) { return at[0] == at[1] && !is_partial(at[0]); });
+  expect<3>("two, not linear", signature::element_wise(2), none,
+            [](places at) { return at[0] == at[1] && at[0] == at[2] && !is_partial(at[0]); });
+  expect<3>("two, linear in the last", signature::element_wise(2), in_last, [](places at) {
+    return at[2] == partial ? at[0] == replicate && at[1] == partial
+                            : at[0] == at[1] && at[0] == at[2] && at[0] != partial_max;
+  });
+  expect<4>("three, linear", signature::element_wise(3), in_all, [](places at) {
+    return at[0] == at[1] && at[0] == at[2] && at[0] == at[3] && at[0] != partial_max;
+  });
+}
+
+// Whoever looks up maxima gets maxima, but sums of them are not those of the whole: neither is
+// allowed. The heads' parts are those of the result, or it would have parts of heads.
+TEST(Signature, LookupsHeadsAndConvolutionsAreAllowedAsByHand) {
+  expect<2>("gather_rows", operation::gather_rows, in_all, [](places at) {
+    if (at[0] == partial_max) return false;
+    return is_rows(at[0]) ? at[1] == partial : is_rows(at[1]) ? at[0] == replicate : at[0] == at[1];
+  });
+  expect<2>("scatter_add_rows", operation::scatter_add_rows, in_all, [](places at) {
+    if (at[0] == partial_max) return false;
+    return is_rows(at[1]) ? at[0] == replicate : is_rows(at[0]) ? at[1] == partial : at[0] == at[1];
+  });
+  expect<2>("attention", operation::attention, none, [](places at) {
+    return (is_whole(at[0]) && at[0] == at[1]) || (at[0] == shard<1, 3> && at[1] == shard<1>);
+  });
+  auto const product = [](placement a, placement b, placement out) {
+    if (is_whole(a) && a == b) return out == a;
+    if (is_rows(a) && b == replicate) return out == a;
+    if (a == replicate && is_columns(b)) return out == b;
+    if (is_columns(a) && is_rows(b) && a.parts == b.parts) return out == partial;
+    return ((a == partial && b == replicate) || (a == replicate && b == partial)) && out == partial;
+  };
+  auto const transposed = [](placement at) {
+    if (is_shard(at)) at.index = 1 - at.index;
+    return at;
+  };
+  expect<3>("matmul", operation::matmul, in_each,
+            [&](places at) { return product(at[0], at[1], at[2]); });
+  expect<3>("convolve", operation::convolve, in_each,
+            [&](places at) { return product(at[0], transposed(at[1]), at[2]); });
+  expect<3>("convolve_backward_input", operation::convolve_backward_input, in_each,
+            [&](places at) { return product(at[0], at[1], at[2]); });
+  expect<3>("convolve_backward_weight", operation::convolve_backward_weight, in_each,
+            [&](places at) { return product(transposed(at[0]), at[1], at[2]); });
+}
+
+TEST(Signature, AMaximumOfACutRowIsAPartialMaximum) {
+  constexpr signature row_max{"r c -> r 1; max c"};
+  EXPECT_TRUE(allows(row_max, none, {shard<1>, partial_max}));
+  EXPECT_TRUE(allows(row_max, none, {shard<0>, shard<0>}));
+  EXPECT_FALSE(allows(row_max, none, {shard<1>, partial}));
+  EXPECT_FALSE(allows(row_max, none, {partial, partial}));
+}
+
+TEST(Signature, TheTextSaysTheIndices) {
+  // example-begin norm
+  constexpr plait::operation::signature norm{"r c, 1 c -> r c; whole c"};
+  static_assert(norm.count == 3);
+  // example-end
+  static_assert(norm.operands[1].rows.index == '1' && norm.operands[1].columns.index == 'c');
+  static_assert(norm.operands[2].is_written && !norm.operands[1].is_written);
+  static_assert(norm.whole == signature::bit('c') && norm.maximum == 0);
+  constexpr signature heads{"r 3h -> r h; whole r"};
+  static_assert(heads.operands[0].columns.parts == 3 && heads.operands[1].columns.parts == 1);
+}
+
+}  // namespace
