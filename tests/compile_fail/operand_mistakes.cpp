@@ -6,6 +6,7 @@
 // expect: an operation writes to a view that may only be read: forward alone writes what is saved
 // expect: ops.cross_entropy_backward: the logits are still partial (a sum to be made)
 // expect: ops.cross_entropy_backward(...): the logits are replicate, so dlogits would be partial
+// expect: ops.cross_entropy_statistics(...): the logits are cut by columns, or the maximum and the
 // expect: ops.accumulate_columns(f, a, b, sums): a and b must have one placement
 // expect: ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A
 #include <type_traits>
@@ -63,6 +64,12 @@ void differentiate(operations& ops, view<float const, whole> logits, plait::toke
                    view<float const> max, view<float const> terms,
                    view<float, plait::ext::dual(whole)> dx) {
   ops.cross_entropy_backward(logits, labels, max, terms, -100, plait::loss_seed{}, dx);
+}
+
+constexpr auto of_classes = either(plait::invariant, plait::shard<1>);
+void look_once(operations& ops, view<float const, of_classes> logits, plait::token_view<> labels,
+               view<float> max, view<float> terms) {
+  ops.cross_entropy_statistics(logits, labels, max, terms);
 }
 
 void sum_columns(operations& ops, view<float const, plait::shard<0>> a,

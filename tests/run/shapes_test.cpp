@@ -349,6 +349,15 @@ TEST_F(WrongShape, CrossEntropy) {
           [&](auto& ops) { ops.cross_entropy_terms(x, labels, max, max); });
   refuses("terms is 6 x 2, logits is 6 x 4: terms must be 6 x 3",
           [&](auto& ops) { ops.cross_entropy_terms(x, labels, max, terms, 4, smoothed); });
+  auto const statistics = [&](auto... operands) {
+    return [=](auto& ops) { ops.cross_entropy_statistics(operands...); };
+  };
+  fits(statistics(x, labels, max, terms));
+  refuses("ops.cross_entropy_statistics in layer 3: labels is 5 x 1, logits is 6 x 4",
+          statistics(x, few_labels, max, terms));
+  refuses("max is 5 x 1", statistics(x, labels, few, terms));
+  refuses("terms is 6 x 2, logits is 6 x 4: terms must be 6 x 3",
+          statistics(x, labels, max, terms, std::size_t{4}, smoothed));
   fits([&](auto& ops) { ops.cross_entropy(terms, labels, -100, loss); });
   fits([&](auto& ops) { ops.cross_entropy(more_terms, labels, -100, loss, smoothed); });
   refuses("terms is 6 x 2, labels is 6 x 1: terms must be 6 x 3",

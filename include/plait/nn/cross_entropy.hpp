@@ -80,13 +80,19 @@ struct cross_entropy {
 
   static void forward(auto& ops, auto const& l) {
     auto const& [logits, labels] = l.x;
-    auto const local_max = ops.template over_columns<partial_max>(logits, l.saved[max{}]);
-    ops.row_max(logits, local_max, Classes);  // (rows, 1)
-    auto const largest = ops.template move<invariant>(local_max);
-    auto const local_terms = ops.template over_columns<partial>(logits, l.saved[terms{}]);
-    ops.cross_entropy_terms(logits, labels, largest, local_terms, Classes, aim);  // (rows, 2 or 3)
-    auto const sums = ops.template move<invariant>(local_terms);
-    ops.cross_entropy(sums, labels, Options.ignored, l.y, aim);
+    if constexpr (ext::is_shard(decltype(l.x.first)::at)) {
+      auto const local_max = ops.template over_columns<partial_max>(logits, l.saved[max{}]);
+      ops.row_max(logits, local_max, Classes);  // (rows, 1)
+      auto const largest = ops.template move<invariant>(local_max);
+      auto const local_terms = ops.template over_columns<partial>(logits, l.saved[terms{}]);
+      ops.cross_entropy_terms(logits, labels, largest, local_terms, Classes,
+                              aim);  // (rows, 2 or 3)
+      auto const sums = ops.template move<invariant>(local_terms);
+      ops.cross_entropy(sums, labels, Options.ignored, l.y, aim);
+    } else {
+      ops.cross_entropy_statistics(logits, labels, l.saved[max{}], l.saved[terms{}], Classes, aim);
+      ops.cross_entropy(l.saved[terms{}], labels, Options.ignored, l.y, aim);
+    }
   }
   static void backward_input(auto& ops, auto const& l) {
     auto const& [logits, labels] = l.saved[input_slot{}];

@@ -99,8 +99,7 @@ struct weighted_cross_entropy {
 
   static void forward(auto& ops, auto const& l) {
     auto const& [logits, labels] = l.x;
-    ops.row_max(logits, l.saved[max{}], classes);                                       // (rows, 1)
-    ops.cross_entropy_terms(logits, labels, l.saved[max{}], l.saved[sums{}], classes);  // (rows, 2)
+    ops.cross_entropy_statistics(logits, labels, l.saved[max{}], l.saved[sums{}], classes);
     ops.rows(detail::weighted_term<Weights>{Options.ignored}, l.scratch[terms{}], l.saved[sums{}],
              labels);
     ops.add_to_loss(l.scratch[terms{}]);

@@ -305,6 +305,26 @@ class operations : public image_operations<Rank> {
                                first_column(logits), logits.rows, logits.columns,
                                local_columns(logits, classes));
   }
+  /// row_max and cross_entropy_terms in one call, which may read the logits once: for logits whose
+  /// columns are not cut, as the terms of others need the maximum of all ranks.
+  template <class T, class Kept, placement At, placement Row, class Target = one_hot_target>
+  void cross_entropy_statistics(view_of<T, At> logits, token_input labels, view_of<Kept, Row> max,
+                                view_of<Kept, Row> terms, std::size_t classes = all_columns,
+                                Target target = {}) {
+    static_assert(typing::sound_logits<At>);
+    static_assert(
+        Row == At && !typing::is_columns(At),
+        "ops.cross_entropy_statistics(...): the logits are cut by columns, or the maximum "
+        "and the terms are not placed like them; write ops.row_max, "
+        "ops.move<plait::invariant>(max) and ops.cross_entropy_terms");
+    constexpr auto name = "cross_entropy_statistics";
+    named_shape const like = named("logits", logits);
+    check_kept(name, named("labels", labels), 1, like);
+    check_kept(name, named("max", max), 1, like);
+    check_kept(name, named("terms", terms), Target::terms, like);
+    queue_.cross_entropy_statistics(target, logits.data, labels.data, max.data, terms.data,
+                                    logits.rows, logits.columns, local_columns(logits, classes));
+  }
   /// loss += scale * the sum over the rows of weight * -log(probability of the label).
   template <class T, placement Terms, class Target = one_hot_target>
   void cross_entropy(view_of<T, Terms> terms, token_input labels, std::int32_t ignored,

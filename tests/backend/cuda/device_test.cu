@@ -572,6 +572,7 @@ TEST_F(QueueOperations, LookUpAndLoss) {
         [=](auto q, double* a, std::int32_t* l, double* max, double* terms, double* scale,
             double* weights, double* loss) {
           double const* const by_row = weighted ? weights : nullptr;
+          q.cross_entropy_statistics(target, a, l, max, terms, rows, columns, columns - 2);
           q.row_max(a, max, rows, columns, columns - 2);
           q.cross_entropy_terms(target, a, l, max, terms, std::size_t{0}, rows, columns,
                                 columns - 2);

@@ -109,6 +109,8 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n);
   plait::ext::smoothed_target const smoothed{.on_label = 0.9, .on_each = 0.1};
   kernels::cross_entropy_terms<plait::ext::smoothed_target>(stream, in, ids, a, a, n, n, n, n);
+  kernels::cross_entropy_statistics(stream, in, ids, a, a, n, n, n);
+  kernels::cross_entropy_statistics<plait::ext::smoothed_target>(stream, in, ids, a, a, n, n, n);
   kernels::cross_entropy_sum(stream, a, ids, -1, n, d, d, d, smoothed);
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n, d, smoothed);
   kernels::gather_rows(stream, ids, in, n, n, x, n, n);

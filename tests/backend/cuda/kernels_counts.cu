@@ -44,6 +44,7 @@ int main(int count, char**) {
                               plait::ext::attention_operands<plait::bfloat16>{x, x, x, n, n}, a);
   kernels::row_max(stream, in, a, n, n, n);
   kernels::cross_entropy_terms(stream, in, ids, a, a, n, n, n, n);
+  kernels::cross_entropy_statistics(stream, in, ids, a, a, n, n, n);
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n);
   kernels::gather_rows(stream, ids, in, n, n, x, n, n);
   kernels::add_positions(stream, in, in, x, n, n, n, n);

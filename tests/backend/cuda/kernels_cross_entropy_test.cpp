@@ -2,6 +2,8 @@
 #include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "plait/backend/cuda/kernels/cross_entropy.hpp"
 #include "plait/backend/host/maths/cross_entropy.hpp"
@@ -102,6 +104,46 @@ TYPED_TEST_SUITE(CrossEntropy, elements);
 TYPED_TEST(CrossEntropy, EqualsTheHostOnEveryShard) {
   for (auto const& s : shards)
     for (std::size_t const shift : shifts) expect_host<TypeParam>(s, shift);
+}
+
+// Maxima and sums from one reading of the logits are those from two, where logits grow along a row,
+// are far apart, or are minus infinity. A row of these alone has no number for a loss.
+template <class T, class Target>
+void expect_statistics_as_apart(shard s, std::size_t shift, double step) {
+  using A = accumulate_t<T>;
+  problem<T> given(s);
+  for (std::size_t i = 0; i < given.logits.size(); ++i) {
+    std::size_t const column = i % s.columns;
+    if (column >= s.valid) continue;
+    given.logits[i] = static_cast<T>(given.logits[i] + step * static_cast<double>(column % 300));
+    if (i % 7 == 5) given.logits[i] = static_cast<T>(-std::numeric_limits<float>::infinity());
+  }
+  for (auto& target : given.targets) target -= static_cast<std::int32_t>(s.first_class);
+  memory<T> logits(given.logits, shift);
+  memory<std::int32_t> targets(given.targets);
+  memory<A> max(s.rows), terms(Target::terms * s.rows), largest(s.rows),
+      sums(Target::terms * s.rows);
+  kernels::row_max(launcher{}, logits.data(), largest.data(), s.rows, s.columns, s.valid);
+  kernels::cross_entropy_terms<Target>(launcher{}, logits.data(), targets.data(), largest.data(),
+                                       sums.data(), 0, s.rows, s.columns, s.valid);
+  kernels::cross_entropy_statistics<Target>(launcher{}, logits.data(), targets.data(), max.data(),
+                                            terms.data(), s.rows, s.columns, s.valid);
+  EXPECT_EQ(max.wide(), largest.wide());
+  auto const got = terms.wide(), expected = sums.wide(), greatest = max.wide();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isinf(greatest[i / Target::terms])) continue;
+    if (std::isinf(expected[i])) EXPECT_EQ(got[i], expected[i]) << i;
+    else EXPECT_NEAR(got[i], expected[i], 1e-6 * std::max(1.0, std::abs(expected[i]))) << i;
+  }
+}
+
+TYPED_TEST(CrossEntropy, OneReadingOfTheLogitsEqualsTwo) {
+  for (auto const& s : shards) {
+    expect_statistics_as_apart<TypeParam, plait::ext::one_hot_target>(s, shifts[0], 0.05);
+    expect_statistics_as_apart<TypeParam, plait::ext::smoothed_target>(s, shifts[0], -4);
+  }
+  for (double const step : {0.0, 4.0, -0.05})
+    expect_statistics_as_apart<TypeParam, plait::ext::smoothed_target>(shards[3], shifts[1], step);
 }
 
 TYPED_TEST(CrossEntropy, EqualsTheHostWithWeightsAndSmoothing) {

@@ -202,6 +202,10 @@ void measure_classifier(std::string const& type) {
     q.cross_entropy_terms(target, logits[t], labels, max[t], terms[t], 0, logit_rows, classes,
                           classes);
   });
+  run.line(type + " cross_entropy_statistics", n, "TB/s", [&](auto& q, std::size_t t) {
+    q.cross_entropy_statistics(target, logits[t], labels, max[t], terms[t], logit_rows, classes,
+                               classes);
+  });
   run.line(type + " cross_entropy_backward", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
     q.cross_entropy_backward(target, logits[t], labels, max[t], terms[t], scale,
                              static_cast<double const*>(nullptr), dlogits[t], 0, -1, logit_rows,

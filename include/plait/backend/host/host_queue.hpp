@@ -360,6 +360,14 @@ class host_queue {
     host_maths::cross_entropy_terms<Target>(logits, labels, max, terms, first_class, rows, columns,
                                             valid);
   }
+  /// Both, of all classes.
+  template <class Target, class T, class Kept>
+  void cross_entropy_statistics(Target target, T const* logits, std::int32_t const* labels,
+                                Kept* max, Kept* terms, std::size_t rows, std::size_t columns,
+                                std::size_t valid) const {
+    row_max(logits, max, rows, columns, valid);
+    cross_entropy_terms(target, logits, labels, max, terms, 0, rows, columns, valid);
+  }
   /// Adds *scale times the loss of all rows to *loss. `weights` are those of the rows; null: 1.
   template <class Target, class T>
   void cross_entropy_sum(Target target, T const* terms, std::int32_t const* labels,

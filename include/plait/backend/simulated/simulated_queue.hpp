@@ -393,6 +393,13 @@ class simulated_queue : public simulated_image_queue {
       });
     });
   }
+  template <class Target, class T, class Kept>
+  void cross_entropy_statistics(Target target, T const* logits, std::int32_t const* labels,
+                                Kept* max, Kept* terms, std::size_t rows, std::size_t columns,
+                                std::size_t valid) const {
+    row_max(logits, max, rows, columns, valid);
+    cross_entropy_terms(target, logits, labels, max, terms, 0, rows, columns, valid);
+  }
   template <class Target, class T>
   void cross_entropy_sum(Target target, T const* terms, std::int32_t const* labels,
                          std::int32_t ignored, std::size_t rows, double const* scale,

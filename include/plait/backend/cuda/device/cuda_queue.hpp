@@ -318,6 +318,17 @@ class cuda_queue : public cuda_image_queue {
     cuda_kernels::cross_entropy_terms<Target>(launcher(), logits, labels, max, terms, first_class,
                                               rows, columns, valid);
   }
+  /// One kernel that reads the logits once, if cuda_options::one_pass_cross_entropy says so.
+  template <class Target, class T>
+  void cross_entropy_statistics(Target target, T const* logits, std::int32_t const* labels,
+                                of_rows<T>* max, of_rows<T>* terms, std::size_t rows,
+                                std::size_t columns, std::size_t valid) const {
+    if (state_->options.one_pass_cross_entropy)
+      return cuda_kernels::cross_entropy_statistics<Target>(launcher(), logits, labels, max, terms,
+                                                            rows, columns, valid);
+    row_max(logits, max, rows, columns, valid);
+    cross_entropy_terms(target, logits, labels, max, terms, 0, rows, columns, valid);
+  }
   template <class Target, class A>
   void cross_entropy_sum(Target target, A const* terms, std::int32_t const* labels,
                          std::int32_t ignored, std::size_t rows, double const* scale,

@@ -12,8 +12,9 @@
 // Cross-entropy of logits that may be a shard [first_class, first_class + valid_columns) of the
 // classes; columns from valid_columns on are padding. The order of work on every shard: row_max,
 // maximum over the shards, cross_entropy_terms, sum over the shards, then cross_entropy_sum and
-// cross_entropy_backward, which need no other shard. A block does a row. `weights` has what each
-// row is multiplied by, or is null for 1.
+// cross_entropy_backward, which need no other shard. Where one shard has all classes,
+// cross_entropy_statistics does the work of the first three with one reading of the logits. A block
+// does a row. `weights` has what each row is multiplied by, or is null for 1.
 
 namespace plait::cuda_kernels {
 
@@ -31,20 +32,62 @@ __device__ __forceinline__ std::size_t local_class(std::int32_t target, std::siz
   return smaller(static_cast<std::size_t>(target) - first, count);
 }
 
-/// Calls each(logit) for this thread's elements of its block's row.
+/// Calls each(pack) for this thread's elements of its block's row.
 template <int V, class T, class Each>
-__device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns, Each each) {
-  using A = accumulate_t<T>;
+__device__ __forceinline__ void for_each_logits(T const* row, std::size_t columns, Each each) {
   std::size_t const whole = columns - columns % V;
   for_each_step<std::size_t{block_threads} * V, 4>(
       std::size_t{threadIdx.x} * V, whole, [&](std::size_t c) { return load<V>(row + c); },
-      [&](std::size_t, pack<T, V> const& values) {
-        PLAIT_UNROLL
-        for (int v = 0; v < V; ++v) each(static_cast<A>(values.value[v]));
-      });
+      [&](std::size_t, pack<T, V> const& values) { each(values); });
   if constexpr (V > 1)
-    if (whole + threadIdx.x < columns) each(static_cast<A>(row[whole + threadIdx.x]));
+    if (whole + threadIdx.x < columns) each(load<1>(row + whole + threadIdx.x));
 }
+
+/// The same, with each(logit).
+template <int V, class T, class Each>
+__device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns, Each each) {
+  for_each_logits<V>(row, columns, [&]<int W>(pack<T, W> const& values) {
+    PLAIT_UNROLL
+    for (int v = 0; v < W; ++v) each(static_cast<accumulate_t<T>>(values.value[v]));
+  });
+}
+
+/// The greatest of the logits that a thread has seen, and sums that refer to it.
+template <class A, class Target>
+struct online_sums {
+  A max = minus_infinity<A>;
+  A sum = 0;                     // of e^(logit - max)
+  A sum_below = 0;               // of logit - max; of a smoothed target only
+  [[maybe_unused]] A count = 0;  // of its summands
+
+  template <class T, int W>
+  __device__ __forceinline__ void add(pack<T, W> const& values) {
+    A largest = max;
+    PLAIT_UNROLL
+    for (int v = 0; v < W; ++v) {
+      A const logit = static_cast<A>(values.value[v]);
+      largest = logit > largest ? logit : largest;
+    }
+    refer_to(largest);
+    // All may be minus infinity so far, whose difference to itself is no number.
+    A const from = max == minus_infinity<A> ? A{0} : max;
+    PLAIT_UNROLL
+    for (int v = 0; v < W; ++v) {
+      A const below = static_cast<A>(values.value[v]) - from;
+      sum += functions::exponential(below);
+      if constexpr (Target::is_smoothed) sum_below += below;
+    }
+    if constexpr (Target::is_smoothed) count += A{W};
+  }
+  /// `largest` is at least max.
+  __device__ __forceinline__ void refer_to(A largest) {
+    if (!(largest > max)) return;
+    sum *= functions::exponential(max - largest);
+    if constexpr (Target::is_smoothed)
+      if (count > 0) sum_below -= count * (largest - max);
+    max = largest;
+  }
+};
 
 template <class A>
 launch_shape shape_for_long_rows(std::size_t rows) {
@@ -136,6 +179,55 @@ void cross_entropy_terms(Launch launch, T const* logits, std::int32_t const* tar
                  : cross_entropy_terms_kernel<1, Target, T>,
          detail::shape_for_long_rows<accumulate_t<T>>(rows), logits, targets, max, terms,
          first_class, rows, columns, valid_columns);
+}
+
+template <int V, class Target, class T>
+__global__ __launch_bounds__(block_threads) void cross_entropy_statistics_kernel(
+    T const* logits, std::int32_t const* targets, accumulate_t<T>* max, accumulate_t<T>* terms,
+    std::size_t rows, std::size_t columns, std::size_t valid_columns) {
+  using A = accumulate_t<T>;
+  auto& memory = shared_memory<detail::of_each_warp<A>>();
+  auto const greater = [](A a, A b) { return b > a ? b : a; };
+  auto const plus = [](A a, A b) { return a + b; };
+  for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    T const* const row = logits + r * columns;
+    detail::online_sums<A, Target> seen;
+    detail::for_each_logits<V>(row, valid_columns, [&](auto const& values) { seen.add(values); });
+    A const largest = block_reduce(seen.max, memory.value, greater);
+    seen.refer_to(largest);
+    __syncthreads();
+    A const sum = block_reduce(seen.sum, memory.value, plus);
+    A* const of_row = terms + Target::terms * r;
+    if (threadIdx.x == 0) {
+      std::size_t const target = detail::local_class(targets[r], 0, valid_columns);
+      max[r] = largest;
+      of_row[0] = sum;
+      of_row[1] = target == valid_columns ? A{0} : static_cast<A>(row[target]) - largest;
+    }
+    __syncthreads();
+    if constexpr (Target::is_smoothed) {
+      A const sum_below = block_reduce(seen.sum_below, memory.value, plus);
+      if (threadIdx.x == 0) of_row[2] = sum_below;
+      __syncthreads();
+    }
+  }
+}
+
+/// row_max and cross_entropy_terms of all classes, with one reading of the logits: the sums refer
+/// to the maximum so far, and are multiplied when a greater one comes.
+///
+/// Shapes: logits (rows, columns); targets, max (rows); terms (rows, Target::terms)
+template <class Target = one_hot_target, launcher Launch, class T>
+void cross_entropy_statistics(Launch launch, T const* logits, std::int32_t const* targets,
+                              accumulate_t<T>* max, accumulate_t<T>* terms, std::size_t rows,
+                              std::size_t columns, std::size_t valid_columns) {
+  if (rows == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(logits, columns * sizeof(T));
+  launch(vectors ? cross_entropy_statistics_kernel<wide, Target, T>
+                 : cross_entropy_statistics_kernel<1, Target, T>,
+         detail::shape_for_long_rows<accumulate_t<T>>(rows), logits, targets, max, terms, rows,
+         columns, valid_columns);
 }
 
 inline constexpr int loss_threads = 1024;
