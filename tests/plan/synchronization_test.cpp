@@ -194,6 +194,18 @@ static_assert(postponed<plan>() == 1);
 static_assert(postponed<plait::ext::plan<mlp, plait::serial>>() == 0);
 static_assert(postponed<plait::ext::plan<mlp, plait::pipeline<1>>>() == 0);
 
+// A layer that has a body for both gradients and one for each is as good at that; one with the
+// first alone is not.
+struct column_layer : plait::nn::linear<8, 16> {
+  static void backward(auto& ops, auto const& l) {
+    backward_parameters(ops, l);
+    backward_input(ops, l);
+  }
+};
+using joined_mlp = plait::sequential<plait::residual<plait::sequential<
+    plait::nn::layer_norm<8>, column_layer, plait::nn::gelu<16>, plait::nn::linear<16, 8>>>>;
+static_assert(postponed<plait::ext::plan<joined_mlp, plait::tensor_parallel<2>>>() == 1);
+
 // --- items that are like others ------------------------------------------------------------------
 
 // Each item has the waits that it would have by itself, also if it has got those of one before it

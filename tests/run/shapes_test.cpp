@@ -242,6 +242,16 @@ TEST_F(WrongShape, LayerNorm) {
           [&](auto& ops) { ops.layer_norm_backward_parameters(y, x, two, short_row, row); });
   refuses("dbeta is 1 x 3",
           [&](auto& ops) { ops.layer_norm_backward_parameters(y, x, two, row, short_row); });
+  auto const both = [&](auto... operands) {
+    return [=](auto& ops) { ops.layer_norm_backward(operands...); };
+  };
+  fits(both(y, x, two, row, y, row, row));
+  refuses("ops.layer_norm_backward in layer 3: dy is 5 x 4", both(small, x, two, row, y, row, row));
+  refuses("statistics is 6 x 1", both(y, x, one, row, y, row, row));
+  refuses("gamma is 1 x 3", both(y, x, two, short_row, y, row, row));
+  refuses("dx is 5 x 4", both(y, x, two, row, small, row, row));
+  refuses("dgamma is 1 x 3", both(y, x, two, row, y, short_row, row));
+  refuses("dbeta is 1 x 3", both(y, x, two, row, y, row, short_row));
 }
 
 TEST_F(WrongShape, Attention) {

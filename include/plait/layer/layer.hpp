@@ -146,7 +146,7 @@ struct leaf_info {
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
   bool has_backward = false;    ///< one body makes both gradients
-  bool joins_backward = false;  ///< it is called where both gradients are needed
+  bool joins_backward = false;  ///< it is called where both gradients are needed at a time
   bool has_count = true;
   bool has_prepare = false;
 
@@ -155,6 +155,10 @@ struct leaf_info {
   [[nodiscard]] constexpr int flowing_inputs() const { return is_loss ? 1 : input_count; }
   [[nodiscard]] constexpr bool has_term() const { return is_loss || adds_to_loss; }
   [[nodiscard]] constexpr bool is_trained() const { return parameters.size() > 0 && !is_frozen; }
+  /// Whether a body for the gradients of its parameters alone can run after that of its input.
+  [[nodiscard]] constexpr bool has_halves() const {
+    return !joins_backward || (has_backward_input && has_backward_parameters);
+  }
 };
 
 }  // namespace plait::ext

@@ -37,6 +37,10 @@ struct layer_norm {
     ops.layer_norm_backward_parameters(l.dy, l.saved[input_slot{}], l.saved[statistics{}],
                                        l.dp[weight{}], l.dp[bias{}]);
   }
+  static void backward(auto& ops, auto const& l) {
+    ops.layer_norm_backward(l.dy, l.saved[input_slot{}], l.saved[statistics{}], l.p[weight{}], l.dx,
+                            l.dp[weight{}], l.dp[bias{}]);
+  }
 };
 
 }  // namespace plait::nn

@@ -146,7 +146,7 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
   auto const& now = code.steps[index];
   auto const& next = code.steps[index - 1];
   if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained() ||
-      leaves[now.leaf].joins_backward || now.more.size() > 0 || next.kind != step_kind::move ||
+      !leaves[now.leaf].has_halves() || now.more.size() > 0 || next.kind != step_kind::move ||
       next.out != now.in || !needs_gradient[static_cast<std::size_t>(next.in)])
     return false;
   auto const row = row_of_move(code.values, next, direction::backward);

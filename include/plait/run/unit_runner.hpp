@@ -225,7 +225,7 @@ class unit_runner {
   PLAIT_IN_LOOPS void backward_leaf(pass_frame const& at) {
     constexpr auto& now = Code::facts;
     constexpr bool is_joint = !traits.splits_backward && now.is_trained && now.gives_gradient &&
-                              Code::step::work::info.joins_backward;
+                              Code::step::work::info.joins_backward && !Code::is_postponed;
     constexpr bool adds = now.is_trained && !is_joint && !Code::is_postponed;
     if constexpr (is_joint || adds || now.gives_gradient) {
       using body = bodies<typename Code::step>;

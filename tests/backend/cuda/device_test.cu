@@ -536,6 +536,46 @@ TEST_F(QueueOperations, Rows) {
   compare([](auto q, double* d, double* a, double* s, double* dg,
              double* db) { q.layer_norm_backward_parameters(d, a, s, dg, db, rows, columns); },
           dy, x, statistics, gamma, beta);
+  compare([](auto q, double* d, double* a, double* s, double* g, double* dg,
+             double* db) { q.layer_norm_backward(d, a, s, g, d, dg, db, rows, columns); },
+          dy, x, statistics, gamma, gamma, beta);
+}
+
+TEST_F(QueueOperations, OfOnePassAreThoseOfTwo) {
+  constexpr std::size_t many = 130, wide = 24;
+  cuda_device apart({0, 0}, {.one_pass_cross_entropy = false, .one_pass_layer_norm = false});
+  auto const floats = [](std::size_t n, unsigned seed) {
+    auto const drawn = values(n, seed);
+    return std::vector<float>(drawn.begin(), drawn.end());
+  };
+  std::vector<std::int32_t> labels(many);
+  for (std::size_t r = 0; r < many; ++r) labels[r] = static_cast<std::int32_t>(r % wide);
+  auto const results = [&](cuda_device& on) {
+    auto const q = on.on(stream::compute);
+    on_device<float> const x(on, floats(many * wide, 1)), dy(on, floats(many * wide, 2)),
+        gamma(on, floats(wide, 3)), statistics(on, floats(2 * many, 4)),
+        dgamma(on, floats(wide, 5)), dbeta(on, floats(wide, 6)), max(on, floats(many, 0)),
+        terms(on, floats(2 * many, 0));
+    on_device<std::int32_t> const of_rows(on, labels);
+    q.layer_norm_backward(dy.data(), x.data(), statistics.data(), gamma.data(), dy.data(),
+                          dgamma.data(), dbeta.data(), many, wide);
+    q.cross_entropy_statistics(plait::ext::one_hot_target{}, x.data(), of_rows.data(), max.data(),
+                               terms.data(), many, wide, wide - 1);
+    std::vector<float> all;
+    for (auto const* const each : {&dy, &dgamma, &dbeta, &max, &terms}) {
+      auto const got = each->get();
+      all.insert(all.end(), got.begin(), got.end());
+    }
+    return all;
+  };
+  auto const once = results(device), twice = results(apart);
+  ASSERT_EQ(once.size(), twice.size());
+  for (std::size_t i = 0; i < once.size(); ++i)
+    ASSERT_NEAR(once[i], twice[i], 1e-6 * std::max(1.0f, std::abs(twice[i]))) << i;
+#if !defined(__CUDACC__)
+  std::size_t const gradients = many * wide + 2 * wide;  // a compiler may contract others
+  ASSERT_TRUE(std::equal(once.begin(), once.begin() + gradients, twice.begin()));
+#endif
 }
 
 TEST_F(QueueOperations, Attention) {

@@ -146,6 +146,39 @@ TYPED_TEST(LayerNorm, Backward) {
     }
 }
 
+// Both gradients from one reading of dy and x have the bits of those from two.
+TYPED_TEST(LayerNorm, BothGradientsHaveTheBitsOfEachByItself) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  for (auto const& [rows, columns] :
+       {extents{0, 8}, extents{1, 8}, extents{9, 15}, extents{70, 40}, extents{66, 264},
+        extents{2, 768}, extents{9, 1000}, extents{2, 1032}})
+    for (std::size_t const shift : shifts) {
+      auto const x = values<T>(rows * columns, 1), dy = values<T>(rows * columns, 2);
+      auto const gamma = values<T>(columns, 3);
+      auto const statistics = values<A>(2 * rows, 4), start = values<A>(columns, 5);
+      memory<T> gradient(dy, shift), in(x), factor(gamma), apart(rows * columns),
+          together(rows * columns);
+      memory<A> with(statistics), dgamma(start), dbeta(start), dgamma_apart(start),
+          dbeta_apart(start), workspace(kernels::column_sums_workspace(rows, columns, 2));
+      kernels::layer_norm_backward_parameters(launcher{}, gradient.data(), in.data(), with.data(),
+                                              dgamma_apart.data(), dbeta_apart.data(),
+                                              workspace.data(), rows, columns);
+      kernels::layer_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
+                                         factor.data(), apart.data(), rows, columns);
+      kernels::layer_norm_backward(launcher{}, gradient.data(), in.data(), with.data(),
+                                   factor.data(), together.data(), dgamma.data(), dbeta.data(),
+                                   workspace.data(), rows, columns);
+      expect_same(together.wide(), apart.wide(), rounding<T>);
+      expect_same(dgamma.wide(), dgamma_apart.wide(), 8 * sum_bound<A>(rows));
+      expect_same(dbeta.wide(), dbeta_apart.wide(), sum_bound<A>(rows));
+      kernels::layer_norm_backward(launcher{}, gradient.data(), in.data(), with.data(),
+                                   factor.data(), gradient.data(), dgamma.data(), dbeta.data(),
+                                   workspace.data(), rows, columns);
+      EXPECT_EQ(gradient.wide(), together.wide());
+    }
+}
+
 template <class T>
 struct RmsNorm : testing::Test {};
 TYPED_TEST_SUITE(RmsNorm, elements);

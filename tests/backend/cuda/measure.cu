@@ -153,6 +153,10 @@ void measure_rows(std::string const& type) {
     q.layer_norm_backward_parameters(dy[t], x[t], statistics[t], sums[t], sums[t] + width, rows,
                                      width);
   });
+  run.line(type + " layer_norm_backward", 3 * n, "TB/s", [&](auto& q, std::size_t t) {
+    q.layer_norm_backward(dy[t], x[t], statistics[t], gamma[t], y[t], sums[t], sums[t] + width,
+                          rows, width);
+  });
   run.line(type + " add", 3 * n, "TB/s",
            [&](auto& q, std::size_t t) { q.add(x[t], dy[t], y[t], rows * width); });
   run.line(type + " gelu", 8 * n, "TB/s", [&](auto& q, std::size_t t) {

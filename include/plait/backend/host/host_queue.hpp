@@ -161,6 +161,13 @@ class host_queue {
                                       Sum* dbeta, std::size_t rows, std::size_t columns) const {
     host_maths::layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
   }
+  /// Both; dx may be dy.
+  template <class T, class Kept, class Sum>
+  void layer_norm_backward(T const* dy, T const* x, Kept const* statistics, T const* gamma, T* dx,
+                           Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns) const {
+    layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
+    layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+  }
 
   /// \see host_maths::rms_norm_forward
   template <class T, class Kept>

@@ -228,6 +228,13 @@ class simulated_queue : public simulated_image_queue {
     });
   }
 
+  template <class T, class Kept, class Sum>
+  void layer_norm_backward(T const* dy, T const* x, Kept const* statistics, T const* gamma, T* dx,
+                           Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns) const {
+    layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
+    layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+  }
+
   template <class T, class Kept>
   void rms_norm(T const* x, T const* gamma, T* y, Kept* inverse, std::size_t rows,
                 std::size_t columns, double epsilon) const {

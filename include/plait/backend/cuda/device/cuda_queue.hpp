@@ -204,6 +204,20 @@ class cuda_queue : public cuda_image_queue {
                                                  columns);
   }
 
+  /// One kernel that reads dy and x once, if cuda_options::one_pass_layer_norm says so and the
+  /// shape fits.
+  template <class T, class S>
+  void layer_norm_backward(T const* dy, T const* x, of_rows<T> const* statistics, T const* gamma,
+                           T* dx, S* dgamma, S* dbeta, std::size_t rows,
+                           std::size_t columns) const {
+    if (state_->options.one_pass_layer_norm)
+      return cuda_kernels::layer_norm_backward(launcher(), dy, x, statistics, gamma, dx, dgamma,
+                                               dbeta, column_sums_scratch<S>(rows, columns, 2),
+                                               rows, columns);
+    layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
+    layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+  }
+
   template <class T>
   void rms_norm(T const* x, T const* gamma, T* y, of_rows<T>* inverse, std::size_t rows,
                 std::size_t columns, double epsilon) const {

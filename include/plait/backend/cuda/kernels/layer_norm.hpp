@@ -202,4 +202,133 @@ void layer_norm_backward_parameters(Launch launch, T const* dy, T const* x,
                                 statistics);
 }
 
+namespace detail {
+
+/// What a thread has of a row in layer_norm_backward_kernel.
+template <int V, int Packs, class T>
+struct packs_of_row {
+  two_packs<T, V> of[Packs];  // dy and x
+  accumulate_t<T> mean, inverse_deviation;
+};
+
+/// The most columns whose sums a warp holds in registers, and those with which a multiprocessor has
+/// registers for two blocks.
+inline constexpr int columns_in_registers = 1024, columns_of_two_blocks = 768;
+
+}  // namespace detail
+
+// A block does a slice of the rows, and all columns: a thread has Packs packs of each row of its
+// warp, and their sums over these rows. A multiprocessor that has one of the Blocks needs more
+// loads under way: there the next row is loaded before this one is used.
+template <int V, int Packs, int Blocks, class T>
+__global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_kernel(
+    std::size_t rows, std::size_t columns, column_targets<accumulate_t<T>, 2> targets,
+    accumulate_t<T>* partial, T const* dy, T const* x, accumulate_t<T> const* statistics,
+    T const* gamma, T* dx) {
+  using A = accumulate_t<T>;
+  using row_packs = detail::packs_of_row<V, Packs, T>;
+  auto& memory = shared_memory<detail::column_sums_memory<A, V, 2>>();
+  constexpr std::size_t step = std::size_t{warp_threads} * V;
+  std::size_t const first = std::size_t{threadIdx.x % warp_threads} * V;
+  std::size_t const end = rows * (std::size_t{blockIdx.x} + 1) / gridDim.x;
+  std::size_t row = rows * blockIdx.x / gridDim.x + threadIdx.x / warp_threads;
+  auto const load_row = [&](std::size_t r) {
+    row_packs loaded;
+    PLAIT_UNROLL
+    for (int p = 0; p < Packs; ++p) {
+      std::size_t const c = first + static_cast<std::size_t>(p) * step;
+      if (c < columns) loaded.of[p] = {load<V>(dy + r * columns + c), load<V>(x + r * columns + c)};
+    }
+    loaded.mean = statistics[2 * r];
+    loaded.inverse_deviation = statistics[2 * r + 1];
+    return loaded;
+  };
+  A sums[Packs][2][V] = {};  // of gamma and beta
+  constexpr bool loads_ahead = Blocks == 1;
+  row_packs next{};
+  if (loads_ahead && row < end) next = load_row(row);
+  for (; row < end; row += block_warps) {
+    row_packs const now = loads_ahead ? next : load_row(row);
+    if (loads_ahead && row + block_warps < end) next = load_row(row + block_warps);
+    auto const g_of = [&](int p, pack<T, V> const& factor, int v) {
+      return static_cast<A>(now.of[p].first.value[v]) * static_cast<A>(factor.value[v]);
+    };
+    auto const h_of = [&](int p, int v) {
+      return (static_cast<A>(now.of[p].second.value[v]) - now.mean) * now.inverse_deviation;
+    };
+    // As in layer_norm_backward_input_kernel and layer_norm_backward_parameters_kernel, in the same
+    // order.
+    A sum_g = 0, sum_gh = 0;
+    PLAIT_UNROLL
+    for (int p = 0; p < Packs; ++p) {
+      std::size_t const c = first + static_cast<std::size_t>(p) * step;
+      if (c >= columns) continue;
+      auto const factor = load<V>(gamma + c);
+      PLAIT_UNROLL
+      for (int v = 0; v < V; ++v) {
+        sum_g += g_of(p, factor, v);
+        sum_gh += g_of(p, factor, v) * h_of(p, v);
+      }
+    }
+    A const average_g = warp_sum(sum_g) / static_cast<A>(columns);
+    A const average_gh = warp_sum(sum_gh) / static_cast<A>(columns);
+    PLAIT_UNROLL
+    for (int p = 0; p < Packs; ++p) {
+      std::size_t const c = first + static_cast<std::size_t>(p) * step;
+      if (c >= columns) continue;
+      auto const factor = load<V>(gamma + c);
+      pack<T, V> values;
+      PLAIT_UNROLL
+      for (int v = 0; v < V; ++v) {
+        A const gradient = static_cast<A>(now.of[p].first.value[v]), h = h_of(p, v);
+        values.value[v] = static_cast<T>(now.inverse_deviation *
+                                         (g_of(p, factor, v) - average_g - h * average_gh));
+        sums[p][0][v] += gradient * h;
+        sums[p][1][v] += gradient;
+      }
+      store(values, dx + row * columns + c);
+    }
+  }
+  PLAIT_UNROLL
+  for (int p = 0; p < Packs; ++p) {
+    if (p > 0) __syncthreads();
+    detail::add_warps<V, 2>(memory, sums[p], static_cast<std::size_t>(p) * step, columns,
+                            std::size_t{blockIdx.x}, std::size_t{gridDim.x}, targets, partial);
+  }
+}
+
+/// layer_norm_backward_parameters and then layer_norm_backward_input, with the same bits: by one
+/// kernel that reads dy and x once, where sums are float and a warp has room for those of a row;
+/// else by one kernel for each. dx may be dy.
+///
+/// Shapes: dy, x, dx (rows, columns); gamma, dgamma, dbeta (columns); statistics (rows, 2);
+///         workspace as in layer_norm_backward_parameters
+template <launcher Launch, class T, class S>
+void layer_norm_backward(Launch launch, T const* dy, T const* x, accumulate_t<T> const* statistics,
+                         T const* gamma, T* dx, S* dgamma, S* dbeta, S* workspace, std::size_t rows,
+                         std::size_t columns) {
+  if (rows == 0 || columns == 0) return;
+  if constexpr (std::is_same_v<S, float> && std::is_same_v<accumulate_t<T>, float>) {
+    constexpr int wide = vector_elements<T>;
+    constexpr int of_warp = wide * warp_threads;
+    constexpr int most = detail::columns_in_registers / of_warp;
+    constexpr int fewer = detail::columns_of_two_blocks / of_warp;
+    if (columns <= detail::columns_in_registers &&
+        fits_vectors(dy, x, gamma, dx, columns * sizeof(T))) {
+      std::size_t const slices = workspace == nullptr ? 1 : detail::column_slices(rows, columns);
+      column_targets<S, 2> const targets{{dgamma, dbeta}};
+      launch(columns <= detail::columns_of_two_blocks
+                 ? layer_norm_backward_kernel<wide, fewer, 2, T>
+                 : layer_norm_backward_kernel<wide, most, 1, T>,
+             launch_shape{static_cast<unsigned>(slices), block_threads,
+                          sizeof(detail::column_sums_memory<S, wide, 2>)},
+             rows, columns, targets, workspace, dy, x, statistics, gamma, dx);
+      return detail::launch_add_slices<2, Launch, S>(launch, workspace, targets, slices, columns);
+    }
+  }
+  layer_norm_backward_parameters(launch, dy, x, statistics, dgamma, dbeta, workspace, rows,
+                                 columns);
+  layer_norm_backward_input(launch, dy, x, statistics, gamma, dx, rows, columns);
+}
+
 }  // namespace plait::cuda_kernels

@@ -32,9 +32,35 @@ struct column_sums_memory {
   S sum[block_warps][K][V][warp_threads];
 };
 
+// Adds up the sums of a block's warps for the columns from `first_column` on. With one slice, the
+// targets get the sums, else `partial` (slices, K, columns).
+template <int V, int K, class S>
+__device__ __forceinline__ void add_warps(column_sums_memory<S, V, K>& memory,
+                                          S const (&sums)[K][V], std::size_t first_column,
+                                          std::size_t columns, std::size_t slice,
+                                          std::size_t slices, column_targets<S, K> const& targets,
+                                          S* partial) {
+  unsigned const lane = threadIdx.x % warp_threads;
+  unsigned const warp = threadIdx.x / warp_threads;
+  PLAIT_UNROLL
+  for (int k = 0; k < K; ++k) PLAIT_UNROLL
+  for (int v = 0; v < V; ++v) memory.sum[warp][k][v][lane] = sums[k][v];
+  __syncthreads();
+  PLAIT_UNROLL
+  for (int k = 0; k < K; ++k)
+    for (int c = static_cast<int>(threadIdx.x); c < V * warp_threads; c += block_threads) {
+      std::size_t const to = first_column + static_cast<std::size_t>(c);
+      if (to >= columns) continue;
+      S sum = 0;
+      for (int w = 0; w < block_warps; ++w) sum += memory.sum[w][k][c % V][c / V];
+      if (slices == 1) targets.of[k][to] += sum;
+      else partial[(slice * K + static_cast<std::size_t>(k)) * columns + to] = sum;
+    }
+}
+
 // Forms K sums of this block's columns over its slice of the rows: add(load_at(r, c), sums) adds
-// the terms of columns [c, c + V) of row r to sums[k][v]. With one slice, the targets get the sums,
-// else `partial` (slices, K, columns). `Together` as in for_each_step.
+// the terms of columns [c, c + V) of row r to sums[k][v]. The rest is add_warps. `Together` as in
+// for_each_step.
 template <int V, int K, std::size_t Together, class S, class Load, class Add>
 __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t columns,
                                             column_targets<S, K> const& targets, S* partial,
@@ -51,20 +77,7 @@ __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t column
     for_each_step<block_warps, Together>(
         rows * slice / gridDim.y + warp, end, [&](std::size_t r) { return load_at(r, column); },
         [&](std::size_t, auto const& loaded) { add(loaded, sums); });
-  PLAIT_UNROLL
-  for (int k = 0; k < K; ++k) PLAIT_UNROLL
-  for (int v = 0; v < V; ++v) memory.sum[warp][k][v][lane] = sums[k][v];
-  __syncthreads();
-  PLAIT_UNROLL
-  for (int k = 0; k < K; ++k)
-    for (int c = static_cast<int>(threadIdx.x); c < V * warp_threads; c += block_threads) {
-      std::size_t const to = first_column + static_cast<std::size_t>(c);
-      if (to >= columns) continue;
-      S sum = 0;
-      for (int w = 0; w < block_warps; ++w) sum += memory.sum[w][k][c % V][c / V];
-      if (gridDim.y == 1) targets.of[k][to] += sum;
-      else partial[(slice * K + static_cast<std::size_t>(k)) * columns + to] = sum;
-    }
+  add_warps<V, K>(memory, sums, first_column, columns, slice, gridDim.y, targets, partial);
 }
 
 }  // namespace detail
@@ -93,6 +106,15 @@ __global__ void add_slices_kernel(S const* partial, column_targets<S, K> targets
 
 namespace detail {
 
+/// Adds up the slices of K sums, if there are several.
+template <int K, class Launch, class S>
+void launch_add_slices(Launch launch, S const* partial, column_targets<S, K> const& targets,
+                       std::size_t slices, std::size_t columns) {
+  if (slices > 1)
+    launch(add_slices_kernel<K, S>, launch_shape{blocks_for(K * columns, 128), 128}, partial,
+           targets, slices, columns);
+}
+
 /// Launches kernel(rows, columns, targets, partial, arguments...), which is one sum_columns, and
 /// adds up the slices. Without a workspace there is one slice.
 template <int K, class Launch, class Kernel, class S, class... Arguments>
@@ -107,9 +129,7 @@ void launch_column_sums(Launch launch, Kernel kernel, int v, std::size_t rows, s
                       .shared_bytes = block_warps * K * width * sizeof(S),
                       .blocks_y = static_cast<unsigned>(slices)},
          rows, columns, targets, workspace, arguments...);
-  if (slices > 1)
-    launch(add_slices_kernel<K, S>, launch_shape{blocks_for(K * columns, 128), 128}, workspace,
-           targets, slices, columns);
+  launch_add_slices<K, Launch, S>(launch, workspace, targets, slices, columns);
 }
 
 }  // namespace detail
