@@ -146,9 +146,11 @@ def calls_of(args, has_gpu):
 
     for switch, what in (("free-attention", "attention that need not be deterministic"),
                          ("own-gelu", "gelu by plait's own kernel"),
+                         ("two-pass-loss --two-pass-norm", "two kernels for the loss and for layer norms"),
                          ("time-products", "the fastest of the offered products")):
-        yield steps("switches", f"batch {BATCH}, {what}", f"plait_{BATCH}_{switch}", 20,
-                    "--batch", BATCH, *fastest, f"--{switch}")
+        options = f"--{switch}".split(" ")
+        yield steps("switches", f"batch {BATCH}, {what}", f"plait_{BATCH}_{options[0][2:]}", 20,
+                    "--batch", BATCH, *fastest, *options)
 
     python = python_with_torch() if has_gpu else None
     no_torch = no_gpu or ("" if python else "python3 has no PyTorch that sees a GPU")

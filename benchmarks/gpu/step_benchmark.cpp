@@ -42,6 +42,8 @@ constexpr char const* usage =
     "  --cudnn           attention is done by cuDNN\n"
     "  --free-attention  attention by cuDNN may give other bits from run to run\n"
     "  --own-gelu        gelu is not done by cuBLASLt\n"
+    "  --two-pass-loss   the logits are read twice for the loss\n"
+    "  --two-pass-norm   layer_norm's gradients are two kernels\n"
     "  --time-products   cuBLASLt's algorithms are timed\n"
     "  --recorded N      steps whose kernels are listed at the end (0)\n"
     "  --output FILE     where the JSON goes (standard output)\n";
@@ -52,6 +54,7 @@ struct options {
   std::int64_t warm_up = 5, steps = 20, recorded = 0;
   bool replay = false, cudnn = false, help = false;
   bool free_attention = false, own_gelu = false, time_products = false;
+  bool two_pass_loss = false, two_pass_norm = false;
 };
 
 options parse(int count, char const* const* words) {
@@ -70,6 +73,8 @@ options parse(int count, char const* const* words) {
                                {"--cudnn", &out.cudnn, "cuda"},
                                {"--free-attention", &out.free_attention, "cuda"},
                                {"--own-gelu", &out.own_gelu, "cuda"},
+                               {"--two-pass-loss", &out.two_pass_loss, "cuda"},
+                               {"--two-pass-norm", &out.two_pass_norm, "cuda"},
                                {"--time-products", &out.time_products, "cuda"},
                                {"--recorded", whole{&out.recorded, 0, most_steps}, "cuda"},
                                {"--output", &out.output},
@@ -155,10 +160,13 @@ std::variant<plait::byte_text, plait::token_shards> random_text(entry const& job
 struct variant {
   bool replay = false, cudnn = false;
   bool free_attention = false, own_gelu = false, time_products = false;
+  bool two_pass_loss = false, two_pass_norm = false;
 
   [[nodiscard]] std::string name() const {
     return std::string(replay ? "replayed" : "launched") + (cudnn ? ", cuDNN" : "") +
            (free_attention ? ", not deterministic" : "") + (own_gelu ? ", own gelu" : "") +
+           (two_pass_loss ? ", two passes for the loss" : "") +
+           (two_pass_norm ? ", two passes for layer_norm" : "") +
            (time_products ? ", timed products" : "");
   }
 };
@@ -184,6 +192,8 @@ timed train(entry const& job, std::size_t batch, std::int64_t warm_up, std::int6
   wanted.attention = how.cudnn ? "cudnn" : "own";
   wanted.deterministic_attention = !how.free_attention;
   wanted.fused_gelu = !how.own_gelu;
+  wanted.one_pass_cross_entropy = !how.two_pass_loss;
+  wanted.one_pass_layer_norm = !how.two_pass_norm;
   wanted.time_products = how.time_products;
   timed out;
   clock::time_point last;
@@ -290,7 +300,9 @@ void measure(options const& wanted, device_measurements::machine const& machine,
                     .cudnn = wanted.cudnn,
                     .free_attention = wanted.free_attention,
                     .own_gelu = wanted.own_gelu,
-                    .time_products = wanted.time_products};
+                    .time_products = wanted.time_products,
+                    .two_pass_loss = wanted.two_pass_loss,
+                    .two_pass_norm = wanted.two_pass_norm};
   auto const run = train(job, batch, wanted.warm_up, wanted.steps, how, [](auto) {});
   auto line = line_of(job, batch, how, run);
   line["largest"] = wanted.batch == 0;

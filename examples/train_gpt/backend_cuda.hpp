@@ -19,6 +19,8 @@ struct cuda {
     backend.options.tf32 = wanted.tf32;
     backend.options.deterministic_attention = wanted.deterministic_attention;
     backend.options.fused_gelu = wanted.fused_gelu;
+    backend.options.one_pass_cross_entropy = wanted.one_pass_cross_entropy;
+    backend.options.one_pass_layer_norm = wanted.one_pass_layer_norm;
     backend.options.time_products = wanted.time_products;
     if (wanted.attention == "own") backend.options.attention = nullptr;
 #if defined(TRAIN_GPT_CUDNN)
