@@ -49,12 +49,25 @@ struct dense : nn::linear<In, Out> {
   }
 };
 
+std::atomic<int> summed_gradients = 0;
+
+/// A layer norm that may be told to take no sum, and counts those that it gets.
+template <std::size_t Width, bool Takes>
+struct norm : nn::layer_norm<Width> {
+  static constexpr bool takes_sum = Takes;
+
+  static void backward(auto& ops, auto const& l) {
+    summed_gradients += requires { l.dx.sum; };
+    nn::layer_norm<Width>::backward(ops, l);
+  }
+};
+
 template <bool Takes>
 using net = sequential<
     residual<sequential<nn::layer_norm<8>, dense<8, 16, Takes>, nn::gelu<16>, dense<16, 8, Takes>>>,
     residual<sequential<dense<8, 16, Takes>, nn::relu<16>, dense<16, 8, Takes>, cubic<8>,
                         dense<8, 8, Takes>>>,
-    dense<8, 4, Takes>>;
+    residual<sequential<norm<8, Takes>, dense<8, 8, Takes>>>, dense<8, 4, Takes>>;
 template <bool Takes, class Policy>
 struct job : plait::parallel<plait::objective<net<Takes>, nn::cross_entropy<4>>, Policy> {};
 
@@ -78,11 +91,13 @@ void expect_same() {
   EXPECT_GT(expected.front(), expected.back());
   EXPECT_EQ(mapped_outputs, 0);
   EXPECT_EQ(mapped_gradients, 0);
+  EXPECT_EQ(summed_gradients, 0);
   EXPECT_EQ((train<job<true, Policy>>(plait::threads{})), expected);
   EXPECT_GT(mapped_outputs.exchange(0), 0);
   EXPECT_GT(mapped_gradients.exchange(0), 0);
+  EXPECT_GT(summed_gradients.exchange(0), 0);
   EXPECT_EQ((train<job<true, Policy>>(plait::simulated{.seed = 3})), expected);
-  mapped_outputs = mapped_gradients = 0;
+  mapped_outputs = mapped_gradients = summed_gradients = 0;
 }
 
 TEST(Epilogue, ChangesNoBit) {
@@ -107,6 +122,20 @@ using behind_norm = plait::ext::plan<
     plait::serial>;
 static_assert(!behind_norm::is_epilogue(2, direction::forward));
 static_assert(!behind_norm::is_epilogue(2, direction::backward));
+
+// A residual begins in front of a layer norm: the gradient of the way around it is added there,
+// where anybody wants it.
+using sums = plait::ext::plan<
+    sequential<nn::linear<8, 8>, residual<sequential<nn::layer_norm<8>, nn::linear<8, 8>>>>,
+    plait::serial>;
+static_assert(sums::is_epilogue(1, direction::backward));
+static_assert(!sums::is_epilogue(1, direction::forward));
+static_assert(!serial::is_epilogue(0, direction::backward));
+using frozen_sums = plait::ext::plan<
+    sequential<nn::linear<8, 8>,
+               residual<sequential<plait::frozen<nn::layer_norm<8>>, nn::linear<8, 8>>>>,
+    plait::serial>;
+static_assert(!frozen_sums::is_epilogue(1, direction::backward));
 
 // A partial result is moved before a function that is not linear may see it: the steps are branch,
 // move?, linear (row), move, gelu. No step there is an epilogue in the forward.

@@ -43,6 +43,7 @@ struct aliasing {
 ///   static constexpr aliasing may_alias                     (optional: none)
 ///   using overwrites_gradient  one of the parameters         (optional: none)
 ///   static constexpr bool takes_epilogue                    (optional: false)
+///   static constexpr bool takes_sum                         (optional: false)
 ///   static constexpr bool takes_weights                     (optional: false; of a loss)
 ///   static constexpr bool adds_to_loss                      (optional: false; of other layers)
 ///   static void prepare(ops, l)              (optional: nothing)
@@ -53,7 +54,9 @@ struct aliasing {
 /// What `l` has is in run/body.hpp. With mixes_samples N the output of a sample depends on those of
 /// its group, N consecutive samples of the global batch, and on no other. With takes_epilogue,
 /// forward and backward_input write l.y and l.dx by one product at their end and do nothing else
-/// with them: a mapped_view may stand in their place. To the gradient of overwrites_gradient
+/// with them: a mapped_view may stand in their place. With takes_sum `backward` writes l.dx by one
+/// operation that takes a summed_view (ops.layer_norm_backward), which may stand in its place. To
+/// the gradient of overwrites_gradient
 /// backward_parameters adds by one accumulate_matmul and by nothing else: the first of a step
 /// writes it, where others are cleared. `backward` is called with l.dx and l.dp. A member whose
 /// gradient nobody needs is missing: l.dx in the model's first layer, l.dp in a frozen layer. The
@@ -142,6 +145,7 @@ struct leaf_info {
   aliasing may_alias{};
   int overwrites_gradient = -1;  // which parameter's
   bool takes_epilogue = false;
+  bool takes_sum = false;
   bool takes_weights = false;  ///< of rows; a loss
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
@@ -306,6 +310,7 @@ constexpr leaf_info read_leaf() {
   info.has_backward_parameters = has_backward_parameters<L>();
   info.has_backward = info.joins_backward = has_backward<L>();
   if constexpr (requires { L::joins_backward; }) info.joins_backward = L::joins_backward;
+  if constexpr (requires { L::takes_sum; }) info.takes_sum = L::takes_sum && info.joins_backward;
   info.has_count = has_count<L>();
   info.has_prepare = has_prepare<L>();
   if constexpr (requires { L::flops_per_row; }) {

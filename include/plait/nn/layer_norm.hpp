@@ -24,6 +24,7 @@ struct layer_norm {
   using saved = plait::saved<input_slot, statistics>;
   static constexpr double flops_per_row = 8.0 * Width;
   static constexpr aliasing may_alias{.backward = true};
+  static constexpr bool takes_sum = true;
   static constexpr double epsilon = 1e-5;
 
   static void forward(auto& ops, auto const& l) {

@@ -272,6 +272,9 @@ struct plan {
       if (way == direction::forward && step > 0 && step < code.steps.size() &&
           reruns.step[std::size_t(step)] != reruns.step[std::size_t(step - 1)])
         return false;
+    if (splits_backward && way == direction::backward && step >= 0 &&
+        code.steps[step].kind == step_kind::branch)
+      return false;  // a sum goes with a `backward` for both gradients
     return planning::is_epilogue(code, tree.leaves, needs_gradient, step, way);
   }
 

@@ -20,11 +20,14 @@ namespace plait::execution {
 /// In place of the element-wise layer that is done as another one stores what it writes: the one
 /// behind it in a forward, the one before it in a backward.
 struct no_epilogue {};
+/// In place of it: the sum with which a residual begins, of a backward.
+struct sum_epilogue {};
 
 /// The gradients that a body reads and writes.
 struct gradient_place {
   std::byte* dy = nullptr;
   std::byte* dx = nullptr;
+  std::byte* added = nullptr;  ///< to dx, by a sum_epilogue
   std::array<std::byte*, ext::input_placements::most_more>
       more{};  ///< of the other inputs of a layer that has several
 };
@@ -102,7 +105,8 @@ struct leaf_bodies {
                                                                           at.stage.rows);
   }
 
-  /// The gradient that it writes: a view, two of them, or one and what its epilogue makes of it.
+  /// The gradient that it writes: a view, two of them, or one and what its epilogue makes of it or
+  /// adds to it.
   template <class Epilogue>
   static auto input_gradient(gradient_place const& of, std::size_t rows,
                              [[maybe_unused]] place const* epilogue,
@@ -116,6 +120,9 @@ struct leaf_bodies {
       });
     } else if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
       return dx;
+    } else if constexpr (std::is_same_v<Epilogue, sum_epilogue>) {
+      return summed_view<seen>{dx, view_at<Setting, seen>(of.added, Formed::x, rows),
+                               view_at<Setting, seen>(mapped, Formed::x, rows)};
     } else {
       using elementwise = typename Epilogue::layer;
       using seen_mapped = gradient_view<Setting, Epilogue::x_at, false>;
@@ -125,8 +132,8 @@ struct leaf_bodies {
           dx, view_at<Setting, seen_mapped>(mapped, Epilogue::x, rows), {}, kept};
     }
   }
-  /// `epilogue`: the place of the element-wise layer; `mapped`: its output. `Joint`: the same call
-  /// also adds the gradients of the parameters, so both are made ready.
+  /// `epilogue`: the place of the element-wise layer; `mapped`: its output, or the sum's. `Joint`:
+  /// the same call also adds the gradients of the parameters, so both are made ready.
   template <class Epilogue, bool Joint>
   static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
                              place const* epilogue, std::byte* mapped) {

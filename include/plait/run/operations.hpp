@@ -163,24 +163,34 @@ class operations : public image_operations<Rank> {
                                           x.rows, x.columns);
   }
 
-  /// Both gradients in one call, which may read dy and x once. dx may be dy.
-  template <class Dy, class X, class Kept, class G, class T, class Sum, placement At,
+  /// Both gradients in one call, which may read dy and x once. dx may be dy; it is a view, or dx as
+  /// a layer with `takes_sum` got it.
+  template <class Dy, class X, class Kept, class G, class Dx, class Sum, placement At,
             placement Gradient, placement Shared, placement Sums>
   void layer_norm_backward(view_of<Dy, Gradient> dy, view_of<X, At> x, view_of<Kept, At> statistics,
-                           view_of<G, Shared> gamma, view_of<T, Gradient> dx,
-                           view_of<Sum, Sums> dgamma, view_of<Sum, Sums> dbeta) {
+                           view_of<G, Shared> gamma, Dx dx, view_of<Sum, Sums> dgamma,
+                           view_of<Sum, Sums> dbeta) {
     static_assert(typing::sound_row_operation<At, Shared>);
     static_assert(typing::sound_column_sums<Gradient, Sums>);
+    static_assert(Dx::at == Gradient,
+                  "ops.layer_norm_backward(...): dx is not placed like dy; correct the form");
     constexpr auto name = "layer_norm_backward";
     named_shape const like = named("x", x);
     shapes_.equal(name, named("dy", dy), like);
     check_kept(name, named("statistics", statistics), 2, like);
     check_row(name, named("gamma", gamma), like);
-    shapes_.equal(name, named("dx", dx), like);
     check_row(name, named("dgamma", dgamma), like);
     check_row(name, named("dbeta", dbeta), like);
-    queue_.layer_norm_backward(dy.data, x.data, statistics.data, gamma.data, dx.data, dgamma.data,
-                               dbeta.data, x.rows, x.columns);
+    if constexpr (requires { dx.sum; }) {
+      shapes_.equal(name, named("dx", dx.sum), like);
+      queue_.layer_norm_backward(dy.data, x.data, statistics.data, gamma.data, dx.of.data,
+                                 dgamma.data, dbeta.data, x.rows, x.columns, dx.added.data,
+                                 dx.sum.data);
+    } else {
+      shapes_.equal(name, named("dx", dx), like);
+      queue_.layer_norm_backward(dy.data, x.data, statistics.data, gamma.data, dx.data, dgamma.data,
+                                 dbeta.data, x.rows, x.columns);
+    }
   }
 
   /// y = gamma x inverse for each row, where `inverse` is 1 / sqrt(mean of the squares + epsilon)

@@ -45,6 +45,10 @@ template <>
 struct formed_or_none<no_step> {
   using type = no_epilogue;
 };
+template <step_facts Facts>
+struct formed_or_none<single_step<Facts, step_sum>> {
+  using type = sum_epilogue;
+};
 
 /// Runs the forward and the backward of one unit of a model on one microbatch: walks through the
 /// steps of its item, makes the views that the layers see and applies the transitions between them.
@@ -243,7 +247,13 @@ class unit_runner {
         using epilogue = typename Code::backward_epilogue;
         using formed = formed_of<epilogue>;
         if constexpr (is_joint) begin_sums(ops, now.leaf, at);
-        if constexpr (is_step<epilogue>) {
+        if constexpr (std::is_same_v<formed, sum_epilogue>) {
+          static_assert(is_joint);
+          constexpr int number = epilogue::facts.number;
+          of.added = memory_.gradient_data(tables_.code.steps[number].skip, at);
+          body::template backward_input<formed, true>(
+              ops, place, of, nullptr, memory_.gradient_data(epilogue::facts.in, at));
+        } else if constexpr (is_step<epilogue>) {
           constexpr auto& then = epilogue::facts;
           auto const of_epilogue = memory_.place_of_leaf(then, at);
           body::template backward_input<formed, is_joint>(ops, place, of, &of_epilogue,

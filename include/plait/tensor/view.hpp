@@ -109,6 +109,18 @@ struct token_view {
 
 namespace plait::ext {
 
+/// A gradient to which another one is added at once: `sum` gets of + added. It may lie where `of`
+/// or `added` lies.
+///
+/// A layer with `takes_sum` gets one in place of dx where a residual begins before it, and hands it
+/// to the operation that writes dx. What is in `of` afterwards is open.
+template <class View>
+struct summed_view {
+  static constexpr placement at = View::at;
+
+  View of, added, sum;
+};
+
 /// Returns the placement of an activation as a view has it: blocks of positions are rows, of
 /// features columns.
 constexpr placement view_placement_of_value(placement at) {

@@ -536,9 +536,12 @@ TEST_F(QueueOperations, Rows) {
   compare([](auto q, double* d, double* a, double* s, double* dg,
              double* db) { q.layer_norm_backward_parameters(d, a, s, dg, db, rows, columns); },
           dy, x, statistics, gamma, beta);
-  compare([](auto q, double* d, double* a, double* s, double* g, double* dg,
-             double* db) { q.layer_norm_backward(d, a, s, g, d, dg, db, rows, columns); },
-          dy, x, statistics, gamma, gamma, beta);
+  compare(
+      [](auto q, double* d, double* a, double* s, double* g, double* dg, double* db) {
+        q.layer_norm_backward(d, a, s, g, d, dg, db, rows, columns);
+        q.layer_norm_backward(d, a, s, g, d, dg, db, rows, columns, a, a);
+      },
+      dy, x, statistics, gamma, gamma, beta);
 }
 
 TEST_F(QueueOperations, OfOnePassAreThoseOfTwo) {
@@ -554,15 +557,15 @@ TEST_F(QueueOperations, OfOnePassAreThoseOfTwo) {
     auto const q = on.on(stream::compute);
     on_device<float> const x(on, floats(many * wide, 1)), dy(on, floats(many * wide, 2)),
         gamma(on, floats(wide, 3)), statistics(on, floats(2 * many, 4)),
-        dgamma(on, floats(wide, 5)), dbeta(on, floats(wide, 6)), max(on, floats(many, 0)),
-        terms(on, floats(2 * many, 0));
+        added(on, floats(many * wide, 7)), dgamma(on, floats(wide, 5)), dbeta(on, floats(wide, 6)),
+        max(on, floats(many, 0)), terms(on, floats(2 * many, 0));
     on_device<std::int32_t> const of_rows(on, labels);
     q.layer_norm_backward(dy.data(), x.data(), statistics.data(), gamma.data(), dy.data(),
-                          dgamma.data(), dbeta.data(), many, wide);
+                          dgamma.data(), dbeta.data(), many, wide, added.data(), added.data());
     q.cross_entropy_statistics(plait::ext::one_hot_target{}, x.data(), of_rows.data(), max.data(),
                                terms.data(), many, wide, wide - 1);
     std::vector<float> all;
-    for (auto const* const each : {&dy, &dgamma, &dbeta, &max, &terms}) {
+    for (auto const* const each : {&added, &dgamma, &dbeta, &max, &terms}) {
       auto const got = each->get();
       all.insert(all.end(), got.begin(), got.end());
     }

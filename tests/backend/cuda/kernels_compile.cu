@@ -72,7 +72,7 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::layer_norm(stream, in, in, in, x, a, n, n, 1e-5);
   kernels::layer_norm_backward_input(stream, in, in, a, in, x, n, n);
   kernels::layer_norm_backward_parameters(stream, in, in, a, a, a, a, n, n);
-  kernels::layer_norm_backward(stream, in, in, a, in, x, a, a, a, n, n);
+  kernels::layer_norm_backward(stream, in, in, a, in, in, x, a, a, a, n, n);
   kernels::rms_norm(stream, in, in, x, a, n, n, 1e-5);
   kernels::rms_norm_backward_input(stream, in, in, a, in, x, n, n);
   kernels::rms_norm_backward_parameters(stream, in, in, a, a, a, n, n);

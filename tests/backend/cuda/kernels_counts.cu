@@ -36,7 +36,7 @@ int main(int count, char**) {
   kernels::layer_norm(stream, in, in, in, x, a, n, n, 1e-5);
   kernels::layer_norm_backward_input(stream, in, in, a, in, x, n, n);
   kernels::layer_norm_backward_parameters(stream, in, in, a, a, a, a, n, n);
-  kernels::layer_norm_backward(stream, in, in, a, in, x, a, a, a, n, n);
+  kernels::layer_norm_backward(stream, in, in, a, in, in, x, a, a, a, n, n);
   kernels::attention(stream, in, x, a, n, n, n, n);
   kernels::attention_backward(stream, in, in, a, in, x, a, n, n, n, n);
   plait::ext::attention_operands<plait::bfloat16 const> const apart{in, in, in, n, n};

@@ -21,8 +21,9 @@ struct cuda_options {
   /// The maxima and sums of a cross-entropy whose classes are not cut come from one reading of the
   /// logits; the last bits of its loss differ from those of two.
   bool one_pass_cross_entropy = true;
-  /// Both gradients of layer_norm come from one reading of what they are made of, with rows of up
-  /// to 1024 elements and sums in float; the bits are the same.
+  /// Both gradients of layer_norm, and the sum where a residual begins, come from one reading of
+  /// what they are made of, with rows of up to 1024 elements and sums in float; the bits are the
+  /// same.
   bool one_pass_layer_norm = true;
   /// The algorithms that cuBLASLt offers for a product are timed when its shape is first seen, and
   /// the fastest is kept. Which one that is may differ from run to run and from rank to rank, and

@@ -161,12 +161,14 @@ class host_queue {
                                       Sum* dbeta, std::size_t rows, std::size_t columns) const {
     host_maths::layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
   }
-  /// Both; dx may be dy.
+  /// Both; dx may be dy. Where `sum` is not null it gets dx + added, and dx what is open.
   template <class T, class Kept, class Sum>
   void layer_norm_backward(T const* dy, T const* x, Kept const* statistics, T const* gamma, T* dx,
-                           Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns) const {
+                           Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns,
+                           T const* added = nullptr, T* sum = nullptr) const {
     layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
     layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+    if (sum != nullptr) add(static_cast<T const*>(dx), added, sum, rows * columns);
   }
 
   /// \see host_maths::rms_norm_forward

@@ -230,9 +230,11 @@ class simulated_queue : public simulated_image_queue {
 
   template <class T, class Kept, class Sum>
   void layer_norm_backward(T const* dy, T const* x, Kept const* statistics, T const* gamma, T* dx,
-                           Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns) const {
+                           Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns,
+                           T const* added = nullptr, T* sum = nullptr) const {
     layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
     layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+    if (sum != nullptr) add(static_cast<T const*>(dx), added, sum, rows * columns);
   }
 
   template <class T, class Kept>

@@ -205,17 +205,19 @@ class cuda_queue : public cuda_image_queue {
   }
 
   /// One kernel that reads dy and x once, if cuda_options::one_pass_layer_norm says so and the
-  /// shape fits.
+  /// shape fits. It leaves dx where there is a sum.
   template <class T, class S>
   void layer_norm_backward(T const* dy, T const* x, of_rows<T> const* statistics, T const* gamma,
-                           T* dx, S* dgamma, S* dbeta, std::size_t rows,
-                           std::size_t columns) const {
-    if (state_->options.one_pass_layer_norm)
-      return cuda_kernels::layer_norm_backward(launcher(), dy, x, statistics, gamma, dx, dgamma,
-                                               dbeta, column_sums_scratch<S>(rows, columns, 2),
-                                               rows, columns);
+                           T* dx, S* dgamma, S* dbeta, std::size_t rows, std::size_t columns,
+                           T const* added = nullptr, T* sum = nullptr) const {
+    if (state_->options.one_pass_layer_norm &&
+        cuda_kernels::layer_norm_backward(launcher(), dy, x, statistics, gamma, added,
+                                          sum != nullptr ? sum : dx, dgamma, dbeta,
+                                          column_sums_scratch<S>(rows, columns, 2), rows, columns))
+      return;
     layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
     layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+    if (sum != nullptr) add(static_cast<T const*>(dx), added, sum, rows * columns);
   }
 
   template <class T>

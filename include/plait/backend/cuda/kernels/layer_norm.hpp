@@ -224,7 +224,7 @@ template <int V, int Packs, int Blocks, class T>
 __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_kernel(
     std::size_t rows, std::size_t columns, column_targets<accumulate_t<T>, 2> targets,
     accumulate_t<T>* partial, T const* dy, T const* x, accumulate_t<T> const* statistics,
-    T const* gamma, T* dx) {
+    T const* gamma, T const* added, T* dx) {
   using A = accumulate_t<T>;
   using row_packs = detail::packs_of_row<V, Packs, T>;
   auto& memory = shared_memory<detail::column_sums_memory<A, V, 2>>();
@@ -286,6 +286,8 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
         sums[p][0][v] += gradient * h;
         sums[p][1][v] += gradient;
       }
+      if (added != nullptr)
+        values = two_packs<T, V>{values, load<V>(added + row * columns + c)}.sum();
       store(values, dx + row * columns + c);
     }
   }
@@ -297,38 +299,38 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
   }
 }
 
-/// layer_norm_backward_parameters and then layer_norm_backward_input, with the same bits: by one
-/// kernel that reads dy and x once, where sums are float and a warp has room for those of a row;
-/// else by one kernel for each. dx may be dy.
+/// layer_norm_backward_parameters, layer_norm_backward_input and, if `added` is not null, the sum
+/// of that and it, with the same bits: by one kernel that reads dy and x once. dx may be dy or
+/// added. Returns false, with nothing done, where sums are not float, where the columns are more
+/// than a warp has registers for, or where addresses do not fit vectors.
 ///
-/// Shapes: dy, x, dx (rows, columns); gamma, dgamma, dbeta (columns); statistics (rows, 2);
+/// Shapes: dy, x, added, dx (rows, columns); gamma, dgamma, dbeta (columns); statistics (rows, 2);
 ///         workspace as in layer_norm_backward_parameters
 template <launcher Launch, class T, class S>
-void layer_norm_backward(Launch launch, T const* dy, T const* x, accumulate_t<T> const* statistics,
-                         T const* gamma, T* dx, S* dgamma, S* dbeta, S* workspace, std::size_t rows,
-                         std::size_t columns) {
-  if (rows == 0 || columns == 0) return;
+bool layer_norm_backward(Launch launch, T const* dy, T const* x, accumulate_t<T> const* statistics,
+                         T const* gamma, T const* added, T* dx, S* dgamma, S* dbeta, S* workspace,
+                         std::size_t rows, std::size_t columns) {
+  if (rows == 0 || columns == 0) return true;
   if constexpr (std::is_same_v<S, float> && std::is_same_v<accumulate_t<T>, float>) {
     constexpr int wide = vector_elements<T>;
     constexpr int of_warp = wide * warp_threads;
     constexpr int most = detail::columns_in_registers / of_warp;
     constexpr int fewer = detail::columns_of_two_blocks / of_warp;
-    if (columns <= detail::columns_in_registers &&
-        fits_vectors(dy, x, gamma, dx, columns * sizeof(T))) {
-      std::size_t const slices = workspace == nullptr ? 1 : detail::column_slices(rows, columns);
-      column_targets<S, 2> const targets{{dgamma, dbeta}};
-      launch(columns <= detail::columns_of_two_blocks
-                 ? layer_norm_backward_kernel<wide, fewer, 2, T>
-                 : layer_norm_backward_kernel<wide, most, 1, T>,
-             launch_shape{static_cast<unsigned>(slices), block_threads,
-                          sizeof(detail::column_sums_memory<S, wide, 2>)},
-             rows, columns, targets, workspace, dy, x, statistics, gamma, dx);
-      return detail::launch_add_slices<2, Launch, S>(launch, workspace, targets, slices, columns);
-    }
+    if (columns > detail::columns_in_registers ||
+        !fits_vectors(dy, x, gamma, added, dx, columns * sizeof(T)))
+      return false;
+    std::size_t const slices = workspace == nullptr ? 1 : detail::column_slices(rows, columns);
+    column_targets<S, 2> const targets{{dgamma, dbeta}};
+    launch(columns <= detail::columns_of_two_blocks ? layer_norm_backward_kernel<wide, fewer, 2, T>
+                                                    : layer_norm_backward_kernel<wide, most, 1, T>,
+           launch_shape{static_cast<unsigned>(slices), block_threads,
+                        sizeof(detail::column_sums_memory<S, wide, 2>)},
+           rows, columns, targets, workspace, dy, x, statistics, gamma, added, dx);
+    detail::launch_add_slices<2, Launch, S>(launch, workspace, targets, slices, columns);
+    return true;
+  } else {
+    return false;
   }
-  layer_norm_backward_parameters(launch, dy, x, statistics, dgamma, dbeta, workspace, rows,
-                                 columns);
-  layer_norm_backward_input(launch, dy, x, statistics, gamma, dx, rows, columns);
 }
 
 }  // namespace plait::cuda_kernels
