@@ -69,6 +69,12 @@ function(plait_own_cuda_program target)
   if(plait_cuda_only_compiles AND NOT "OPTIMISE" IN_LIST ARGN)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CUDA>:-Xcicc=-O0;-Xptxas=-O0;-Xcompiler=-g0>")
+  elseif(CMAKE_CUDA_COMPILER_VERSION MATCHES "^13[.]0")
+    # No kernel spills a register, by the compiler and on the GPUs for which their sizes were chosen. Other local
+    # memory is allowed: the sine of a large number takes a table.
+    set(is_hopper "$<STREQUAL:$<TARGET_PROPERTY:CUDA_ARCHITECTURES>,90>")
+    target_compile_options(${target} PRIVATE
+      "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${is_hopper}>:-Xptxas=-warn-spills,-Werror>")
   endif()
 endfunction()
 

@@ -26,9 +26,11 @@ LIMITS = {
     "column_sums_kernel<8, bfloat16, float>": Limit(940, 4),
     "copy_blocks_kernel<8, bfloat16>": Limit(330, 4),
     "cross_entropy_backward_kernel<8, bfloat16, one_hot_target>": Limit(1260, 2),
+    "cross_entropy_statistics_kernel<8, one_hot_target, bfloat16>": Limit(1120, 4),
     "cross_entropy_terms_kernel<8, one_hot_target, bfloat16>": Limit(760, 4),
     "gather_rows_kernel<8, bfloat16>": Limit(400, 4),
     "layer_norm_backward_input_kernel<8, bfloat16>": Limit(930, 2),
+    "layer_norm_backward_kernel<8, 3, 2, bfloat16>": Limit(5250, 6),  # of 768 columns
     "layer_norm_backward_parameters_kernel<8, bfloat16, float>": Limit(1740, 2),
     "layer_norm_kernel<8, bfloat16>": Limit(1150, 4),
     "row_max_kernel<8, bfloat16>": Limit(490, 4),

@@ -26,7 +26,7 @@ struct attention_memory {
 // A block does a tile of queries of one (sample, head) and goes through the keys that some of them
 // see; the largest score and the sum so far correct what was added before.
 template <class Sizes, int V, class T, class Extents>
-__global__ __launch_bounds__(detail::tile_threads, 2) void attention_kernel(
+__global__ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_kernel(
     typename Extents::template operands<T const> in, T* out, accumulate_t<T>* log_sum,
     Extents extents, accumulate_t<T> scale) {
   using A = accumulate_t<T>;

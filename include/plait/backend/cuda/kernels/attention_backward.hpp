@@ -93,12 +93,12 @@ __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* pro
   if (row < rows && threadIdx.x % detail::product_threads == 0) products[row] = sum;
 }
 
-// Two blocks of a multiprocessor; 0 leaves it to nvcc, which comes to the same without a spill.
+// The blocks of a multiprocessor; 0 leaves it to nvcc, which comes to the same without a spill.
 template <class Sizes, int V, class T, class Extents>
 __global__ __launch_bounds__(
     detail::tile_threads,
-    Sizes::tile == 32
-        ? 2
+    Sizes::tile == 32 || Sizes::blocks == 1
+        ? Sizes::blocks
         : 0) void attention_backward_queries_kernel(typename Extents::template operands<T const> in,
                                                     accumulate_t<T> const* log_sum,
                                                     accumulate_t<T> const* products, T const* dout,
@@ -135,7 +135,8 @@ __global__ __launch_bounds__(
 }
 
 template <class Sizes, int V, class T, class Extents>
-__global__ __launch_bounds__(detail::tile_threads, 2) void attention_backward_keys_kernel(
+__global__
+__launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_backward_keys_kernel(
     typename Extents::template operands<T const> in, accumulate_t<T> const* log_sum,
     accumulate_t<T> const* products, T const* dout, typename Extents::template operands<T> gradient,
     Extents extents, accumulate_t<T> scale) {

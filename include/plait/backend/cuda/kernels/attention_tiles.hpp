@@ -202,6 +202,8 @@ struct attention_sizes {
   static constexpr int columns = Width / tile_side;  // of a thread, in tiles of values
   static constexpr int columns_of_pack = pack < columns ? pack : columns;
   static constexpr int packs = columns / columns_of_pack;
+  /// Blocks for which a multiprocessor has registers, without spilling one.
+  static constexpr int blocks = sizeof(A) == sizeof(double) ? 1 : 2;
 
   using tile_memory = A[tile * row_stride];
   using score_memory = A[tile * score_stride];
