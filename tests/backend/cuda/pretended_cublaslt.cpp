@@ -136,6 +136,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   for (int i = 0; i < *found; ++i) results[i].algo.data[0] = static_cast<std::uint64_t>(i);
   return *found > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
+static std::size_t bytes_of(cudaDataType_t type) {
+  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+}
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void const* alpha,
                               void const* a, cublasLtMatrixLayout_t of_a, void const* b,
                               cublasLtMatrixLayout_t of_b, void const* beta, void const* c,
@@ -168,7 +171,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
     return CUBLAS_STATUS_EXECUTION_FAILED;  // a device would read or write something else
   epilogues += about.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   lock const hold(machine::get().mutex);
-  auto const code = enqueue(stream, [=] {
+  std::size_t const of_result = bytes_of(ld.type) * m * n;
+  counted_work const what_is_done{
+      nullptr,
+      "product",
+      {m, n, k, bytes_of(la.type) * (m * k + k * n), of_result,
+       (add == 0 ? 0 : of_result) + (about.before == nullptr ? 0 : of_result),
+       static_cast<std::size_t>(about.epilogue)}};
+  auto const code = enqueue(stream, what_is_done, [=] {
     for (std::size_t j = 0; j < n; ++j)
       for (std::size_t i = 0; i < m; ++i) {
         double sum = 0;

@@ -172,8 +172,28 @@ inline cudaError_t enqueue_made(cudaStream_t stream, std::function<item()> make)
   }
   return cudaSuccess;
 }
+/// Whether devices count what they are given and carry nothing of it out. They have much memory
+/// then, of which nothing is touched.
+inline bool only_counts = false;
+
+/// What such a device was given: a kernel and the numbers among its arguments, or the call of a
+/// library.
+struct counted_work {
+  void const* kernel;
+  char const* call;
+  std::vector<std::size_t> numbers;
+};
+inline std::vector<counted_work> counted;
+
 inline cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   return enqueue_made(stream, [work = std::move(work)] { return item{nullptr, work}; });
+}
+
+/// The same for what is counted.
+inline cudaError_t enqueue(cudaStream_t stream, counted_work what, std::function<void()> work) {
+  if (!only_counts) return enqueue(stream, std::move(work));
+  counted.push_back(std::move(what));
+  return enqueue(stream, [] {});
 }
 
 /// What a kernel of this thread that could not be launched has left behind.

@@ -2,6 +2,8 @@
 // The CUDA runtime of pretended devices.
 #include "backend/cuda/pretended_device.hpp"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -38,16 +40,20 @@ class launched_graph {
 
 namespace plait::detail {
 // Declared where it is called (cuda_launcher.hpp).
-cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
+                             cuda_kernels::launch_shape shape, cudaStream_t stream,
                              std::function<void()> thread);
-cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
+                             cuda_kernels::launch_shape shape, cudaStream_t stream,
                              std::function<void()> thread) {
   pretended::lock const hold(pretended::machine::get().mutex);
   if (stream->device != pretended::current_device) return cudaErrorInvalidResourceHandle;
-  return pretended::enqueue(stream, [shape, thread = std::move(thread)] {
-    using body = std::function<void()> const*;
-    kernel_emulation::launcher{}(+[](body run) { (*run)(); }, shape, static_cast<body>(&thread));
-  });
+  return pretended::enqueue(stream, {kernel, nullptr, numbers},
+                            [shape, thread = std::move(thread)] {
+                              using body = std::function<void()> const*;
+                              kernel_emulation::launcher{}(
+                                  +[](body run) { (*run)(); }, shape, static_cast<body>(&thread));
+                            });
 }
 }  // namespace plait::detail
 
@@ -85,9 +91,13 @@ cudaError_t cudaFuncSetAttribute(void const*, cudaFuncAttribute, int) { return c
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   auto& all = pretended::machine::get();
   pretended::lock const hold(all.mutex);
-  if (all.used + bytes > pretended::device_bytes) return cudaErrorMemoryAllocation;
-  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  std::memset(*data, 0xFF, bytes);
+  if (pretended::only_counts) {
+    *data = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  } else {
+    if (all.used + bytes > pretended::device_bytes) return cudaErrorMemoryAllocation;
+    *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(*data, 0xFF, bytes);
+  }
   all.device_memory[static_cast<std::byte*>(*data)] = bytes;
   all.device_of[static_cast<std::byte*>(*data)] = pretended::current_device;
   all.used += bytes;
@@ -110,9 +120,11 @@ cudaError_t cudaFree(void* data) {
   pretended::lock const hold(all.mutex);
   auto const found = all.device_memory.find(static_cast<std::byte*>(data));
   if (found == all.device_memory.end()) std::abort();
-  all.used -= found->second;
+  std::size_t const bytes = found->second;
+  all.used -= bytes;
   all.device_memory.erase(found);
-  std::free(data);
+  if (pretended::only_counts) munmap(data, bytes);
+  else std::free(data);
   return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* about, void const* data) {
@@ -151,12 +163,14 @@ cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t bytes, cudaM
   if (!all.is_within(from_host ? all.pinned_memory : all.device_memory, from, bytes) ||
       !all.is_within(to_host ? all.pinned_memory : all.device_memory, to, bytes))
     return cudaErrorInvalidValue;
-  return pretended::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  if (pretended::only_counts && to_host) std::memset(to, 0, bytes);
+  return pretended::enqueue(stream, {nullptr, "copy", {bytes, from_host, to_host}},
+                            [=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width,
                               std::size_t height, cudaStream_t stream) {
   pretended::lock const hold(pretended::machine::get().mutex);
-  return pretended::enqueue(stream, [=] {
+  return pretended::enqueue(stream, {nullptr, "set", {width * height}}, [=] {
     for (std::size_t row = 0; row < height; ++row)
       std::memset(static_cast<std::byte*>(to) + row * pitch, value, width);
   });

@@ -59,6 +59,22 @@ TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
 }
 TEST(CudaTrainingInBfloat16, TwoDataRanks) { train_on_data_ranks(one_gpu(2)); }
 
+#if !defined(__CUDACC__)
+// Devices that only count, as backend_cuda_step_launches has them for GPT-2: in one pass a step has
+// a launch less for the loss, for each of three layer norms, and for the two residuals.
+TEST(CudaTrainingInBfloat16, StepsInOnePassHaveFewerLaunches) {
+  auto const launches = [](bool one_pass) {
+    plait::cuda backend = one_gpu(1);
+    backend.options.one_pass_cross_entropy = backend.options.one_pass_layer_norm = one_pass;
+    pretended::only_counts = true;
+    (void)losses_of<job<tied_gpt, any_data, in_bfloat16>>(backend);
+    pretended::only_counts = false;
+    return std::exchange(pretended::counted, {}).size();
+  };
+  EXPECT_EQ(launches(false), launches(true) + static_cast<std::size_t>(6 * steps()));
+}
+#endif
+
 void train_on_two_tensor_ranks_each(int data_ranks) {
   expect_losses_of_host<tied_gpt, plait::hybrid<any_data, tensor<2>>, in_bfloat16>(
       one_gpu(data_ranks, 2), bfloat16_tolerance);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <tuple>
 #include <type_traits>
 
@@ -17,9 +18,20 @@
 namespace plait::detail {
 
 // Without a CUDA compiler kernels are ordinary functions; a test that pretends to have a device
-// says how they are run.
-cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+// says how they are run. `numbers`: the arguments that are whole numbers, the elements of a range,
+// of pointers whether they are not null, and 0 for others.
+cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
+                             cuda_kernels::launch_shape shape, cudaStream_t stream,
                              std::function<void()> thread);
+
+template <class T>
+std::size_t number_of(T const& argument) {
+  if constexpr (std::is_integral_v<T>) return static_cast<std::size_t>(argument);
+  else if constexpr (std::is_pointer_v<T>) return argument != nullptr;
+  else if constexpr (std::is_same_v<T, cuda_kernels::element_range>)
+    return argument.end - argument.begin;
+  else return 0;
+}
 
 }  // namespace plait::detail
 #endif
@@ -57,7 +69,8 @@ class cuda_launcher {
         },
         values);
 #else
-    detail::check(detail::launch_pretended(shape, stream_, [=] { kernel(arguments...); }),
+    detail::check(detail::launch_pretended(function, {detail::number_of(arguments)...}, shape,
+                                           stream_, [=] { kernel(arguments...); }),
                   "cudaLaunchKernel", at_);
 #endif
   }
