@@ -138,12 +138,12 @@ void expect_statistics_as_apart(shard s, std::size_t shift, double step) {
 }
 
 TYPED_TEST(CrossEntropy, OneReadingOfTheLogitsEqualsTwo) {
-  for (auto const& s : shards) {
-    expect_statistics_as_apart<TypeParam, plait::ext::one_hot_target>(s, shifts[0], 0.05);
-    expect_statistics_as_apart<TypeParam, plait::ext::smoothed_target>(s, shifts[0], -4);
-  }
-  for (double const step : {0.0, 4.0, -0.05})
-    expect_statistics_as_apart<TypeParam, plait::ext::smoothed_target>(shards[3], shifts[1], step);
+  for (int const number : {2, 4, 5})
+    expect_statistics_as_apart<TypeParam, plait::ext::one_hot_target>(shards[number], shifts[0],
+                                                                      0.05);
+  for (double const step : {0.0, 4.0, -4.0})
+    expect_statistics_as_apart<TypeParam, plait::ext::smoothed_target>(shards[7], shifts[step > 0],
+                                                                       step);
 }
 
 TYPED_TEST(CrossEntropy, EqualsTheHostWithWeightsAndSmoothing) {
