@@ -29,8 +29,8 @@ std::string described(int capability) {
          std::to_string(10 * capability) + "}";
 }
 
-std::string refusal(attention_shape const& shape, int capability) {
-  return plait::detail::cudnn_refusal(shape, capability, described(capability));
+std::string refusal(attention_shape const& shape, int capability, bool deterministic = true) {
+  return plait::detail::cudnn_refusal(shape, capability, described(capability), deterministic);
 }
 
 // cuDNN looks for the driver before it says yes. The stub of the toolkit is enough.
@@ -53,8 +53,9 @@ TEST_P(CudnnAttention, HasKernelsForBothPasses) {
                                       {1000, 1, 5, 72},
                                       {2, 1, 1, 128}}) {
     EXPECT_TRUE(needs::cudnn_may_take(shape));
-    EXPECT_EQ(refusal(shape, GetParam()), "")
-        << shape.sequence << ' ' << shape.batch << ' ' << shape.heads << ' ' << shape.head_width;
+    for (bool const deterministic : {true, false})
+      EXPECT_EQ(refusal(shape, GetParam(), deterministic), "")
+          << shape.sequence << ' ' << shape.batch << ' ' << shape.heads << ' ' << shape.head_width;
   }
 }
 

@@ -249,11 +249,12 @@ class cudnn_attention_engine final : public attention_engine {
   std::unique_ptr<cudnnContext, released_by<cudnnDestroy>> handle_;
 };
 
-std::string cudnn_refusal(attention_shape const& shape, int capability, std::string const& device) {
+std::string cudnn_refusal(attention_shape const& shape, int capability, std::string const& device,
+                          bool deterministic) {
   auto const described = std::make_shared<cudnn_frontend::DeviceProperties>();
   if (auto const answer = described->deserialize({device.begin(), device.end()}); answer.is_bad())
     return answer.err_msg;
-  return cudnn_prepared_attention({}, capability, shape, true).refusal(nullptr, described);
+  return cudnn_prepared_attention({}, capability, shape, deterministic).refusal(nullptr, described);
 }
 
 }  // namespace plait::detail

@@ -42,6 +42,7 @@ namespace plait::detail {
 
 // What cuDNN has against a shape on a device of this capability (90 for 9.0), "" if nothing; needs
 // no GPU. `device` is cuDNN's own description of the device, in JSON.
-std::string cudnn_refusal(attention_shape const& shape, int capability, std::string const& device);
+std::string cudnn_refusal(attention_shape const& shape, int capability, std::string const& device,
+                          bool deterministic = true);
 
 }  // namespace plait::detail
