@@ -44,6 +44,7 @@ constexpr char const* usage =
     "  --own-gelu        gelu is not done by cuBLASLt\n"
     "  --two-pass-loss   the logits are read twice for the loss\n"
     "  --two-pass-norm   layer_norm's gradients are two kernels\n"
+    "  --fused-bias      gradients of biases are done by cuBLASLt\n"
     "  --time-products   cuBLASLt's algorithms are timed\n"
     "  --recorded N      steps whose kernels are listed at the end (0)\n"
     "  --output FILE     where the JSON goes (standard output)\n";
@@ -53,7 +54,7 @@ struct options {
   std::int64_t batch = 4;  ///< 0: the largest
   std::int64_t warm_up = 5, steps = 20, recorded = 0;
   bool replay = false, cudnn = false, help = false;
-  bool free_attention = false, own_gelu = false, time_products = false;
+  bool free_attention = false, own_gelu = false, fused_bias = false, time_products = false;
   bool two_pass_loss = false, two_pass_norm = false;
 };
 
@@ -75,6 +76,7 @@ options parse(int count, char const* const* words) {
                                {"--own-gelu", &out.own_gelu, "cuda"},
                                {"--two-pass-loss", &out.two_pass_loss, "cuda"},
                                {"--two-pass-norm", &out.two_pass_norm, "cuda"},
+                               {"--fused-bias", &out.fused_bias, "cuda"},
                                {"--time-products", &out.time_products, "cuda"},
                                {"--recorded", whole{&out.recorded, 0, most_steps}, "cuda"},
                                {"--output", &out.output},
@@ -159,7 +161,7 @@ std::variant<plait::byte_text, plait::token_shards> random_text(entry const& job
 /// How a step is done, beside the usual.
 struct variant {
   bool replay = false, cudnn = false;
-  bool free_attention = false, own_gelu = false, time_products = false;
+  bool free_attention = false, own_gelu = false, fused_bias = false, time_products = false;
   bool two_pass_loss = false, two_pass_norm = false;
 
   [[nodiscard]] std::string name() const {
@@ -167,6 +169,7 @@ struct variant {
            (free_attention ? ", not deterministic" : "") + (own_gelu ? ", own gelu" : "") +
            (two_pass_loss ? ", two passes for the loss" : "") +
            (two_pass_norm ? ", two passes for layer_norm" : "") +
+           (fused_bias ? ", bias gradients by cuBLASLt" : "") +
            (time_products ? ", timed products" : "");
   }
 };
@@ -194,6 +197,7 @@ timed train(entry const& job, std::size_t batch, std::int64_t warm_up, std::int6
   wanted.fused_gelu = !how.own_gelu;
   wanted.one_pass_cross_entropy = !how.two_pass_loss;
   wanted.one_pass_layer_norm = !how.two_pass_norm;
+  wanted.fused_bias_gradient = how.fused_bias;
   wanted.time_products = how.time_products;
   timed out;
   clock::time_point last;
@@ -300,6 +304,7 @@ void measure(options const& wanted, device_measurements::machine const& machine,
                     .cudnn = wanted.cudnn,
                     .free_attention = wanted.free_attention,
                     .own_gelu = wanted.own_gelu,
+                    .fused_bias = wanted.fused_bias,
                     .time_products = wanted.time_products,
                     .two_pass_loss = wanted.two_pass_loss,
                     .two_pass_norm = wanted.two_pass_norm};

@@ -21,6 +21,7 @@ struct cuda {
     backend.options.fused_gelu = wanted.fused_gelu;
     backend.options.one_pass_cross_entropy = wanted.one_pass_cross_entropy;
     backend.options.one_pass_layer_norm = wanted.one_pass_layer_norm;
+    backend.options.fused_bias_gradient = wanted.fused_bias_gradient;
     backend.options.time_products = wanted.time_products;
     if (wanted.attention == "own") backend.options.attention = nullptr;
 #if defined(TRAIN_GPT_CUDNN)

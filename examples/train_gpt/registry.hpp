@@ -71,10 +71,11 @@ struct request {
   bool tf32 = false;       ///< products of float matrices in TF32 on a GPU
   /// Who computes attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN where it is linked.
   std::string attention{};
-  bool deterministic_attention = true;  ///< as in cuda_options, these five
+  bool deterministic_attention = true;  ///< as in cuda_options, these six
   bool fused_gelu = true;
   bool one_pass_cross_entropy = true;
   bool one_pass_layer_norm = true;
+  bool fused_bias_gradient = false;
   bool time_products = false;
   std::uint64_t schedule_seed = 0;  ///< of the simulated device's order of events
   std::shared_ptr<plait::ext::process_engine> engine{};  ///< between processes

@@ -134,6 +134,17 @@ TEST_F(WrongShape, Products) {
           [&](auto& ops) { ops.matmul_add_row(a, b, matrix(1, 4), c); });
   refuses("ops.matmul_add_row in layer 3: a is 6 x 5, b is 4 x 5",
           [&](auto& ops) { ops.matmul_add_row(c, b, matrix(1, 5), c); });
+  auto const row = matrix(1, 5);
+  fits([&](auto& ops) { ops.matmul_add_row_backward_parameters(a, c, b, row); });
+  fits([&](auto& ops) {
+    ops.matmul_add_row_backward_parameters(a, c, transposed(matrix(5, 4)), row);
+  });
+  refuses(
+      "ops.matmul_add_row_backward_parameters in layer 3: drow is 1 x 4, dy is 6 x 5: drow must be "
+      "1 x 5",
+      [&](auto& ops) { ops.matmul_add_row_backward_parameters(a, c, b, matrix(1, 4)); });
+  refuses("ops.matmul_add_row_backward_parameters in layer 3: out is 5 x 4",
+          [&](auto& ops) { ops.matmul_add_row_backward_parameters(a, c, matrix(5, 4), row); });
 }
 
 TEST_F(WrongShape, Epilogues) {

@@ -29,6 +29,17 @@ struct epilogue {
   static constexpr bool takes_two = std::invocable<Function, accumulate_t<T>, accumulate_t<T>>;
 };
 
+/// Sums that are made beside a product c = op(a) op(b): `sums` += the sums over the inner extent of
+/// op(a), one for each row of c, or of op(b), one for each column.
+///
+/// That operand lies so that its rows are the inner extent (a transposed, or b as it is) and has no
+/// gaps between them.
+template <class S>
+struct operand_sums {
+  S* sums = nullptr;
+  bool of_a = false;
+};
+
 /// The function of an epilogue alone, on the `count` values of c.
 template <class Queue, class T, class Function>
 void map_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Function> const& then) {
@@ -57,6 +68,16 @@ void matmul_onto_row(Queue const& queue, bool a_transposed, bool b_transposed, s
   if (has_row) queue.copy_blocks(then.row, 0, c, n, m, n);
   queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, has_row, c, n);
   map_epilogue(queue, m * n, c, then);
+}
+
+/// A product, and sums of one of its operands, one after the other; c has no gaps.
+template <class Queue, class A, class C, class S>
+void matmul_and_sums_in_passes(Queue const& queue, bool a_transposed, bool b_transposed,
+                               std::size_t m, std::size_t n, std::size_t k, A const* a,
+                               std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
+                               operand_sums<S> const& with) {
+  queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, accumulate, c, n);
+  queue.accumulate_column_sums(with.of_a ? a : b, with.sums, k, with.of_a ? m : n);
 }
 
 }  // namespace plait::ext

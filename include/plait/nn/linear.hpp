@@ -91,10 +91,11 @@ struct linear : detail::linear_parameters<In, Out, Options> {
   }
   static void backward_parameters(auto& ops, auto const& l) {
     auto const x = l.saved[input_slot{}];
-    if constexpr (base::in_out)
+    if constexpr (Options.bias)
+      ops.matmul_add_row_backward_parameters(x, l.dy, input_output(l.dp[weight{}]), l.dp[bias{}]);
+    else if constexpr (base::in_out)
       ops.accumulate_matmul(transposed(x), l.dy, l.dp[weight{}]);     // (in, out)
     else ops.accumulate_matmul(transposed(l.dy), x, l.dp[weight{}]);  // (out, in)
-    if constexpr (Options.bias) ops.accumulate_column_sums(l.dy, l.dp[bias{}]);
   }
 
  private:

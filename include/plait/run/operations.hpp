@@ -80,11 +80,22 @@ class operations : public image_operations<Rank> {
   /// out += a b; for gradients of parameters.
   template <class A, class B, class T, placement Out>
   void accumulate_matmul(A a, B b, view_of<T, Out> out) {
-    bool const adds = out.data != not_begun_;
-    if (!adds) not_begun_ = nullptr;
-    product("accumulate_matmul", a, b, out, adds, out.data, out.columns);
+    product("accumulate_matmul", a, b, out, !begins(out.data), out.data, out.columns);
   }
-  /// The next accumulate_matmul to `gradient` begins it: what lies there is of another step.
+  /// The gradients of matmul_add_row(x, w, row, y) by w and by the row: dw += transposed(x) dy, and
+  /// drow += the sum of the rows of dy. Write transposed(dw) if w was given transposed.
+  template <class X, class T, placement At, class W, class Sum, placement Row>
+  void matmul_add_row_backward_parameters(X x, view_of<T, At> dy, W dw, view_of<Sum, Row> drow) {
+    static_assert(typing::sound_column_sums<At, Row>);
+    constexpr auto name = "matmul_add_row_backward_parameters";
+    check_row(name, named("drow", drow), named("dy", dy));
+    constexpr bool swapped = operand<W>::is_transposed;
+    auto const& out = operand<W>::of(dw);
+    operand_sums<Sum> const sums{drow.data, swapped};
+    if constexpr (swapped) product(name, transposed(dy), x, out, !begins(out.data), out.data, sums);
+    else product(name, transposed(x), dy, out, !begins(out.data), out.data, sums);
+  }
+  /// The next product that adds to `gradient` begins it: what lies there is of another step.
   void begin_by_product(void const* gradient) { not_begun_ = gradient; }
   /// Errors: plait::error if the body has not made that product.
   void require_begun() const {
@@ -485,6 +496,13 @@ class operations : public image_operations<Rank> {
   void reduce_over(stream on, Comm& group, std::span<T> x, int number) {
     rank_.wait_across(on, {wait_site::part::layer, leaf_, 2 * number},
                       [&] { move_in_place<From, To>(group, x); });
+  }
+
+  /// Whether a product is the one that begin_by_product speaks of.
+  bool begins(void const* out) {
+    bool const is_that_one = out == not_begun_;
+    if (is_that_one) not_begun_ = nullptr;
+    return is_that_one;
   }
 
   /// How many columns of the local block lie before column `end` of the whole row.

@@ -458,6 +458,104 @@ TYPED_TEST(Epilogue, WorksWhereTheLibraryHasNone) {
 }
 #endif
 
+// A product to which sums of an operand belong, beside the host in double; twice, so that both are
+// added to what is there.
+template <class T>
+struct ProductAndSums : testing::Test {
+  using sum = std::conditional_t<std::is_same_v<T, plait::bfloat16>, float, T>;
+  cuda_device device{{0, 0}, {.fused_bias_gradient = true}};
+
+  static std::vector<sum> made_by(cuda_device& on, std::size_t m, std::size_t n, std::size_t k,
+                                  bool of_a) {
+    auto const a = whole_numbers<T>(k * m, 1), b = whole_numbers<T>(k * n, 2);
+    std::size_t const count = of_a ? m : n;
+    on_device<T> const da(on, a), db(on, b);
+    on_device<sum> const dc(on, std::vector<sum>(m * n)), dsums(on, whole_numbers<sum>(count, 3));
+    auto const queue = on.on(stream::compute);
+    for (bool const adds : {false, true})
+      queue.matmul(true, false, m, n, k, da.data(), m, db.data(), n, adds, dc.data(),
+                   plait::ext::operand_sums<sum>{dsums.data(), of_a});
+    auto out = dc.get();
+    auto const sums = dsums.get();
+    out.insert(out.end(), sums.begin(), sums.end());
+    return out;
+  }
+  void compare(std::size_t m, std::size_t n, std::size_t k, bool of_a) {
+    auto const a = wide(whole_numbers<T>(k * m, 1)), b = wide(whole_numbers<T>(k * n, 2));
+    auto sums = wide(whole_numbers<sum>(of_a ? m : n, 3));
+    std::vector<double> expected(m * n);
+    for (bool const adds : {false, true})
+      plait::ext::host_queue{}.matmul(true, false, m, n, k, a.data(), m, b.data(), n, adds,
+                                      expected.data(),
+                                      plait::ext::operand_sums<double>{sums.data(), of_a});
+    expected.insert(expected.end(), sums.begin(), sums.end());
+    auto const got = made_by(device, m, n, k, of_a);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(static_cast<double>(got[i]), expected[i], 1e-6 * (1 + std::abs(expected[i])))
+          << m << "x" << n << "x" << k << (of_a ? " of a" : " of b") << " at " << i;
+  }
+  void compare_all() {
+    for (auto const& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
+                                  {8, 16, 40},
+                                  {5, 7, 3},
+                                  {3, 8, 0},
+                                  {0, 8, 4},
+                                  {24, 300, 130}})
+      for (bool const of_a : {false, true}) compare(m, n, k, of_a);
+  }
+};
+TYPED_TEST_SUITE(ProductAndSums, epilogue_types);
+
+TYPED_TEST(ProductAndSums, AreThoseOfTheHost) { this->compare_all(); }
+TYPED_TEST(ProductAndSums, HaveTheBitsOfTwoCallsWhereTheyAreNotFused) {
+  using S = typename TestFixture::sum;
+  std::size_t const m = 24, n = 40, k = 130;
+  cuda_device apart({0, 0});
+  auto const queue = apart.on(stream::compute);
+  for (bool const of_a : {false, true}) {
+    auto const together = this->made_by(apart, m, n, k, of_a);
+    on_device<TypeParam> const a(apart, whole_numbers<TypeParam>(k * m, 1)),
+        b(apart, whole_numbers<TypeParam>(k * n, 2));
+    on_device<S> const sums(apart, whole_numbers<S>(of_a ? m : n, 3));
+    for (int turn = 0; turn < 2; ++turn)
+      queue.accumulate_column_sums(of_a ? a.data() : b.data(), sums.data(), k, of_a ? m : n);
+    auto const expected = sums.get();
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), together.begin() + m * n));
+  }
+}
+#if !defined(__CUDACC__)
+TYPED_TEST(ProductAndSums, AreAskedOfTheLibraryInBfloat16) {
+  bool const in_bfloat16 = std::is_same_v<TypeParam, plait::bfloat16>;
+  pretended::epilogues = 0;
+  this->compare(8, 16, 40, true);
+  EXPECT_EQ(pretended::epilogues, in_bfloat16 ? 2 : 0);
+  this->device = cuda_device({0, 0});
+  this->compare(8, 16, 40, true);
+  EXPECT_EQ(pretended::epilogues, in_bfloat16 ? 2 : 0);
+}
+TYPED_TEST(ProductAndSums, WorkWhereTheLibraryRefuses) {
+  pretended::epilogues = 0;
+  for (auto* const known : {&pretended::knows_epilogues, &pretended::knows_sums}) {
+    *known = false;
+    this->device = cuda_device({0, 0}, {.fused_bias_gradient = true});
+    this->compare_all();
+    *known = true;
+  }
+  // There is no room for the sums.
+  this->device = cuda_device({0, 0}, {.fused_bias_gradient = true, .workspace_bytes = 1024});
+  this->compare(24, 300, 130, false);
+  EXPECT_EQ(pretended::epilogues, 0);
+  this->device = cuda_device({0, 0}, {.fused_bias_gradient = true});
+  pretended::refuses = 2;
+  this->compare_all();
+  pretended::refuses = 0;
+}
+TYPED_TEST(ProductAndSums, AreKeptWhereProductsAreTimed) {
+  this->device = cuda_device({0, 0}, {.fused_bias_gradient = true, .time_products = true});
+  this->compare_all();
+}
+#endif
+
 struct weighted {
   template <class T>
   PLAIT_HOST_DEVICE double operator()(T term, double weight) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuBLASLt of pretended devices.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -12,11 +13,15 @@ namespace pretended {
 struct product_description {
   std::int32_t transposed[2] = {0, 0};
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void const* row = nullptr;
+  void* row = nullptr;  // is read, or written with the sums of an operand
+  std::int32_t row_type = -1;
   void* before = nullptr;
   std::int64_t before_stride = 0;
 };
 constexpr int offers = 3;
+inline bool sums_an_operand(product_description const& about) {
+  return about.epilogue == CUBLASLT_EPILOGUE_BGRADA || about.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
 
 struct matrix_layout {
   cudaDataType_t type;
@@ -49,7 +54,7 @@ inline double apply_epilogue(product_description const& about, matrix_layout con
                              std::size_t row, std::size_t column, double value) {
   auto before = of;
   before.stride = about.before_stride;
-  if (about.row != nullptr) value += element(of, about.row, row, 0);
+  if (about.row != nullptr && !sums_an_operand(about)) value += element(of, about.row, row, 0);
   switch (about.epilogue) {
     case CUBLASLT_EPILOGUE_GELU_AUX:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
@@ -91,6 +96,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t what,
     case CUBLASLT_MATMUL_DESC_TRANSB: std::memcpy(&about->transposed[1], value, bytes); break;
     case CUBLASLT_MATMUL_DESC_EPILOGUE: std::memcpy(&about->epilogue, value, bytes); break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: std::memcpy(&about->row, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: std::memcpy(&about->row_type, value, bytes); break;
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
       std::memcpy(&about->before, value, bytes);
       break;
@@ -125,12 +131,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t what,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t of_d,
                                               cublasLtMatmulPreference_t, int most,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
   auto const& about = pretended::inside<pretended::product_description>(what);
   bool const plain = about.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+  if (pretended::sums_an_operand(about) &&
+      (about.row == nullptr || !pretended::knows_sums ||
+       about.row_type != pretended::inside<pretended::matrix_layout>(of_d).type))
+    return CUBLAS_STATUS_INVALID_VALUE;
   bool const takes = pretended::takes_products && (plain || pretended::knows_epilogues);
   *found = takes ? std::min(most, pretended::offers) : 0;
   for (int i = 0; i < *found; ++i) results[i].algo.data[0] = static_cast<std::uint64_t>(i);
@@ -143,8 +153,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
                               void const* a, cublasLtMatrixLayout_t of_a, void const* b,
                               cublasLtMatrixLayout_t of_b, void const* beta, void const* c,
                               cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t of_d,
-                              cublasLtMatmulAlgo_t const* algorithm, void*, std::size_t,
-                              cudaStream_t stream) {
+                              cublasLtMatmulAlgo_t const* algorithm, void* workspace,
+                              std::size_t workspace_bytes, cudaStream_t stream) {
   using namespace pretended;
   if (algorithm->data[0] < static_cast<std::uint64_t>(refuses.load()))
     return CUBLAS_STATUS_INTERNAL_ERROR;
@@ -179,15 +189,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
        (add == 0 ? 0 : of_result) + (about.before == nullptr ? 0 : of_result),
        static_cast<std::size_t>(about.epilogue)}};
   auto const code = enqueue(stream, what_is_done, [=] {
+    auto const element_of_a = [&](std::size_t i, std::size_t p) {
+      return about.transposed[0] ? element(la, a, p, i) : element(la, a, i, p);
+    };
+    auto const element_of_b = [&](std::size_t p, std::size_t j) {
+      return about.transposed[1] ? element(lb, b, j, p) : element(lb, b, p, j);
+    };
     for (std::size_t j = 0; j < n; ++j)
       for (std::size_t i = 0; i < m; ++i) {
         double sum = 0;
-        for (std::size_t p = 0; p < k; ++p)
-          sum += (about.transposed[0] ? element(la, a, p, i) : element(la, a, i, p)) *
-                 (about.transposed[1] ? element(lb, b, j, p) : element(lb, b, p, j));
+        for (std::size_t p = 0; p < k; ++p) sum += element_of_a(i, p) * element_of_b(p, j);
         double const value = by * sum + (add == 0 ? 0.0 : add * element(ld, c, i, j));
         set_element(ld, d, i, j, apply_epilogue(about, ld, i, j, value));
       }
+    bool const rows = about.epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    for (std::size_t i = 0; sums_an_operand(about) && i < (rows ? m : n); ++i) {
+      double sum = 0;
+      for (std::size_t p = 0; p < k; ++p) sum += rows ? element_of_a(i, p) : element_of_b(p, i);
+      static_cast<float*>(about.row)[i] = static_cast<float>(sum);  // whatever was there
+    }
+    std::memset(workspace, 0xff, std::min(workspace_bytes, std::size_t{1} << 10));  // uses it
   });
   return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

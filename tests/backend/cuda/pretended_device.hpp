@@ -202,6 +202,8 @@ inline thread_local cudaError_t last_error = cudaSuccess;
 /// What cuBLASLt was asked for since the start, and whether it knows epilogues at all.
 inline std::atomic<int> epilogues = 0;
 inline std::atomic<bool> knows_epilogues = true;
+/// Whether it can sum up an operand beside a product.
+inline std::atomic<bool> knows_sums = true;
 /// Whether it offers an algorithm for any product.
 inline std::atomic<bool> takes_products = true;
 /// How many of the algorithms that it offers it refuses to run.

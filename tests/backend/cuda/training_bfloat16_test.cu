@@ -47,6 +47,16 @@ TEST(CudaTrainingInBfloat16, OneRankOverNccl) { train_on_data_ranks(one_gpu(1));
 TEST(CudaTrainingInBfloat16, RecordedSteps) {
   train_on_data_ranks(plait::cuda{.options = {.graphs = true}}, true);
 }
+// The sums of the same numbers in another order: nothing else differs.
+TEST(CudaTrainingInBfloat16, BiasGradientsByTheLibrary) {
+  using usual = job<tied_gpt, any_data, in_bfloat16>;
+  auto const expected = losses_of<usual>(one_gpu(1));
+  auto const got = losses_of<usual>(
+      plait::cuda{.options = {.fused_bias_gradient = true, .graphs = true}}, true);
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t step = 0; step < got.size(); ++step)
+    EXPECT_NEAR(got[step], expected[step], same_numbers_tolerance * expected[step]) << step;
+}
 // What is made again has the bits of what was kept, recorded or not. Where an activation runs again
 // without its product it is no epilogue of it in the first forward either, and sees rounded sums.
 TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {

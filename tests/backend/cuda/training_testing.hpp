@@ -19,10 +19,12 @@ namespace training_testing {
 constexpr std::size_t layers = 2, head_width = 64, length = 72;
 constexpr int all_steps = 20;
 constexpr double bfloat16_tolerance = 2e-2;
+constexpr double same_numbers_tolerance = 1e-3;
 #else  // a step on pretended devices takes seconds
 constexpr std::size_t layers = 1, head_width = 8, length = 8;
 constexpr int all_steps = 2;
 constexpr double bfloat16_tolerance = 5e-4;
+constexpr double same_numbers_tolerance = 1e-6;
 #endif
 constexpr double float_tolerance = 1e-4;
 constexpr std::size_t heads = 2, width = heads * head_width;

@@ -101,6 +101,14 @@ class host_queue {
               epilogue<T, Function> const& then) const {
     matmul_onto_row(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
   }
+  /// c (m, n) is op(a) op(b), or is added to it, and the sums of an operand are added to.
+  template <class A, class C, class S>
+  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
+              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
+              operand_sums<S> const& with) const {
+    matmul_and_sums_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
+                              accumulate, c, with);
+  }
 
   template <class Function, class T>
   void map(Function f, std::size_t count, T const* a, T* out) const {

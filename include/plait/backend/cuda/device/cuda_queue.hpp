@@ -141,6 +141,29 @@ class cuda_queue : public cuda_image_queue {
     }
     matmul_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
   }
+  /// Where cuda_options::fused_bias_gradient says so, the library makes sums in float of operands
+  /// in bfloat16 beside the product. It does not add to what is there: a small kernel does.
+  template <class A, class C, class S>
+  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
+              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
+              operand_sums<S> const& with) const {
+    if constexpr (std::is_same_v<A, bfloat16> && std::is_same_v<C, float> &&
+                  std::is_same_v<S, float>) {
+      auto what = detail::product_of<A, C>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
+                                           accumulate, c, n);
+      what.epilogue = with.of_a ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
+      if (m * n * k != 0 && state_->products.fuses_sums(what)) {
+        device_scope const scope(state_->place);
+        auto* const made = reinterpret_cast<float*>(state_->workspace(on_));
+        if (run_product(what, a, b, c, {.sums = made})) {
+          cuda_kernels::add(launcher(), with.sums, made, with.sums, with.of_a ? m : n);
+          return;
+        }
+      }
+    }
+    matmul_and_sums_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
+                              accumulate, c, with);
+  }
 
   /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, called with values of
   /// accumulate_t<T>.
@@ -453,6 +476,7 @@ class cuda_queue : public cuda_image_queue {
   }
   template <class S>
   S* column_sums_scratch(std::size_t rows, std::size_t columns, int sums) const {
+    if (columns == 0) return nullptr;
     std::size_t const count = cuda_kernels::column_sums_workspace(rows, columns, sums);
     return count == 0 ? nullptr : scratch<S>(count);
   }

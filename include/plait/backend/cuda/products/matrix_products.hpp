@@ -52,6 +52,15 @@ struct matrix_product {
     return static_cast<unsigned>(address & (~address + 1));
   }
 
+  // What sums of an operand take at the beginning of the workspace, rounded up to the alignment of
+  // what lies after them.
+  std::size_t sums_bytes() const {
+    std::size_t const count = epilogue == CUBLASLT_EPILOGUE_BGRADA   ? n
+                              : epilogue == CUBLASLT_EPILOGUE_BGRADB ? m
+                                                                     : 0;
+    return (count * sizeof(float) + 255) / 256 * 256;
+  }
+
   std::string text() const {
     return concat({"cublasLtMatmul (", m, ", ", k, ") x (", k, ", ", n, ")"});
   }
@@ -76,11 +85,13 @@ matrix_product product_of(bool a_transposed, bool b_transposed, std::size_t m, s
           .alignment = {aligned(a), aligned(b), aligned(c)}};
 }
 
-// What an epilogue reads and writes besides c: the row that is added, and the values before a
-// function or its derivative, which lie like c.
+// What an epilogue reads and writes besides c: the row that is added, the values before a function
+// or its derivative, which lie like c, and the sums of an operand, which lie at the beginning of
+// the workspace.
 struct epilogue_operands {
   void const* row = nullptr;
   void const* before = nullptr;
+  float* sums = nullptr;
 };
 
 // Matrix products of one rank through cuBLASLt. The library's choices of algorithms are asked for
@@ -90,7 +101,11 @@ struct epilogue_operands {
 class matrix_products {
  public:
   matrix_products(cuda_place at, cuda_options const& how)
-      : at_(at), tf32_(how.tf32), times_(how.time_products), workspace_bytes_(how.workspace_bytes) {
+      : at_(at),
+        tf32_(how.tf32),
+        times_(how.time_products),
+        fuses_sums_(how.fused_bias_gradient),
+        workspace_bytes_(how.workspace_bytes) {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle), "cublasLtCreate", at_);
     handle_.reset(handle);
@@ -104,11 +119,16 @@ class matrix_products {
   // Whether gelu and its derivative are asked of the library, in bfloat16.
   [[nodiscard]] bool fuses_gelu() const { return fuses_gelu_; }
 
+  // Whether the sums of an operand are asked of the library: there has to be room for them.
+  [[nodiscard]] bool fuses_sums(matrix_product const& what) const {
+    return fuses_sums_ && what.sums_bytes() < workspace_bytes_;
+  }
+
   [[nodiscard]] bool knows(matrix_product const& what) const { return plans_.contains(what); }
 
   // False, and nothing done, if the library cannot do the product, or not with this epilogue.
   [[nodiscard]] bool run(matrix_product const& what, void const* a, void const* b, void* c,
-                         epilogue_operands const& more, void* workspace, cudaStream_t stream) {
+                         epilogue_operands const& more, std::byte* workspace, cudaStream_t stream) {
     // What an earlier kernel has left behind would come back as the library's refusal.
     if (auto const earlier = cudaPeekAtLastError(); earlier != cudaSuccess)
       check(earlier, concat({"a kernel launched before ", what.text()}).c_str(), at_);
@@ -124,7 +144,8 @@ class matrix_products {
       return cublasLtMatmul(
           handle_.get(), plan.operation.get(), wide ? static_cast<void const*>(&wide_one) : &one, b,
           plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta,
-          result, plan.c.get(), result, plan.c.get(), &by.how, workspace, workspace_bytes_, stream);
+          result, plan.c.get(), result, plan.c.get(), &by.how, workspace + what.sums_bytes(),
+          workspace_bytes_ - what.sums_bytes(), stream);
     };
     if (is_new && times_) put_fastest_first(plan.algorithms, what, call, stream);
     // The library may offer an algorithm and refuse to run it: then the next one is kept.
@@ -200,6 +221,8 @@ class matrix_products {
     set(operation, CUBLASLT_MATMUL_DESC_TRANSA, what.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(operation, CUBLASLT_MATMUL_DESC_TRANSB, what.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, what.epilogue);
+    if (more.sums != nullptr)
+      set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{CUDA_R_32F});
     set_operands(operation, what, more);
     // Row-major (rows, columns) is column-major (columns, rows).
     out.a = layout(what.in, what.a_transposed ? what.m : what.k,
@@ -215,7 +238,7 @@ class matrix_products {
       check(cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof value),
             "cublasLtMatmulPreferenceSetAttribute", at_);
     };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes_);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes_ - what.sums_bytes());
     // Parts of a long sum are not rounded to the type of the result.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
@@ -233,8 +256,11 @@ class matrix_products {
       if (auto const& offer = offers[static_cast<std::size_t>(i)];
           offer.state == CUBLAS_STATUS_SUCCESS)
         out.algorithms.push_back({offer.algo});
-    if (code != CUBLAS_STATUS_NOT_SUPPORTED)
-      check(code, concat({"cublasLtMatmulAlgoGetHeuristic for ", what.text()}), at_);
+    // Of an epilogue that it does not have with these types it may also say that it is invalid.
+    bool const refuses =
+        code == CUBLAS_STATUS_NOT_SUPPORTED ||
+        (code == CUBLAS_STATUS_INVALID_VALUE && what.epilogue != CUBLASLT_EPILOGUE_DEFAULT);
+    if (!refuses) check(code, concat({"cublasLtMatmulAlgoGetHeuristic for ", what.text()}), at_);
     return out;
   }
 
@@ -247,6 +273,7 @@ class matrix_products {
   void set_operands(cublasLtMatmulDesc_t operation, matrix_product const& what,
                     epilogue_operands const& more) const {
     if (more.row != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, more.row);
+    if (more.sums != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, more.sums);
     if (more.before == nullptr) return;
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, more.before);
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(what.ldc));
@@ -262,7 +289,7 @@ class matrix_products {
 
   cuda_place at_;
   bool fuses_gelu_ = false;
-  bool tf32_, times_;
+  bool tf32_, times_, fuses_sums_;
   std::size_t workspace_bytes_;
   products_handle handle_;
   std::map<matrix_product, prepared> plans_;
