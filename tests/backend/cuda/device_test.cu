@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 
@@ -833,5 +834,43 @@ TEST_F(QueueOperations, OfALayersOwn) {
             plait::view<double, plait::invariant, plait::ext::cuda_memory>{x.data(), 1, 3});
   EXPECT_EQ(x.get(), (std::vector<double>{-1, 2, -3}));
 }
+
+#if !defined(__CUDACC__)
+// Pretended devices refuse what a device refuses.
+
+TEST(PretendedDevice, CallsThatACaptureForbidsEndIt) {
+  cuda_device device({0, 0});
+  auto const s = device.on(stream::compute).stream();
+  auto const status_after = [&](cudaStreamCaptureMode mode, auto call) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamBeginCapture(s, mode), cudaSuccess);
+    call();
+    auto const status = cudaStreamEndCapture(s, &graph);
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    return status;
+  };
+  void *taken = nullptr, *pinned = nullptr;
+  ASSERT_EQ(cudaMalloc(&taken, 16), cudaSuccess);
+  auto const take = [&] {
+    void* more = nullptr;
+    return cudaMalloc(&more, 16) == cudaSuccess ? cudaFree(more) : cudaErrorUnknown;
+  };
+  auto const elsewhere = [](auto call) {
+    return [call] { std::thread([call] { (void)call(); }).join(); };
+  };
+  auto constexpr by_thread = cudaStreamCaptureModeThreadLocal;
+  auto constexpr ended = cudaErrorStreamCaptureInvalidated;
+  EXPECT_EQ(status_after(by_thread, [] {}), cudaSuccess);
+  EXPECT_EQ(status_after(by_thread, [&] { (void)take(); }), ended) << "cudaMalloc";
+  EXPECT_EQ(status_after(by_thread, [&] { (void)cudaFree(taken); }), ended) << "cudaFree";
+  EXPECT_EQ(status_after(by_thread, [&] { (void)cudaHostAlloc(&pinned, 16, 0); }), ended)
+      << "cudaHostAlloc";
+  EXPECT_EQ(status_after(by_thread, [&] { (void)cudaStreamQuery(s); }), ended) << "cudaStreamQuery";
+  EXPECT_EQ(status_after(by_thread, elsewhere(take)), cudaSuccess);
+  EXPECT_EQ(status_after(cudaStreamCaptureModeGlobal, elsewhere(take)), ended);
+  EXPECT_EQ(status_after(cudaStreamCaptureModeRelaxed, [&] { (void)take(); }), cudaSuccess);
+  EXPECT_EQ(cudaFree(taken), cudaSuccess) << "the capture has refused to free it";
+}
+#endif
 
 }  // namespace

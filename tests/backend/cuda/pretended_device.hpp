@@ -53,6 +53,8 @@ struct capture_state {
   std::vector<node> nodes;
   bool ended = false;
   bool invalidated = false;  // something was called that a capture forbids
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id begun_by{};
 };
 
 struct event_state {
@@ -94,6 +96,14 @@ struct machine {
     auto const& [begin, size] = *std::prev(after);
     return first + bytes <= begin + size;
   }
+  // Whether a capture forbids this thread what may wait for the device: its own, unless it is
+  // relaxed, or a global one of any thread. Such a call ends the capture.
+  bool ends_a_capture() {
+    bool ends = false;
+    for (auto const* stream : streams) ends = end_capture_of(stream) || ends;
+    return ends;
+  }
+  static bool end_capture_of(CUstream_st const* stream);
   void carry_out(item const& now) try {
     if (now.work) now.work();
   } catch (std::exception const& e) {
@@ -132,6 +142,14 @@ struct CUstream_st {
 };
 
 namespace pretended {
+
+inline bool machine::end_capture_of(CUstream_st const* stream) {
+  auto const& now = stream->capture;
+  if (now == nullptr || now->mode == cudaStreamCaptureModeRelaxed) return false;
+  if (now->mode == cudaStreamCaptureModeThreadLocal && now->begun_by != std::this_thread::get_id())
+    return false;
+  return now->invalidated = true;
+}
 
 inline bool machine::step() {
   std::size_t const count = streams.size(), first = count == 0 ? 0 : random() % count;

@@ -88,7 +88,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
 }
 cudaError_t cudaFuncSetAttribute(void const*, cudaFuncAttribute, int) { return cudaSuccess; }
 
-cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+static cudaError_t take_memory(void** data, std::size_t bytes) {
   auto& all = pretended::machine::get();
   pretended::lock const hold(all.mutex);
   if (pretended::only_counts) {
@@ -103,12 +103,16 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   all.used += bytes;
   return cudaSuccess;
 }
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  if (pretended::machine::get().ends_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  return take_memory(data, bytes);
+}
 cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
   if (stream->device != pretended::current_device) return cudaErrorInvalidResourceHandle;
-  return cudaMalloc(data, bytes);
+  return take_memory(data, bytes);
 }
-cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFree(data); }
-cudaError_t cudaFree(void* data) {
+static cudaError_t give_back_memory(void* data) {
   if (data == nullptr) return cudaSuccess;
   auto& all = pretended::machine::get();
   int device = 0;
@@ -127,6 +131,14 @@ cudaError_t cudaFree(void* data) {
   else std::free(data);
   return cudaSuccess;
 }
+cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return give_back_memory(data); }
+cudaError_t cudaFree(void* data) {
+  {
+    pretended::lock const hold(pretended::machine::get().mutex);
+    if (pretended::machine::get().ends_a_capture()) return cudaErrorStreamCaptureUnsupported;
+  }
+  return give_back_memory(data);
+}
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* about, void const* data) {
   auto& all = pretended::machine::get();
   pretended::lock const hold(all.mutex);
@@ -144,6 +156,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
   auto& all = pretended::machine::get();
   pretended::lock const hold(all.mutex);
+  if (all.ends_a_capture()) return cudaErrorStreamCaptureUnsupported;
   *data = std::malloc(bytes);
   all.pinned_memory[static_cast<std::byte*>(*data)] = bytes;
   return cudaSuccess;
@@ -193,7 +206,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   auto& all = pretended::machine::get();
   pretended::lock const hold(all.mutex);
-  if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
+  if (stream->capture != nullptr) {
+    stream->capture->invalidated = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
   all.steps(16);
   if (all.failed) return cudaErrorLaunchFailure;
   return stream->items.empty() ? cudaSuccess : cudaErrorNotReady;
@@ -278,11 +294,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   });
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   pretended::lock const hold(pretended::machine::get().mutex);
   stream->captured_work = stream->joined_work = 0;
   stream->last = {};
-  return stream->capture = std::make_shared<pretended::capture_state>(), cudaSuccess;
+  stream->capture = std::make_shared<pretended::capture_state>();
+  stream->capture->mode = mode;
+  stream->capture->begun_by = std::this_thread::get_id();
+  return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   auto& all = pretended::machine::get();
