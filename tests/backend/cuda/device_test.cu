@@ -865,11 +865,55 @@ TEST(PretendedDevice, CallsThatACaptureForbidsEndIt) {
   EXPECT_EQ(status_after(by_thread, [&] { (void)cudaFree(taken); }), ended) << "cudaFree";
   EXPECT_EQ(status_after(by_thread, [&] { (void)cudaHostAlloc(&pinned, 16, 0); }), ended)
       << "cudaHostAlloc";
-  EXPECT_EQ(status_after(by_thread, [&] { (void)cudaStreamQuery(s); }), ended) << "cudaStreamQuery";
+  EXPECT_EQ(status_after(by_thread, [&] { (void)cudaStreamQuery(s); }), ended)
+      << "cudaStreamQuery";
   EXPECT_EQ(status_after(by_thread, elsewhere(take)), cudaSuccess);
   EXPECT_EQ(status_after(cudaStreamCaptureModeGlobal, elsewhere(take)), ended);
   EXPECT_EQ(status_after(cudaStreamCaptureModeRelaxed, [&] { (void)take(); }), cudaSuccess);
   EXPECT_EQ(cudaFree(taken), cudaSuccess) << "the capture has refused to free it";
+}
+
+TEST(PretendedDevice, PointersOfKernelsAreToMemoryThatADeviceSees) {
+  cuda_device device({0, 0});
+  on_device<double> const x(device, {1});
+  double host = 1;
+  auto const launch = [&](double* data) {
+    device.on(stream::compute)
+        .launcher()(negate_kernel, plait::cuda_kernels::launch_shape{1, 32}, data, std::size_t{1});
+    device.synchronize();
+  };
+  expect_text(message_of<std::logic_error>([&] { launch(&host); }),
+              "argument 1 of a kernel points to memory of the host that is not pinned");
+  EXPECT_EQ(host, 1);
+  launch(x.data());
+  void* pinned = nullptr;
+  ASSERT_EQ(cudaHostAlloc(&pinned, sizeof(double), cudaHostAllocPortable), cudaSuccess);
+  auto* const number = new (pinned) double(3);
+  launch(number);
+  EXPECT_EQ(*number, -3);
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+}
+
+void first_kernel() {}
+
+TEST(PretendedDevice, SharedMemoryAbove48KiBHasToBeAskedFor) {
+  cuda_device device({0, 0});
+  auto const* const kernel = reinterpret_cast<void const*>(&first_kernel);
+  auto const launch = [&](std::size_t bytes) {
+    (void)plait::detail::launch_pretended(kernel, {1, 32, bytes},
+                                          device.on(stream::compute).stream(), {}, first_kernel);
+    device.synchronize();
+  };
+  EXPECT_NO_THROW(launch(48 << 10));
+  expect_text(message_of<std::logic_error>([&] { launch((48 << 10) + 1); }),
+              "a kernel is launched with 49153 bytes of shared memory");
+  auto const ask = [&](int bytes) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  };
+  EXPECT_EQ(ask(64 << 10), cudaSuccess);
+  EXPECT_NO_THROW(launch(64 << 10));
+  EXPECT_THROW(launch((64 << 10) + 1), std::logic_error);
+  EXPECT_EQ(ask((227 << 10) + 1), cudaErrorInvalidValue);
 }
 #endif
 

@@ -37,6 +37,9 @@ namespace pretended {
 
 constexpr int devices = 8;
 constexpr std::size_t device_bytes = std::size_t{4} << 30;
+// Shared memory of a block of compute capability 9.0: without asking, and after it.
+constexpr std::size_t shared_bytes_at_first = std::size_t{48} << 10,
+                      most_shared_bytes = std::size_t{227} << 10;
 
 // Carried out when ready() at the head of a stream.
 struct item {
@@ -76,6 +79,7 @@ struct machine {
   std::mt19937 random{std::random_device{}()};
   unsigned devices_set = 0;  // a bit for each that was made current: it has a context then
   bool failed = false;
+  std::map<void const*, int> shared_bytes_allowed;  // of kernels that asked for more than 48 KiB
 
   // Memory that is freed is kept for the next that is taken: to fill a page that the system has to
   // find first takes a hundred times as long.
@@ -95,6 +99,10 @@ struct machine {
     if (after == all.begin()) return bytes == 0;
     auto const& [begin, size] = *std::prev(after);
     return first + bytes <= begin + size;
+  }
+  // Whether a kernel may be given this address.
+  [[nodiscard]] bool is_seen_by_kernels(void const* data) const {
+    return is_within(device_memory, data, 1) || is_within(pinned_memory, data, 1);
   }
   // Whether a capture forbids this thread what may wait for the device: its own, unless it is
   // relaxed, or a global one of any thread. Such a call ends the capture.

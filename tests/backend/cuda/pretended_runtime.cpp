@@ -6,6 +6,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
 
 #include "plait/backend/cuda/kernels/launch.hpp"
 
@@ -41,12 +44,31 @@ class launched_graph {
 namespace plait::detail {
 // Declared where it is called (cuda_launcher.hpp).
 cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
+                             std::initializer_list<void const*> pointers,
                              cuda_kernels::launch_shape shape, cudaStream_t stream,
                              std::function<void()> thread);
 cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
+                             std::initializer_list<void const*> pointers,
                              cuda_kernels::launch_shape shape, cudaStream_t stream,
                              std::function<void()> thread) {
-  pretended::lock const hold(pretended::machine::get().mutex);
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  std::size_t argument = 0;
+  for (void const* const each : pointers) {
+    ++argument;
+    if (each != nullptr && !all.is_seen_by_kernels(each))
+      throw std::logic_error("pretended device: argument " + std::to_string(argument) +
+                             " of a kernel points to memory of the host that is not pinned");
+  }
+  if (shape.shared_bytes > pretended::shared_bytes_at_first) {
+    auto const found = all.shared_bytes_allowed.find(kernel);
+    if (found == all.shared_bytes_allowed.end() ||
+        shape.shared_bytes > static_cast<std::size_t>(found->second))
+      throw std::logic_error("pretended device: a kernel is launched with " +
+                             std::to_string(shape.shared_bytes) +
+                             " bytes of shared memory; cudaFuncSetAttribute has not allowed more "
+                             "than 48 KiB, or fewer bytes");
+  }
   if (stream->device != pretended::current_device) return cudaErrorInvalidResourceHandle;
   return pretended::enqueue(stream, {kernel, nullptr, numbers},
                             [shape, thread = std::move(thread)] {
@@ -86,7 +108,15 @@ char const* cudaGetErrorName(cudaError_t code) {
 cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
   return *lowest = 0, *highest = -5, cudaSuccess;
 }
-cudaError_t cudaFuncSetAttribute(void const*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(void const* kernel, cudaFuncAttribute which, int value) {
+  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+      static_cast<std::size_t>(value) > pretended::most_shared_bytes)
+    return cudaErrorInvalidValue;
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  all.shared_bytes_allowed[kernel] = value;
+  return cudaSuccess;
+}
 
 static cudaError_t take_memory(void** data, std::size_t bytes) {
   auto& all = pretended::machine::get();

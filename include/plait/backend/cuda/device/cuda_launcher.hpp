@@ -19,10 +19,17 @@ namespace plait::detail {
 
 // Without a CUDA compiler kernels are ordinary functions; a test that pretends to have a device
 // says how they are run. `numbers`: the arguments that are whole numbers, the elements of a range,
-// of pointers whether they are not null, and 0 for others.
+// of pointers whether they are not null, and 0 for others. `pointers` has an entry for each
+// argument, null for those that are no pointers.
 cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
+                             std::initializer_list<void const*> pointers,
                              cuda_kernels::launch_shape shape, cudaStream_t stream,
                              std::function<void()> thread);
+template <class T>
+void const* pointer_in(T const& argument) {
+  if constexpr (std::is_convertible_v<T, void const*>) return argument;
+  else return nullptr;
+}
 
 template <class T>
 std::size_t number_of(T const& argument) {
@@ -69,8 +76,9 @@ class cuda_launcher {
         },
         values);
 #else
-    detail::check(detail::launch_pretended(function, {detail::number_of(arguments)...}, shape,
-                                           stream_, [=] { kernel(arguments...); }),
+    detail::check(detail::launch_pretended(function, {detail::number_of(arguments)...},
+                                           {detail::pointer_in(arguments)...}, shape, stream_,
+                                           [=] { kernel(arguments...); }),
                   "cudaLaunchKernel", at_);
 #endif
   }
