@@ -9,6 +9,7 @@
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -103,7 +104,7 @@ struct barrier_site {
   auto operator<=>(barrier_site const&) const = default;
 };
 /// The barrier that PLAIT_LEAVE_OUT_BARRIER=<file>:<line> leaves out of all kernels, to see that it
-/// is missed; file is the end of its path.
+/// is missed; file is the end of its path. PLAIT_LIST_BARRIERS=1 says which kernels come to.
 inline bool is_left_out(barrier_site const& site) {
   static std::string const which = [] {
     char const* const said = std::getenv("PLAIT_LEAVE_OUT_BARRIER");
@@ -174,6 +175,13 @@ class block_machine {
     static block_machine machine;
     return machine;
   }
+  block_machine() = default;
+  block_machine(block_machine const&) = delete;
+  block_machine& operator=(block_machine const&) = delete;
+  ~block_machine() {
+    if (std::getenv("PLAIT_LIST_BARRIERS") == nullptr) return;
+    for (auto const& site : sites_) std::printf("barrier %s:%d\n", site.file, site.line);
+  }
 
   /// Runs one block of `threads` threads that all call `body`.
   void run(unsigned threads, std::size_t shared_bytes, std::function<void()> const& body) {
@@ -223,9 +231,6 @@ class block_machine {
     wait(waits::for_warp, mask);
     enter(place);
   }
-  /// The barriers that kernels have come to.
-  [[nodiscard]] std::set<barrier_site> const& sites() const { return sites_; }
-
   /// Orders memory: accesses of the host come before those of a kernel that it launches, and these
   /// before later accesses of the host.
   void begin_kernel() { leave(&begun_); }
@@ -364,14 +369,16 @@ class block_machine {
   unsigned order_ = 0;
 };
 
-/// The launcher of the tests; counts what it launches.
+/// The launcher of the tests; counts what it launches. It gives kernels at most so many blocks.
 struct launcher {
   int* launches = nullptr;
+  unsigned most_blocks = ~0u;
 
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), plait::cuda_kernels::launch_shape shape,
                   Arguments... arguments) const {
     namespace cuda = plait::cuda_kernels;
+    shape.blocks = std::min(shape.blocks, most_blocks);
     if (shape.blocks == 0 || shape.blocks_y == 0 || shape.blocks_y > 65535 || shape.threads == 0 ||
         shape.threads > 1024)
       throw std::logic_error("emulated kernel: a device would refuse this launch shape");

@@ -36,6 +36,10 @@ using kernel_emulation::launcher;
 inline constexpr bool on_device = false;
 #endif
 
+/// A launcher for kernels in which a block goes through rows in turns: here it has several, as
+/// where there are more rows than a grid has blocks.
+inline constexpr launcher few_blocks{.most_blocks = 2};
+
 using host_maths_testing::expect_near;
 using host_maths_testing::values;
 using plait::accumulate_t;

@@ -72,7 +72,7 @@ TYPED_TEST(Windows, BlocksAndMaps) {
       memory<S> got(start);
       kernels::exchange_blocks(launcher{}, in.data(), out.data(), samples, channels, map);
       expect_near(out.wide(), exchanged, 0);
-      kernels::accumulate_map_sums(launcher{}, in.data(), got.data(), samples, channels, map);
+      kernels::accumulate_map_sums(few_blocks, in.data(), got.data(), samples, channels, map);
       expect_near(got.wide(), sums, rounding<S> * double(samples * map + 1) * 4);
       kernels::add_to_maps(launcher{}, row.data(), in.data(), samples, channels, map);
       expect_near(in.wide(), added, 2 * rounding<T>);
@@ -137,7 +137,7 @@ TYPED_TEST(SetNorm, OfGroupsOfChannelsAndOfSamples) {
     memory<T> in(x), out(count), factor(gamma), summand(beta), gradient(dy);
     memory<A> found(2 * of.sets()), with(kept), sums0(start), sums1(start), sums2(start),
         sums3(start);
-    kernels::set_statistics(launcher{}, of, in.data(), found.data(), epsilon);
+    kernels::set_statistics(few_blocks, of, in.data(), found.data(), epsilon);
     expect_near(found.wide(), statistics, 100 * rounding<A>);
     kernels::normalize_sets(launcher{}, of, in.data(), with.data(), factor.data(), summand.data(),
                             out.data());
@@ -147,7 +147,7 @@ TYPED_TEST(SetNorm, OfGroupsOfChannelsAndOfSamples) {
     expect_near(out.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
     kernels::scale_sets(launcher{}, of, gradient.data(), with.data(), factor.data(), out.data());
     expect_near(out.wide(), scaled, 10 * rounding<T>);
-    kernels::normalize_sets_parameters(launcher{}, of, gradient.data(), in.data(), with.data(),
+    kernels::normalize_sets_parameters(few_blocks, of, gradient.data(), in.data(), with.data(),
                                        sums0.data(), sums1.data());
     double const bound = rounding<A> * double(of.samples * of.map + 8) * 20;
     expect_near(sums0.wide(), dgamma, bound);
@@ -159,7 +159,7 @@ TYPED_TEST(SetNorm, OfGroupsOfChannelsAndOfSamples) {
       expect_near(sums2.wide(), means, 20 * rounding<A>);
       expect_near(sums3.wide(), variances, 20 * rounding<A>);
     }
-    kernels::normalize_sets_backward(launcher{}, of, gradient.data(), in.data(), with.data(),
+    kernels::normalize_sets_backward(few_blocks, of, gradient.data(), in.data(), with.data(),
                                      factor.data(), gradient.data());
     expect_near(gradient.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
   }

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -24,11 +25,13 @@ inline void check(cudaError_t code, char const* what) {
 /// Waits for each kernel, so that an error is that of the launch it belongs to.
 struct launcher {
   int* launches = nullptr;
+  unsigned most_blocks = ~0u;  ///< of those that a kernel is given
 
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), plait::cuda_kernels::launch_shape shape,
                   Arguments... arguments) const {
     if (launches != nullptr) ++*launches;
+    shape.blocks = std::min(shape.blocks, most_blocks);
     if (shape.shared_bytes > std::size_t{48} * 1024)
       check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shape.shared_bytes)),

@@ -104,7 +104,7 @@ TYPED_TEST(LayerNorm, ForwardAndInPlace) {
       for (std::size_t i = 0; i < 2 * rows; ++i)
         EXPECT_NEAR(kept.wide()[i], statistics[i],
                     40 * rounding<A> * std::max(1.0, std::abs(statistics[i])));
-      kernels::layer_norm(launcher{}, in.data(), factor.data(), summand.data(), in.data(),
+      kernels::layer_norm(few_blocks, in.data(), factor.data(), summand.data(), in.data(),
                           kept.data(), rows, columns, 1e-5);
       EXPECT_EQ(in.wide(), out.wide());
     }
@@ -141,7 +141,7 @@ TYPED_TEST(LayerNorm, Backward) {
       kernels::layer_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
                                          factor.data(), out.data(), rows, columns);
       expect_near(out.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
-      kernels::layer_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
+      kernels::layer_norm_backward_input(few_blocks, gradient.data(), in.data(), with.data(),
                                          factor.data(), gradient.data(), rows, columns);
       EXPECT_EQ(gradient.wide(), out.wide());
     }
@@ -217,7 +217,7 @@ TYPED_TEST(RmsNorm, ForwardAndInPlace) {
       expect_near(out.wide(), expected, rounding<T> * size + 40 * rounding<A> * size);
       for (std::size_t i = 0; i < rows; ++i)
         EXPECT_NEAR(kept.wide()[i], inverse[i], 40 * rounding<A> * std::max(1.0, inverse[i]));
-      kernels::rms_norm(launcher{}, in.data(), factor.data(), in.data(), kept.data(), rows, columns,
+      kernels::rms_norm(few_blocks, in.data(), factor.data(), in.data(), kept.data(), rows, columns,
                         1e-5);
       EXPECT_EQ(in.wide(), out.wide());
     }
@@ -251,7 +251,7 @@ TYPED_TEST(RmsNorm, Backward) {
       kernels::rms_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
                                        factor.data(), out.data(), rows, columns);
       expect_near(out.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
-      kernels::rms_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
+      kernels::rms_norm_backward_input(few_blocks, gradient.data(), in.data(), with.data(),
                                        factor.data(), gradient.data(), rows, columns);
       EXPECT_EQ(gradient.wide(), out.wide());
     }
