@@ -477,6 +477,131 @@ TEST(Nccl, AnAbortThatHangsLeavesTheMemoryBehind) {
 }
 #endif
 
+// One rank with an NCCL communicator. Groups of one rank need none, so where there is one GPU nothing
+// else calls NCCL.
+struct alone {
+  plait::ext::cuda_device& device;
+  plait::detail::nccl_link world;
+  on_device<float> from, to;
+  plait::ext::cuda_device::graph graph{};
+  int bodies = 0;  ///< that have run; the others were repeated from the graph
+
+  alone(rank_type& rank, ncclUniqueId id)
+      : device(rank.device()),
+        world(device.state(), {0}, 0, id),
+        from(device, std::vector<float>(count)),
+        to(device, std::vector<float>(count)) {}
+
+  template <class Program>
+  static void run(Program program) {
+    plait::cuda{.options = {.graphs = true}}.run(line(1), [&](rank_type& rank) {
+      ncclUniqueId id{};
+      plait::detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", rank.device().place());
+      alone one(rank, id);
+      program(one);
+    });
+  }
+
+  // NCCL has nothing to do for one rank in place.
+  void add_up(plait::detail::nccl_link& link, plait::ext::stream on) {
+    link.issue(call_of(collective::all_reduce), [&](ncclComm_t comm) {
+      return ncclAllReduce(from.data(), to.data(), count, ncclFloat32, ncclSum, comm,
+                           device.state().on(on));
+    });
+  }
+  void send_to_itself(plait::detail::nccl_link& link, plait::ext::stream on) {
+    link.issue(call_of(collective::send), [&](ncclComm_t comm) {
+      auto const stream = device.state().on(on);
+      auto const check = [&](ncclResult_t code) {
+        plait::detail::check_nccl(code, "a message of rank 0 to itself", device.place());
+      };
+      check(ncclGroupStart());
+      check(ncclSend(from.data(), count, ncclFloat32, 0, comm, stream));
+      check(ncclRecv(to.data(), count, ncclFloat32, 0, comm, stream));
+      return ncclGroupEnd();
+    });
+  }
+  // body() runs, is recorded and is repeated twice, each time with other numbers.
+  template <class Body>
+  void move_four_times(Body body) {
+    graph = {};
+    bodies = 0;
+    for (int round = 0; round < 4; ++round) {
+      auto const now = values<float>(0, count, round);
+      device.upload(now.data(), from.data(), count * sizeof(float));
+      device.synchronize();
+      device.replay(graph, [&] {
+        ++bodies;
+        body();
+      });
+      EXPECT_EQ(to.get(), now) << "round " << round;
+    }
+    EXPECT_EQ(bodies, 2);
+  }
+
+ private:
+  static constexpr std::size_t count = 1000;
+  static plait::detail::collective_call call_of(collective kind) {
+    return {.kind = kind,
+            .element = plait::detail::element_type::of<float>(),
+            .bytes = count * sizeof(float)};
+  }
+};
+
+TEST(Nccl, ALinkOfOneRankIsRecordedAndRepeated) {
+  alone::run([](alone& one) {
+    one.move_four_times([&] { one.add_up(one.world, plait::ext::stream::data); });
+  });
+}
+
+// A rank makes and gives back the links of its groups and channels in this way.
+TEST(Nccl, PartsAndChannelsOfOneRank) {
+  alone::run([](alone& one) {
+    using plait::ext::stream;
+    auto const part = [&] {
+      return std::make_shared<plait::detail::nccl_link>(one.world, std::vector<int>{0}, 0);
+    };
+    auto const group = part();
+    one.world.take_no_part();
+    plait::detail::nccl_channels channels;
+    for (stream const channel : {stream::to_next, stream::from_next})
+      channels.add(plait::ext::channel_number(channel), part());
+    one.move_four_times([&] { one.add_up(*group, stream::tensor); });
+    for (stream const channel : {stream::to_next, stream::from_next}) {
+      auto& link = *channels.link(plait::ext::channel_number(channel));
+      one.move_four_times([&] { one.send_to_itself(link, channel); });
+    }
+    one.graph = {};  // before the links whose calls it has
+  });
+}
+
+// NCCL's abort waits until no graph has a call of the communicator.
+TEST(Nccl, LinksOfOneRankAreAborted) {
+  alone::run([](alone& one) {
+    plait::detail::nccl_link part(one.world, {0}, 0);
+    one.move_four_times([&] { one.add_up(part, plait::ext::stream::data); });
+    one.device.state().abandon_all();
+    EXPECT_FALSE(plait::detail::gpu_is_stuck);
+    EXPECT_EQ(one.world.handle(), nullptr);
+    EXPECT_EQ(part.handle(), nullptr);
+    expect_text(message_of<plait::ext::nccl_error>(
+                    [&] { one.add_up(part, plait::ext::stream::data); }),
+                "all_reduce of 4000 bytes on group {0}: the communicator has been "
+                "aborted after an earlier error");
+  });
+}
+
+TEST(Nccl, AFailureEndsTheLinkOfOneRank) {
+  auto const text = message_of<plait::error>([] {
+    alone::run([](alone& one) {
+      one.move_four_times([&] { one.add_up(one.world, plait::ext::stream::data); });
+      throw plait::input_error("the disk is full");
+    });
+  });
+  EXPECT_EQ(text, "rank 0: the disk is full");
+  EXPECT_FALSE(plait::detail::gpu_is_stuck);
+}
+
 // Both send first: without a group each would wait for the other one's receive.
 TEST(Nccl, MessagesOfAGroupCross) {
   if (nccl::most_ranks() < 2) GTEST_SKIP() << "needs two GPUs";
