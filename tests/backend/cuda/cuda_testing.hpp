@@ -50,6 +50,14 @@ class on_device {
   plait::ext::cuda_device::arena arena_;
 };
 
+/// Whether trainers on `backend` record their steps: it does nothing to ask one for it where the
+/// backend has no graphs.
+template <class Backend>
+bool records(Backend const& backend) {
+  if constexpr (requires { backend.options.graphs; }) return backend.options.graphs;
+  else return false;
+}
+
 /// A mesh with `ranks` ranks on one axis.
 inline plait::ext::mesh line(int ranks) {
   plait::ext::mesh grid;

@@ -30,13 +30,13 @@ struct outcome {
 };
 
 template <class Policy, class Backend>
-outcome train(Backend const& backend, bool replay = false, bool evaluates = false) {
+outcome train(Backend const& backend, bool evaluates = false) {
   using job = small_gpt::job<Policy>;
   auto const data = small_gpt::text();
   outcome out;
   plait::launch<job>(backend, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01},
-                                       {.seed = 7, .clip = 0.5, .replay = replay});
+                                       {.seed = 7, .clip = 0.5, .replay = records(backend)});
     auto batches = plait::batches(data, plait::global_batch<8>{}, rank,
                                   {.seed = 3, .epochs = 0, .microbatches = 2});
     for (std::uint64_t step = 0; step < 3; ++step) {
@@ -81,7 +81,7 @@ void expect_serial(outcome const& got) {
 TEST(CudaLaunch, SerialOnOneGpu) { expect_serial(train<plait::serial>(plait::cuda{})); }
 
 TEST(CudaLaunch, RecordedStepsAreTheSame) {
-  expect_serial(train<plait::serial>(plait::cuda{.options = {.graphs = true}}, true));
+  expect_serial(train<plait::serial>(plait::cuda{.options = {.graphs = true}}));
 }
 
 #if !defined(__CUDACC__)
@@ -124,7 +124,7 @@ using recorded_plans =
 TYPED_TEST_SUITE(RecordedPlans, recorded_plans);
 
 TYPED_TEST(RecordedPlans, AreTheSame) {
-  expect_serial(train<TypeParam>(pretended_processes{{.graphs = true}}, true));
+  expect_serial(train<TypeParam>(pretended_processes{{.graphs = true}}));
 }
 
 // What is gathered where is the host's to know: a recorded step has it from when it was recorded.
@@ -137,8 +137,8 @@ using recorded_levels =
 TYPED_TEST_SUITE(RecordedLevels, recorded_levels);
 
 TYPED_TEST(RecordedLevels, HaveTheBitsOfTheOthers) {
-  auto const others = train<TypeParam>(pretended_processes{}, false, true);
-  auto const recorded = train<TypeParam>(pretended_processes{{.graphs = true}}, true, true);
+  auto const others = train<TypeParam>(pretended_processes{}, true);
+  auto const recorded = train<TypeParam>(pretended_processes{{.graphs = true}}, true);
   expect_serial(recorded);
   EXPECT_EQ(recorded.losses, others.losses);
   EXPECT_EQ(recorded.evaluated, others.evaluated);
@@ -149,9 +149,9 @@ TYPED_TEST(RecordedLevels, HaveTheBitsOfTheOthers) {
 
 TEST(CudaLaunch, ProcessesNeedNoFileWhereNcclKnowsTheAddress) {
   ASSERT_EQ(::setenv("NCCL_COMM_ID", "127.0.0.1:23456", 1), 0);
-  expect_serial(train<plait::data_parallel<2>>(pretended_processes{{}, 0, false}, false));
+  expect_serial(train<plait::data_parallel<2>>(pretended_processes{{}, 0, false}));
   ::unsetenv("NCCL_COMM_ID");
-  EXPECT_THROW(train<plait::data_parallel<2>>(pretended_processes{{}, 0, false}, false),
+  EXPECT_THROW(train<plait::data_parallel<2>>(pretended_processes{{}, 0, false}),
                plait::input_error);
 }
 
@@ -190,6 +190,21 @@ TEST(CudaLaunch, ARankWithARecordedStepEndsWhenAnotherHasLeft) {
 
 TEST(CudaLaunch, ThreeAxesOnOneGpu) {
   expect_serial(train<small_gpt::three_axes>(plait::cuda{.share_one_gpu = true}));
+}
+
+// Plans with more than an all_reduce, on ranks that exchange their data in the memory of one GPU.
+template <class Policy>
+struct PlansOnOneGpu : testing::Test {};
+using plans_on_one_gpu =
+    testing::Types<plait::hybrid<plait::data_parallel<2, plait::zero<1>>,
+                                 plait::recompute<plait::again::all>>,
+                   plait::data_parallel<2, plait::zero<2>, plait::buckets<1>>,
+                   plait::data_parallel<2, plait::zero<3>, plait::buckets<1>>,
+                   small_gpt::tp2_sharded, plait::pipeline<3, plait::interleaved<2>>>;
+TYPED_TEST_SUITE(PlansOnOneGpu, plans_on_one_gpu);
+
+TYPED_TEST(PlansOnOneGpu, AreTheSame) {
+  expect_serial(train<TypeParam>(plait::cuda{.share_one_gpu = true}));
 }
 
 TEST(CudaLaunch, ThreeAxesOnGpusOfTheirOwn) {

@@ -225,6 +225,9 @@ inline cudaError_t enqueue(cudaStream_t stream, counted_work what, std::function
 /// What a kernel of this thread that could not be launched has left behind.
 inline thread_local cudaError_t last_error = cudaSuccess;
 
+/// The graphs that have been launched.
+inline std::atomic<int> graph_launches = 0;
+
 /// What cuBLASLt was asked for since the start, and whether it knows epilogues at all.
 inline std::atomic<int> epilogues = 0;
 inline std::atomic<bool> knows_epilogues = true;

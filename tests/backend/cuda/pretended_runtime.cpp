@@ -355,6 +355,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   pretended::lock const hold(pretended::machine::get().mutex);
   auto const launched = std::make_shared<pretended::launched_graph>(executable->nodes);
+  ++pretended::graph_launches;
   return pretended::enqueue_made(stream, [launched] {
     return pretended::item{[launched] { return launched->is_over(); }, {}};
   });

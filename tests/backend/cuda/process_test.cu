@@ -39,13 +39,15 @@ constexpr bool devices_are_pretended = true;
 // ---- What each rank does ----
 
 /// The losses of three steps; they are the same on every rank. `met` is set when all ranks run.
+/// With graphs the second step is recorded, and the third repeats it.
 template <class Backend>
 std::vector<double> train(Backend const& backend, bool& met) {
   auto const text = small_gpt::text();
   std::vector<double> losses;
   plait::launch<job>(backend, [&](auto& rank) {
     met = true;
-    auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01}, {.seed = 7});
+    auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01},
+                                       {.seed = 7, .replay = cuda_testing::records(backend)});
     auto batches = plait::batches(text, plait::global_batch<4>{}, rank, {.seed = 3, .epochs = 0});
     for (std::uint64_t step = 0; step < 3; ++step)
       losses.push_back(trainer.step(batches.at(step)).loss);
@@ -54,6 +56,7 @@ std::vector<double> train(Backend const& backend, bool& met) {
 }
 
 constexpr char const* report_variable = "PLAIT_TEST_REPORT";  // where a process writes its losses
+constexpr char const* replay_variable = "PLAIT_TEST_REPLAY";  // set: it records steps
 enum exit_code { trained = 0, failed = 1, refused_by_nccl = 3 };
 
 /// A process that has been started as one of the ranks.
@@ -63,8 +66,10 @@ int run_as_rank(fs::path const& report) {
   try {
     auto const here = plait::ext::read_process_ranks(
         [](char const* name) { return static_cast<char const*>(std::getenv(name)); });
-    plait::cuda_process const backend{.data_ranks = here.world_size,
-                                      .options = {.timeout = std::chrono::seconds{60}}};
+    bool const replay = std::getenv(replay_variable) != nullptr;
+    plait::cuda_process const backend{
+        .data_ranks = here.world_size,
+        .options = {.timeout = std::chrono::seconds{60}, .graphs = replay}};
     for (double const loss : train(backend, met)) out << std::hexfloat << loss << '\n';
     return trained;
   } catch (plait::ext::nccl_error const& e) {
@@ -92,7 +97,7 @@ struct CudaProcess : testing::Test {
   }
 
   /// What a launcher does for one of its processes.
-  pid_t start(int rank, int ranks) const {
+  pid_t start(int rank, int ranks, bool replay) const {
     std::vector<std::string> variables{"RANK=" + std::to_string(rank),
                                        "WORLD_SIZE=" + std::to_string(ranks),
                                        "LOCAL_RANK=" + std::to_string(rank % gpus()),
@@ -103,6 +108,7 @@ struct CudaProcess : testing::Test {
            {"NET=Socket", "IB_DISABLE=1", "SOCKET_IFNAME=lo", "MAX_CTAS=2", "NVLS_ENABLE=0"})
         variables.push_back(std::string("NCCL_") + setting);
     if (ranks > gpus()) variables.push_back("NCCL_HOSTID=plait" + std::to_string(rank));
+    if (replay) variables.push_back(std::string(replay_variable) + "=1");
     std::vector<char*> environment;  // of two with one name, the first counts
     for (auto& variable : variables) environment.push_back(variable.data());
     for (char** inherited = environ; *inherited != nullptr; ++inherited)
@@ -133,9 +139,9 @@ struct CudaProcess : testing::Test {
     return text.str();
   }
 
-  void train_in_processes(int ranks) const {
+  void train_in_processes(int ranks, bool replay = false) const {
     std::vector<pid_t> processes;
-    for (int rank = 0; rank < ranks; ++rank) processes.push_back(start(rank, ranks));
+    for (int rank = 0; rank < ranks; ++rank) processes.push_back(start(rank, ranks, replay));
     std::vector<int> codes;
     for (pid_t const process : processes) codes.push_back(wait(process));
     for (int rank = 0; rank < ranks; ++rank) {
@@ -151,13 +157,14 @@ struct CudaProcess : testing::Test {
     }
   }
 
-  void train_in_threads(int ranks) const {
+  void train_in_threads(int ranks, bool replay) const {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < ranks; ++rank)
       threads.emplace_back([=, this] {
         plait::cuda_process const backend{.data_ranks = ranks,
                                           .ranks = plait::ext::process_ranks{rank, ranks, rank},
-                                          .rendezvous = folder / "rendezvous"};
+                                          .rendezvous = folder / "rendezvous",
+                                          .options = {.graphs = replay}};
         bool met = false;
         try {
           expect_losses(train(backend, met));
@@ -171,8 +178,13 @@ struct CudaProcess : testing::Test {
 TEST_F(CudaProcess, OneProcess) { train_in_processes(1); }
 
 TEST_F(CudaProcess, TwoProcesses) {
-  if (devices_are_pretended) train_in_threads(2);
+  if (devices_are_pretended) train_in_threads(2, false);
   else train_in_processes(2);
+}
+
+TEST_F(CudaProcess, TwoProcessesThatRecordSteps) {
+  if (devices_are_pretended) train_in_threads(2, true);
+  else train_in_processes(2, true);
 }
 
 }  // namespace

@@ -40,12 +40,12 @@ TEST(CudaTrainingInBfloat16, WhatAttentionNeedsIsAskedForAtTheStart) {
   cuda_testing::expect_text(text, "workspace of libraries 32.0 MiB, ");
 }
 
-void train_on_data_ranks(plait::cuda const& backend, bool replay = false) {
-  expect_losses_of_host<tied_gpt, any_data, in_bfloat16>(backend, bfloat16_tolerance, replay);
+void train_on_data_ranks(plait::cuda const& backend) {
+  expect_losses_of_host<tied_gpt, any_data, in_bfloat16>(backend, bfloat16_tolerance);
 }
 TEST(CudaTrainingInBfloat16, OneRankOverNccl) { train_on_data_ranks(one_gpu(1)); }
 TEST(CudaTrainingInBfloat16, RecordedSteps) {
-  train_on_data_ranks(plait::cuda{.options = {.graphs = true}}, true);
+  train_on_data_ranks(plait::cuda{.options = {.graphs = true}});
 }
 // The sums of the same numbers in another order: nothing else differs.
 TEST(CudaTrainingInBfloat16, BiasGradientsByTheLibrary) {
@@ -62,7 +62,7 @@ TEST(CudaTrainingInBfloat16, BiasGradientsByTheLibrary) {
 TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
   using all = plait::hybrid<any_data, plait::recompute<plait::again::all>>;
-  EXPECT_EQ((losses_of<job<tied_gpt, all, in_bfloat16>>(plait::cuda{.options = {.graphs = true}}, true)),
+  EXPECT_EQ((losses_of<job<tied_gpt, all, in_bfloat16>>(plait::cuda{.options = {.graphs = true}})),
             losses_of<usual>(one_gpu(1)));
   using cheap = plait::hybrid<any_data, plait::recompute<>>;
   expect_losses_of_host<tied_gpt, cheap, in_bfloat16>(one_gpu(1), bfloat16_tolerance);

@@ -43,12 +43,12 @@ struct outcome {
 };
 
 template <class Job, class Backend>
-outcome train(Backend const& backend, bool replay = false) {
+outcome train(Backend const& backend) {
   outcome out;
   auto const data = plait::in_memory<double>::random_classes(samples, picture::size, classes, 3);
   plait::launch<Job>(backend, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, plait::sgd{.learning_rate = 0.05, .momentum = 0.9},
-                                       {.seed = 5, .replay = replay});
+                                       {.seed = 5, .replay = cuda_testing::records(backend)});
     auto batches =
         plait::batches(data, plait::global_batch<batch_size>{}, rank,
                                 {.last = plait::last_batch::keep, .epochs = 0});
@@ -66,9 +66,9 @@ outcome train(Backend const& backend, bool replay = false) {
 }
 
 template <class Policy>
-void expect_as_host(bool replay = false, plait::cuda const& backend = {}) {
+void expect_as_host(plait::cuda const& backend = {}) {
   auto const expected = train<job<plait::serial>>(plait::threads{});
-  auto const got = train<job<Policy>>(backend, replay);
+  auto const got = train<job<Policy>>(backend);
   ASSERT_EQ(got.losses.size(), expected.losses.size());
   for (std::size_t i = 0; i < got.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance) << i;
@@ -81,11 +81,19 @@ void expect_as_host(bool replay = false, plait::cuda const& backend = {}) {
 }
 
 TEST(CudaTrainingOfImages, InDouble) { expect_as_host<plait::serial>(); }
-TEST(CudaTrainingOfImages, Replayed) { expect_as_host<plait::serial>(true); }
+TEST(CudaTrainingOfImages, Replayed) {
+#if !defined(__CUDACC__)
+  int const before = pretended::graph_launches;
+#endif
+  expect_as_host<plait::serial>({.options = {.graphs = true}});
+#if !defined(__CUDACC__)
+  EXPECT_EQ(pretended::graph_launches - before, 2);  // the second step and the last
+#endif
+}
 TEST(CudaTrainingOfImages, OnTwoTensorRanks) {
-  expect_as_host<plait::tensor_parallel<2>>(false, {.share_one_gpu = true});
+  expect_as_host<plait::tensor_parallel<2>>({.share_one_gpu = true});
 }
 TEST(CudaTrainingOfImages, OnTwoDataRanks) {
-  expect_as_host<plait::data_parallel<2>>(false, {.share_one_gpu = true});
+  expect_as_host<plait::data_parallel<2>>({.share_one_gpu = true});
 }
 }  // namespace

@@ -68,7 +68,7 @@ inline int steps() {
 // At a learning rate of 3e-3 the loss jumps, and bfloat16 alone takes it 15 % away from float; at
 // 1e-3 it is 0.3 %, and float stays within 6e-7 of double.
 template <class Job, class Backend>
-std::vector<double> losses_of(Backend const& backend, bool replay = false) {
+std::vector<double> losses_of(Backend const& backend) {
   std::string bytes;
   for (unsigned i = 0; i < 30 * length; ++i) bytes.push_back(static_cast<char>('a' + i * i % 23));
   auto const text = plait::byte_text::from_text(bytes, length);
@@ -76,7 +76,7 @@ std::vector<double> losses_of(Backend const& backend, bool replay = false) {
   plait::launch<Job>(backend, [&](auto& rank) {
     auto trainer =
         plait::trainer<Job>(rank, plait::adamw{.learning_rate = 1e-3, .weight_decay = 0.01},
-                            {.seed = 5, .clip = 1.0, .replay = replay});
+                            {.seed = 5, .clip = 1.0, .replay = cuda_testing::records(backend)});
     auto batches = plait::batches(text, plait::global_batch<8>{}, rank, {.seed = 3, .epochs = 0});
     for (int step = 0; step < steps(); ++step) {
       auto const report = trainer.step(batches.at(std::uint64_t(step)));
@@ -89,10 +89,10 @@ std::vector<double> losses_of(Backend const& backend, bool replay = false) {
 
 /// Losses in `Element` on `backend` against those in float on the processor.
 template <class Size, class Policy, class Element = float>
-void expect_losses_of_host(plait::cuda const& backend, double tolerance, bool replay = false) {
+void expect_losses_of_host(plait::cuda const& backend, double tolerance) {
   static auto const expected = losses_of<job<Size, plait::serial, float>>(plait::threads{});
   ASSERT_LT(expected.back(), expected.front());  // it does learn
-  auto const got = losses_of<job<Size, Policy, Element>>(backend, replay);
+  auto const got = losses_of<job<Size, Policy, Element>>(backend);
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t step = 0; step < expected.size(); ++step)
     ASSERT_NEAR(got[step], expected[step], tolerance * expected[step]) << "step " << step;
