@@ -900,8 +900,8 @@ TEST(PretendedDevice, SharedMemoryAbove48KiBHasToBeAskedFor) {
   cuda_device device({0, 0});
   auto const* const kernel = reinterpret_cast<void const*>(&first_kernel);
   auto const launch = [&](std::size_t bytes) {
-    (void)plait::detail::launch_pretended(kernel, {1, 32, bytes},
-                                          device.on(stream::compute).stream(), {}, first_kernel);
+    (void)plait::detail::launch_pretended(kernel, {}, {}, {1, 32, bytes},
+                                          device.on(stream::compute).stream(), first_kernel);
     device.synchronize();
   };
   EXPECT_NO_THROW(launch(48 << 10));
