@@ -94,7 +94,7 @@ TEST(Signature, FunctionsOfElementsAreAllowedAsByHand) {
   });
 }
 
-// Whoever looks up maxima gets maxima, but sums of them are not those of the whole: neither is
+// A lookup in maxima gives maxima, but sums of them are not those of the whole: neither is
 // allowed. The heads' parts are those of the result, or it would have parts of heads.
 TEST(Signature, LookupsHeadsAndConvolutionsAreAllowedAsByHand) {
   expect<2>("gather_rows", operation::gather_rows, in_all, [](places at) {

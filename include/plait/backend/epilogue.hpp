@@ -29,7 +29,7 @@ struct epilogue {
   static constexpr bool takes_two = std::invocable<Function, accumulate_t<T>, accumulate_t<T>>;
 };
 
-/// Sums that are made beside a product c = op(a) op(b): `sums` += the sums over the inner extent of
+/// Sums that are made with a product c = op(a) op(b): `sums` += the sums over the inner extent of
 /// op(a), one for each row of c, or of op(b), one for each column.
 ///
 /// That operand lies so that its rows are the inner extent (a transposed, or b as it is) and has no

@@ -159,7 +159,8 @@ struct leaf_info {
   [[nodiscard]] constexpr int flowing_inputs() const { return is_loss ? 1 : input_count; }
   [[nodiscard]] constexpr bool has_term() const { return is_loss || adds_to_loss; }
   [[nodiscard]] constexpr bool is_trained() const { return parameters.size() > 0 && !is_frozen; }
-  /// Whether a body for the gradients of its parameters alone can run after that of its input.
+  /// Returns true if a body for the gradients of its parameters alone can run after that of its
+  /// input.
   [[nodiscard]] constexpr bool has_halves() const {
     return !joins_backward || (has_backward_input && has_backward_parameters);
   }

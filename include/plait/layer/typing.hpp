@@ -169,7 +169,7 @@ consteval void check_column_sums() {
 template <placement Matrix, placement Sums>
 inline constexpr bool sound_column_sums = (check_column_sums<Matrix, Sums>(), true);
 
-/// Whether a table with a row for each position can be added to rows, or have their sums: it is
+/// True if a table with a row for each position can be added to rows, or have their sums: it is
 /// shared like a single row, or cut by positions like the rows.
 template <placement Rows, placement Table>
 inline constexpr bool sound_positions =
@@ -196,7 +196,7 @@ consteval void check_columns() {
 template <placement A, placement B, placement Sums>
 inline constexpr bool sound_columns = (check_columns<A, B, Sums>(), true);
 
-/// Whether a function of elements may read such operands, which have the result's shape.
+/// True if a function of elements may read such operands, which have the result's shape.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps =
     allows(operation::signature::element_wise(sizeof...(Operands)), How, {Operands..., Out});
@@ -243,7 +243,7 @@ inline constexpr std::size_t read_block_of = [] {
   else return block_of<Function>;
 }();
 
-/// Whether a function of places may read such operands: placed like the result, or replicate where
+/// True if a function of places may read such operands: placed like the result, or replicate where
 /// the result is cut; sums still to be made as for a map.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps_at =
@@ -374,7 +374,7 @@ consteval void check_heads() {
 template <placement Qkv, placement Out>
 inline constexpr bool sound_heads = (check_heads<Qkv, Out>(), true);
 
-/// Of a convolution, by its signature and the one for groups of channels.
+/// Checks a convolution by its signature and by the one for groups of channels.
 template <placement X, placement Weight, placement Out>
 consteval void check_convolution() {
   static_assert(

@@ -27,7 +27,7 @@ inline constexpr signature scatter_add_rows{"r c -> v c"};
 inline constexpr signature attention{"r 3h -> r h; whole r"};
 /// Attention with query, key and value by themselves, cut into whole heads.
 inline constexpr signature attention_groups{"r h, s h, s h -> r h; whole r s"};
-/// The same where ranks share a head of key and value, which each of them has.
+/// Attention whose ranks share a head of key and value, which each of them has.
 inline constexpr signature attention_shared_groups{"r h, s k, s k -> r h; whole r s k"};
 /// A convolution: images by input channels, output channels by input channels, images by output
 /// channels.

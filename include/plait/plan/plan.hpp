@@ -120,8 +120,8 @@ struct lowered_model {
   static constexpr auto chosen = choose_forms(tree, TensorRanks, Cuts);
   static constexpr auto code = write_program(tree, chosen, TensorRanks);
   static constexpr auto listed = list_parameters<parameter_uses<Model>>(tree, code, TensorRanks);
-  /// Whether the gradient of a value is computed: not for tokens, nor for what comes from outside
-  /// and what is made of it without a trained parameter.
+  /// True for the values whose gradients are computed: not for tokens, nor for what comes from
+  /// outside and what is made of it without a trained parameter.
   static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
 };
 

@@ -17,10 +17,10 @@
 
 namespace plait::execution {
 
-/// In place of the element-wise layer that is done as another one stores what it writes: the one
-/// behind it in a forward, the one before it in a backward.
+/// Stands for the element-wise layer that is done as another one stores its result: the one after
+/// it in a forward, the one before it in a backward.
 struct no_epilogue {};
-/// In place of it: the sum with which a residual begins, of a backward.
+/// Stands for the sum with which a residual begins, which a backward makes as it stores a gradient.
 struct sum_epilogue {};
 
 /// The gradients that a body reads and writes.

@@ -498,7 +498,7 @@ class operations : public image_operations<Rank> {
                       [&] { move_in_place<From, To>(group, x); });
   }
 
-  /// Whether a product is the one that begin_by_product speaks of.
+  /// Returns true for the product that begin_by_product speaks of, once.
   bool begins(void const* out) {
     bool const is_that_one = out == not_begun_;
     if (is_that_one) not_begun_ = nullptr;

@@ -407,8 +407,8 @@ TEST(Nccl, ARankKeepsItsMemoryUntilAllHaveEnded) {
   EXPECT_EQ(all.pinned_memory.size(), before);
 }
 
-// Both ends of a channel take part in its making and its end, so ranks that differ in the order would
-// wait for each other.
+// Both ends of a channel take part in its making and its end, so ranks that differ in the order
+// would wait for each other.
 TEST(Nccl, ChannelsAreMadeAndEndInOneOrder) {
   for (int const stages : {2, 3, 4, 5}) {
     plait::ext::mesh grid;
@@ -428,7 +428,7 @@ TEST(Nccl, ChannelsAreMadeAndEndInOneOrder) {
       std::vector<int> made, destroyed;
       for (auto const& one : entries)
         if (one.device == rank) (one.is_made ? made : destroyed).push_back(one.number);
-      EXPECT_TRUE(std::ranges::is_sorted(made));  // they are numbered as they are made
+      EXPECT_TRUE(std::ranges::is_sorted(made));      // they are numbered as they are made
       ASSERT_EQ(made.size(), stages == 2 ? 3u : 5u);  // the world is the first
       std::ranges::rotate(made, made.begin() + 1);
       EXPECT_EQ(destroyed, made) << "rank " << rank << " of " << stages;
@@ -477,14 +477,14 @@ TEST(Nccl, AnAbortThatHangsLeavesTheMemoryBehind) {
 }
 #endif
 
-// One rank with an NCCL communicator. Groups of one rank need none, so where there is one GPU nothing
-// else calls NCCL.
+// One rank with an NCCL communicator. Groups of one rank need none, so where there is one GPU
+// nothing else calls NCCL.
 struct alone {
   plait::ext::cuda_device& device;
   plait::detail::nccl_link world;
   on_device<float> from, to;
   plait::ext::cuda_device::graph graph{};
-  int bodies = 0;  ///< that have run; the others were repeated from the graph
+  int bodies = 0;  ///< bodies that have run; the others were repeated from the graph
 
   alone(rank_type& rank, ncclUniqueId id)
       : device(rank.device()),
@@ -584,10 +584,10 @@ TEST(Nccl, LinksOfOneRankAreAborted) {
     EXPECT_FALSE(plait::detail::gpu_is_stuck);
     EXPECT_EQ(one.world.handle(), nullptr);
     EXPECT_EQ(part.handle(), nullptr);
-    expect_text(message_of<plait::ext::nccl_error>(
-                    [&] { one.add_up(part, plait::ext::stream::data); }),
-                "all_reduce of 4000 bytes on group {0}: the communicator has been "
-                "aborted after an earlier error");
+    expect_text(
+        message_of<plait::ext::nccl_error>([&] { one.add_up(part, plait::ext::stream::data); }),
+        "all_reduce of 4000 bytes on group {0}: the communicator has been "
+        "aborted after an earlier error");
   });
 }
 

@@ -50,8 +50,8 @@ class on_device {
   plait::ext::cuda_device::arena arena_;
 };
 
-/// Whether trainers on `backend` record their steps: it does nothing to ask one for it where the
-/// backend has no graphs.
+/// Returns true if trainers on `backend` can record their steps: a trainer that is asked to does
+/// nothing if the backend has no graphs.
 template <class Backend>
 bool records(Backend const& backend) {
   if constexpr (requires { backend.options.graphs; }) return backend.options.graphs;

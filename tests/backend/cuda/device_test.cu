@@ -459,8 +459,8 @@ TYPED_TEST(Epilogue, WorksWhereTheLibraryHasNone) {
 }
 #endif
 
-// A product to which sums of an operand belong, beside the host in double; twice, so that both are
-// added to what is there.
+// Compares a product and the sums of an operand with the host's in double. Both are made twice, so
+// that they are added to what is there.
 template <class T>
 struct ProductAndSums : testing::Test {
   using sum = std::conditional_t<std::is_same_v<T, plait::bfloat16>, float, T>;
@@ -865,8 +865,7 @@ TEST(PretendedDevice, CallsThatACaptureForbidsEndIt) {
   EXPECT_EQ(status_after(by_thread, [&] { (void)cudaFree(taken); }), ended) << "cudaFree";
   EXPECT_EQ(status_after(by_thread, [&] { (void)cudaHostAlloc(&pinned, 16, 0); }), ended)
       << "cudaHostAlloc";
-  EXPECT_EQ(status_after(by_thread, [&] { (void)cudaStreamQuery(s); }), ended)
-      << "cudaStreamQuery";
+  EXPECT_EQ(status_after(by_thread, [&] { (void)cudaStreamQuery(s); }), ended) << "cudaStreamQuery";
   EXPECT_EQ(status_after(by_thread, elsewhere(take)), cudaSuccess);
   EXPECT_EQ(status_after(cudaStreamCaptureModeGlobal, elsewhere(take)), ended);
   EXPECT_EQ(status_after(cudaStreamCaptureModeRelaxed, [&] { (void)take(); }), cudaSuccess);

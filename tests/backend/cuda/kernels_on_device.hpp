@@ -25,7 +25,7 @@ inline void check(cudaError_t code, char const* what) {
 /// Waits for each kernel, so that an error is that of the launch it belongs to.
 struct launcher {
   int* launches = nullptr;
-  unsigned most_blocks = ~0u;  ///< of those that a kernel is given
+  unsigned most_blocks = ~0u;  ///< the most that a kernel is given
 
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), plait::cuda_kernels::launch_shape shape,

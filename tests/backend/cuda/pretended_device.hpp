@@ -100,12 +100,12 @@ struct machine {
     auto const& [begin, size] = *std::prev(after);
     return first + bytes <= begin + size;
   }
-  // Whether a kernel may be given this address.
+  // Returns true if a kernel may be given this address.
   [[nodiscard]] bool is_seen_by_kernels(void const* data) const {
     return is_within(device_memory, data, 1) || is_within(pinned_memory, data, 1);
   }
-  // Whether a capture forbids this thread what may wait for the device: its own, unless it is
-  // relaxed, or a global one of any thread. Such a call ends the capture.
+  // Returns true if a capture forbids this thread calls that may wait for the device: its own
+  // capture, unless it is relaxed, or a global one of any thread. Such a call ends the capture.
   bool ends_a_capture() {
     bool ends = false;
     for (auto const* stream : streams) ends = end_capture_of(stream) || ends;
@@ -198,12 +198,12 @@ inline cudaError_t enqueue_made(cudaStream_t stream, std::function<item()> make)
   }
   return cudaSuccess;
 }
-/// Whether devices count what they are given and carry nothing of it out. They have much memory
-/// then, of which nothing is touched.
+/// True if devices count the work that they are given and do none of it. They have much memory
+/// then, and touch none of it.
 inline bool only_counts = false;
 
-/// What such a device was given: a kernel and the numbers among its arguments, or the call of a
-/// library.
+/// Work that such a device was given: a kernel and the numbers among its arguments, or the call of
+/// a library.
 struct counted_work {
   void const* kernel;
   char const* call;
@@ -215,7 +215,7 @@ inline cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   return enqueue_made(stream, [work = std::move(work)] { return item{nullptr, work}; });
 }
 
-/// The same for what is counted.
+/// Enqueues work, or counts it.
 inline cudaError_t enqueue(cudaStream_t stream, counted_work what, std::function<void()> work) {
   if (!only_counts) return enqueue(stream, std::move(work));
   counted.push_back(std::move(what));
@@ -231,7 +231,7 @@ inline std::atomic<int> graph_launches = 0;
 /// What cuBLASLt was asked for since the start, and whether it knows epilogues at all.
 inline std::atomic<int> epilogues = 0;
 inline std::atomic<bool> knows_epilogues = true;
-/// Whether it can sum up an operand beside a product.
+/// True if it can sum up an operand while it makes a product.
 inline std::atomic<bool> knows_sums = true;
 /// Whether it offers an algorithm for any product.
 inline std::atomic<bool> takes_products = true;

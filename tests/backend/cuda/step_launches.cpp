@@ -97,7 +97,7 @@ std::size_t element_bytes(std::string const& name) {
 
 constexpr std::size_t parameters = 124'475'904;  // with the padding of the table
 
-/// What it reads and writes of memory, but for a few numbers for each row or column.
+/// Bytes of memory that a kernel reads and writes, except for a few numbers for each row or column.
 std::size_t bytes_of(std::string const& name, std::vector<std::size_t> const& n) {
   std::size_t const element = element_bytes(name);
   std::string const kind = name.substr(0, name.find('<'));

@@ -25,9 +25,9 @@ struct cuda_options {
   /// what they are made of, with rows of up to 1024 elements and sums in float; the bits are the
   /// same.
   bool one_pass_layer_norm = true;
-  /// In bfloat16 with gradients in float, cuBLASLt sums up the gradient of a bias beside the
-  /// product that is the gradient of the matrix, where it can: a pass less, and other last bits. It
-  /// is off as long as no GPU has shown that such a product is not slower.
+  /// In bfloat16 with gradients in float, cuBLASLt sums up the gradient of a bias while it makes
+  /// the gradient of the matrix, if it can: a pass less, and other last bits. The option is off as
+  /// long as no GPU has shown that such a product is not slower.
   bool fused_bias_gradient = false;
   /// The algorithms that cuBLASLt offers for a product are timed when its shape is first seen, and
   /// the fastest is kept. Which one that is may differ from run to run and from rank to rank, and

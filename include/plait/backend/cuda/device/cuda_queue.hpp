@@ -141,8 +141,8 @@ class cuda_queue : public cuda_image_queue {
     }
     matmul_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
   }
-  /// Where cuda_options::fused_bias_gradient says so, the library makes sums in float of operands
-  /// in bfloat16 beside the product. It does not add to what is there: a small kernel does.
+  /// With cuda_options::fused_bias_gradient the library sums operands in bfloat16 up in float while
+  /// it makes the product. A small kernel adds its sums to those that are there.
   template <class A, class C, class S>
   void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
               A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,

@@ -43,7 +43,7 @@ __device__ __forceinline__ void for_each_logits(T const* row, std::size_t column
     if (whole + threadIdx.x < columns) each(load<1>(row + whole + threadIdx.x));
 }
 
-/// The same, with each(logit).
+/// Calls each(logit) for the logits of a row that a thread has.
 template <int V, class T, class Each>
 __device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns, Each each) {
   for_each_logits<V>(row, columns, [&]<int W>(pack<T, W> const& values) {

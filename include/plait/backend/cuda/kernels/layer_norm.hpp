@@ -204,7 +204,7 @@ void layer_norm_backward_parameters(Launch launch, T const* dy, T const* x,
 
 namespace detail {
 
-/// What a thread has of a row in layer_norm_backward_kernel.
+/// The part of a row that a thread has in layer_norm_backward_kernel.
 template <int V, int Packs, class T>
 struct packs_of_row {
   two_packs<T, V> of[Packs];  // dy and x
@@ -256,8 +256,8 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
     auto const h_of = [&](int p, int v) {
       return (static_cast<A>(now.of[p].second.value[v]) - now.mean) * now.inverse_deviation;
     };
-    // As in layer_norm_backward_input_kernel and layer_norm_backward_parameters_kernel, in the same
-    // order.
+    // The order of additions is that of layer_norm_backward_input_kernel and
+    // layer_norm_backward_parameters_kernel.
     A sum_g = 0, sum_gh = 0;
     PLAIT_UNROLL
     for (int p = 0; p < Packs; ++p) {

@@ -52,8 +52,8 @@ struct matrix_product {
     return static_cast<unsigned>(address & (~address + 1));
   }
 
-  // What sums of an operand take at the beginning of the workspace, rounded up to the alignment of
-  // what lies after them.
+  // Bytes for the sums of an operand at the beginning of the workspace, rounded up to the alignment
+  // of the rest.
   std::size_t sums_bytes() const {
     std::size_t const count = epilogue == CUBLASLT_EPILOGUE_BGRADA   ? n
                               : epilogue == CUBLASLT_EPILOGUE_BGRADB ? m
@@ -85,7 +85,7 @@ matrix_product product_of(bool a_transposed, bool b_transposed, std::size_t m, s
           .alignment = {aligned(a), aligned(b), aligned(c)}};
 }
 
-// What an epilogue reads and writes besides c: the row that is added, the values before a function
+// Operands of an epilogue besides c: the row that is added, the values before a function
 // or its derivative, which lie like c, and the sums of an operand, which lie at the beginning of
 // the workspace.
 struct epilogue_operands {
@@ -119,7 +119,7 @@ class matrix_products {
   // Whether gelu and its derivative are asked of the library, in bfloat16.
   [[nodiscard]] bool fuses_gelu() const { return fuses_gelu_; }
 
-  // Whether the sums of an operand are asked of the library: there has to be room for them.
+  // Returns true if the library is asked for the sums of an operand: there has to be room for them.
   [[nodiscard]] bool fuses_sums(matrix_product const& what) const {
     return fuses_sums_ && what.sums_bytes() < workspace_bytes_;
   }
@@ -256,7 +256,7 @@ class matrix_products {
       if (auto const& offer = offers[static_cast<std::size_t>(i)];
           offer.state == CUBLAS_STATUS_SUCCESS)
         out.algorithms.push_back({offer.algo});
-    // Of an epilogue that it does not have with these types it may also say that it is invalid.
+    // The library may also call an epilogue invalid that it does not have with these types.
     bool const refuses =
         code == CUBLAS_STATUS_NOT_SUPPORTED ||
         (code == CUBLAS_STATUS_INVALID_VALUE && what.epilogue != CUBLASLT_EPILOGUE_DEFAULT);
