@@ -127,8 +127,8 @@ TEST(Typing, TheGradientsOfAProductAreProducts) {
     }
 }
 
-bool adds_row(placement matrix, placement row) {
-  return allows(operation::add_row, operation::linearity::in_all, {row, matrix, matrix});
+bool adds_row(placement to, placement row) {
+  return allows(operation::add_row, operation::linearity::in_all, {row, to, to});
 }
 
 /// Whether ranks that add the row to each row of their block get the block of the sum, and the sums
@@ -257,8 +257,8 @@ TEST(Typing, AnOwnOperationRunsOnViewsPlacedAlikeOrBesideRows) {
   EXPECT_FALSE(typing::runs_on({{shard<1, 3>, read}, {shard<1>, written}}));
 }
 
-bool works_by_row(placement matrix, placement shared) {
-  return allows(operation::row_operation, operation::linearity::none, {matrix, shared, matrix});
+bool works_by_row(placement rows, placement shared) {
+  return allows(operation::row_operation, operation::linearity::none, {rows, shared, rows});
 }
 
 // A row that is cut or a summand has no norm; the shared parameters meet different rows on each
