@@ -187,11 +187,11 @@ consteval void check_columns() {
       "ops.accumulate_columns(f, a, b, sums): a and b must have one placement, and not be "
       "partial (f of a summand is not a summand of f); correct the form, or move the one "
       "that is partial");
-  static_assert(allows(operation::accumulate_columns, linearity::none, {A, B, Sums}) || A != B ||
-                    ext::is_partial(A),
-                "ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A "
-                "is not placed Sums, as the form promises for this gradient; correct the use<...> "
-                "of the parameter");
+  static_assert(
+      allows(operation::accumulate_columns, linearity::none, {A, A, Sums}) || ext::is_partial(A),
+      "ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A "
+      "is not placed Sums, as the form promises for this gradient; correct the use<...> "
+      "of the parameter");
 }
 template <placement A, placement B, placement Sums>
 inline constexpr bool sound_columns = (check_columns<A, B, Sums>(), true);
