@@ -150,7 +150,7 @@ def calls_of(args, has_gpu):
                          ("fused-bias", "gradients of biases by cuBLASLt"),
                          ("time-products", "the fastest of the offered products")):
         options = f"--{switch}".split(" ")
-        yield steps("switches", f"batch {BATCH}, {what}", f"plait_{BATCH}_{options[0][2:]}", 20,
+        yield steps("switches", f"batch {BATCH}, {what}", f"plait_{BATCH}_{options[0][2:]}", 15,
                     "--batch", BATCH, *fastest, *options)
 
     python = python_with_torch() if has_gpu else None

@@ -23,6 +23,7 @@
 #include "plait/backend/host/maths/rowwise.hpp"
 #include "plait/backend/host/maths/set_norm.hpp"
 #include "plait/backend/host/maths/windows.hpp"
+#include "plait/backend/in_passes.hpp"
 #include "plait/backend/window_shape.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/header_only.hpp"
@@ -169,14 +170,13 @@ class host_queue {
                                       Sum* dbeta, std::size_t rows, std::size_t columns) const {
     host_maths::layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
   }
-  /// Both; dx may be dy. Where `sum` is not null it gets dx + added, and dx what is open.
+  /// \see layer_norm_backward_in_passes
   template <class T, class Kept, class Sum>
   void layer_norm_backward(T const* dy, T const* x, Kept const* statistics, T const* gamma, T* dx,
                            Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns,
                            T const* added = nullptr, T* sum = nullptr) const {
-    layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
-    layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
-    if (sum != nullptr) add(static_cast<T const*>(dx), added, sum, rows * columns);
+    layer_norm_backward_in_passes(*this, dy, x, statistics, gamma, dx, dgamma, dbeta, rows, columns,
+                                  added, sum);
   }
 
   /// \see host_maths::rms_norm_forward
@@ -377,13 +377,13 @@ class host_queue {
     host_maths::cross_entropy_terms<Target>(logits, labels, max, terms, first_class, rows, columns,
                                             valid);
   }
-  /// Both, of all classes.
+  /// \see cross_entropy_statistics_in_passes
   template <class Target, class T, class Kept>
   void cross_entropy_statistics(Target target, T const* logits, std::int32_t const* labels,
                                 Kept* max, Kept* terms, std::size_t rows, std::size_t columns,
                                 std::size_t valid) const {
-    row_max(logits, max, rows, columns, valid);
-    cross_entropy_terms(target, logits, labels, max, terms, 0, rows, columns, valid);
+    cross_entropy_statistics_in_passes(*this, target, logits, labels, max, terms, rows, columns,
+                                       valid);
   }
   /// Adds *scale times the loss of all rows to *loss. `weights` are those of the rows; null: 1.
   template <class Target, class T>

@@ -12,6 +12,7 @@
 #include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/host_queue.hpp"
+#include "plait/backend/in_passes.hpp"
 #include "plait/backend/simulated/simulated_image_queue.hpp"
 #include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
@@ -239,9 +240,8 @@ class simulated_queue : public simulated_image_queue {
   void layer_norm_backward(T const* dy, T const* x, Kept const* statistics, T const* gamma, T* dx,
                            Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns,
                            T const* added = nullptr, T* sum = nullptr) const {
-    layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
-    layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
-    if (sum != nullptr) add(static_cast<T const*>(dx), added, sum, rows * columns);
+    layer_norm_backward_in_passes(*this, dy, x, statistics, gamma, dx, dgamma, dbeta, rows, columns,
+                                  added, sum);
   }
 
   template <class T, class Kept>
@@ -413,8 +413,8 @@ class simulated_queue : public simulated_image_queue {
   void cross_entropy_statistics(Target target, T const* logits, std::int32_t const* labels,
                                 Kept* max, Kept* terms, std::size_t rows, std::size_t columns,
                                 std::size_t valid) const {
-    row_max(logits, max, rows, columns, valid);
-    cross_entropy_terms(target, logits, labels, max, terms, 0, rows, columns, valid);
+    cross_entropy_statistics_in_passes(*this, target, logits, labels, max, terms, rows, columns,
+                                       valid);
   }
   template <class Target, class T>
   void cross_entropy_sum(Target target, T const* terms, std::int32_t const* labels,

@@ -34,6 +34,7 @@
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
 #include "plait/backend/host/rank_order.hpp"
+#include "plait/backend/in_passes.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
@@ -228,7 +229,7 @@ class cuda_queue : public cuda_image_queue {
   }
 
   /// One kernel that reads dy and x once, if cuda_options::one_pass_layer_norm says so and the
-  /// shape fits. It leaves dx where there is a sum.
+  /// shape fits. If there is a sum it writes that and leaves dx as it is.
   template <class T, class S>
   void layer_norm_backward(T const* dy, T const* x, of_rows<T> const* statistics, T const* gamma,
                            T* dx, S* dgamma, S* dbeta, std::size_t rows, std::size_t columns,
@@ -238,9 +239,8 @@ class cuda_queue : public cuda_image_queue {
                                           sum != nullptr ? sum : dx, dgamma, dbeta,
                                           column_sums_scratch<S>(rows, columns, 2), rows, columns))
       return;
-    layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
-    layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
-    if (sum != nullptr) add(static_cast<T const*>(dx), added, sum, rows * columns);
+    layer_norm_backward_in_passes(*this, dy, x, statistics, gamma, dx, dgamma, dbeta, rows, columns,
+                                  added, sum);
   }
 
   template <class T>
@@ -365,8 +365,8 @@ class cuda_queue : public cuda_image_queue {
     if (state_->options.one_pass_cross_entropy)
       return cuda_kernels::cross_entropy_statistics<Target>(launcher(), logits, labels, max, terms,
                                                             rows, columns, valid);
-    row_max(logits, max, rows, columns, valid);
-    cross_entropy_terms(target, logits, labels, max, terms, 0, rows, columns, valid);
+    cross_entropy_statistics_in_passes(*this, target, logits, labels, max, terms, rows, columns,
+                                       valid);
   }
   template <class Target, class A>
   void cross_entropy_sum(Target target, A const* terms, std::int32_t const* labels,
