@@ -129,7 +129,7 @@ void expect_statistics_as_apart(shard s, std::size_t shift, double step) {
   kernels::row_max(launcher{}, logits.data(), largest.data(), s.rows, s.columns, s.valid);
   kernels::cross_entropy_terms<Target>(launcher{}, logits.data(), targets.data(), largest.data(),
                                        sums.data(), 0, s.rows, s.columns, s.valid);
-  kernels::cross_entropy_statistics<Target>(launcher{}, logits.data(), targets.data(), max.data(),
+  kernels::cross_entropy_statistics<Target>(few_blocks, logits.data(), targets.data(), max.data(),
                                             terms.data(), s.rows, s.columns, s.valid);
   EXPECT_EQ(max.wide(), largest.wide());
   auto const got = terms.wide(), expected = sums.wide(), greatest = max.wide();
