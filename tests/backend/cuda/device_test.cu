@@ -893,6 +893,64 @@ TEST(PretendedDevice, PointersOfKernelsAreToMemoryThatADeviceSees) {
   EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
+TEST(PretendedDeviceDeathTest, TheHostCannotTouchItsMemory) {
+  cuda_device device({0, 0});
+  on_device<double> const x(device, {1, 2});
+  EXPECT_DEATH(*x.data() = 3, "the host reads or writes memory of a device");
+  EXPECT_DEATH(std::exit(*x.data() > 0 ? 0 : 1), "the host reads or writes memory of a device");
+  device.on(stream::compute)
+      .launcher()(negate_kernel, plait::cuda_kernels::launch_shape{1, 32}, x.data(),
+                  std::size_t{2});
+  EXPECT_EQ(x.get(), (std::vector<double>{-1, -2}));
+}
+
+TEST(PretendedDevice, ProductsKeepToTheAlignmentThatTheirAlgorithmWasOfferedFor) {
+  cuda_device device({0, 0});
+  auto const s = device.on(stream::compute).stream();
+  on_device<float> const values(device, std::vector<float>(64, 1)), room(device, {0, 0, 0, 0});
+  cublasLtHandle_t handle = nullptr;
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t square = nullptr;
+  cublasLtMatmulPreference_t preferred = nullptr;
+  ASSERT_EQ(cublasLtCreate(&handle), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+            CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatrixLayoutCreate(&square, CUDA_R_32F, 2, 2, 2), CUBLAS_STATUS_SUCCESS);
+  auto const run = [&](std::uint32_t alignment_of_a, std::uint64_t workspace, std::size_t from) {
+    EXPECT_EQ(cublasLtMatmulPreferenceCreate(&preferred), CUBLAS_STATUS_SUCCESS);
+    for (auto const which :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      std::uint32_t const bytes =
+          which == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES ? alignment_of_a : 16;
+      EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(preferred, which, &bytes, sizeof bytes),
+                CUBLAS_STATUS_SUCCESS);
+    }
+    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(
+                  preferred, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
+              CUBLAS_STATUS_SUCCESS);
+    cublasLtMatmulHeuristicResult_t offer{};
+    int found = 0;
+    EXPECT_EQ(cublasLtMatmulAlgoGetHeuristic(handle, product, square, square, square, square,
+                                             preferred, 1, &offer, &found),
+              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cublasLtMatmulPreferenceDestroy(preferred), CUBLAS_STATUS_SUCCESS);
+    float const one = 1, zero = 0;
+    auto const code = cublasLtMatmul(handle, product, &one, values.data() + from, square,
+                                     values.data() + 8, square, &zero, room.data(), square,
+                                     room.data(), square, &offer.algo, nullptr, 0, s);
+    device.synchronize();
+    return code;
+  };
+  EXPECT_EQ(run(16, 0, 4), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run(4, 0, 1), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run(16, 0, 1), CUBLAS_STATUS_INVALID_VALUE) << "an address of 4 bytes";
+  EXPECT_EQ(run(16, 1024, 4), CUBLAS_STATUS_INVALID_VALUE) << "a workspace that is not given";
+  (void)cublasLtMatrixLayoutDestroy(square);
+  (void)cublasLtMatmulDescDestroy(product);
+  (void)cublasLtDestroy(handle);
+}
+
 void first_kernel() {}
 
 TEST(PretendedDevice, SharedMemoryAbove48KiBHasToBeAskedFor) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 #include "backend/cuda/pretended_device.hpp"
 #include "plait/core/bfloat16.hpp"
@@ -19,6 +20,17 @@ struct product_description {
   std::int64_t before_stride = 0;
 };
 constexpr int offers = 3;
+
+/// What the library was told before it offered an algorithm; its kernels rely on it.
+struct preference {
+  std::uint32_t alignment[4] = {256, 256, 256, 256};  // of a, b, c and d, in bytes
+  std::uint64_t workspace_bytes = 0;
+};
+/// Offers are numbers, then the preference.
+struct offered_algorithm {
+  std::uint64_t number = 0;
+  preference relies_on{};
+};
 inline bool sums_an_operand(product_description const& about) {
   return about.epilogue == CUBLASLT_EPILOGUE_BGRADA || about.epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
@@ -119,20 +131,39 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t what) {
   return delete what, CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
-  return *out = new cublasLtMatmulPreferenceOpaque_t{}, CUBLAS_STATUS_SUCCESS;
+  *out = new cublasLtMatmulPreferenceOpaque_t{};
+  pretended::inside<pretended::preference>(*out) = {};
+  return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t what) {
   return delete what, CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t,
-                                                    void const*, std::size_t) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t what,
+                                                    cublasLtMatmulPreferenceAttributes_t which,
+                                                    void const* value, std::size_t bytes) {
+  auto& about = pretended::inside<pretended::preference>(what);
+  void* to = nullptr;
+  std::size_t size = sizeof(std::uint32_t);
+  switch (which) {
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: to = &about.alignment[0]; break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: to = &about.alignment[1]; break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: to = &about.alignment[2]; break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: to = &about.alignment[3]; break;
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      to = &about.workspace_bytes;
+      size = sizeof about.workspace_bytes;
+      break;
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return CUBLAS_STATUS_SUCCESS;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(to, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t what,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t of_d,
-                                              cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulPreference_t preferred, int most,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
   auto const& about = pretended::inside<pretended::product_description>(what);
@@ -143,7 +174,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     return CUBLAS_STATUS_INVALID_VALUE;
   bool const takes = pretended::takes_products && (plain || pretended::knows_epilogues);
   *found = takes ? std::min(most, pretended::offers) : 0;
-  for (int i = 0; i < *found; ++i) results[i].algo.data[0] = static_cast<std::uint64_t>(i);
+  for (int i = 0; i < *found; ++i)
+    pretended::inside<pretended::offered_algorithm>(&results[i].algo) = {
+        static_cast<std::uint64_t>(i), pretended::inside<pretended::preference>(preferred)};
   return *found > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 static std::size_t bytes_of(cudaDataType_t type) {
@@ -156,9 +189,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
                               cublasLtMatmulAlgo_t const* algorithm, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t stream) {
   using namespace pretended;
-  if (algorithm->data[0] < static_cast<std::uint64_t>(refuses.load()))
+  auto const by_which = inside<offered_algorithm const>(algorithm);
+  if (by_which.number < static_cast<std::uint64_t>(refuses.load()))
     return CUBLAS_STATUS_INTERNAL_ERROR;
-  last_algorithm = static_cast<int>(algorithm->data[0]);
+  last_algorithm = static_cast<int>(by_which.number);
   ms_of_products = ms_of_products + (last_algorithm == fastest ? 1.0f : 2.0f);
   auto const about = inside<product_description>(what);
   auto const la = inside<matrix_layout>(of_a), lb = inside<matrix_layout>(of_b),
@@ -174,6 +208,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
                     n = about.transposed[1] ? lb.rows : lb.columns,
                     kb = about.transposed[1] ? lb.columns : lb.rows;
   if (m != ld.rows || n != ld.columns || k != kb) return CUBLAS_STATUS_INVALID_VALUE;
+  void const* const operands[] = {a, b, c, d};
+  for (std::size_t i = 0; i < std::size(operands); ++i)
+    if (reinterpret_cast<std::uintptr_t>(operands[i]) % by_which.relies_on.alignment[i] != 0)
+      return CUBLAS_STATUS_INVALID_VALUE;
+  if (workspace_bytes < by_which.relies_on.workspace_bytes ||
+      (workspace_bytes > 0 && reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  // Values before gelu: whole packs of eight, no shorter than the result's columns.
+  if (about.before != nullptr &&
+      (about.before_stride % 8 != 0 || about.before_stride < static_cast<std::int64_t>(m) ||
+       reinterpret_cast<std::uintptr_t>(about.before) % 16 != 0))
+    return CUBLAS_STATUS_INVALID_VALUE;
   bool const gelu = about.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
                     about.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   if ((about.row != nullptr && reinterpret_cast<std::uintptr_t>(about.row) % 16 != 0) ||

@@ -8,7 +8,9 @@
 // What is put into a stream stays there until somebody asks whether it is over; then heads of
 // streams are carried out in a random order that keeps to the events. So a missing wait, or host
 // memory that is used again too early, shows. New memory is filled with NaNs; copies are checked to
-// stay within what was allocated.
+// stay within what was allocated. The host cannot touch a device's memory: a program that does ends
+// with a sentence, unless a device works at the same moment, when its pages are open to all
+// threads.
 #include "backend/cuda/kernel_emulation.hpp"  // before the CUDA headers
 
 #include <cublasLt.h>
@@ -17,6 +19,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -70,8 +73,51 @@ struct event_state {
   std::vector<std::size_t> last;  // operations that it stands for
 };
 
+/// The memory of all devices, which the program cannot touch.
+///
+/// Its pages are closed. While a thread carries out work of a device, a chunk of them is opened as
+/// soon as that thread touches it, and closed when the work is over. A thread that touches closed
+/// pages otherwise ends the program with a sentence on its standard error; it is not noticed where
+/// it touches a chunk that another thread has open. A sanitizer of addresses also finds who leaves
+/// the memory that was taken.
+class device_pages {
+ public:
+  device_pages();
+  /// Returns memory filled with NaNs, or null where there is no room.
+  std::byte* take(std::size_t bytes);
+  void give_back(std::byte* data, std::size_t bytes);
+
+  /// The thread that holds the machine's mutex carries out work of devices between these calls.
+  void begin_work();
+  void end_work();
+
+ private:
+  static void find_fault(int signal, siginfo_t* about, void* context);
+  void open_chunk_of(std::byte const* place);
+
+  std::byte* begin_ = nullptr;
+  std::size_t used_ = 0;                       // bytes at the beginning that were ever taken
+  std::map<std::size_t, std::size_t> free_{};  // bytes by the place where they begin
+  std::vector<std::byte*> opened_{};
+  static inline device_pages* all_ = nullptr;
+  static inline thread_local bool works_ = false;
+};
+
+/// The time in which the thread carries out work of devices.
+class device_work {
+ public:
+  explicit device_work(device_pages& pages) : pages_(pages) { pages_.begin_work(); }
+  ~device_work() { pages_.end_work(); }
+  device_work(device_work const&) = delete;
+  device_work& operator=(device_work const&) = delete;
+
+ private:
+  device_pages& pages_;
+};
+
 struct machine {
   std::recursive_mutex mutex;
+  device_pages pages;
   std::vector<CUstream_st*> streams;
   std::map<std::byte const*, std::size_t> device_memory, pinned_memory;
   std::map<std::byte const*, int> device_of;
@@ -120,6 +166,7 @@ struct machine {
   }
   bool step();  // whether something was carried out
   void steps(unsigned most) {
+    device_work const now(pages);
     for (auto i = random() % most + 1; i > 0 && step(); --i) {
     }
   }
@@ -176,6 +223,7 @@ inline void machine::drain(int device) {
   for (;;) {
     {
       lock const hold(mutex);
+      device_work const now(pages);
       while (step()) {
       }
       bool empty = true;

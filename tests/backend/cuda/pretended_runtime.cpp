@@ -3,7 +3,9 @@
 #include "backend/cuda/pretended_device.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -12,7 +14,100 @@
 
 #include "plait/backend/cuda/kernels/launch.hpp"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(data, bytes)
+#define ASAN_UNPOISON_MEMORY_REGION(data, bytes)
+#endif
+
 namespace pretended {
+
+namespace {
+
+constexpr std::size_t chunk_bytes = std::size_t{64} << 10;  // whole pages
+// Room for all devices, and for gaps between what was taken and given back.
+constexpr std::size_t room_bytes = 2 * device_bytes;
+
+std::size_t whole_chunks(std::size_t bytes) {
+  return (std::max(bytes, std::size_t{1}) + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
+}
+void protect(std::byte* data, std::size_t bytes, int access) {
+  if (mprotect(data, bytes, access) != 0) std::abort();
+}
+
+}  // namespace
+
+device_pages::device_pages() {
+  void* const room =
+      mmap(nullptr, room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) std::abort();
+  begin_ = static_cast<std::byte*>(room);
+  all_ = this;
+  ASAN_POISON_MEMORY_REGION(begin_, room_bytes);
+  struct sigaction action{};
+  action.sa_sigaction = find_fault;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+std::byte* device_pages::take(std::size_t bytes) {
+  std::size_t const whole = whole_chunks(bytes);
+  auto const found =
+      std::ranges::find_if(free_, [whole](auto const& each) { return each.second >= whole; });
+  std::size_t at = used_;
+  if (found != free_.end()) {
+    at = found->first;
+    std::size_t const left = found->second - whole;
+    free_.erase(found);
+    if (left > 0) free_[at + whole] = left;
+  } else {
+    if (whole > room_bytes - used_) return nullptr;
+    used_ += whole;
+  }
+  ASAN_UNPOISON_MEMORY_REGION(begin_ + at, bytes);
+  protect(begin_ + at, whole, PROT_READ | PROT_WRITE);
+  std::memset(begin_ + at, 0xFF, bytes);
+  protect(begin_ + at, whole, PROT_NONE);
+  return begin_ + at;
+}
+void device_pages::give_back(std::byte* data, std::size_t bytes) {
+  std::size_t const whole = whole_chunks(bytes);
+  ASAN_POISON_MEMORY_REGION(data, whole);
+  auto at = free_.emplace(static_cast<std::size_t>(data - begin_), whole).first;
+  if (auto const next = std::next(at);
+      next != free_.end() && at->first + at->second == next->first) {
+    at->second += next->second;
+    free_.erase(next);
+  }
+  if (at == free_.begin()) return;
+  if (auto const before = std::prev(at); before->first + before->second == at->first) {
+    before->second += at->second;
+    free_.erase(at);
+  }
+}
+void device_pages::begin_work() { works_ = true; }
+void device_pages::end_work() {
+  for (auto* const chunk : std::exchange(opened_, {})) protect(chunk, chunk_bytes, PROT_NONE);
+  works_ = false;
+}
+void device_pages::open_chunk_of(std::byte const* place) {
+  auto* const chunk = begin_ + static_cast<std::size_t>(place - begin_) / chunk_bytes * chunk_bytes;
+  protect(chunk, chunk_bytes, PROT_READ | PROT_WRITE);
+  opened_.push_back(chunk);
+}
+void device_pages::find_fault(int, siginfo_t* about, void*) {
+  auto const* const place = static_cast<std::byte const*>(about->si_addr);
+  bool const is_of_a_device = place >= all_->begin_ && place < all_->begin_ + room_bytes;
+  if (is_of_a_device && works_ && place < all_->begin_ + all_->used_)
+    return all_->open_chunk_of(place);
+  if (is_of_a_device) {
+    constexpr char text[] =
+        "pretended device: the host reads or writes memory of a device, which only kernels and "
+        "copies may do\n";
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+  }
+  std::signal(SIGSEGV, SIG_DFL);  // the same access again ends the program
+}
 
 // A launch of a graph: its operations in a random order that keeps to what was captured.
 class launched_graph {
@@ -125,8 +220,8 @@ static cudaError_t take_memory(void** data, std::size_t bytes) {
     *data = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   } else {
     if (all.used + bytes > pretended::device_bytes) return cudaErrorMemoryAllocation;
-    *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    std::memset(*data, 0xFF, bytes);
+    *data = all.pages.take(bytes);
+    if (*data == nullptr) return cudaErrorMemoryAllocation;
   }
   all.device_memory[static_cast<std::byte*>(*data)] = bytes;
   all.device_of[static_cast<std::byte*>(*data)] = pretended::current_device;
@@ -158,7 +253,7 @@ static cudaError_t give_back_memory(void* data) {
   all.used -= bytes;
   all.device_memory.erase(found);
   if (pretended::only_counts) munmap(data, bytes);
-  else std::free(data);
+  else all.pages.give_back(static_cast<std::byte*>(data), bytes);
   return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return give_back_memory(data); }
