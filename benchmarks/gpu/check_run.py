@@ -173,7 +173,7 @@ def main():
     check(first.checks()["kernels"].startswith("passed") and "llmc_32.json" in first.archived() and
           "Batch 32: plait" in first.archived()["gpu.md"], f"the first call: {first.archived()['gpu.md']}")
     check(re.findall(r"--cudnn --([a-z -]+?) --output", str(done)) ==
-          ["free-attention", "own-gelu", "two-pass-loss --two-pass-norm", "fused-bias", "time-products"], f"the switches are not all there: {done}")
+          ["free-attention", "own-gelu", "two-pass-loss --two-pass-norm --own-residual", "fused-bias", "time-products"], f"the switches are not all there: {done}")
     check("--report-api-errors no" in str(done) and "--clock-control none" in str(done), "tools lack their options")
 
     # Each place fails, hangs and crashes once, and the others go on.

@@ -42,6 +42,7 @@ constexpr char const* usage =
     "  --cudnn           attention is done by cuDNN\n"
     "  --free-attention  attention by cuDNN may give other bits from run to run\n"
     "  --own-gelu        gelu is not done by cuBLASLt\n"
+    "  --own-residual    sums of residuals are kernels of their own\n"
     "  --two-pass-loss   the logits are read twice for the loss\n"
     "  --two-pass-norm   layer_norm's gradients are two kernels\n"
     "  --fused-bias      gradients of biases are done by cuBLASLt\n"
@@ -55,7 +56,7 @@ struct options {
   std::int64_t warm_up = 5, steps = 20, recorded = 0;
   bool replay = false, cudnn = false, help = false;
   bool free_attention = false, own_gelu = false, fused_bias = false, time_products = false;
-  bool two_pass_loss = false, two_pass_norm = false;
+  bool own_residual = false, two_pass_loss = false, two_pass_norm = false;
 };
 
 options parse(int count, char const* const* words) {
@@ -74,6 +75,7 @@ options parse(int count, char const* const* words) {
                                {"--cudnn", &out.cudnn, "cuda"},
                                {"--free-attention", &out.free_attention, "cuda"},
                                {"--own-gelu", &out.own_gelu, "cuda"},
+                               {"--own-residual", &out.own_residual, "cuda"},
                                {"--two-pass-loss", &out.two_pass_loss, "cuda"},
                                {"--two-pass-norm", &out.two_pass_norm, "cuda"},
                                {"--fused-bias", &out.fused_bias, "cuda"},
@@ -162,11 +164,12 @@ std::variant<plait::byte_text, plait::token_shards> random_text(entry const& job
 struct variant {
   bool replay = false, cudnn = false;
   bool free_attention = false, own_gelu = false, fused_bias = false, time_products = false;
-  bool two_pass_loss = false, two_pass_norm = false;
+  bool own_residual = false, two_pass_loss = false, two_pass_norm = false;
 
   [[nodiscard]] std::string name() const {
     return std::string(replay ? "replayed" : "launched") + (cudnn ? ", cuDNN" : "") +
            (free_attention ? ", not deterministic" : "") + (own_gelu ? ", own gelu" : "") +
+           (own_residual ? ", own residual sums" : "") +
            (two_pass_loss ? ", two passes for the loss" : "") +
            (two_pass_norm ? ", two passes for layer_norm" : "") +
            (fused_bias ? ", bias gradients by cuBLASLt" : "") +
@@ -195,6 +198,7 @@ timed train(entry const& job, std::size_t batch, std::int64_t warm_up, std::int6
   wanted.attention = how.cudnn ? "cudnn" : "own";
   wanted.deterministic_attention = !how.free_attention;
   wanted.fused_gelu = !how.own_gelu;
+  wanted.fused_residual = !how.own_residual;
   wanted.one_pass_cross_entropy = !how.two_pass_loss;
   wanted.one_pass_layer_norm = !how.two_pass_norm;
   wanted.fused_bias_gradient = how.fused_bias;
@@ -306,6 +310,7 @@ void measure(options const& wanted, device_measurements::machine const& machine,
                     .own_gelu = wanted.own_gelu,
                     .fused_bias = wanted.fused_bias,
                     .time_products = wanted.time_products,
+                    .own_residual = wanted.own_residual,
                     .two_pass_loss = wanted.two_pass_loss,
                     .two_pass_norm = wanted.two_pass_norm};
   auto const run = train(job, batch, wanted.warm_up, wanted.steps, how, [](auto) {});

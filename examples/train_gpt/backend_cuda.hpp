@@ -19,6 +19,7 @@ struct cuda {
     backend.options.tf32 = wanted.tf32;
     backend.options.deterministic_attention = wanted.deterministic_attention;
     backend.options.fused_gelu = wanted.fused_gelu;
+    backend.options.fused_residual = wanted.fused_residual;
     backend.options.one_pass_cross_entropy = wanted.one_pass_cross_entropy;
     backend.options.one_pass_layer_norm = wanted.one_pass_layer_norm;
     backend.options.fused_bias_gradient = wanted.fused_bias_gradient;

@@ -71,8 +71,9 @@ struct request {
   bool tf32 = false;       ///< products of float matrices in TF32 on a GPU
   /// Who computes attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN where it is linked.
   std::string attention{};
-  bool deterministic_attention = true;  ///< as in cuda_options, these six
+  bool deterministic_attention = true;  ///< as in cuda_options, these seven
   bool fused_gelu = true;
+  bool fused_residual = true;
   bool one_pass_cross_entropy = true;
   bool one_pass_layer_norm = true;
   bool fused_bias_gradient = false;

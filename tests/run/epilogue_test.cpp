@@ -31,7 +31,7 @@ struct cube_derivative {
 template <std::size_t Width>
 struct cubic : nn::elementwise<Width, cube, cube_derivative, plait::input_slot> {};
 
-std::atomic<int> mapped_outputs = 0, mapped_gradients = 0;
+std::atomic<int> mapped_outputs = 0, mapped_gradients = 0, summed_outputs = 0;
 
 /// A linear layer that may be told to take no epilogue, and counts those that it gets.
 template <std::size_t In, std::size_t Out, bool Takes>
@@ -41,6 +41,7 @@ struct dense : nn::linear<In, Out> {
 
   static void forward(auto& ops, auto const& l) {
     mapped_outputs += requires { l.y.mapped; };
+    summed_outputs += requires { l.y.sum; };
     base::forward(ops, l);
   }
   static void backward_input(auto& ops, auto const& l) {
@@ -92,12 +93,16 @@ void expect_same() {
   EXPECT_EQ(mapped_outputs, 0);
   EXPECT_EQ(mapped_gradients, 0);
   EXPECT_EQ(summed_gradients, 0);
+  EXPECT_EQ(summed_outputs, 0);
   EXPECT_EQ((train<job<true, Policy>>(plait::threads{})), expected);
   EXPECT_GT(mapped_outputs.exchange(0), 0);
   EXPECT_GT(mapped_gradients.exchange(0), 0);
   EXPECT_GT(summed_gradients.exchange(0), 0);
+  // Over a tensor axis what ends these residuals is moved before the sum.
+  using planned = plait::ext::plan<net<true>, Policy>;
+  EXPECT_EQ(summed_outputs.exchange(0) > 0, planned::tensor_ranks == 1);
   EXPECT_EQ((train<job<true, Policy>>(plait::simulated{.seed = 3})), expected);
-  mapped_outputs = mapped_gradients = summed_gradients = 0;
+  mapped_outputs = mapped_gradients = summed_gradients = summed_outputs = 0;
 }
 
 TEST(Epilogue, ChangesNoBit) {
@@ -115,6 +120,10 @@ static_assert(serial::is_epilogue(3, direction::forward));
 static_assert(serial::is_epilogue(3, direction::backward));
 static_assert(!serial::is_epilogue(2, direction::forward));
 static_assert(!serial::is_epilogue(4, direction::backward));
+// The sum that ends a residual lies where the product before it is written.
+static_assert(serial::is_epilogue(5, direction::forward));
+static_assert(!serial::is_epilogue(5, direction::backward));
+static_assert(!serial::is_epilogue(4, direction::forward));
 
 // Behind a layer that takes none.
 using behind_norm = plait::ext::plan<
@@ -122,6 +131,14 @@ using behind_norm = plait::ext::plan<
     plait::serial>;
 static_assert(!behind_norm::is_epilogue(2, direction::forward));
 static_assert(!behind_norm::is_epilogue(2, direction::backward));
+
+// A layer that keeps its output needs it in a place of its own.
+struct kept_output : nn::linear<8, 8> {
+  using saved = plait::saved<plait::input_slot, plait::output_slot>;
+};
+using keeps = plait::ext::plan<sequential<residual<kept_output>>, plait::serial>;
+static_assert(keeps::code.steps[2].kind == plait::planning::step_kind::add);
+static_assert(!keeps::is_epilogue(2, direction::forward));
 
 // A residual begins in front of a layer norm: the gradient of the way around it is added there,
 // where anybody wants it.

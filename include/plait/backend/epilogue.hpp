@@ -14,16 +14,17 @@ namespace plait::ext {
 struct no_function {};
 
 /// The work done on a matrix product c = a b as it is stored: `row`, if it is not null, is added to
-/// each row of c; then `mapped` = f(c), or f(kept, c) if f takes two values.
+/// each row of c, and `added` to c; then `mapped` = f(c), or f(kept, c) if f takes two values.
 ///
 /// After an f of two values (a derivative) nobody may read c: a device need not store it.
-/// Shapes: row (columns of c); kept and mapped like c, without gaps. mapped may be c.
+/// Shapes: row (columns of c); added, kept and mapped like c, without gaps. mapped may be c.
 template <class T, class Function = no_function>
 struct epilogue {
   T const* row = nullptr;
   Function f{};
   T const* kept = nullptr;
   T* mapped = nullptr;
+  T const* added = nullptr;
 
   static constexpr bool maps = !std::is_same_v<Function, no_function>;
   static constexpr bool takes_two = std::invocable<Function, accumulate_t<T>, accumulate_t<T>>;
@@ -40,10 +41,11 @@ struct operand_sums {
   bool of_a = false;
 };
 
-/// The function of an epilogue alone, on the `count` values of c.
+/// The sum and the function of an epilogue alone, on the `count` values of c.
 template <class Queue, class T, class Function>
-void map_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Function> const& then) {
+void run_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Function> const& then) {
   using kind = epilogue<T, Function>;
+  if (then.added != nullptr) queue.add(c, then.added, c, count);
   if constexpr (kind::maps && kind::takes_two) queue.map(then.f, count, then.kept, c, then.mapped);
   else if constexpr (kind::maps) queue.map(then.f, count, c, then.mapped);
 }
@@ -55,7 +57,7 @@ void matmul_in_passes(Queue const& queue, bool a_transposed, bool b_transposed, 
                       std::size_t ldb, T* c, epilogue<T, Function> const& then) {
   queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, false, c, n);
   if (then.row != nullptr) queue.add_row(then.row, c, m, n);
-  map_epilogue(queue, m * n, c, then);
+  run_epilogue(queue, m * n, c, then);
 }
 
 /// The same where the row is in c before the product, which is added to it: a pass less on a
@@ -67,7 +69,7 @@ void matmul_onto_row(Queue const& queue, bool a_transposed, bool b_transposed, s
   bool const has_row = then.row != nullptr;
   if (has_row) queue.copy_blocks(then.row, 0, c, n, m, n);
   queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, has_row, c, n);
-  map_epilogue(queue, m * n, c, then);
+  run_epilogue(queue, m * n, c, then);
 }
 
 /// A product, and sums of one of its operands, one after the other; c has no gaps.

@@ -54,22 +54,22 @@ struct aliasing {
 /// What `l` has is in run/body.hpp. With mixes_samples N the output of a sample depends on those of
 /// its group, N consecutive samples of the global batch, and on no other. With takes_epilogue,
 /// forward and backward_input write l.y and l.dx by one product at their end and do nothing else
-/// with them: a mapped_view may stand in their place. With takes_sum `backward` writes l.dx by one
-/// operation that takes a summed_view (ops.layer_norm_backward), which may stand in its place. To
-/// the gradient of overwrites_gradient
-/// backward_parameters adds by one accumulate_matmul and by nothing else: the first of a step
-/// writes it, where others are cleared. `backward` is called with l.dx and l.dp. A member whose
-/// gradient nobody needs is missing: l.dx in the model's first layer, l.dp in a frozen layer. The
-/// body tests for it by `if constexpr (requires { l.dx; })`. A layer may have the other two bodies
-/// as well: they are called where only one gradient is needed, and by schedules that split the
-/// backward into halves. With takes_weights a loss multiplies the term and the gradient of each row
-/// by its weight. With adds_to_loss a layer in mid-model has a term of its own in the loss: its
-/// forward calls ops.add_to_loss(terms), and its backward_input adds the terms' gradients by x,
-/// times ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what forward gets,
-/// before the first pass at a shape and before there are values: the device gets ready what it
-/// needs for the shape (ops.prepare_attention). An element-wise layer says what it is by
-/// `function`, `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the
-/// protocol on one page.
+/// with them: a mapped_view, or a summed_view for y, may stand in their place. With takes_sum
+/// `backward` writes l.dx by one operation that takes a summed_view (ops.layer_norm_backward),
+/// which may stand in its place. To the gradient of overwrites_gradient backward_parameters adds by
+/// one accumulate_matmul and by nothing else: the first of a step writes it, where others are
+/// cleared. `backward` is called with l.dx and l.dp. A member whose gradient nobody needs is
+/// missing: l.dx in the model's first layer, l.dp in a frozen layer. The body tests for it by `if
+/// constexpr (requires { l.dx; })`. A layer may have the other two bodies as well: they are called
+/// where only one gradient is needed, and by schedules that split the backward into halves. With
+/// takes_weights a loss multiplies the term and the gradient of each row by its weight. With
+/// adds_to_loss a layer in mid-model has a term of its own in the loss: its forward calls
+/// ops.add_to_loss(terms), and its backward_input adds the terms' gradients by x, times
+/// ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what forward gets, before
+/// the first pass at a shape and before there are values: the device gets ready what it needs for
+/// the shape (ops.prepare_attention). An element-wise layer says what it is by `function`,
+/// `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the protocol on one
+/// page.
 ///
 /// Meaning: the output of a sample depends on no other sample, apart from mixes_samples and sums
 ///          over samples (batch_sum); the bodies only call `ops`, never read an element;

@@ -266,7 +266,8 @@ struct plan {
     return {chunk_units.data() + stage * chunks, chunks};
   }
 
-  /// Whether a step is done with the product before it: the same kernels run again.
+  /// Whether a step is done with the one before it, as planning::is_epilogue says. A sum is, where
+  /// it lies in the place of the summand, which nobody reads afterwards then.
   static constexpr bool is_epilogue(int step, direction way) {
     if constexpr (has_reruns)
       if (way == direction::forward && step > 0 && step < code.steps.size() &&
@@ -275,6 +276,9 @@ struct plan {
     if (splits_backward && way == direction::backward && step >= 0 &&
         code.steps[step].kind == step_kind::branch)
       return false;  // a sum goes with a `backward` for both gradients
+    if (way == direction::forward && step >= 0 && step < code.steps.size() &&
+        code.steps[step].kind == step_kind::add && !storage.shares_place(code.steps[step]))
+      return false;
     return planning::is_epilogue(code, tree.leaves, needs_gradient, step, way);
   }
 

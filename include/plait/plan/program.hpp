@@ -281,24 +281,29 @@ constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) 
   return out;
 }
 
-/// Whether `index` is an element-wise function that is done with the product before it in this
-/// direction, as its epilogue, or begins a residual whose gradients are added as the second is
-/// written: no step of its own then. `needs_gradient` is of all values.
+/// Whether `index` is done with the step before it in this direction, as its epilogue, and is no
+/// step of its own then: an element-wise function with a product, the sum that ends a residual with
+/// the product that writes its summand, and, backward, the sum of gradients where a residual begins
+/// with the second of them. `needs_gradient` is of all values.
 template <int Leaves>
 constexpr bool is_epilogue(program<Leaves> const& code, auto const& leaves,
                            auto const& needs_gradient, int index, direction way) {
   bool const forward = way == direction::forward;
   if (index < 0 || index >= code.steps.size()) return false;
   auto const& now = code.steps[index];
-  bool const adds = !forward && now.kind == step_kind::branch;
-  if (!adds && (now.kind != step_kind::leaf || !leaves[now.leaf].is_elementwise)) return false;
+  bool const adds_gradients = !forward && now.kind == step_kind::branch;
+  bool const adds_values = forward && now.kind == step_kind::add;
+  if (!adds_gradients && !adds_values &&
+      (now.kind != step_kind::leaf || !leaves[now.leaf].is_elementwise))
+    return false;
   auto const& piece = code.items[code.values[now.in].item];
   int const before = forward ? index - 1 : index + 1;
   if (before < piece.first_step || before >= piece.end_step) return false;
   auto const& product = code.steps[before];
   if (product.kind != step_kind::leaf) return false;
   auto const& layer = leaves[product.leaf];
-  if (adds ? !layer.takes_sum || !layer.is_trained() : !layer.takes_epilogue) return false;
+  if (adds_gradients ? !layer.takes_sum || !layer.is_trained() : !layer.takes_epilogue)
+    return false;
   return forward ? product.out == now.in
                  : product.in == now.out && product.more.size() == 0 &&
                        needs_gradient[static_cast<std::size_t>(now.in)];

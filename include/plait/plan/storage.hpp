@@ -33,6 +33,13 @@ template <int Values>
 struct storage_plan {
   std::array<residence, static_cast<std::size_t>(Values)> values{};
   std::array<residence, static_cast<std::size_t>(Values)> gradients{};
+
+  /// Whether the result of a step lies where its first operand lies.
+  [[nodiscard]] constexpr bool shares_place(step const& of) const {
+    auto const &in = values[static_cast<std::size_t>(of.in)],
+               &out = values[static_cast<std::size_t>(of.out)];
+    return in.where == out.where && in.root == out.root && in.row_block == out.row_block;
+  }
 };
 
 /// Merges values that share a buffer. Each root knows what must not happen to it.

@@ -20,7 +20,8 @@ namespace plait::execution {
 /// Stands for the element-wise layer that is done as another one stores its result: the one after
 /// it in a forward, the one before it in a backward.
 struct no_epilogue {};
-/// Stands for the sum with which a residual begins, which a backward makes as it stores a gradient.
+/// Stands for the sum with which a residual ends, which a forward makes as it stores a product, or
+/// with which it begins, which a backward makes as it stores a gradient.
 struct sum_epilogue {};
 
 /// The gradients that a body reads and writes.
@@ -61,10 +62,11 @@ struct leaf_bodies {
   using read = slot_access<Setting, Formed, More, true>;
   using scratch = slot_access<Setting, Formed, More, false, slot_list::scratch>;
 
-  /// What it writes: a view, and what its epilogue makes of it; or where its sum is added.
+  /// What it writes: a view, and what its epilogue makes of it or adds to it; or where its sum is
+  /// added. `other`: where the epilogue writes, or what it adds.
   template <class Epilogue>
   static auto output(place const& at, layer_context const& context,
-                     [[maybe_unused]] std::byte* mapped) {
+                     [[maybe_unused]] std::byte* other) {
     if constexpr (Formed::info.is_loss) {
       return context.loss;
     } else {
@@ -72,28 +74,30 @@ struct leaf_bodies {
       auto const y = view_at<Setting, seen>(at.y, Formed::y, at.stage.rows);
       if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
         return y;
+      } else if constexpr (std::is_same_v<Epilogue, sum_epilogue>) {
+        return summed_view<seen>{y, view_at<Setting, seen>(other, Formed::y, at.stage.rows), y};
       } else {
         using seen_mapped = value_view<Setting, Epilogue::y_kind, Epilogue::y_at, false>;
         return mapped_view<seen, typename Epilogue::layer::function>{
-            y, view_at<Setting, seen_mapped>(mapped, Epilogue::y, at.stage.rows)};
+            y, view_at<Setting, seen_mapped>(other, Epilogue::y, at.stage.rows)};
       }
     }
   }
   template <class Epilogue>
-  static auto forward_views(place const& at, layer_context const& context, std::byte* mapped) {
+  static auto forward_views(place const& at, layer_context const& context, std::byte* other) {
     return forward_body{parameters{at.stage, at.parameters},
                         input_of<Setting, Formed, More>(at),
-                        output<Epilogue>(at, context, mapped),
+                        output<Epilogue>(at, context, other),
                         written{at},
                         scratch{at},
                         context};
   }
 
-  /// `mapped`: where the epilogue writes.
+  /// `other`: as in output.
   template <class Epilogue>
-  static void forward(operations_type const& with, place const& at, std::byte* mapped) {
+  static void forward(operations_type const& with, place const& at, std::byte* other) {
     forward_operations<operations_type, element, Formed> ops(with);
-    call_forward<layer>(ops, forward_views<Epilogue>(at, ops.context, mapped));
+    call_forward<layer>(ops, forward_views<Epilogue>(at, ops.context, other));
     ops.require_all_moves();
   }
 

@@ -37,8 +37,18 @@ struct numbered_rows {
   }
 };
 
-/// Whether what an operation writes is also mapped by an element-wise function.
-template <class Out>
-inline constexpr bool is_mapped = requires(Out out) { out.mapped; };
+/// The view that a product writes, for what a layer with `takes_epilogue` got.
+template <class View>
+View const& written_view(View const& out) {
+  return out;
+}
+template <class View, class Function, class Kept>
+View const& written_view(mapped_view<View, Function, Kept> const& out) {
+  return out.of;
+}
+template <class View>
+View const& written_view(summed_view<View> const& out) {
+  return out.sum;
+}
 
 }  // namespace plait::execution

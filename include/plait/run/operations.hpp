@@ -60,22 +60,21 @@ class operations : public image_operations<Rank> {
   template <class A, class B, class Out>
   void matmul(A a, B b, Out out) {
     constexpr auto name = "matmul";
-    if constexpr (is_mapped<Out>)
-      product(name, a, b, out.of, out.of.data, epilogue_of(name, nullptr, out));
-    else product(name, a, b, out, false, out.data, out.columns);
+    auto const& y = written_view(out);
+    if constexpr (requires { out.of; })
+      product(name, a, b, y, y.data, epilogue_of(name, nullptr, out));
+    else product(name, a, b, y, false, y.data, y.columns);
   }
   /// out = a b + row, on each row of a b.
   template <class A, class B, class T, placement Row, class Out>
   void matmul_add_row(A a, B b, view_of<T, Row> row, Out out) {
     constexpr auto name = "matmul_add_row";
     static_assert(typing::sound_add_row<Out::at, Row>);
-    if constexpr (is_mapped<Out>) {
-      check_row(name, named("row", row), named("out", out.of));
-      product(name, a, b, out.of, out.of.data, epilogue_of(name, row.data, out));
-    } else {
-      check_row(name, named("row", row), named("out", out));
-      product(name, a, b, out, out.data, epilogue<std::remove_const_t<T>>{.row = row.data});
-    }
+    auto const& y = written_view(out);
+    check_row(name, named("row", row), named("out", y));
+    if constexpr (requires { out.of; })
+      product(name, a, b, y, y.data, epilogue_of(name, row.data, out));
+    else product(name, a, b, y, y.data, epilogue<std::remove_const_t<T>>{.row = row.data});
   }
   /// out += a b; for gradients of parameters.
   template <class A, class B, class T, placement Out>
@@ -560,6 +559,13 @@ class operations : public image_operations<Rank> {
       then.kept = out.kept.data;
     }
     return then;
+  }
+
+  template <class View>
+  auto epilogue_of(char const* operation, typename View::element const* row,
+                   summed_view<View> const& out) const {
+    shapes_.equal(operation, named("out.added", out.added), named("out", out.sum));
+    return epilogue<typename View::element>{.row = row, .added = out.added.data};
   }
 
   template <placement At, placement Table, class View>

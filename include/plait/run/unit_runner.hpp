@@ -145,9 +145,11 @@ class unit_runner {
         using body = bodies<typename Code::step>;
         [[maybe_unused]] auto const mark = mark_of<direction::forward>(now, at);
         auto const ops = operations_of<typename body::operations_type>(now, direction::forward, at);
-        std::byte* mapped = nullptr;
-        if constexpr (is_step<epilogue>) mapped = memory_.value_data(epilogue::facts.out, at);
-        body::template forward<formed_of<epilogue>>(ops, memory_.place_of_leaf(now, at), mapped);
+        std::byte* other = nullptr;
+        if constexpr (std::is_same_v<formed_of<epilogue>, sum_epilogue>)
+          other = memory_.value_data(tables_.code.steps[epilogue::facts.number].skip, at);
+        else if constexpr (is_step<epilogue>) other = memory_.value_data(epilogue::facts.out, at);
+        body::template forward<formed_of<epilogue>>(ops, memory_.place_of_leaf(now, at), other);
         if constexpr (now.has_scratch) forget_scratch(now.leaf);
       } else if constexpr (now.kind == step_kind::move) {
         using row = typename Code::step::work;
@@ -159,7 +161,9 @@ class unit_runner {
       if constexpr (are_awaited<direction::forward, typename Code::step, epilogue>)
         end_step<direction::forward, typename Code::step, epilogue>(at);
     }
-    if constexpr (now.kind == step_kind::leaf && !is_step<epilogue>)
+    // After a sum as epilogue the leaf's place holds the sum, whose other summand was finite.
+    if constexpr (now.kind == step_kind::leaf &&
+                  (!is_step<epilogue> || std::is_same_v<formed_of<epilogue>, sum_epilogue>))
       if (watch_ != nullptr) show(now.number, at);
   }
   template <class Code>

@@ -372,16 +372,18 @@ struct Epilogue : testing::Test {
   template <class Function>
   void compare(std::size_t m, std::size_t n, std::size_t k, bool adds, bool in_place) {
     using on_host = plait::ext::epilogue<double, Function>;
-    // The row lies where it is aligned to its elements only, for odd m.
+    // The row lies where it is aligned to its elements only, for odd m; what is added for odd n.
     auto const a = whole_numbers<T>(m * k, 1), b = whole_numbers<T>(n * k, 2),
-               row = whole_numbers<T>(n + m % 2, 3), kept = whole_numbers<T>(m * n, 4),
+               row = whole_numbers<T>(n + m % 2, 3), kept = whole_numbers<T>(m * n + n % 2, 4),
                nothing = std::vector<T>(m * n);
+    bool const sums = !on_host::maps && in_place;
     auto const wide_a = wide(a), wide_b = wide(b), wide_row = wide(row), wide_kept = wide(kept);
     std::vector<double> c(m * n), out(m * n);
     host.matmul(false, true, m, n, k, wide_a.data(), k, wide_b.data(), k, c.data(),
                 on_host{.row = adds ? wide_row.data() + m % 2 : nullptr,
                         .kept = wide_kept.data(),
-                        .mapped = in_place ? c.data() : out.data()});
+                        .mapped = in_place ? c.data() : out.data(),
+                        .added = sums ? wide_kept.data() + n % 2 : nullptr});
 
     on_device<T> const da(device, a), db(device, b), drow(device, row), dkept(device, kept),
         dc(device, nothing), dout(device, nothing);
@@ -389,9 +391,11 @@ struct Epilogue : testing::Test {
         .matmul(false, true, m, n, k, da.data(), k, db.data(), k, dc.data(),
                 plait::ext::epilogue<T, Function>{.row = adds ? drow.data() + m % 2 : nullptr,
                                                   .kept = dkept.data(),
-                                                  .mapped = in_place ? dc.data() : dout.data()});
+                                                  .mapped = in_place ? dc.data() : dout.data(),
+                                                  .added = sums ? dkept.data() + n % 2 : nullptr});
     auto const where = std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) +
-                       (adds ? " with a row" : "") + (in_place ? " in place" : "");
+                       (adds ? " with a row" : "") + (in_place ? " in place" : "") +
+                       (sums ? " of a matrix that is added" : "");
     if (!on_host::maps || !on_host::takes_two) expect_near(dc.get(), c, c, where + ", c");
     // The error of a derivative is that of a factor of the product.
     if (on_host::maps && !in_place)
@@ -442,6 +446,18 @@ TYPED_TEST(Epilogue, OfGeluIsPlaitsOwnWhereItIsSwitchedOff) {
   pretended::epilogues = 0;
   this->template compare<plait::functions::gelu_tanh>(8, 16, 8, false, false);
   EXPECT_EQ(pretended::epilogues, 0);
+}
+TYPED_TEST(Epilogue, ThatAddsAMatrixIsAskedOfTheLibraryUnlessItIsSwitchedOff) {
+  for (bool const fuses : {true, false}) {
+    this->device = cuda_device({0, 0}, {.fused_residual = fuses});
+    for (bool const adds : {false, true}) {
+      pretended::added_matrices = 0;
+      this->template compare<plait::ext::no_function>(16, 24, 8, adds, true);
+      bool const has_row = adds && !std::is_same_v<TypeParam, double>;
+      EXPECT_EQ(pretended::added_matrices, fuses && (!adds || has_row) ? 1 : 0) << adds;
+    }
+    this->template compare_all<plait::ext::no_function>();
+  }
 }
 TYPED_TEST(Epilogue, WorksWhereTheLibraryRefusesWhatItOffered) {
   pretended::refuses = 1;

@@ -225,6 +225,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
   if ((about.row != nullptr && reinterpret_cast<std::uintptr_t>(about.row) % 16 != 0) ||
       (gelu && about.before == d))
     return CUBLAS_STATUS_EXECUTION_FAILED;  // a device would read or write something else
+  added_matrices += add != 0 && c != d;
   epilogues += about.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   lock const hold(machine::get().mutex);
   std::size_t const of_result = bytes_of(ld.type) * m * n;

@@ -278,6 +278,8 @@ inline std::atomic<int> graph_launches = 0;
 
 /// What cuBLASLt was asked for since the start, and whether it knows epilogues at all.
 inline std::atomic<int> epilogues = 0;
+/// To how many products it has added another matrix than the result.
+inline std::atomic<int> added_matrices = 0;
 inline std::atomic<bool> knows_epilogues = true;
 /// True if it can sum up an operand while it makes a product.
 inline std::atomic<bool> knows_sums = true;

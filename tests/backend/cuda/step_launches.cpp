@@ -138,6 +138,7 @@ int main(int count, char** words) {
   plait::cuda backend;
   backend.options.one_pass_cross_entropy = !two_pass;
   backend.options.one_pass_layer_norm = !two_pass;
+  backend.options.fused_residual = !two_pass;
   backend.options.attention = [](plait::ext::cuda_place,
                                  plait::ext::attention_engine_options const&)
       -> std::unique_ptr<plait::ext::attention_engine> {

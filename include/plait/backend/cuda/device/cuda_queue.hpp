@@ -114,8 +114,8 @@ class cuda_queue : public cuda_image_queue {
           launcher(), cuda_kernels::product_operands<A, C>{a_transposed, b_transposed, accumulate,
                                                            m, n, k, a, lda, b, ldb, c, ldc});
   }
-  /// The library does the epilogue where it can: a row that is added, and in bfloat16 gelu and its
-  /// derivative.
+  /// The library does the epilogue where it can: a row and a matrix that are added, and in bfloat16
+  /// gelu and its derivative.
   template <class T, class Function>
   void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
               T const* a, std::size_t lda, T const* b, std::size_t ldb, T* c,
@@ -123,20 +123,26 @@ class cuda_queue : public cuda_image_queue {
     if (m * n * k != 0) {
       device_scope const scope(state_->place);
       auto const run = [&](detail::library_epilogue const& with, T* result) {
-        if (with.kind == CUBLASLT_EPILOGUE_DEFAULT) return false;
+        auto const* const added = static_cast<T const*>(with.operands.added);
+        if (with.kind == CUBLASLT_EPILOGUE_DEFAULT && added == nullptr) return false;
         auto what = detail::product_of<T, T>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
-                                             false, result, n);
+                                             added != nullptr, result, n);
         what.epilogue = with.kind;
+        what.align_to(added);
         return run_product(what, a, b, result, with.operands);
       };
+      bool const fuses_gelu = state_->products.fuses_gelu();
       if constexpr (epilogue<T, Function>::maps)
-        if (run(detail::library_epilogue_of(then, c, n, state_->products.fuses_gelu()),
-                then.mapped))
+        if (then.added == nullptr &&
+            run(detail::library_epilogue_of(then, c, n, fuses_gelu), then.mapped))
           return;
-      if (run(detail::library_epilogue_of(epilogue<T>{.row = then.row}, c, n,
-                                          state_->products.fuses_gelu()),
-              c)) {
-        map_epilogue(*this, m * n, c, then);
+      auto with_row = detail::library_epilogue_of(epilogue<T>{.row = then.row}, c, n, fuses_gelu);
+      bool const takes_row = then.row == nullptr || with_row.kind != CUBLASLT_EPILOGUE_DEFAULT;
+      if (takes_row && state_->products.fuses_residuals()) with_row.operands.added = then.added;
+      if (run(with_row, c)) {
+        auto left = then;
+        if (with_row.operands.added != nullptr) left.added = nullptr;
+        run_epilogue(*this, m * n, c, left);
         return;
       }
     }

@@ -34,7 +34,8 @@ constexpr cudaDataType_t cuda_data_type() {
   else return CUDA_R_32F;
 }
 
-// One matrix product c = a b (+ c), row-major, as the library is asked for it.
+// One matrix product c = a b (+ c, or + another matrix that lies like c), row-major, as the library
+// is asked for it.
 struct matrix_product {
   std::size_t m = 0, n = 0, k = 0;
   std::size_t lda = 0, ldb = 0, ldc = 0;
@@ -50,6 +51,11 @@ struct matrix_product {
   static unsigned alignment_of(void const* data) {
     auto const address = reinterpret_cast<std::uintptr_t>(data) | 16u;
     return static_cast<unsigned>(address & (~address + 1));
+  }
+
+  // Another matrix is added in place of c, or none if it is null.
+  void align_to(void const* added) {
+    if (added != nullptr) alignment[2] = std::min(alignment[2], alignment_of(added));
   }
 
   // Bytes for the sums of an operand at the beginning of the workspace, rounded up to the alignment
@@ -85,10 +91,11 @@ matrix_product product_of(bool a_transposed, bool b_transposed, std::size_t m, s
           .alignment = {aligned(a), aligned(b), aligned(c)}};
 }
 
-// Operands of an epilogue besides c: the row that is added, the values before a function
-// or its derivative, which lie like c, and the sums of an operand, which lie at the beginning of
-// the workspace.
+// Operands of an epilogue besides c: the matrix that is added in place of c, the row that is added,
+// the values before a function or its derivative, which lie like c, and the sums of an operand,
+// which lie at the beginning of the workspace.
 struct epilogue_operands {
+  void const* added = nullptr;
   void const* row = nullptr;
   void const* before = nullptr;
   float* sums = nullptr;
@@ -105,6 +112,7 @@ class matrix_products {
         tf32_(how.tf32),
         times_(how.time_products),
         fuses_sums_(how.fused_bias_gradient),
+        fuses_residuals_(how.fused_residual),
         workspace_bytes_(how.workspace_bytes) {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle), "cublasLtCreate", at_);
@@ -118,6 +126,9 @@ class matrix_products {
 
   // Whether gelu and its derivative are asked of the library, in bfloat16.
   [[nodiscard]] bool fuses_gelu() const { return fuses_gelu_; }
+
+  // Whether the library is asked to add the other summand of a residual.
+  [[nodiscard]] bool fuses_residuals() const { return fuses_residuals_; }
 
   // Returns true if the library is asked for the sums of an operand: there has to be room for them.
   [[nodiscard]] bool fuses_sums(matrix_product const& what) const {
@@ -144,8 +155,8 @@ class matrix_products {
       return cublasLtMatmul(
           handle_.get(), plan.operation.get(), wide ? static_cast<void const*>(&wide_one) : &one, b,
           plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta,
-          result, plan.c.get(), result, plan.c.get(), &by.how, workspace + what.sums_bytes(),
-          workspace_bytes_ - what.sums_bytes(), stream);
+          more.added == nullptr ? result : more.added, plan.c.get(), result, plan.c.get(), &by.how,
+          workspace + what.sums_bytes(), workspace_bytes_ - what.sums_bytes(), stream);
     };
     if (is_new && times_) put_fastest_first(plan.algorithms, what, call, stream);
     // The library may offer an algorithm and refuse to run it: then the next one is kept.
@@ -289,7 +300,7 @@ class matrix_products {
 
   cuda_place at_;
   bool fuses_gelu_ = false;
-  bool tf32_, times_, fuses_sums_;
+  bool tf32_, times_, fuses_sums_, fuses_residuals_;
   std::size_t workspace_bytes_;
   products_handle handle_;
   std::map<matrix_product, prepared> plans_;
