@@ -60,7 +60,7 @@ set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 # Links a program of .cu files to plait::cuda. All warnings are errors. With OPTIMISE it is optimised also
-# where others only have to compile.
+# where others only have to compile, with MAY_SPILL its kernels may spill registers.
 function(plait_own_cuda_program target)
   target_link_libraries(${target} PRIVATE plait::cuda)
   plait_use_runtime(${target})
@@ -69,7 +69,7 @@ function(plait_own_cuda_program target)
   if(plait_cuda_only_compiles AND NOT "OPTIMISE" IN_LIST ARGN)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CUDA>:-Xcicc=-O0;-Xptxas=-O0;-Xcompiler=-g0>")
-  elseif(CMAKE_CUDA_COMPILER_VERSION MATCHES "^13[.]0")
+  elseif(CMAKE_CUDA_COMPILER_VERSION MATCHES "^13[.]0" AND NOT "MAY_SPILL" IN_LIST ARGN)
     # No kernel spills a register, by the compiler and on the GPUs for which their sizes were chosen. Other local
     # memory is allowed: the sine of a large number takes a table.
     set(is_hopper "$<STREQUAL:$<TARGET_PROPERTY:CUDA_ARCHITECTURES>,90>")
