@@ -127,9 +127,7 @@ TEST(Typing, TheGradientsOfAProductAreProducts) {
     }
 }
 
-bool adds_row(placement to, placement row) {
-  return allows(operation::add_row, operation::linearity::in_all, {row, to, to});
-}
+bool adds_row(placement to, placement row) { return allows(operation::add_row, {row, to, to}); }
 
 /// Whether ranks that add the row to each row of their block get the block of the sum, and the sums
 /// of their gradient's rows are the row's gradient.
@@ -171,8 +169,7 @@ TEST(Typing, TheGradientOfAddingARowIsASumOfRows) {
     for (auto of_row : placements) {
       if (typing::is_rows(of_row)) continue;  // a single row cannot be cut by rows
       EXPECT_EQ(adds_row(of_matrix, of_row),
-                allows(operation::column_sums, operation::linearity::in_all,
-                       {dual(of_matrix), dual(of_row)}))
+                allows(operation::column_sums, {dual(of_matrix), dual(of_row)}))
           << to_string(of_matrix) << " plus " << to_string(of_row);
     }
 }
@@ -216,9 +213,8 @@ bool elements_add(placement a, placement b, placement out) {
 bool maps(operation::linearity how, placement out, std::initializer_list<placement> reads) {
   std::vector<placement> places(reads);
   places.push_back(out);
-  auto const of = operation::signature::element_wise(static_cast<int>(reads.size()));
-  return reads.size() == 1 ? allows(of, how, {places[0], out})
-                           : allows(of, how, {places[0], places[1], out});
+  auto const of = operation::signature::element_wise(static_cast<int>(reads.size()), how);
+  return reads.size() == 1 ? allows(of, {places[0], out}) : allows(of, {places[0], places[1], out});
 }
 
 // A product is linear in either operand; `is_linear_in_last` speaks of the second.
@@ -258,7 +254,7 @@ TEST(Typing, AnOwnOperationRunsOnViewsPlacedAlikeOrBesideRows) {
 }
 
 bool works_by_row(placement rows, placement shared) {
-  return allows(operation::row_operation, operation::linearity::none, {rows, shared, rows});
+  return allows(operation::row_operation, {rows, shared, rows});
 }
 
 // A row that is cut or a summand has no norm; the shared parameters meet different rows on each

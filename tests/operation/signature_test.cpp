@@ -27,12 +27,11 @@ bool is_rows(placement at) { return is_shard(at) && at.index == 0; }
 bool is_columns(placement at) { return is_shard(at) && at.index == 1; }
 
 template <std::size_t... I>
-bool allows_all(signature const& of, operation::linearity how, std::vector<placement> const& at,
-                std::index_sequence<I...>) {
-  return allows(of, how, {at[I]...});
+bool allows_all(signature const& of, std::vector<placement> const& at, std::index_sequence<I...>) {
+  return allows(of, {at[I]...});
 }
 template <int Operands>
-void expect(char const* name, signature const& of, operation::linearity how, auto const& rule) {
+void expect(char const* name, signature const& of, auto const& rule) {
   ASSERT_EQ(of.count, Operands) << name;
   std::array<std::size_t, Operands> chosen{};
   int allowed = 0;
@@ -43,7 +42,7 @@ void expect(char const* name, signature const& of, operation::linearity how, aut
       at.push_back(placements[i]);
       text += " " + to_string(at.back());
     }
-    bool const is_allowed = allows_all(of, how, at, std::make_index_sequence<Operands>{});
+    bool const is_allowed = allows_all(of, at, std::make_index_sequence<Operands>{});
     allowed += is_allowed ? 1 : 0;
     EXPECT_EQ(is_allowed, rule(at)) << text;
     std::size_t i = 0;
@@ -63,33 +62,33 @@ bool shares(placement matrix, placement shared) {
 }
 
 TEST(Signature, SumsAndRowsAreAllowedAsByHand) {
-  expect<3>("add", operation::add, in_all,
+  expect<3>("add", operation::add,
             [](places at) { return at[0] == at[1] && at[0] == at[2] && at[0] != partial_max; });
-  expect<3>("add_row", operation::add_row, in_all, [](places at) {
+  expect<3>("add_row", operation::add_row, [](places at) {
     return at[1] == at[2] && at[1] != partial_max && shares(at[1], at[0]);
   });
-  expect<2>("column_sums", operation::column_sums, in_all,
+  expect<2>("column_sums", operation::column_sums,
             [](places at) { return sums_rows(at[0], at[1]); });
-  expect<3>("accumulate_columns", operation::accumulate_columns, none, [](places at) {
+  expect<3>("accumulate_columns", operation::accumulate_columns, [](places at) {
     return at[0] == at[1] && !is_partial(at[0]) && sums_rows(at[0], at[2]);
   });
-  expect<3>("row_operation", operation::row_operation, none, [](places at) {
+  expect<3>("row_operation", operation::row_operation, [](places at) {
     return at[0] == at[2] && (is_rows(at[0]) || is_whole(at[0])) && shares(at[0], at[1]);
   });
-  expect<3>("normalize_sets", operation::normalize_sets, none,
+  expect<3>("normalize_sets", operation::normalize_sets,
             [](places at) { return at[0] == at[2] && !is_partial(at[0]) && shares(at[0], at[1]); });
 }
 
 TEST(Signature, FunctionsOfElementsAreAllowedAsByHand) {
-  expect<2>("one", signature::element_wise(1), none,
+  expect<2>("one", signature::element_wise(1, none),
             [](places at) { return at[0] == at[1] && !is_partial(at[0]); });
-  expect<3>("two, not linear", signature::element_wise(2), none,
+  expect<3>("two, not linear", signature::element_wise(2, none),
             [](places at) { return at[0] == at[1] && at[0] == at[2] && !is_partial(at[0]); });
-  expect<3>("two, linear in the last", signature::element_wise(2), in_last, [](places at) {
+  expect<3>("two, linear in the last", signature::element_wise(2, in_last), [](places at) {
     return at[2] == partial ? at[0] == replicate && at[1] == partial
                             : at[0] == at[1] && at[0] == at[2] && at[0] != partial_max;
   });
-  expect<4>("three, linear", signature::element_wise(3), in_all, [](places at) {
+  expect<4>("three, linear", signature::element_wise(3, in_all), [](places at) {
     return at[0] == at[1] && at[0] == at[2] && at[0] == at[3] && at[0] != partial_max;
   });
 }
@@ -97,15 +96,15 @@ TEST(Signature, FunctionsOfElementsAreAllowedAsByHand) {
 // A lookup in maxima gives maxima, but sums of them are not those of the whole: neither is
 // allowed. The heads' parts are those of the result, or it would have parts of heads.
 TEST(Signature, LookupsHeadsAndConvolutionsAreAllowedAsByHand) {
-  expect<2>("gather_rows", operation::gather_rows, in_all, [](places at) {
+  expect<2>("gather_rows", operation::gather_rows, [](places at) {
     if (at[0] == partial_max) return false;
     return is_rows(at[0]) ? at[1] == partial : is_rows(at[1]) ? at[0] == replicate : at[0] == at[1];
   });
-  expect<2>("scatter_add_rows", operation::scatter_add_rows, in_all, [](places at) {
+  expect<2>("scatter_add_rows", operation::scatter_add_rows, [](places at) {
     if (at[0] == partial_max) return false;
     return is_rows(at[1]) ? at[0] == replicate : is_rows(at[0]) ? at[1] == partial : at[0] == at[1];
   });
-  expect<2>("attention", operation::attention, none, [](places at) {
+  expect<2>("attention", operation::attention, [](places at) {
     return (is_whole(at[0]) && at[0] == at[1]) || (at[0] == shard<1, 3> && at[1] == shard<1>);
   });
   auto const product = [](placement a, placement b, placement out) {
@@ -119,22 +118,21 @@ TEST(Signature, LookupsHeadsAndConvolutionsAreAllowedAsByHand) {
     if (is_shard(at)) at.index = 1 - at.index;
     return at;
   };
-  expect<3>("matmul", operation::matmul, in_each,
-            [&](places at) { return product(at[0], at[1], at[2]); });
-  expect<3>("convolve", operation::convolve, in_each,
+  expect<3>("matmul", operation::matmul, [&](places at) { return product(at[0], at[1], at[2]); });
+  expect<3>("convolve", operation::convolve,
             [&](places at) { return product(at[0], transposed(at[1]), at[2]); });
-  expect<3>("convolve_backward_input", operation::convolve_backward_input, in_each,
+  expect<3>("convolve_backward_input", operation::convolve_backward_input,
             [&](places at) { return product(at[0], at[1], at[2]); });
-  expect<3>("convolve_backward_weight", operation::convolve_backward_weight, in_each,
+  expect<3>("convolve_backward_weight", operation::convolve_backward_weight,
             [&](places at) { return product(transposed(at[0]), at[1], at[2]); });
 }
 
 TEST(Signature, AMaximumOfACutRowIsAPartialMaximum) {
   constexpr signature row_max{"r c -> r 1; max c"};
-  EXPECT_TRUE(allows(row_max, none, {shard<1>, partial_max}));
-  EXPECT_TRUE(allows(row_max, none, {shard<0>, shard<0>}));
-  EXPECT_FALSE(allows(row_max, none, {shard<1>, partial}));
-  EXPECT_FALSE(allows(row_max, none, {partial, partial}));
+  EXPECT_TRUE(allows(row_max, {shard<1>, partial_max}));
+  EXPECT_TRUE(allows(row_max, {shard<0>, shard<0>}));
+  EXPECT_FALSE(allows(row_max, {shard<1>, partial}));
+  EXPECT_FALSE(allows(row_max, {partial, partial}));
 }
 
 TEST(Signature, TheTextSaysTheIndices) {

@@ -33,7 +33,7 @@ inline constexpr placement no_rule{ext::placement_kind::only, -1};
 /// The placement of the product of two matrices, or `no_rule` if it has none.
 constexpr placement product(placement a, placement b) {
   for (placement const out : {replicate, invariant, partial, a, b})
-    if (allows(operation::matmul, linearity::in_each, {a, b, out})) return out;
+    if (allows(operation::matmul, {a, b, out})) return out;
   return no_rule;
 }
 
@@ -137,7 +137,7 @@ inline constexpr bool sound_product = (check_product<A, B, Out>(), true);
 
 template <placement A, placement B, placement Out>
 consteval void check_sum() {
-  static_assert(allows(operation::add, linearity::in_all, {A, B, Out}) || A == partial_max,
+  static_assert(allows(operation::add, {A, B, Out}) || A == partial_max,
                 "ops.add(a, b, out): operands and result must have one placement (adding partial "
                 "and replicate would count the replicate once for each rank); move one of them, or "
                 "let it enter once");
@@ -150,7 +150,7 @@ inline constexpr bool sound_sum = (check_sum<A, B, Out>(), true);
 
 template <placement Matrix, placement Row>
 consteval void check_add_row() {
-  static_assert(allows(operation::add_row, linearity::in_all, {Row, Matrix, Matrix}),
+  static_assert(allows(operation::add_row, {Row, Matrix, Matrix}),
                 "ops.add_row(row, matrix): this row cannot be added to this matrix (adding partial "
                 "and replicate would count the row once for each rank); write once<row> in the "
                 "form if the matrix is partial, replicate if it is cut by rows");
@@ -161,7 +161,7 @@ inline constexpr bool sound_add_row = (check_add_row<Matrix, Row>(), true);
 template <placement Matrix, placement Sums>
 consteval void check_column_sums() {
   static_assert(
-      allows(operation::column_sums, linearity::in_all, {Matrix, Sums}),
+      allows(operation::column_sums, {Matrix, Sums}),
       "ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed "
       "Matrix is not placed Sums, as the form promises for this gradient, or for this slot; "
       "correct the use<...> of the parameter, or write one for the slot");
@@ -173,12 +173,10 @@ inline constexpr bool sound_column_sums = (check_column_sums<Matrix, Sums>(), tr
 /// shared like a single row, or cut by positions like the rows.
 template <placement Rows, placement Table>
 inline constexpr bool sound_positions =
-    allows(operation::add_row, linearity::in_all, {Table, Rows, Rows}) ||
-    allows(operation::add, linearity::in_all, {Table, Rows, Rows});
+    allows(operation::add_row, {Table, Rows, Rows}) || allows(operation::add, {Table, Rows, Rows});
 template <placement Rows, placement Sums>
 inline constexpr bool sound_position_sums =
-    allows(operation::column_sums, linearity::in_all, {Rows, Sums}) ||
-    (is_rows(Rows) && Rows == Sums);
+    allows(operation::column_sums, {Rows, Sums}) || (is_rows(Rows) && Rows == Sums);
 
 template <placement A, placement B, placement Sums>
 consteval void check_columns() {
@@ -187,11 +185,10 @@ consteval void check_columns() {
       "ops.accumulate_columns(f, a, b, sums): a and b must have one placement, and not be "
       "partial (f of a summand is not a summand of f); correct the form, or move the one "
       "that is partial");
-  static_assert(
-      allows(operation::accumulate_columns, linearity::none, {A, A, Sums}) || ext::is_partial(A),
-      "ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A "
-      "is not placed Sums, as the form promises for this gradient; correct the use<...> "
-      "of the parameter");
+  static_assert(allows(operation::accumulate_columns, {A, A, Sums}) || ext::is_partial(A),
+                "ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A "
+                "is not placed Sums, as the form promises for this gradient; correct the use<...> "
+                "of the parameter");
 }
 template <placement A, placement B, placement Sums>
 inline constexpr bool sound_columns = (check_columns<A, B, Sums>(), true);
@@ -199,7 +196,7 @@ inline constexpr bool sound_columns = (check_columns<A, B, Sums>(), true);
 /// True if a function of elements may read such operands, which have the result's shape.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps =
-    allows(operation::signature::element_wise(sizeof...(Operands)), How, {Operands..., Out});
+    allows(operation::signature::element_wise(sizeof...(Operands), How), {Operands..., Out});
 
 template <linearity How, placement Out, placement... Operands>
 consteval void check_map() {
@@ -349,7 +346,7 @@ inline constexpr bool sound_gradient = (check_gradient<At, Gradient>(), true);
 
 template <placement Matrix, placement Shared>
 consteval void check_row_operation() {
-  static_assert(allows(operation::row_operation, linearity::none, {Matrix, Shared, Matrix}),
+  static_assert(allows(operation::row_operation, {Matrix, Shared, Matrix}),
                 "this operation works on whole rows: the matrix must be invariant (with invariant "
                 "parameters) or cut by rows (with replicate parameters); correct the form");
 }
@@ -367,7 +364,7 @@ inline constexpr bool sound_whole_rows = (check_whole_rows<Matrix>(), true);
 
 template <placement Qkv, placement Out>
 consteval void check_heads() {
-  static_assert(allows(operation::attention, linearity::none, {Qkv, Out}),
+  static_assert(allows(operation::attention, {Qkv, Out}),
                 "ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts "
                 "(whole heads of query, key and value), and out alike");
 }
@@ -378,8 +375,8 @@ inline constexpr bool sound_heads = (check_heads<Qkv, Out>(), true);
 template <placement X, placement Weight, placement Out>
 consteval void check_convolution() {
   static_assert(
-      allows(operation::convolve, linearity::in_each, {X, Weight, Out}) ||
-          allows(operation::convolve_groups, linearity::in_each, {X, Weight, Out}),
+      allows(operation::convolve, {X, Weight, Out}) ||
+          allows(operation::convolve_groups, {X, Weight, Out}),
       "ops.convolve(in, groups, x, w, y, ...): x, w and y are not placed as a convolution can be "
       "cut; the rules are (replicate, rows of w) -> columns, (columns, columns of w) -> partial, "
       "(rows, replicate) -> rows, and with groups (columns, rows of w) -> columns; correct the "
@@ -391,8 +388,8 @@ inline constexpr bool sound_convolution = (check_convolution<X, Weight, Out>(), 
 template <placement Gradient, placement Weight, placement At>
 consteval void check_convolution_input() {
   static_assert(
-      allows(operation::convolve_backward_input, linearity::in_each, {Gradient, Weight, At}) ||
-          allows(operation::convolve_groups, linearity::in_each, {Gradient, Weight, At}),
+      allows(operation::convolve_backward_input, {Gradient, Weight, At}) ||
+          allows(operation::convolve_groups, {Gradient, Weight, At}),
       "ops.convolve_backward_input(in, groups, dy, w, dx, ...): dy, w and dx are not placed as the "
       "gradient of a convolution can be cut; the rules are (columns, rows of w) -> partial, "
       "(replicate, columns of w) -> columns, (rows, replicate) -> rows, and with groups (columns, "
@@ -404,12 +401,10 @@ inline constexpr bool sound_convolution_input =
 
 template <placement Gradient, placement X, placement Sums>
 consteval void check_convolution_weight() {
-  static_assert(
-      allows(operation::convolve_backward_weight, linearity::in_each, {Gradient, X, Sums}) ||
-          allows(operation::convolve_groups_backward_weight, linearity::in_each,
-                 {Gradient, X, Sums}),
-      "ops.convolve_backward_weight(in, groups, dy, x, dw, ...): the gradient of the "
-      "weight is not placed as the form promises; correct the split<...> of the weight");
+  static_assert(allows(operation::convolve_backward_weight, {Gradient, X, Sums}) ||
+                    allows(operation::convolve_groups_backward_weight, {Gradient, X, Sums}),
+                "ops.convolve_backward_weight(in, groups, dy, x, dw, ...): the gradient of the "
+                "weight is not placed as the form promises; correct the split<...> of the weight");
 }
 template <placement Gradient, placement X, placement Sums>
 inline constexpr bool sound_convolution_weight =
@@ -428,7 +423,7 @@ inline constexpr bool sound_pool = (check_pool<At, IsLinear>(), true);
 /// Of a normalisation of images by sets of channels.
 template <placement Images, placement Shared>
 consteval void check_set_norm() {
-  static_assert(allows(operation::normalize_sets, linearity::none, {Images, Shared, Images}),
+  static_assert(allows(operation::normalize_sets, {Images, Shared, Images}),
                 "ops.normalize_sets(...): the images must be whole or cut by channels, with gamma "
                 "and beta cut alike, or cut by rows with replicate ones; correct the form");
 }
@@ -438,19 +433,18 @@ inline constexpr bool sound_set_norm = (check_set_norm<Images, Shared>(), true);
 template <placement Query, placement Key, placement Value, placement Out>
 consteval void check_groups() {
   static_assert(
-      Query.parts == 1 &&
-          (allows(operation::attention_groups, linearity::none, {Query, Key, Value, Out}) ||
-           allows(operation::attention_shared_groups, linearity::none, {Query, Key, Value, Out})),
+      Query.parts == 1 && (allows(operation::attention_groups, {Query, Key, Value, Out}) ||
+                           allows(operation::attention_shared_groups, {Query, Key, Value, Out})),
       "ops.attention(groups, qkv, out, ...): query, key and value must be whole, or cut by "
-      "features (whole heads), or the query cut by features and key and value replicate; and out "
-      "must be like the query");
+      "features (whole heads), or the query cut by features and key and value replicate, and out "
+      "like the query; or query and key replicate, and value and out partial");
 }
 template <placement Query, placement Key, placement Value, placement Out>
 inline constexpr bool sound_groups = (check_groups<Query, Key, Value, Out>(), true);
 
 template <placement Table, placement Out>
 consteval void check_lookup() {
-  static_assert(allows(operation::gather_rows, linearity::in_all, {Table, Out}),
+  static_assert(allows(operation::gather_rows, {Table, Out}),
                 "ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are "
                 "partial; otherwise out is placed like the table, or cut by positions");
 }
@@ -459,7 +453,7 @@ inline constexpr bool sound_lookup = (check_lookup<Table, Out>(), true);
 
 template <placement Gradient, placement Sums>
 consteval void check_lookup_gradient() {
-  static_assert(allows(operation::scatter_add_rows, linearity::in_all, {Gradient, Sums}),
+  static_assert(allows(operation::scatter_add_rows, {Gradient, Sums}),
                 "ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not "
                 "placed Sums, as the form promises; correct the use<...> of the table");
 }

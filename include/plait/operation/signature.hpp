@@ -47,7 +47,8 @@ struct operand {
 /// The text has the operands that are read, "->", and those that are written. Each has the index of
 /// its rows and that of its columns: a letter, or 1 for a single row or column; "3f" are three
 /// parts side by side. After a semicolon follow the indices that the operation needs whole on each
-/// rank ("whole c") or takes the largest value over ("max c").
+/// rank ("whole c") or takes the largest value over ("max c"), and the operands in which it is
+/// linear: "linear all" together, "linear each", or "linear last".
 /// Errors: a text that is written otherwise is no constant and does not compile.
 struct signature {
   static constexpr int most_operands = 8;
@@ -56,6 +57,7 @@ struct signature {
   int count = 0;
   std::uint32_t whole = 0;    ///< a bit for each letter that each rank needs whole
   std::uint32_t maximum = 0;  ///< a bit for each letter over which the result is a maximum
+  linearity linear = linearity::none;
 
   consteval signature(char const* text) {
     bool written = false;
@@ -78,9 +80,10 @@ struct signature {
   }
 
   /// A function of elements: `reads` matrices and the result have the same indices.
-  static constexpr signature element_wise(int reads) {
+  static constexpr signature element_wise(int reads, linearity how) {
     signature out;
     out.count = reads + 1;
+    out.linear = how;
     for (int i = 0; i <= reads; ++i) out.operands[i] = {{'r'}, {'c'}, i == reads};
     return out;
   }
@@ -102,12 +105,27 @@ struct signature {
     out.index = *text++;
     return out;
   }
+  /// Passes the word if it is next in the text.
+  static consteval bool takes(char const*& text, char const* word) {
+    char const* after = text;
+    for (; *word != 0; ++word, ++after)
+      if (*after != *word) return false;
+    text = after;
+    skip_spaces(text);
+    return true;
+  }
   consteval void read_kind(char const*& text) {
     skip_spaces(text);
-    bool const is_whole = *text == 'w';
-    for (char const* word = is_whole ? "whole" : "max"; *word != 0; ++word, ++text)
-      if (*text != *word) throw "a kind is 'whole' or 'max'";
-    for (skip_spaces(text); *text != 0 && *text != ';'; skip_spaces(text))
+    if (takes(text, "linear")) {
+      if (takes(text, "all")) linear = linearity::in_all;
+      else if (takes(text, "each")) linear = linearity::in_each;
+      else if (takes(text, "last")) linear = linearity::in_last;
+      else throw "after 'linear' stands 'all', 'each' or 'last'";
+      return;
+    }
+    bool const is_whole = takes(text, "whole");
+    if (!is_whole && !takes(text, "max")) throw "a kind is 'whole', 'max' or 'linear'";
+    for (; *text != 0 && *text != ';'; skip_spaces(text))
       (is_whole ? whole : maximum) |= bit(*text++);
   }
 };
@@ -126,7 +144,7 @@ constexpr placement placement_in_cut(operand const& of, char index, int parts) {
 ///
 /// There are three ways: all operands are whole and all ranks do the same; the operands in which
 /// the operation is linear are partial; or one index is cut.
-constexpr bool allows(signature const& of, linearity how, std::initializer_list<placement> places) {
+constexpr bool allows(signature const& of, std::initializer_list<placement> places) {
   placement const* const at = places.begin();
   int first_cut = -1, reads = 0, sums = 0;
   bool all_equal = true, writes_sums = true;
@@ -154,9 +172,9 @@ constexpr bool allows(signature const& of, linearity how, std::initializer_list<
   }
   if (all_equal && ext::is_whole(at[0])) return true;
   if (!writes_sums) return false;
-  if (how == linearity::in_all) return sums == reads;
-  if (how == linearity::none || sums != 1) return false;
-  if (how == linearity::in_last && at[reads - 1] != partial) return false;
+  if (of.linear == linearity::in_all) return sums == reads;
+  if (of.linear == linearity::none || sums != 1) return false;
+  if (of.linear == linearity::in_last && at[reads - 1] != partial) return false;
   for (int i = 0; i < reads; ++i)
     if (at[i] != partial && at[i] != replicate) return false;
   return true;
