@@ -7,6 +7,8 @@
 // first: loss_of_part<Loss, {.outputs, .first_output}>: Loss takes Taken outputs from
 // first: loss_of_part<Loss, {.targets, .first_target}>: Loss takes TakenTargets targets
 // first: loss_of_part<Loss, Part>: Loss takes several integers for each row; take one that
+// first: derivative_of<Function>: Function cannot be called with a plait::ext::dual_number
+#include "plait/nn/activation.hpp"
 #include "plait/nn/concat.hpp"
 #include "plait/nn/elementwise_loss.hpp"
 #include "plait/nn/loss_of_part.hpp"
@@ -20,9 +22,11 @@ using plait::fraction;
 #ifdef PLAIT_EXPECT_FAIL
 constexpr std::size_t first = 7, factor = 0, count = 5, output = 2, target = 1, classes = 2;
 constexpr auto weight = fraction(-1), smoothing = fraction(0.1);
+using number = float;  // no plait::ext::dual_number
 #else
 constexpr std::size_t first = 6, factor = 1, count = 4, output = 1, target = 0, classes = 1;
 constexpr auto weight = fraction(0), smoothing = fraction(0);
+using number = plait::ext::dual_number<float>;
 #endif
 
 using some_features = slice<8, first, 2>;
@@ -52,7 +56,12 @@ struct of_several {
 };
 using of_integers = loss_of_part<of_several, {.targets = 2}>;
 
+struct square {
+  number operator()(number x) const { return x * x; }
+};
+
 int main() {
+  plait::functions::derivative_of<square>{}(1.0f, 2.0f);
   return sizeof(some_features) + sizeof(beside) + sizeof(larger) + weights::count +
              sizeof(weighted) + sizeof(of_outputs) + sizeof(of_targets) + sizeof(of_integers) ==
          0;

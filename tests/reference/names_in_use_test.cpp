@@ -333,6 +333,17 @@ struct exponential {
   }
 };
 
+struct square {
+  // example-begin derivative_of
+  template <class T>
+  PLAIT_HOST_DEVICE T operator()(T x) const {  // its derivative is 2 x
+    return x * x;
+  }
+  // example-end
+};
+template <std::size_t Width>
+struct squares : plait::nn::elementwise<Width, square> {};
+
 // example-begin tokens
 using token_input = plait::tokens;  // one number for each position of each sample
 // example-end
@@ -625,7 +636,14 @@ TEST_F(NamesInUse, LayersKeepTheLaws) {
   static_assert(plait::layer<of_layers::scale<4>>);
   EXPECT_TRUE((plait::testing::check_layer<of_layers::dense<8, 12>>().passed()));
   EXPECT_TRUE(plait::testing::check_layer<of_layers::exponential<8>>().passed());
+  EXPECT_TRUE(plait::testing::check_layer<of_layers::squares<8>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_layers::half_square>().passed());
+  // example-begin dual_number
+  plait::ext::dual_number<double> const x{3, 1};
+  auto const y = x * x + 2 * x;  // y.value is 15, y.slope is 8
+  // example-end
+  EXPECT_EQ(y.value, 15);
+  EXPECT_EQ(y.slope, 8);
   EXPECT_TRUE(plait::testing::check_layer<of_models::affine<12>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_models::centred<8>>().passed());
 }

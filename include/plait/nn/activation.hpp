@@ -4,17 +4,38 @@
 #include <cstddef>
 
 #include "plait/layer/layer.hpp"
+#include "plait/layer/slot.hpp"
+#include "plait/tensor/dual_number.hpp"
 #include "plait/tensor/functions.hpp"
 
 namespace plait::nn {
 
+namespace detail {
+
+/// The slot from which the derivative of a function is made: its output if it says so.
+template <class Function>
+consteval auto slot_kept_for() {
+  if constexpr (requires { Function::from_output; })
+    if constexpr (Function::from_output) return output_slot{};
+    else return input_slot{};
+  else return input_slot{};
+}
+
+}  // namespace detail
+
 /// y = Function(x), element by element; backward dx = Derivative(kept, dy) with x or y kept, as
 /// `Kept` (input_slot or output_slot) says. Derive an activation of your own from it.
 ///
+/// Without a Derivative it is made of the function (`functions::derivative_of`), whose call
+/// operator is a template then. A function with `slope(y)` and `static constexpr bool from_output =
+/// true` has its output kept.
+///
 /// Shapes: x, y (rows, Width).
-/// Cost:   behind a layer with `takes_epilogue` (a linear layer) it is done as that layer stores
+///
+/// Cost:   after a layer with `takes_epilogue` (a linear layer) it is done as that layer stores
 ///         its result, where the device can.
-template <std::size_t Width, class Function, class Derivative, class Kept>
+template <std::size_t Width, class Function, class Derivative = functions::derivative_of<Function>,
+          class Kept = decltype(detail::slot_kept_for<Function>())>
 struct elementwise {
   using concept_tag = layer_tag;
   using input = features<Width>;

@@ -9,16 +9,33 @@
 
 #include "plait/core/macros.hpp"
 #include "plait/layer/layer.hpp"
+#include "plait/tensor/dual_number.hpp"
 
 namespace plait::nn {
+
+namespace detail {
+
+template <class Function>
+inline constexpr bool has_slope =
+    requires(double x) { Function::slope(x, x); } || requires(float x) { Function::slope(x, x); };
+template <class Function>
+consteval bool has_derivative() {
+  if constexpr (has_slope<Function>) return true;
+  else return requires(ext::dual_number<double> x) { Function::value(x, x); };
+}
+
+}  // namespace detail
 
 /// Function::value(x, target), summed over all numbers of all rows and divided by the count of the
 /// targets, of the whole global batch, that are numbers. With weights each row counts as many times
 /// as its weight says. Derive a loss of your own from it.
 ///
-/// `Function` has value(x, target) and slope(x, target), its derivative by x, both static,
-/// PLAIT_HOST_DEVICE and in the type in which sums are formed.
+/// `Function` has value(x, target), static, PLAIT_HOST_DEVICE and in the type in which sums are
+/// formed, and slope(x, target), its derivative by x. Without slope the derivative is made of
+/// value, which is a template then that takes dual numbers (`ext::dual_number`).
+///
 /// Shapes: x (rows, Width), targets (rows, Width); one that is nan does not count.
+///
 /// Moves:  the features are whole on every tensor rank.
 template <std::size_t Width, class Function>
 struct elementwise_loss {
@@ -28,9 +45,13 @@ struct elementwise_loss {
       "elementwise_loss<Width, Function>: Function has no static value(x, target); write "
       "`template <class T> PLAIT_HOST_DEVICE static T value(T x, T target)`");
   static_assert(
-      requires(double x) { Function::slope(x, x); } || requires(float x) { Function::slope(x, x); },
+      detail::has_derivative<Function>(),
       "elementwise_loss<Width, Function>: Function has no static slope(x, target), the derivative "
-      "of value by x; write `template <class T> PLAIT_HOST_DEVICE static T slope(T x, T target)`");
+      "of value by x, and value takes no plait::ext::dual_number, from which it could be "
+      "made; make "
+      "value "
+      "a template, `template <class T> PLAIT_HOST_DEVICE static T value(T x, T target)`, or write "
+      "slope likewise");
   using concept_tag = layer_tag;
   using input = inputs<features<Width>, reals<Width>>;
   using output = loss_value;
@@ -69,7 +90,15 @@ struct elementwise_loss {
       for (std::size_t c = 0; c < columns; ++c)
         dx[c] = static_cast<X>(std::isnan(targets[c])
                                    ? Target{0}
-                                   : seed * Function::slope(static_cast<Target>(x[c]), targets[c]));
+                                   : seed * slope(static_cast<Target>(x[c]), targets[c]));
+    }
+    template <class Target>
+    PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static Target slope(Target x, Target target) {
+      if constexpr (detail::has_slope<Function>) return Function::slope(x, target);
+      else
+        return Function::value(ext::dual_number<Target>{x, Target{1}},
+                               ext::dual_number<Target>{target})
+            .slope;
     }
   };
 

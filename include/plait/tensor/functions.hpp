@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "plait/core/macros.hpp"
+#include "plait/tensor/dual_number.hpp"
 
 /// Function objects for element-wise operations, and what they are made of; for all devices.
 namespace plait::functions {
@@ -76,6 +77,28 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float exponential(float x) {
   std::uint32_t const two_to_n = (std::bit_cast<std::uint32_t>(shifted) + 127u) << 23;
   return choose(x < lowest, 0.0f, e_r * std::bit_cast<float>(two_to_n));
 #endif
+}
+
+/// The same of a number that has a derivative.
+template <class T>
+PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr dual_number<T> choose(bool condition, dual_number<T> yes,
+                                                                 dual_number<T> no) {
+  return {choose(condition, yes.value, no.value), choose(condition, yes.slope, no.slope)};
+}
+
+/// \overload
+template <class T>
+PLAIT_IN_LOOPS PLAIT_HOST_DEVICE dual_number<T> multiply_add(dual_number<T> a, dual_number<T> b,
+                                                             dual_number<T> c) {
+  return {multiply_add(a.value, b.value, c.value),
+          multiply_add(a.slope, b.value, multiply_add(a.value, b.slope, c.slope))};
+}
+
+/// \overload
+template <class T>
+PLAIT_IN_LOOPS PLAIT_HOST_DEVICE dual_number<T> exponential(dual_number<T> x) {
+  T const y = exponential(x.value);
+  return {y, x.slope * y};
 }
 
 /// a times b.
@@ -235,6 +258,11 @@ struct tanh {
     float const small = multiply_add(a * square, series, a);
     float const size = choose(a < 0.25f, small, (1 - decay) / (1 + decay));
     return choose(x < 0, -size, size);
+  }
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE dual_number<T> operator()(dual_number<T> x) const {
+    T const y = (*this)(x.value);
+    return {y, x.slope * (1 - y) * (1 + y)};
   }
 };
 

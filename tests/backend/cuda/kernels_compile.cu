@@ -60,6 +60,7 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
                   sums{a}, plait::ext::element_operand<T>{in});
   kernels::map(stream, plait::functions::silu{}, n, in, x);
   kernels::map(stream, plait::functions::silu_derivative{}, n, in, in, x);
+  kernels::map(stream, plait::functions::derivative_of<plait::functions::silu>{}, n, in, in, x);
   kernels::product(stream,
                    kernels::product_operands<T, T>{false, true, true, n, n, n, in, n, in, n, x, n});
   kernels::rows(stream, first_is_sum{}, n, n, kernels::row_operand<T>{x, n},
