@@ -59,8 +59,8 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
-# Links a program of .cu files to plait::cuda. All warnings are errors. With OPTIMISE it is optimised also
-# where others only have to compile, with MAY_SPILL its kernels may spill registers.
+# Links a program of .cu files to plait::cuda. All warnings are errors. With OPTIMISE it is also optimised
+# where other programs only have to compile. With MAY_SPILL its kernels may spill registers.
 function(plait_own_cuda_program target)
   target_link_libraries(${target} PRIVATE plait::cuda)
   plait_use_runtime(${target})

@@ -146,7 +146,7 @@ def calls_of(args, has_gpu):
 
     for switch, what in (("free-attention", "attention that need not be deterministic"),
                          ("own-gelu", "gelu by plait's own kernel"),
-                         ("two-pass-loss --two-pass-norm --own-residual", "two kernels for the loss, for layer norms and for sums of residuals"),
+                         ("two-pass-loss --two-pass-norm --own-residual", "separate kernels for the loss, layer norms and sums of residuals"),
                          ("fused-bias", "gradients of biases by cuBLASLt"),
                          ("time-products", "the fastest of the offered products")):
         options = f"--{switch}".split(" ")

@@ -145,6 +145,19 @@ TEST(Signature, TheTextSaysTheIndices) {
   static_assert(norm.whole == signature::bit('c') && norm.maximum == 0);
   constexpr signature heads{"r 3h -> r h; whole r"};
   static_assert(heads.operands[0].columns.parts == 3 && heads.operands[1].columns.parts == 1);
+  static_assert(operation::matmul.linear == in_each && norm.linear == none);
+  constexpr signature both{"r c, r c -> r 1; max c; linear last"};
+  static_assert(both.maximum == signature::bit('c') && both.linear == in_last);
+}
+
+TEST(Signature, ATextThatIsWrittenOtherwiseIsRefused) {
+  for (char const* const text :
+       {"m k, k n", "m k -> k -> n", "m k -> m", "M k -> k m", "m k, k n -> m n; linear each k",
+        "r c, 1 c -> r c; linear all whole c", "r c, 1 c -> r c; whole c linear all",
+        "r c -> r c; linearall", "r c -> r c; linear all; linear each", "r c -> r c; whole q",
+        "r c -> r c; wholec", "r c -> r c; whole cr", "r c -> r c; least c", "r c -> r c; "})
+    EXPECT_THROW((void)signature::of(text), char const*) << text;
+  EXPECT_NO_THROW((void)signature::of("r c, 1 c -> r c; whole c; linear all"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise functions that are done with the product before them.
+// Element-wise functions and sums that are done with the product before them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -125,7 +125,7 @@ static_assert(serial::is_epilogue(5, direction::forward));
 static_assert(!serial::is_epilogue(5, direction::backward));
 static_assert(!serial::is_epilogue(4, direction::forward));
 
-// Behind a layer that takes none.
+// An element-wise layer after a layer that takes no epilogue.
 using behind_norm = plait::ext::plan<
     sequential<residual<sequential<nn::layer_norm<8>, nn::gelu<8>, nn::layer_norm<8>>>>,
     plait::serial>;

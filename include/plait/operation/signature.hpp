@@ -16,8 +16,8 @@
 /// docs/design/operation.md has the notation and the derivation.
 namespace plait::operation {
 
-/// The operands for which a sum that is still to be made may stand, since the operation of the
-/// summands is a summand of the result.
+/// The operands that may be partial: the operation, applied to a rank's summand, gives a summand of
+/// the result.
 enum class linearity : int {
   none,
   in_last,  ///< linear in the last operand, for each value of the others
@@ -59,24 +59,14 @@ struct signature {
   std::uint32_t maximum = 0;  ///< a bit for each letter over which the result is a maximum
   linearity linear = linearity::none;
 
-  consteval signature(char const* text) {
-    bool written = false;
-    while (*text != 0 && *text != ';') {
-      skip_spaces(text);
-      if (*text == ',') {
-        ++text;
-      } else if (*text == '-') {
-        if (text[1] != '>' || written) throw "one '->' is between what is read and what is written";
-        text += 2;
-        written = true;
-      } else {
-        dimension const rows = read_dimension(text);
-        operands[count++] = {rows, read_dimension(text), written};
-      }
-      skip_spaces(text);
-    }
-    if (!written) throw "'->' is missing";
-    while (*text == ';') read_kind(++text);
+  consteval signature(char const* text) { read(text); }
+
+  /// Reads a text that is no constant.
+  /// Errors: throws what is wrong with it, a text.
+  static constexpr signature of(char const* text) {
+    signature out;
+    out.read(text);
+    return out;
   }
 
   /// A function of elements: `reads` matrices and the result have the same indices.
@@ -94,10 +84,30 @@ struct signature {
  private:
   constexpr signature() = default;
 
-  static consteval void skip_spaces(char const*& text) {
+  constexpr void read(char const* text) {
+    bool written = false;
+    while (*text != 0 && *text != ';') {
+      skip_spaces(text);
+      if (*text == ',') {
+        ++text;
+      } else if (*text == '-') {
+        if (text[1] != '>' || written) throw "one '->' is between what is read and what is written";
+        text += 2;
+        written = true;
+      } else {
+        dimension const rows = read_dimension(text);
+        operands[count++] = {rows, read_dimension(text), written};
+      }
+      skip_spaces(text);
+    }
+    if (!written) throw "'->' is missing";
+    while (*text == ';') read_kind(++text);
+    if (*text != 0) throw "after a kind stands ';' and the next kind, or nothing";
+  }
+  static constexpr void skip_spaces(char const*& text) {
     while (*text == ' ') ++text;
   }
-  static consteval dimension read_dimension(char const*& text) {
+  static constexpr dimension read_dimension(char const*& text) {
     skip_spaces(text);
     dimension out;
     if (*text >= '2' && *text <= '9') out.parts = *text++ - '0';
@@ -105,18 +115,26 @@ struct signature {
     out.index = *text++;
     return out;
   }
-  /// Passes the word if it is next in the text.
-  static consteval bool takes(char const*& text, char const* word) {
+  [[nodiscard]] constexpr bool has(char letter) const {
+    for (int i = 0; i < count; ++i)
+      if (operands[i].rows.index == letter || operands[i].columns.index == letter) return true;
+    return false;
+  }
+  static constexpr bool ends_word(char next) { return next == ' ' || next == ';' || next == 0; }
+  /// Returns true and moves past the word if it comes next in the text.
+  static constexpr bool takes(char const*& text, char const* word) {
     char const* after = text;
     for (; *word != 0; ++word, ++after)
       if (*after != *word) return false;
+    if (!ends_word(*after)) return false;
     text = after;
     skip_spaces(text);
     return true;
   }
-  consteval void read_kind(char const*& text) {
+  constexpr void read_kind(char const*& text) {
     skip_spaces(text);
     if (takes(text, "linear")) {
+      if (linear != linearity::none) throw "'linear' stands once";
       if (takes(text, "all")) linear = linearity::in_all;
       else if (takes(text, "each")) linear = linearity::in_each;
       else if (takes(text, "last")) linear = linearity::in_last;
@@ -125,8 +143,11 @@ struct signature {
     }
     bool const is_whole = takes(text, "whole");
     if (!is_whole && !takes(text, "max")) throw "a kind is 'whole', 'max' or 'linear'";
-    for (; *text != 0 && *text != ';'; skip_spaces(text))
+    for (; *text != 0 && *text != ';'; skip_spaces(text)) {
+      if (!has(*text)) throw "no operand has this index";
+      if (!ends_word(text[1])) throw "a space is between indices";
       (is_whole ? whole : maximum) |= bit(*text++);
+    }
   }
 };
 

@@ -266,8 +266,9 @@ struct plan {
     return {chunk_units.data() + stage * chunks, chunks};
   }
 
-  /// Whether a step is done with the one before it, as planning::is_epilogue says. A sum is, where
-  /// it lies in the place of the summand, which nobody reads afterwards then.
+  /// Returns true if a step is done with the step before it, as planning::is_epilogue says. The sum
+  /// that ends a residual also has to lie in the place of the product, so that no later step reads
+  /// the product.
   static constexpr bool is_epilogue(int step, direction way) {
     if constexpr (has_reruns)
       if (way == direction::forward && step > 0 && step < code.steps.size() &&

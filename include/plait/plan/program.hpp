@@ -281,10 +281,10 @@ constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) 
   return out;
 }
 
-/// Whether `index` is done with the step before it in this direction, as its epilogue, and is no
-/// step of its own then: an element-wise function with a product, the sum that ends a residual with
-/// the product that writes its summand, and, backward, the sum of gradients where a residual begins
-/// with the second of them. `needs_gradient` is of all values.
+/// Returns true if step `index` is done as an epilogue of the step before it in this direction.
+/// Such a step is an element-wise function after a product, the sum that ends a residual after the
+/// product that writes a summand, or, backward, the sum of gradients where a residual begins.
+/// `needs_gradient` is of all values.
 template <int Leaves>
 constexpr bool is_epilogue(program<Leaves> const& code, auto const& leaves,
                            auto const& needs_gradient, int index, direction way) {

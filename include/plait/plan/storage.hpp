@@ -34,7 +34,7 @@ struct storage_plan {
   std::array<residence, static_cast<std::size_t>(Values)> values{};
   std::array<residence, static_cast<std::size_t>(Values)> gradients{};
 
-  /// Whether the result of a step lies where its first operand lies.
+  /// Returns true if the result of a step lies where its first operand lies.
   [[nodiscard]] constexpr bool shares_place(step const& of) const {
     auto const &in = values[static_cast<std::size_t>(of.in)],
                &out = values[static_cast<std::size_t>(of.out)];

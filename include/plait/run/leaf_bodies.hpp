@@ -20,8 +20,8 @@ namespace plait::execution {
 /// Stands for the element-wise layer that is done as another one stores its result: the one after
 /// it in a forward, the one before it in a backward.
 struct no_epilogue {};
-/// Stands for the sum with which a residual ends, which a forward makes as it stores a product, or
-/// with which it begins, which a backward makes as it stores a gradient.
+/// Stands for the sum of a residual: a forward makes it at the residual's end, as it stores a
+/// product; a backward makes it at the residual's beginning, as it stores a gradient.
 struct sum_epilogue {};
 
 /// The gradients that a body reads and writes.
@@ -62,8 +62,9 @@ struct leaf_bodies {
   using read = slot_access<Setting, Formed, More, true>;
   using scratch = slot_access<Setting, Formed, More, false, slot_list::scratch>;
 
-  /// What it writes: a view, and what its epilogue makes of it or adds to it; or where its sum is
-  /// added. `other`: where the epilogue writes, or what it adds.
+  /// Returns the view that the layer writes, together with the operand of its epilogue; for a loss,
+  /// the place of its sum. `other`: the place that the epilogue writes, or the summand that it
+  /// adds.
   template <class Epilogue>
   static auto output(place const& at, layer_context const& context,
                      [[maybe_unused]] std::byte* other) {

@@ -37,7 +37,7 @@ struct numbered_rows {
   }
 };
 
-/// The view that a product writes, for what a layer with `takes_epilogue` got.
+/// Returns the view that a product writes, given y or dx as a layer with `takes_epilogue` got it.
 template <class View>
 View const& written_view(View const& out) {
   return out;

@@ -161,7 +161,8 @@ class unit_runner {
       if constexpr (are_awaited<direction::forward, typename Code::step, epilogue>)
         end_step<direction::forward, typename Code::step, epilogue>(at);
     }
-    // After a sum as epilogue the leaf's place holds the sum, whose other summand was finite.
+    // After a sum as epilogue the leaf's place holds the sum: the leaf is also named if only the
+    // sum is not finite.
     if constexpr (now.kind == step_kind::leaf &&
                   (!is_step<epilogue> || std::is_same_v<formed_of<epilogue>, sum_epilogue>))
       if (watch_ != nullptr) show(now.number, at);

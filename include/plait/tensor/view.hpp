@@ -109,13 +109,12 @@ struct token_view {
 
 namespace plait::ext {
 
-/// A gradient to which another one is added at once: `sum` gets of + added. It may lie where `of`
-/// or `added` lies.
+/// A result to which another matrix is added at once: `sum` gets of + added. It may lie where `of`
+/// lies, and for an operation other than a product where `added` lies.
 ///
 /// A layer with `takes_sum` gets one in place of dx where a residual begins before it, and one with
 /// `takes_epilogue` in place of y where a residual ends after it; the layer hands it to the
-/// operation that writes dx or y. A product's `sum` lies apart from `added`. What is in `of`
-/// afterwards is open.
+/// operation that writes dx or y. The contents of `of` are undefined afterwards.
 template <class View>
 struct summed_view {
   static constexpr placement at = View::at;

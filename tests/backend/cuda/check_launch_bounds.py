@@ -4,58 +4,97 @@
 
   check_launch_bounds.py FOLDER [--planted]
 
-A device refuses a launch of more threads than the kernel was compiled for; emulated kernels do not know for how many that
-was. FOLDER has the headers of the kernels. For each kernel with bounds, as in `__launch_bounds__(core_threads, 3)`, each
-launch is looked up: the shape that is made in the call, or in the function that the call goes to or gets its shape from,
-has to name core_threads and no other number of threads. --planted gives one kernel other bounds and expects a complaint.
+A device refuses a launch of more threads than the kernel was compiled for; the emulation does not know that number.
+FOLDER has the headers of the kernels. For each kernel with bounds, as in `__launch_bounds__(core_threads, 3)`, each launch
+is looked up: the number of threads in its launch_shape, which is made in the call or in a function that the call names,
+has to be core_threads and nothing else. --planted changes the bounds of each kernel and the shape of each launch, one at
+a time, and expects a complaint.
 """
 
 import re
 import sys
 from pathlib import Path
 
-CLOSING = {"(": ")", "{": "}"}
-THREADS = r"\b\w+_threads\b"
-PARTS_OF_A_BLOCK = {"warp_threads", "product_threads"}
+BRACKETS = {"(": re.compile("[()]"), "{": re.compile("[{}]")}
+BODY = re.compile(r"\s*(const\s*)?(->\s*[\w:<>]+\s*)?\{")
 ARGUMENTS_OF_TEMPLATE = r"(?:<[^<>()]*(?:<[^<>()]*>[^<>()]*)*>)?"
 
 
 def balanced(text, begin):
     """The text between the bracket at `begin` and its partner."""
     opening, depth = text[begin], 0
-    for at in range(begin, len(text)):
-        depth += (text[at] == opening) - (text[at] == CLOSING[opening])
+    for match in BRACKETS[opening].finditer(text, begin):
+        depth += 1 if match[0] == opening else -1
         if depth == 0:
-            return text[begin + 1:at]
+            return text[begin + 1:match.start()]
     raise ValueError(f"no partner of {text[begin:begin + 40]!r}")
 
 
+def parts(text):
+    """The arguments of a call, without spaces, `detail::` and casts of a name."""
+    out, depth, now = [], 0, ""
+    for letter in text:
+        depth += (letter in "({[<") - (letter in ")}]>")
+        if letter == "," and depth == 0:
+            out.append(now)
+            now = ""
+        else:
+            now += letter
+    plain = [re.sub(r"\s+|detail::", "", part) for part in out + [now]]
+    return [re.sub(r"^static_cast<unsigned>\((\w+)\)$", r"\1", part) for part in plain]
+
+
 def bounds_of(text):
-    """Of each kernel with bounds the name of its number of threads."""
+    """Of each kernel with bounds the expression of its number of threads."""
     found = {}
     for match in re.finditer(r"__launch_bounds__\s*\(", text):
         inside = balanced(text, match.end() - 1)
         name = re.match(r"\)\s*(?:__global__\s+)?void\s+(\w+)", text[match.end() + len(inside):])
-        found[name[1]] = re.findall(THREADS, inside)[0]
+        found[name[1]] = parts(inside)[0]
     return found
 
 
-def bodies_of(text):
-    """The bodies of the functions and local functions by their names, without those of kernels."""
+def functions_of(text):
+    """Parameters and bodies of the functions and local functions, by name."""
     found = {}
     for match in re.finditer(r"\b(\w+)(?:\s*=\s*\[[^\]]*\])?\s*\(", text):
         try:
-            arguments = balanced(text, match.end() - 1)
+            parameters = balanced(text, match.end() - 1)
         except ValueError:
             continue
-        rest = text[match.end() + len(arguments) + 1:]
-        if re.match(r"\s*(const\s*)?(->\s*[\w:<>]+\s*)?\{", rest):
-            found.setdefault(match[1], []).append(balanced(rest, rest.index("{")))
+        body = BODY.match(text, match.end() + len(parameters) + 1)
+        if body:
+            names = [re.search(r"\w*$", part.strip())[0] for part in parameters.split(",")]
+            found.setdefault(match[1], []).append((names, balanced(text, body.end() - 1)))
+    return found
+
+
+def threads_in(shape):
+    """The number of threads of a launch_shape that is written out."""
+    for part in parts(shape):
+        if part.startswith(".threads="):
+            return part[len(".threads="):]
+    return (parts(shape) + ["1", "1"])[1]
+
+
+def threads_of(call, function, functions):
+    """The numbers of threads that a call launches a kernel with."""
+    found = [threads_in(balanced(call, match.end() - 1)) for match in re.finditer(r"\blaunch_shape\s*\{", call)]
+    if found:
+        return found
+    for helper in re.finditer(rf"(\w+){ARGUMENTS_OF_TEMPLATE}\s*\(", f"{function}({call})"):
+        for names, body in functions.get(helper[1], []):
+            for match in re.finditer(r"\b(?:launch_shape|return)\s*\{", body):
+                threads = threads_in(balanced(body, match.end() - 1))
+                if threads in names:
+                    given = parts(balanced(f"{function}({call})", helper.end() - 1))
+                    threads = given[names.index(threads)]
+                found.append(threads)
     return found
 
 
 def complaints(text):
-    bounds, bodies = bounds_of(text), bodies_of(text)
+    bounds, functions = bounds_of(text), functions_of(text)
     calls = {name: [] for name in bounds}
     for match in re.finditer(rf"\b(launch\w*){ARGUMENTS_OF_TEMPLATE}\s*\(", text):
         try:
@@ -68,28 +107,39 @@ def complaints(text):
         if not calls[name]:
             yield f"{name}: no launch of it was found"
         for function, inside in calls[name]:
-            shapes = [inside]
-            for helper in [function, *re.findall(rf"(\w+){ARGUMENTS_OF_TEMPLATE}\s*\(", inside)]:
-                shapes += bodies.get(helper, [])
-            named = {word for shape in shapes for word in re.findall(THREADS, shape)} - PARTS_OF_A_BLOCK
-            if named != {threads}:
-                yield f"{name}: its bounds are {threads}, its launch names {', '.join(sorted(named)) or 'none'}"
+            launched = set(threads_of(inside, function, functions))
+            if launched != {threads}:
+                yield f"{name}: its bounds are {threads}, it is launched with {', '.join(sorted(launched)) or 'no shape'}"
+
+
+def planted(text):
+    """Pairs of what was changed and the text: other bounds, and shapes that kernels with bounds are launched with."""
+    for match in re.finditer(r"__launch_bounds__\s*\(", text):
+        yield balanced(text, match.end() - 1), text[:match.end()] + "2 * " + text[match.end():]
+    for match in re.finditer(r"\b(?:launch_shape\s*|return\s+)\{", text):
+        inside = balanced(text, match.end() - 1)
+        threads = threads_in(inside)
+        at = inside.rfind(threads)
+        if not threads.endswith("threads") or at < 0:
+            continue
+
+        def with_threads(other):
+            return text[:match.end()] + inside[:at] + other + inside[at + len(threads):] + text[match.end() + len(inside):]
+
+        if list(complaints(with_threads("other_threads"))):  # some kernel of those is launched with it
+            for other in (f"2 * {threads}", "1024"):
+                yield f"{inside}: {other}", with_threads(other)
 
 
 def main():
-    folder, *planted = sys.argv[1:]
+    folder, *plants = sys.argv[1:]
     text = "".join(re.sub(r"//[^\n]*", "", path.read_text()) for path in sorted(Path(folder).glob("*.hpp")))
-    if planted:
-        wrong = 0
-        for name, threads in bounds_of(text).items():
-            other = "loss_threads" if threads != "loss_threads" else "block_threads"
-            changed = re.sub(rf"(__launch_bounds__\s*\(\s*(?:detail::)?){threads}(?=[^;{{]*\b{name}\b)(?![^;{{]*__launch_bounds__)",
-                             rf"\g<1>{other}", text)
-            if changed == text or not any(line.startswith(f"{name}:") for line in complaints(changed)):
-                print(f"other bounds of {name} were not found")
-                wrong += 1
-        sys.exit(wrong > 0)
     found = list(complaints(text))
+    if plants:
+        all_planted = list(planted(text))
+        silent = [what for what, changed in all_planted if not list(complaints(changed))]
+        print(f"{len(all_planted)} planted", *(f"not found: {' '.join(what.split())}" for what in silent), sep="\n")
+        sys.exit(bool(silent) or bool(found))
     print("\n".join(found) if found else f"{len(bounds_of(text))} kernels have bounds")
     sys.exit(bool(found))
 

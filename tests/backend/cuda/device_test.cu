@@ -372,7 +372,7 @@ struct Epilogue : testing::Test {
   template <class Function>
   void compare(std::size_t m, std::size_t n, std::size_t k, bool adds, bool in_place) {
     using on_host = plait::ext::epilogue<double, Function>;
-    // The row lies where it is aligned to its elements only, for odd m; what is added for odd n.
+    // For odd m the row is aligned to its elements only, and for odd n the added matrix is.
     auto const a = whole_numbers<T>(m * k, 1), b = whole_numbers<T>(n * k, 2),
                row = whole_numbers<T>(n + m % 2, 3), kept = whole_numbers<T>(m * n + n % 2, 4),
                nothing = std::vector<T>(m * n);

@@ -21,12 +21,13 @@ struct product_description {
 };
 constexpr int offers = 3;
 
-/// What the library was told before it offered an algorithm; its kernels rely on it.
+/// The alignments and the workspace that the caller promised before the library offered an
+/// algorithm; its kernels rely on them.
 struct preference {
   std::uint32_t alignment[4] = {256, 256, 256, 256};  // of a, b, c and d, in bytes
   std::uint64_t workspace_bytes = 0;
 };
-/// Offers are numbers, then the preference.
+/// An offer: a number, and the preference that it relies on.
 struct offered_algorithm {
   std::uint64_t number = 0;
   preference relies_on{};

@@ -9,8 +9,8 @@
 // streams are carried out in a random order that keeps to the events. So a missing wait, or host
 // memory that is used again too early, shows. New memory is filled with NaNs; copies are checked to
 // stay within what was allocated. The host cannot touch a device's memory: a program that does ends
-// with a sentence, unless a device works at the same moment, when its pages are open to all
-// threads.
+// with a sentence, except while another thread carries out work of a device and has the same pages
+// open.
 #include "backend/cuda/kernel_emulation.hpp"  // before the CUDA headers
 
 #include <cublasLt.h>
@@ -77,8 +77,8 @@ struct event_state {
 ///
 /// Its pages are closed. While a thread carries out work of a device, a chunk of them is opened as
 /// soon as that thread touches it, and closed when the work is over. A thread that touches closed
-/// pages otherwise ends the program with a sentence on its standard error; it is not noticed where
-/// it touches a chunk that another thread has open. A sanitizer of addresses also finds who leaves
+/// pages otherwise ends the program with a sentence on its standard error; an access to a chunk
+/// that another thread has open is not noticed. The address sanitizer also finds accesses outside
 /// the memory that was taken.
 class device_pages {
  public:
@@ -99,6 +99,7 @@ class device_pages {
   std::size_t used_ = 0;                       // bytes at the beginning that were ever taken
   std::map<std::size_t, std::size_t> free_{};  // bytes by the place where they begin
   std::vector<std::byte*> opened_{};
+  struct sigaction before_{};  ///< of a sanitizer, which reports other faults
   static inline device_pages* all_ = nullptr;
   static inline thread_local bool works_ = false;
 };
@@ -278,7 +279,7 @@ inline std::atomic<int> graph_launches = 0;
 
 /// What cuBLASLt was asked for since the start, and whether it knows epilogues at all.
 inline std::atomic<int> epilogues = 0;
-/// To how many products it has added another matrix than the result.
+/// The number of products to which cuBLASLt has added a matrix other than the result.
 inline std::atomic<int> added_matrices = 0;
 inline std::atomic<bool> knows_epilogues = true;
 /// True if it can sum up an operand while it makes a product.

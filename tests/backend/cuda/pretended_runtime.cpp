@@ -44,11 +44,10 @@ device_pages::device_pages() {
   if (room == MAP_FAILED) std::abort();
   begin_ = static_cast<std::byte*>(room);
   all_ = this;
-  ASAN_POISON_MEMORY_REGION(begin_, room_bytes);
   struct sigaction action{};
   action.sa_sigaction = find_fault;
-  action.sa_flags = SA_SIGINFO;
-  sigaction(SIGSEGV, &action, nullptr);
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, &before_);
 }
 std::byte* device_pages::take(std::size_t bytes) {
   std::size_t const whole = whole_chunks(bytes);
@@ -65,6 +64,7 @@ std::byte* device_pages::take(std::size_t bytes) {
     used_ += whole;
   }
   ASAN_UNPOISON_MEMORY_REGION(begin_ + at, bytes);
+  ASAN_POISON_MEMORY_REGION(begin_ + at + bytes, whole - bytes);
   protect(begin_ + at, whole, PROT_READ | PROT_WRITE);
   std::memset(begin_ + at, 0xFF, bytes);
   protect(begin_ + at, whole, PROT_NONE);
@@ -106,7 +106,7 @@ void device_pages::find_fault(int, siginfo_t* about, void*) {
         "copies may do\n";
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
   }
-  std::signal(SIGSEGV, SIG_DFL);  // the same access again ends the program
+  sigaction(SIGSEGV, &all_->before_, nullptr);  // the same access again ends the program
 }
 
 // A launch of a graph: its operations in a random order that keeps to what was captured.

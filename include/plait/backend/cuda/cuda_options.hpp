@@ -18,8 +18,8 @@ struct cuda_options {
   /// In bfloat16 on Hopper, gelu and its derivative are done by cuBLASLt as a product is stored: a
   /// pass less, and the library's accuracy.
   bool fused_gelu = true;
-  /// The sum that ends a residual is made by cuBLASLt as it stores the product before it: a pass
-  /// less, and one rounding instead of two.
+  /// cuBLASLt makes the sum that ends a residual as it stores the product before it: one pass less,
+  /// and one rounding instead of two.
   bool fused_residual = true;
   /// The maxima and sums of a cross-entropy whose classes are not cut come from one reading of the
   /// logits; the last bits of its loss differ from those of two.

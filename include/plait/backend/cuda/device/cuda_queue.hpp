@@ -114,7 +114,7 @@ class cuda_queue : public cuda_image_queue {
           launcher(), cuda_kernels::product_operands<A, C>{a_transposed, b_transposed, accumulate,
                                                            m, n, k, a, lda, b, ldb, c, ldc});
   }
-  /// The library does the epilogue where it can: a row and a matrix that are added, and in bfloat16
+  /// cuBLASLt does the epilogue where it can: it adds a row and a matrix, and in bfloat16 applies
   /// gelu and its derivative.
   template <class T, class Function>
   void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,

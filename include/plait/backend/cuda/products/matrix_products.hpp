@@ -34,8 +34,8 @@ constexpr cudaDataType_t cuda_data_type() {
   else return CUDA_R_32F;
 }
 
-// One matrix product c = a b (+ c, or + another matrix that lies like c), row-major, as the library
-// is asked for it.
+// One matrix product c = a b (plus c, or plus another matrix with the layout of c), row-major, as
+// the library is asked for it.
 struct matrix_product {
   std::size_t m = 0, n = 0, k = 0;
   std::size_t lda = 0, ldb = 0, ldc = 0;
@@ -53,7 +53,8 @@ struct matrix_product {
     return static_cast<unsigned>(address & (~address + 1));
   }
 
-  // Another matrix is added in place of c, or none if it is null.
+  // Lowers the alignment of c to that of the matrix that is added in its place; null means no such
+  // matrix.
   void align_to(void const* added) {
     if (added != nullptr) alignment[2] = std::min(alignment[2], alignment_of(added));
   }
@@ -127,7 +128,7 @@ class matrix_products {
   // Whether gelu and its derivative are asked of the library, in bfloat16.
   [[nodiscard]] bool fuses_gelu() const { return fuses_gelu_; }
 
-  // Whether the library is asked to add the other summand of a residual.
+  // Returns true if the library is asked to add the other summand of a residual.
   [[nodiscard]] bool fuses_residuals() const { return fuses_residuals_; }
 
   // Returns true if the library is asked for the sums of an operand: there has to be room for them.
