@@ -14,7 +14,10 @@ namespace plait::ext {
 ///
 /// A function that is called with dual_number{x, 1} returns dual_number{f(x), f'(x)}: each
 /// operation carries the derivative along by its own rule. Comparisons look at the number alone, so
-/// branches are taken as without a derivative. `T` is float or double.
+/// branches are taken as without a derivative. `T` is float or double. There are the operators of
+/// arithmetic and comparison and exp, expm1, log, log1p, sqrt, sin, cos, atan, sinh, cosh, tanh,
+/// erf, abs, fabs, fmax, fmin and pow. In a function write `using std::exp;` and exp(x), which
+/// takes the one that fits x.
 ///
 /// Cost:   up to three times the operations of the function.
 ///
@@ -34,6 +37,7 @@ struct dual_number {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr dual_number(T number, T by)
       : value(number), slope(by) {}
 
+  /// \cond friends that arguments find; the comment of the class names them
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend constexpr dual_number operator+(dual_number a) {
     return a;
   }
@@ -86,7 +90,6 @@ struct dual_number {
     return a.value >= b.value;
   }
 
-  // Functions of <cmath>: `using std::exp;` and then exp(x) finds the one that fits x.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend dual_number exp(dual_number a) {
     T const y = std::exp(a.value);
     return {y, a.slope * y};
@@ -138,14 +141,14 @@ struct dual_number {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend dual_number fmin(dual_number a, dual_number b) {
     return b.value < a.value ? b : a;
   }
-  /// The slope by the exponent counts where the exponent has one, so a number that is not positive
-  /// may stand under an exponent without.
+  // An exponent without a slope adds none, so that the base need not be positive.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend dual_number pow(dual_number a, dual_number b) {
     T const y = std::pow(a.value, b.value);
     T slope = a.slope == 0 ? T{0} : a.slope * b.value * std::pow(a.value, b.value - 1);
     if (b.slope != 0) slope += b.slope * y * std::log(a.value);
     return {y, slope};
   }
+  /// \endcond
 };
 
 }  // namespace plait::ext
