@@ -51,8 +51,8 @@ struct matrix {
 /// The units of an index that a rank has, in order.
 using units = std::vector<std::size_t>;
 
-/// What an operation is run on: matrices in the order of the signature, those that it writes with
-/// zeros, and the units of each index, for operations that have to know their place.
+/// The arguments of an operation: matrices in the order of the signature, with zeros in those that
+/// it writes, and the units of each index, for operations that have to know their place.
 struct pieces {
   std::vector<matrix> operands;
   std::map<char, units> of;

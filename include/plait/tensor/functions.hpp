@@ -79,7 +79,7 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float exponential(float x) {
 #endif
 }
 
-/// The same of a number that has a derivative.
+/// The choice between two numbers with their derivatives.
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr dual_number<T> choose(bool condition, dual_number<T> yes,
                                                                  dual_number<T> no) {

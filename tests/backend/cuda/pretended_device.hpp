@@ -99,7 +99,7 @@ class device_pages {
   std::size_t used_ = 0;                       // bytes at the beginning that were ever taken
   std::map<std::size_t, std::size_t> free_{};  // bytes by the place where they begin
   std::vector<std::byte*> opened_{};
-  struct sigaction before_{};  ///< of a sanitizer, which reports other faults
+  struct sigaction before_{};  ///< the handler of a sanitizer, which reports other faults
   static inline device_pages* all_ = nullptr;
   static inline thread_local bool works_ = false;
 };
