@@ -155,7 +155,8 @@ TEST(Signature, ATextThatIsWrittenOtherwiseIsRefused) {
        {"m k, k n", "m k -> k -> n", "m k -> m", "M k -> k m", "m k, k n -> m n; linear each k",
         "r c, 1 c -> r c; linear all whole c", "r c, 1 c -> r c; whole c linear all",
         "r c -> r c; linearall", "r c -> r c; linear all; linear each", "r c -> r c; whole q",
-        "r c -> r c; wholec", "r c -> r c; whole cr", "r c -> r c; least c", "r c -> r c; "})
+        "r c -> r c; wholec", "r c -> r c; whole cr", "r c -> r c; least c", "r c -> r c; ",
+        "a b, a b, a b, a b, a b, a b, a b, a b -> a b"})
     EXPECT_THROW((void)signature::of(text), char const*) << text;
   EXPECT_NO_THROW((void)signature::of("r c, 1 c -> r c; whole c; linear all"));
 }

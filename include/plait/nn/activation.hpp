@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "plait/layer/layer.hpp"
 #include "plait/layer/slot.hpp"
@@ -12,14 +13,12 @@ namespace plait::nn {
 
 namespace detail {
 
-/// The slot from which the derivative of a function is made: its output if it says so.
+/// True if the derivative of a function is made of its output.
 template <class Function>
-consteval auto slot_kept_for() {
-  if constexpr (requires { Function::from_output; })
-    if constexpr (Function::from_output) return output_slot{};
-    else return input_slot{};
-  else return input_slot{};
-}
+inline constexpr bool is_from_output = [] {
+  if constexpr (requires { Function::from_output; }) return bool{Function::from_output};
+  else return false;
+}();
 
 }  // namespace detail
 
@@ -35,7 +34,8 @@ consteval auto slot_kept_for() {
 /// Cost:   after a layer with `takes_epilogue` (a linear layer) it is done as that layer stores
 ///         its result, where the device can.
 template <std::size_t Width, class Function, class Derivative = functions::derivative_of<Function>,
-          class Kept = decltype(detail::slot_kept_for<Function>())>
+          class Kept =
+              std::conditional_t<detail::is_from_output<Function>, output_slot, input_slot>>
 struct elementwise {
   using concept_tag = layer_tag;
   using input = features<Width>;

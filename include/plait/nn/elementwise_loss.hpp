@@ -47,11 +47,10 @@ struct elementwise_loss {
   static_assert(
       detail::has_derivative<Function>(),
       "elementwise_loss<Width, Function>: Function has no static slope(x, target), the derivative "
-      "of value by x, and value takes no plait::ext::dual_number, from which it could be "
-      "made; make "
-      "value "
-      "a template, `template <class T> PLAIT_HOST_DEVICE static T value(T x, T target)`, or write "
-      "slope likewise");
+      "of value by x, and value takes no plait::ext::dual_number, from which it could be made; "
+      "make "
+      "value a template, `template <class T> PLAIT_HOST_DEVICE static T value(T x, T target)`, or "
+      "write slope likewise");
   using concept_tag = layer_tag;
   using input = inputs<features<Width>, reals<Width>>;
   using output = loss_value;

@@ -95,6 +95,7 @@ struct signature {
         text += 2;
         written = true;
       } else {
+        if (count == most_operands) throw "there are more operands than most_operands";
         dimension const rows = read_dimension(text);
         operands[count++] = {rows, read_dimension(text), written};
       }
