@@ -199,7 +199,7 @@ timed train(entry const& job, std::size_t batch, std::int64_t warm_up, std::int6
   wanted.deterministic_attention = !how.free_attention;
   wanted.fused_gelu = !how.own_gelu;
   wanted.fused_residual = !how.own_residual;
-  wanted.one_pass_cross_entropy = !how.two_pass_loss;
+  wanted.one_pass_cross_entropy = wanted.loss_with_gradient = !how.two_pass_loss;
   wanted.one_pass_layer_norm = !how.two_pass_norm;
   wanted.fused_bias_gradient = how.fused_bias;
   wanted.time_products = how.time_products;

@@ -11,6 +11,7 @@
 // first: this layer has `backwards`, which nothing calls, and no `backward`; write `static void
 // first: this layer has `backward_inputs`, which nothing calls, and no `backward_input`; write
 // first: this layer has `backward_parameter`, which nothing calls, and no `backward_parameters`
+// first: this layer has `forward_backward`, and it is no loss or does not save its input;
 #include "plait/layer/layer.hpp"
 
 struct base {
@@ -58,6 +59,9 @@ struct eleven : base {
 struct twelve : base {
   static void backward_parameter(auto& ops, auto l) { ops.copy(l.dy, l.dp[weight{}]); }
 };
+struct thirteen : base {
+  static void forward_backward(auto& ops, auto l) { ops.copy(l.x, l.y); }
+};
 #else
 struct one : base {
   using form = plait::whole;  // a name of the layer's own
@@ -97,6 +101,11 @@ struct eleven : base {
 struct twelve : base {
   static void backward_parameters(auto& ops, auto l) { ops.copy(l.dy, l.dp[weight{}]); }
 };
+struct thirteen : base {
+  using output = plait::loss_value;
+  using saved = plait::saved<plait::input_slot>;
+  static void forward_backward(auto& ops, auto l) { ops.copy(l.x, l.dx); }
+};
 #endif
 
 static_assert(plait::ext::leaf_of<one>.forms.size() > 0);
@@ -111,5 +120,6 @@ static_assert(plait::ext::leaf_of<nine>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<ten>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<eleven>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<twelve>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<thirteen>.forms.size() > 0);
 
 int main() {}

@@ -149,8 +149,9 @@ struct leaf_info {
   bool takes_weights = false;  ///< of rows; a loss
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
-  bool has_backward = false;    ///< one body makes both gradients
-  bool joins_backward = false;  ///< it is called where both gradients are needed at a time
+  bool has_backward = false;          ///< one body makes both gradients
+  bool joins_backward = false;        ///< it is called where both gradients are needed at a time
+  bool has_forward_backward = false;  ///< one body makes the loss and its gradient
   bool has_count = true;
   bool has_prepare = false;
 
@@ -312,6 +313,7 @@ constexpr leaf_info read_leaf() {
   info.has_backward = info.joins_backward = has_backward<L>();
   if constexpr (requires { L::joins_backward; }) info.joins_backward = L::joins_backward;
   if constexpr (requires { L::takes_sum; }) info.takes_sum = L::takes_sum && info.joins_backward;
+  info.has_forward_backward = has_forward_backward<L>();
   info.has_count = has_count<L>();
   info.has_prepare = has_prepare<L>();
   if constexpr (requires { L::flops_per_row; }) {
@@ -408,6 +410,13 @@ inline constexpr leaf_info leaf_of = [] {
                 "plait::tokens or plait::reals<W>: write plait::inputs<plait::features<W>, "
                 "plait::reals<W>>");
   using lists = detail::lists_of<L>;
+  static_assert(!detail::has_forward_backward<L>() ||
+                    (std::is_same_v<typename L::output, loss_value> &&
+                     detail::read_slots(typename lists::saved{}).keeps_input),
+                "this layer has `forward_backward`, and it is no loss or does not save its input; "
+                "only a loss is made together with its gradient, where that begins: write "
+                "`using output = plait::loss_value;` and `using saved = "
+                "plait::saved<plait::input_slot, ...>;`");
   static_assert(lists::parameters::size <= form_info::most_parameters,
                 "parameter_list<...>: a layer may have eight parameters at most; split the layer");
   static_assert(

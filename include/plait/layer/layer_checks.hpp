@@ -8,7 +8,7 @@
 namespace plait::detail {
 
 struct body_names {
-  int forward, backward, backward_input, backward_parameters, count, prepare;
+  int forward, backward, backward_input, backward_parameters, forward_backward, count, prepare;
   int backwards, backward_inputs, backward_parameter;  // near misses
 };
 
@@ -50,6 +50,11 @@ constexpr bool has_backward_parameters() {
     return requires(any_argument& a) { L::backward_parameters(a, a); } ||
            requires(any_argument& a) { L::backward_parameters(a, a, a, a, a); };
   else return !requires { body_probe<L>::backward_parameters; };
+}
+template <class L>
+constexpr bool has_forward_backward() {
+  if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::forward_backward(a, a); };
+  else return !requires { body_probe<L>::forward_backward; };
 }
 template <class L>
 constexpr bool has_count() {

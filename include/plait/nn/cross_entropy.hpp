@@ -94,6 +94,11 @@ struct cross_entropy {
       ops.cross_entropy(l.saved[terms{}], labels, Options.ignored, l.y, aim);
     }
   }
+  static void forward_backward(auto& ops, auto const& l) {
+    auto const& [logits, labels] = l.x;
+    ops.cross_entropy_with_gradient(logits, labels, l.saved[terms{}], Options.ignored, l.y, l.dy,
+                                    l.dx, Classes, aim);
+  }
   static void backward_input(auto& ops, auto const& l) {
     auto const& [logits, labels] = l.saved[input_slot{}];
     ops.cross_entropy_backward(logits, labels, l.saved[max{}], l.saved[terms{}], Options.ignored,

@@ -64,6 +64,24 @@ struct backward_body {
 template <class P, class Y, class X, class D, class V, class W>
 backward_body(P, Y, X, D, V, W, layer_context const&) -> backward_body<P, Y, X, D, V, W>;
 
+/// What `forward_backward` of a loss gets: what forward does, with what its gradient is multiplied
+/// by and the view of the gradient.
+template <class Parameters, class Input, class Output, class OutputGradient, class InputGradient,
+          class Saved, class Scratch>
+struct forward_backward_body {
+  Parameters p;
+  Input x;
+  Output y;
+  OutputGradient dy;
+  InputGradient dx;
+  Saved saved;  ///< to be written
+  Scratch scratch;
+  layer_context const& context;
+};
+template <class P, class I, class O, class Y, class X, class V, class W>
+forward_backward_body(P, I, O, Y, X, V, W, layer_context const&)
+    -> forward_backward_body<P, I, O, Y, X, V, W>;
+
 template <class L, bool CanBeCalled>
 consteval void check_body() {
   static_assert(
@@ -90,6 +108,12 @@ void call_backward_input(Ops& ops, Body const& l) {
   constexpr bool can_be_called = requires { L::backward_input(ops, l); };
   check_body<L, can_be_called>();
   if constexpr (can_be_called) L::backward_input(ops, l);
+}
+template <class L, class Ops, class Body>
+void call_forward_backward(Ops& ops, Body const& l) {
+  constexpr bool can_be_called = requires { L::forward_backward(ops, l); };
+  check_body<L, can_be_called>();
+  if constexpr (can_be_called) L::forward_backward(ops, l);
 }
 template <class L, class Ops, class Body>
 void call_backward_parameters(Ops& ops, Body const& l) {

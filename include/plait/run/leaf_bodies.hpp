@@ -161,6 +161,16 @@ struct leaf_bodies {
     if constexpr (sums) with.require_all_sums();
   }
 
+  /// A loss that is made together with its gradient.
+  static void forward_backward(operations_type& ops, place const& at, gradient_place const& of) {
+    auto const x = input_of<Setting, Formed, More>(at);
+    auto const dx = input_gradient<no_epilogue>(of, at.stage.rows, nullptr, nullptr);
+    call_forward_backward<layer>(
+        ops, forward_backward_body{parameters{at.stage, at.parameters}, x, ops.context.loss,
+                                   seed_of(ops.context.loss), dx, written{at}, scratch{at},
+                                   ops.context});
+  }
+
   /// `HasParameters`: whether they are there.
   template <bool HasParameters>
   static void backward_parameters(operations_type& ops, place const& at, std::byte* dy) {

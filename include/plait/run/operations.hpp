@@ -487,6 +487,19 @@ class operations : public image_operations<Rank> {
     reduce_over<partial, invariant>(stream_of(over), rank_.group(over), x, number);
   }
 
+  /// How many columns of the local block lie before column `end` of the whole row.
+  template <class View>
+  [[nodiscard]] std::size_t local_columns(View const& x, std::size_t end) const {
+    std::size_t const first = first_column(x);
+    return end <= first ? 0 : std::min(end - first, x.columns);
+  }
+
+  /// `count` numbers for each row of a matrix.
+  void check_kept(char const* operation, named_shape kept, std::size_t count,
+                  named_shape matrix) const {
+    shapes_.expect(operation, kept, matrix.rows, count, matrix);
+  }
+
   using base::named, base::queue_, base::rank, base::shapes_;
 
  private:
@@ -504,13 +517,6 @@ class operations : public image_operations<Rank> {
     return is_that_one;
   }
 
-  /// How many columns of the local block lie before column `end` of the whole row.
-  template <class View>
-  [[nodiscard]] std::size_t local_columns(View const& x, std::size_t end) const {
-    std::size_t const first = first_column(x);
-    return end <= first ? 0 : std::min(end - first, x.columns);
-  }
-
   /// The columns of the whole row.
   template <class View>
   [[nodiscard]] std::size_t whole_columns(View const& x) const {
@@ -522,12 +528,6 @@ class operations : public image_operations<Rank> {
   void check_row(char const* operation, named_shape row, named_shape matrix) const {
     shapes_.expect(operation, row, 1, matrix.columns, matrix);
   }
-  /// `count` numbers for each row of a matrix.
-  void check_kept(char const* operation, named_shape kept, std::size_t count,
-                  named_shape matrix) const {
-    shapes_.expect(operation, kept, matrix.rows, count, matrix);
-  }
-
   template <class A, class B, class T, placement Out, class... Result>
   void product(char const* operation, A const& a, B const& b, view_of<T, Out> out,
                Result... result) {

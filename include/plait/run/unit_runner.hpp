@@ -142,15 +142,11 @@ class unit_runner {
       if constexpr (are_awaiting<direction::forward, typename Code::step, epilogue>)
         begin_step<direction::forward, typename Code::step, epilogue>(at);
       if constexpr (now.kind == step_kind::leaf) {
-        using body = bodies<typename Code::step>;
-        [[maybe_unused]] auto const mark = mark_of<direction::forward>(now, at);
-        auto const ops = operations_of<typename body::operations_type>(now, direction::forward, at);
-        std::byte* other = nullptr;
-        if constexpr (std::is_same_v<formed_of<epilogue>, sum_epilogue>)
-          other = memory_.value_data(tables_.code.steps[epilogue::facts.number].skip, at);
-        else if constexpr (is_step<epilogue>) other = memory_.value_data(epilogue::facts.out, at);
-        body::template forward<formed_of<epilogue>>(ops, memory_.place_of_leaf(now, at), other);
-        if constexpr (now.has_scratch) forget_scratch(now.leaf);
+        if constexpr (may_wait_for_gradient<Code>) {
+          if (!waits_for_gradient()) forward_leaf<Code>(at);
+        } else {
+          forward_leaf<Code>(at);
+        }
       } else if constexpr (now.kind == step_kind::move) {
         using row = typename Code::step::work;
         using element = std::conditional_t<now.is_tokens, std::int32_t, T>;
@@ -229,6 +225,37 @@ class unit_runner {
     return rank_.device().mark(names_of(Way, at)[std::size_t(now.leaf)].c_str());
   }
 
+  /// Whether a loss may be made only with its gradient: then its forward does nothing, and its
+  /// backward reads once what both are made of, if the device can. The sum of a loss is read at the
+  /// end of a step, and nothing else that the forward makes.
+  template <class Code>
+  static constexpr bool may_wait_for_gradient = [] {
+    constexpr auto& now = Code::facts;
+    if constexpr (now.kind == step_kind::leaf && now.is_loss && now.gives_gradient)
+      return Code::step::work::info.has_forward_backward &&
+             Code::step::work::form.inner_count == 0 &&
+             requires(device_type& device) { device.on(stream::compute).loss_with_gradient(); };
+    else return false;
+  }();
+  /// A training forward is followed by its backward, except where somebody watches it.
+  [[nodiscard]] bool waits_for_gradient() {
+    return context_.training && watch_ == nullptr && queue().loss_with_gradient();
+  }
+
+  template <class Code>
+  PLAIT_IN_LOOPS void forward_leaf(pass_frame const& at) {
+    constexpr auto& now = Code::facts;
+    using body = bodies<typename Code::step>;
+    using epilogue = typename Code::forward_epilogue;
+    [[maybe_unused]] auto const mark = mark_of<direction::forward>(now, at);
+    auto const ops = operations_of<typename body::operations_type>(now, direction::forward, at);
+    std::byte* other = nullptr;
+    if constexpr (std::is_same_v<formed_of<epilogue>, sum_epilogue>)
+      other = memory_.value_data(tables_.code.steps[epilogue::facts.number].skip, at);
+    else if constexpr (is_step<epilogue>) other = memory_.value_data(epilogue::facts.out, at);
+    body::template forward<formed_of<epilogue>>(ops, memory_.place_of_leaf(now, at), other);
+    if constexpr (now.has_scratch) forget_scratch(now.leaf);
+  }
   /// The halves of a leaf's backward that a step has.
   template <class Code>
   PLAIT_IN_LOOPS void backward_leaf(pass_frame const& at) {
@@ -264,7 +291,11 @@ class unit_runner {
           body::template backward_input<formed, is_joint>(ops, place, of, &of_epilogue,
                                                           memory_.gradient_data(then.in, at));
         } else {
-          body::template backward_input<formed, is_joint>(ops, place, of, nullptr, nullptr);
+          bool makes_loss = false;
+          if constexpr (may_wait_for_gradient<Code>) makes_loss = waits_for_gradient();
+          if (!makes_loss)
+            body::template backward_input<formed, is_joint>(ops, place, of, nullptr, nullptr);
+          else if constexpr (may_wait_for_gradient<Code>) body::forward_backward(ops, place, of);
         }
         if constexpr (now.has_scratch) forget_scratch(now.leaf);
       }

@@ -114,6 +114,8 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::cross_entropy_statistics(stream, in, ids, a, a, n, n, n);
   kernels::cross_entropy_statistics<plait::ext::smoothed_target>(stream, in, ids, a, a, n, n, n);
   kernels::cross_entropy_sum(stream, a, ids, -1, n, d, d, d, smoothed);
+  kernels::cross_entropy_with_gradient(stream, in, ids, a, d, x, -1, n, n, n);
+  kernels::cross_entropy_with_gradient(stream, in, ids, a, d, x, -1, n, n, n, d, smoothed);
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n, d, smoothed);
   kernels::gather_rows(stream, ids, in, n, n, x, n, n);
   kernels::scatter_add_rows(stream, ids, in, n, n, a, nullptr, n, n);

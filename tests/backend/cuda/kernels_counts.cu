@@ -47,6 +47,7 @@ int main(int count, char**) {
   kernels::cross_entropy_terms(stream, in, ids, a, a, n, n, n, n);
   kernels::cross_entropy_statistics(stream, in, ids, a, a, n, n, n);
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n);
+  kernels::cross_entropy_with_gradient(stream, in, ids, a, d, x, -1, n, n, n);
   kernels::gather_rows(stream, ids, in, n, n, x, n, n);
   kernels::add_positions(stream, in, in, x, n, n, n, n);
   kernels::accumulate_positions(stream, in, a, n, n, n, n);

@@ -149,6 +149,51 @@ TYPED_TEST(CrossEntropy, OneReadingOfTheLogitsEqualsTwo) {
                                                                        step);
 }
 
+// The gradient that is made with the loss is the one that is made after it, in place too, where
+// logits are read as vectors or one by one. A row to ignore has no terms.
+template <class T, class Target>
+void expect_gradient_as_apart(shard s, std::size_t shift, bool weighted, Target target) {
+  using A = accumulate_t<T>;
+  problem<T> given(s);
+  for (auto& label : given.targets)
+    if (label != ignored) label %= static_cast<std::int32_t>(s.valid);
+  memory<T> logits(given.logits, shift), apart(given.logits.size()), once(given.logits.size());
+  memory<std::int32_t> targets(given.targets);
+  memory<double> given_weights(values<double>(s.rows, 3));
+  double const* const weights = weighted ? given_weights.data() : nullptr;
+  memory<A> max(s.rows), sums(Target::terms * s.rows), terms(Target::terms * s.rows);
+  auto scale = one(0.375), loss_apart = one(2.0), loss = one(2.0);
+  kernels::cross_entropy_statistics<Target>(launcher{}, logits.data(), targets.data(), max.data(),
+                                            sums.data(), s.rows, s.columns, s.valid);
+  kernels::cross_entropy_sum(launcher{}, sums.data(), targets.data(), ignored, s.rows, scale.data(),
+                             loss_apart.data(), weights, target);
+  kernels::cross_entropy_backward(launcher{}, logits.data(), targets.data(), max.data(),
+                                  sums.data(), scale.data(), apart.data(), 0, ignored, s.rows,
+                                  s.columns, s.valid, weights, target);
+  auto const with_gradient = [&](memory<T>& to) {
+    kernels::cross_entropy_with_gradient(few_blocks, logits.data(), targets.data(), terms.data(),
+                                         scale.data(), to.data(), ignored, s.rows, s.columns,
+                                         s.valid, weights, target);
+  };
+  with_gradient(once);
+  kernels::cross_entropy_sum(launcher{}, terms.data(), targets.data(), ignored, s.rows,
+                             scale.data(), loss.data(), weights, target);
+  EXPECT_NEAR(loss.value(), loss_apart.value(), static_cast<double>(s.rows) * 30 * rounding<A>);
+  expect_near(once.wide(), apart.wide(), rounding<T> + 30 * rounding<A>);
+  with_gradient(logits);
+  EXPECT_EQ(logits.wide(), once.wide());
+}
+
+TYPED_TEST(CrossEntropy, GradientWithTheLossEqualsTheOneAfterIt) {
+  for (auto const& s : shards) {
+    if (s.valid == 0) continue;
+    for (std::size_t const shift : shifts)
+      expect_gradient_as_apart<TypeParam>(s, shift, shift != 0, plait::ext::one_hot_target{});
+    expect_gradient_as_apart<TypeParam>(
+        s, shifts[0], true, plait::ext::smoothed_target{.on_label = 0.7, .on_each = 0.3 / 17});
+  }
+}
+
 TYPED_TEST(CrossEntropy, EqualsTheHostWithWeightsAndSmoothing) {
   plait::ext::smoothed_target const smoothed{.on_label = 0.7, .on_each = 0.3 / 17};
   for (auto const& s : shards) {

@@ -197,6 +197,7 @@ void measure_classifier(std::string const& type) {
     ids[i] = static_cast<std::int32_t>(i * 7919 % classes);
   auto const* const labels = run.given(ids);
   auto const* const scale = run.given(std::vector<double>{1e-4});
+  auto* const loss = run.room<double>(1)[0];
   double const n = double(logit_rows) * double(classes) * sizeof(T);
   plait::ext::one_hot_target const target{};
   run.line(type + " row_max of 4096 x 50304", n, "TB/s", [&](auto& q, std::size_t t) {
@@ -209,6 +210,10 @@ void measure_classifier(std::string const& type) {
   run.line(type + " cross_entropy_statistics", n, "TB/s", [&](auto& q, std::size_t t) {
     q.cross_entropy_statistics(target, logits[t], labels, max[t], terms[t], logit_rows, classes,
                                classes);
+  });
+  run.line(type + " cross_entropy_with_gradient", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
+    q.cross_entropy_with_gradient(target, logits[t], labels, terms[t], scale,
+                                  static_cast<double const*>(nullptr), loss, dlogits[t], -1, logit_rows, classes, classes);
   });
   run.line(type + " cross_entropy_backward", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
     q.cross_entropy_backward(target, logits[t], labels, max[t], terms[t], scale,

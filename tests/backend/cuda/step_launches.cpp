@@ -116,6 +116,7 @@ std::size_t bytes_of(std::string const& name, std::vector<std::size_t> const& n)
   if (kind == "row_max_kernel") return n[2] * n[4] * element;
   if (kind == "cross_entropy_terms_kernel") return n[5] * n[7] * element;
   if (kind == "cross_entropy_statistics_kernel") return n[4] * n[6] * element;
+  if (kind == "cross_entropy_with_gradient_kernel") return n[6] * (n[7] + n[8]) * element;
   if (kind == "cross_entropy_backward_kernel") return n[8] * (n[9] + n[10]) * element;
   if (kind == "gather_rows_kernel") return 2 * n[5] * n[6] * element;
   if (kind == "add_positions_kernel") return 2 * n[3] * n[5] * element;
@@ -137,6 +138,7 @@ int main(int count, char** words) {
   std::filesystem::remove(path);
   plait::cuda backend;
   backend.options.one_pass_cross_entropy = !two_pass;
+  backend.options.loss_with_gradient = !two_pass;
   backend.options.one_pass_layer_norm = !two_pass;
   backend.options.fused_residual = !two_pass;
   backend.options.attention = [](plait::ext::cuda_place,

@@ -57,6 +57,15 @@ TEST(CudaTrainingInBfloat16, BiasGradientsByTheLibrary) {
   for (std::size_t step = 0; step < got.size(); ++step)
     EXPECT_NEAR(got[step], expected[step], same_numbers_tolerance * expected[step]) << step;
 }
+// A loss that is made with the gradient of each microbatch.
+TEST(CudaTrainingInBfloat16, LossWithItsGradientIsTheOneBeforeIt) {
+  using usual = job<tied_gpt, any_data, in_bfloat16>;
+  auto const got = losses_of<usual>(one_gpu(1), 2);
+  auto const expected = losses_of<usual>(plait::cuda{.options = {.loss_with_gradient = false}}, 2);
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t step = 0; step < got.size(); ++step)
+    EXPECT_NEAR(got[step], expected[step], same_numbers_tolerance * expected[step]) << step;
+}
 // What is made again has the bits of what was kept, recorded or not. Where an activation runs again
 // without its product it is no epilogue of it in the first forward either, and sees rounded sums.
 TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
@@ -71,17 +80,18 @@ TEST(CudaTrainingInBfloat16, TwoDataRanks) { train_on_data_ranks(one_gpu(2)); }
 
 #if !defined(__CUDACC__)
 // Devices that only count, as backend_cuda_step_launches has them for GPT-2: in one pass a step has
-// a launch less for the loss, for each of three layer norms, and for the two residuals.
+// two launches less for the loss, and one less for each of three layer norms and two residuals.
 TEST(CudaTrainingInBfloat16, StepsInOnePassHaveFewerLaunches) {
   auto const launches = [](bool one_pass) {
     plait::cuda backend = one_gpu(1);
-    backend.options.one_pass_cross_entropy = backend.options.one_pass_layer_norm = one_pass;
+    backend.options.one_pass_cross_entropy = backend.options.one_pass_layer_norm =
+        backend.options.loss_with_gradient = one_pass;
     pretended::only_counts = true;
     (void)losses_of<job<tied_gpt, any_data, in_bfloat16>>(backend);
     pretended::only_counts = false;
     return std::exchange(pretended::counted, {}).size();
   };
-  EXPECT_EQ(launches(false), launches(true) + static_cast<std::size_t>(6 * steps()));
+  EXPECT_EQ(launches(false), launches(true) + static_cast<std::size_t>(7 * steps()));
 }
 #endif
 

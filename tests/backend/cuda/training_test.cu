@@ -38,4 +38,18 @@ TEST(CudaTraining, SlicesHaveTheSameBitsOnAnyNumberOfDataRanks) {
                                                                                 float_tolerance);
 }
 
+// The forward that looks for the layer makes the loss, too, which waits for its gradient in a step.
+TEST(CudaTraining, NamesTheLayerThatMadeANumberThatIsNotFinite) {
+  using usual = job<tied_gpt, any_data, float>;
+  auto const text = plait::byte_text::from_text(std::string(100 * length, 'a'), length);
+  auto const message = cuda_testing::message_of<plait::not_finite_error>([&] {
+    plait::launch<usual>(one_gpu(1), [&](auto& rank) {
+      auto trainer = plait::trainer<usual>(rank, plait::sgd{.learning_rate = 1e38}, {.seed = 5});
+      auto batches = plait::batches(text, plait::global_batch<8>{}, rank, {.epochs = 0});
+      for (std::uint64_t step = 0; step < 4; ++step) (void)trainer.step(batches.at(step));
+    });
+  });
+  cuda_testing::expect_text(message, "the first layer whose output is not finite is");
+}
+
 }  // namespace

@@ -24,6 +24,9 @@ struct cuda_options {
   /// The maxima and sums of a cross-entropy whose classes are not cut come from one reading of the
   /// logits; the last bits of its loss differ from those of two.
   bool one_pass_cross_entropy = true;
+  /// In training a cross-entropy whose classes are not cut is made together with the gradient of
+  /// the logits, which are read once for both.
+  bool loss_with_gradient = true;
   /// Both gradients of layer_norm, and the sum where a residual begins, come from one reading of
   /// what they are made of, with rows of up to 1024 elements and sums in float; the bits are the
   /// same.

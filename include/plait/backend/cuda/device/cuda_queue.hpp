@@ -392,6 +392,18 @@ class cuda_queue : public cuda_image_queue {
                                          target);
   }
 
+  /// Whether a loss is made together with its gradient.
+  [[nodiscard]] bool loss_with_gradient() const { return state_->options.loss_with_gradient; }
+  template <class Target, class T>
+  void cross_entropy_with_gradient(Target target, T const* logits, std::int32_t const* labels,
+                                   of_rows<T>* terms, double const* scale, double const* weights,
+                                   double* loss, T* dlogits, std::int32_t ignored, std::size_t rows,
+                                   std::size_t columns, std::size_t valid) const {
+    cuda_kernels::cross_entropy_with_gradient(launcher(), logits, labels, terms, scale, dlogits,
+                                              ignored, rows, columns, valid, weights, target);
+    cross_entropy_sum(target, terms, labels, ignored, rows, scale, weights, loss);
+  }
+
   template <class T>
   void dropout(T const* x, T* y, std::size_t rows, std::size_t columns, dropout_key key,
                double probability, dropout_block const& block) const {

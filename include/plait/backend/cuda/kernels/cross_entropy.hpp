@@ -13,8 +13,9 @@
 // classes; columns from valid_columns on are padding. The order of work on every shard: row_max,
 // maximum over the shards, cross_entropy_terms, sum over the shards, then cross_entropy_sum and
 // cross_entropy_backward, which need no other shard. Where one shard has all classes,
-// cross_entropy_statistics does the work of the first three with one reading of the logits. A block
-// does a row. `weights` has what each row is multiplied by, or is null for 1.
+// cross_entropy_statistics does the work of the first three with one reading of the logits, and
+// cross_entropy_with_gradient that of all but the sum. A block does a row. `weights` has what each
+// row is multiplied by, or is null for 1.
 
 namespace plait::cuda_kernels {
 
@@ -33,10 +34,10 @@ __device__ __forceinline__ std::size_t local_class(std::int32_t target, std::siz
 }
 
 /// Calls each(pack) for this thread's elements of its block's row.
-template <int V, class T, class Each>
+template <int V, int Threads = block_threads, class T, class Each>
 __device__ __forceinline__ void for_each_logits(T const* row, std::size_t columns, Each each) {
   std::size_t const whole = columns - columns % V;
-  for_each_step<std::size_t{block_threads} * V, 4>(
+  for_each_step<std::size_t{Threads} * V, 4>(
       std::size_t{threadIdx.x} * V, whole, [&](std::size_t c) { return load<V>(row + c); },
       [&](std::size_t, pack<T, V> const& values) { each(values); });
   if constexpr (V > 1)
@@ -79,6 +80,15 @@ struct online_sums {
     }
     if constexpr (Target::is_smoothed) count += A{W};
   }
+  /// The terms of a row of all classes.
+  template <class T>
+  __device__ __forceinline__ void store_terms(T const* row, std::int32_t target,
+                                              std::size_t classes, A* to) const {
+    std::size_t const label = local_class(target, 0, classes);
+    to[0] = sum;
+    to[1] = label == classes ? A{0} : static_cast<A>(row[label]) - max;
+    if constexpr (Target::is_smoothed) to[2] = sum_below;
+  }
   /// `largest` is at least max.
   __device__ __forceinline__ void refer_to(A largest) {
     if (!(largest > max)) return;
@@ -88,6 +98,67 @@ struct online_sums {
     max = largest;
   }
 };
+
+/// The maximum of a row of all classes, and its sums, which refer to it; each thread of the block
+/// has them.
+template <int V, class Target, int Threads = block_threads, class T, class Memory>
+__device__ __forceinline__ online_sums<accumulate_t<T>, Target> statistics_of_row(
+    T const* row, std::size_t valid_columns, Memory& memory) {
+  using A = accumulate_t<T>;
+  auto const plus = [](A a, A b) { return a + b; };
+  online_sums<A, Target> seen;
+  for_each_logits<V, Threads>(row, valid_columns, [&](auto const& values) { seen.add(values); });
+  A const largest = block_reduce(seen.max, memory.value, [](A a, A b) { return b > a ? b : a; });
+  seen.refer_to(largest);
+  __syncthreads();
+  seen.sum = block_reduce(seen.sum, memory.value, plus);
+  __syncthreads();
+  if constexpr (Target::is_smoothed) {
+    seen.sum_below = block_reduce(seen.sum_below, memory.value, plus);
+    __syncthreads();
+  }
+  return seen;
+}
+
+/// Stores the gradient of a row, whose label is `label` if this shard has it.
+template <int V, int Threads = block_threads, class T, class Target>
+__device__ __forceinline__ void store_gradient_of_row(T const* row, T* to, std::size_t label,
+                                                      accumulate_t<T> of_row,
+                                                      accumulate_t<T> largest, accumulate_t<T> sum,
+                                                      std::size_t columns,
+                                                      std::size_t valid_columns,
+                                                      [[maybe_unused]] Target target) {
+  using A = accumulate_t<T>;
+  A const factor = of_row / sum;
+  A on_label = of_row;
+  [[maybe_unused]] A on_each = 0;
+  if constexpr (Target::is_smoothed) {
+    on_label = of_row * static_cast<A>(target.on_label);
+    on_each = of_row * static_cast<A>(target.on_each);
+  }
+  for_each_step<std::size_t{Threads} * V, 2>(
+      std::size_t{threadIdx.x} * V, columns, [&](std::size_t c) { return load<V>(row + c); },
+      [&](std::size_t c, pack<T, V> values) {
+        // Places in the pack; V if they are behind it.
+        auto const place = [&](std::size_t column) {
+          return static_cast<int>(smaller<std::size_t>(V, column - smaller(column, c)));
+        };
+        int const of_label = label < c ? V : place(label), valid = place(valid_columns);
+        PLAIT_UNROLL
+        for (int v = 0; v < V; ++v) {
+          A softmax = factor * functions::exponential(static_cast<A>(values.value[v]) - largest);
+          if constexpr (Target::is_smoothed) softmax -= on_each;
+          A const gradient = v == of_label ? softmax - on_label : softmax;
+          values.value[v] = static_cast<T>(v < valid ? gradient : A{0});
+        }
+        store(values, to + c);
+      });
+}
+template <int V, int Threads = block_threads, class T>
+__device__ __forceinline__ void store_zeros_of_row(T* to, std::size_t columns) {
+  for_each_step<std::size_t{Threads} * V>(std::size_t{threadIdx.x} * V, columns,
+                                          [&](std::size_t c) { store(pack<T, V>{}, to + c); });
+}
 
 template <class A>
 launch_shape shape_for_long_rows(std::size_t rows) {
@@ -187,28 +258,12 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_statistics_kernel
     std::size_t rows, std::size_t columns, std::size_t valid_columns) {
   using A = accumulate_t<T>;
   auto& memory = shared_memory<detail::of_each_warp<A>>();
-  auto const greater = [](A a, A b) { return b > a ? b : a; };
-  auto const plus = [](A a, A b) { return a + b; };
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
     T const* const row = logits + r * columns;
-    detail::online_sums<A, Target> seen;
-    detail::for_each_logits<V>(row, valid_columns, [&](auto const& values) { seen.add(values); });
-    A const largest = block_reduce(seen.max, memory.value, greater);
-    seen.refer_to(largest);
-    __syncthreads();
-    A const sum = block_reduce(seen.sum, memory.value, plus);
-    A* const of_row = terms + Target::terms * r;
+    auto const seen = detail::statistics_of_row<V, Target>(row, valid_columns, memory);
     if (threadIdx.x == 0) {
-      std::size_t const target = detail::local_class(targets[r], 0, valid_columns);
-      max[r] = largest;
-      of_row[0] = sum;
-      of_row[1] = target == valid_columns ? A{0} : static_cast<A>(row[target]) - largest;
-    }
-    __syncthreads();
-    if constexpr (Target::is_smoothed) {
-      A const sum_below = block_reduce(seen.sum_below, memory.value, plus);
-      if (threadIdx.x == 0) of_row[2] = sum_below;
-      __syncthreads();
+      max[r] = seen.max;
+      seen.store_terms(row, targets[r], valid_columns, terms + Target::terms * r);
     }
   }
 }
@@ -271,39 +326,13 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_backward_kernel(
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
     T* const to = dlogits + r * columns;
     if (is_ignored(targets[r], ignore)) {
-      for_each_step<std::size_t{block_threads} * V>(
-          std::size_t{threadIdx.x} * V, columns,
-          [&](std::size_t c) { store(pack<T, V>{}, to + c); });
+      detail::store_zeros_of_row<V>(to, columns);
       continue;
     }
-    std::size_t const label = detail::local_class(targets[r], first_class, valid_columns);
     A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
-    A const largest = max[r];
-    A const factor = of_row / terms[Target::terms * r];
-    A on_label = of_row;
-    [[maybe_unused]] A on_each = 0;
-    if constexpr (Target::is_smoothed) {
-      on_label = of_row * static_cast<A>(target.on_label);
-      on_each = of_row * static_cast<A>(target.on_each);
-    }
-    for_each_step<std::size_t{block_threads} * V, 2>(
-        std::size_t{threadIdx.x} * V, columns,
-        [&](std::size_t c) { return load<V>(logits + r * columns + c); },
-        [&](std::size_t c, pack<T, V> values) {
-          // Places in the pack; V if they are behind it.
-          auto const place = [&](std::size_t column) {
-            return static_cast<int>(smaller<std::size_t>(V, column - smaller(column, c)));
-          };
-          int const of_label = label < c ? V : place(label), valid = place(valid_columns);
-          PLAIT_UNROLL
-          for (int v = 0; v < V; ++v) {
-            A softmax = factor * functions::exponential(static_cast<A>(values.value[v]) - largest);
-            if constexpr (Target::is_smoothed) softmax -= on_each;
-            A const gradient = v == of_label ? softmax - on_label : softmax;
-            values.value[v] = static_cast<T>(v < valid ? gradient : A{0});
-          }
-          store(values, to + c);
-        });
+    detail::store_gradient_of_row<V>(
+        logits + r * columns, to, detail::local_class(targets[r], first_class, valid_columns),
+        of_row, max[r], terms[Target::terms * r], columns, valid_columns, target);
   }
 }
 
@@ -326,6 +355,57 @@ void cross_entropy_backward(Launch launch, T const* logits, std::int32_t const* 
                  : cross_entropy_backward_kernel<1, T, Target>,
          launch_shape{blocks_for(rows, 1), block_threads}, logits, targets, max, terms, scale,
          dlogits, first_class, ignore, rows, columns, valid_columns, weights, target);
+}
+
+template <int V, class T, class Target>
+__global__ __launch_bounds__(loss_threads) void cross_entropy_with_gradient_kernel(
+    T const* logits, std::int32_t const* targets, accumulate_t<T>* terms, double const* scale,
+    T* dlogits, std::int32_t ignore, std::size_t rows, std::size_t columns,
+    std::size_t valid_columns, double const* weights, Target target) {
+  using A = accumulate_t<T>;
+  auto& memory = shared_memory<detail::of_each_warp<A>>();
+  double const of_all = *scale;
+  for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    T const* const row = logits + r * columns;
+    T* const to = dlogits + r * columns;
+    if (is_ignored(targets[r], ignore)) {
+      detail::store_zeros_of_row<V, loss_threads>(to, columns);
+      continue;
+    }
+    auto const seen =
+        detail::statistics_of_row<V, Target, loss_threads>(row, valid_columns, memory);
+    if (threadIdx.x == 0)
+      seen.store_terms(row, targets[r], valid_columns, terms + Target::terms * r);
+    __syncthreads();  // to may be row, which thread 0 has just read
+    A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
+    detail::store_gradient_of_row<V, loss_threads>(
+        row, to, detail::local_class(targets[r], 0, valid_columns), of_row, seen.max, seen.sum,
+        columns, valid_columns, target);
+  }
+}
+
+/// cross_entropy_statistics and cross_entropy_backward of all classes. The block that has read a
+/// row reads it again for the gradient, from the L2 cache: blocks are of 1024 threads, so that the
+/// rows under way, two on each multiprocessor, fit there. Writes no terms of the rows to ignore,
+/// which cross_entropy_sum does not read; dlogits may be logits.
+///
+/// Shapes: logits, dlogits (rows, columns); targets, weights (rows); terms (rows, Target::terms);
+///         scale is one number in device memory
+template <launcher Launch, class T, class Target = one_hot_target>
+void cross_entropy_with_gradient(Launch launch, T const* logits, std::int32_t const* targets,
+                                 accumulate_t<T>* terms, double const* scale, T* dlogits,
+                                 std::int32_t ignore, std::size_t rows, std::size_t columns,
+                                 std::size_t valid_columns, double const* weights = nullptr,
+                                 Target target = {}) {
+  if (rows == 0 || columns == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(logits, dlogits, columns * sizeof(T));
+  launch(vectors ? cross_entropy_with_gradient_kernel<wide, T, Target>
+                 : cross_entropy_with_gradient_kernel<1, T, Target>,
+         launch_shape{blocks_for(rows, 1), loss_threads,
+                      sizeof(detail::of_each_warp<accumulate_t<T>>)},
+         logits, targets, terms, scale, dlogits, ignore, rows, columns, valid_columns, weights,
+         target);
 }
 
 }  // namespace plait::cuda_kernels
