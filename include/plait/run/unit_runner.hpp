@@ -226,8 +226,8 @@ class unit_runner {
   }
 
   /// Whether a loss may be made only with its gradient: then its forward does nothing, and its
-  /// backward reads once what both are made of, if the device can. The sum of a loss is read at the
-  /// end of a step, and nothing else that the forward makes.
+  /// backward reads once what both are made of, if the device can. Plans say of both that they
+  /// write the sum of the loss.
   template <class Code>
   static constexpr bool may_wait_for_gradient = [] {
     constexpr auto& now = Code::facts;
