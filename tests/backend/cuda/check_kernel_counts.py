@@ -28,6 +28,7 @@ LIMITS = {
     "cross_entropy_backward_kernel<8, bfloat16, one_hot_target>": Limit(1260, 2),
     "cross_entropy_statistics_kernel<8, one_hot_target, bfloat16>": Limit(1120, 4),
     "cross_entropy_terms_kernel<8, one_hot_target, bfloat16>": Limit(760, 4),
+    "cross_entropy_with_gradient_kernel<8, bfloat16, one_hot_target>": Limit(1760, 4),
     "gather_rows_kernel<8, bfloat16>": Limit(400, 4),
     "layer_norm_backward_input_kernel<8, bfloat16>": Limit(930, 2),
     "layer_norm_backward_kernel<8, 3, 2, bfloat16>": Limit(5250, 6),  # of 768 columns

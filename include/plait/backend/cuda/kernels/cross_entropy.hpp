@@ -357,8 +357,10 @@ void cross_entropy_backward(Launch launch, T const* logits, std::int32_t const* 
          dlogits, first_class, ignore, rows, columns, valid_columns, weights, target);
 }
 
+inline constexpr int row_threads = 512;  // two blocks on a multiprocessor
+
 template <int V, class T, class Target>
-__global__ __launch_bounds__(loss_threads) void cross_entropy_with_gradient_kernel(
+__global__ __launch_bounds__(row_threads, 2) void cross_entropy_with_gradient_kernel(
     T const* logits, std::int32_t const* targets, accumulate_t<T>* terms, double const* scale,
     T* dlogits, std::int32_t ignore, std::size_t rows, std::size_t columns,
     std::size_t valid_columns, double const* weights, Target target) {
@@ -369,16 +371,15 @@ __global__ __launch_bounds__(loss_threads) void cross_entropy_with_gradient_kern
     T const* const row = logits + r * columns;
     T* const to = dlogits + r * columns;
     if (is_ignored(targets[r], ignore)) {
-      detail::store_zeros_of_row<V, loss_threads>(to, columns);
+      detail::store_zeros_of_row<V, row_threads>(to, columns);
       continue;
     }
-    auto const seen =
-        detail::statistics_of_row<V, Target, loss_threads>(row, valid_columns, memory);
+    auto const seen = detail::statistics_of_row<V, Target, row_threads>(row, valid_columns, memory);
     if (threadIdx.x == 0)
       seen.store_terms(row, targets[r], valid_columns, terms + Target::terms * r);
     __syncthreads();  // to may be row, which thread 0 has just read
     A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
-    detail::store_gradient_of_row<V, loss_threads>(
+    detail::store_gradient_of_row<V, row_threads>(
         row, to, detail::local_class(targets[r], 0, valid_columns), of_row, seen.max, seen.sum,
         columns, valid_columns, target);
   }
@@ -400,12 +401,12 @@ void cross_entropy_with_gradient(Launch launch, T const* logits, std::int32_t co
   if (rows == 0 || columns == 0) return;
   constexpr int wide = vector_elements<T>;
   bool const vectors = fits_vectors(logits, dlogits, columns * sizeof(T));
-  launch(vectors ? cross_entropy_with_gradient_kernel<wide, T, Target>
-                 : cross_entropy_with_gradient_kernel<1, T, Target>,
-         launch_shape{blocks_for(rows, 1), loss_threads,
-                      sizeof(detail::of_each_warp<accumulate_t<T>>)},
-         logits, targets, terms, scale, dlogits, ignore, rows, columns, valid_columns, weights,
-         target);
+  launch(
+      vectors ? cross_entropy_with_gradient_kernel<wide, T, Target>
+              : cross_entropy_with_gradient_kernel<1, T, Target>,
+      launch_shape{blocks_for(rows, 1), row_threads, sizeof(detail::of_each_warp<accumulate_t<T>>)},
+      logits, targets, terms, scale, dlogits, ignore, rows, columns, valid_columns, weights,
+      target);
 }
 
 }  // namespace plait::cuda_kernels
