@@ -21,6 +21,7 @@ struct cuda {
     backend.options.fused_gelu = wanted.fused_gelu;
     backend.options.fused_residual = wanted.fused_residual;
     backend.options.one_pass_cross_entropy = wanted.one_pass_cross_entropy;
+    backend.options.loss_with_gradient = wanted.loss_with_gradient;
     backend.options.one_pass_layer_norm = wanted.one_pass_layer_norm;
     backend.options.fused_bias_gradient = wanted.fused_bias_gradient;
     backend.options.time_products = wanted.time_products;

@@ -75,6 +75,7 @@ struct request {
   bool fused_gelu = true;
   bool fused_residual = true;
   bool one_pass_cross_entropy = true;
+  bool loss_with_gradient = true;
   bool one_pass_layer_norm = true;
   bool fused_bias_gradient = false;
   bool time_products = false;
