@@ -71,7 +71,7 @@ struct request {
   bool tf32 = false;       ///< products of float matrices in TF32 on a GPU
   /// Who computes attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN where it is linked.
   std::string attention{};
-  bool deterministic_attention = true;  ///< as in cuda_options, these seven
+  bool deterministic_attention = true;  ///< as in cuda_options, these eight
   bool fused_gelu = true;
   bool fused_residual = true;
   bool one_pass_cross_entropy = true;

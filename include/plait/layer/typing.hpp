@@ -314,6 +314,54 @@ consteval void check_run() {
 template <bool Linear, class... Views>
 inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);
 
+/// The views of an operation that says its indices. Arguments without a placement have none.
+template <operation::signature Of, class... Views>
+struct indexed_views {
+  static constexpr int count = (0 + ... + (own_operand_of<Views>().at != no_rule ? 1 : 0));
+  placement at[std::size_t(count) + 1] = {};  ///< of those that have one
+  bool is_read[sizeof...(Views) + 1] = {};    ///< only, of each argument
+  bool can_write = true;                      ///< what the operation writes
+
+  constexpr indexed_views() {
+    int number = 0, placed = 0;
+    for (auto const& each : {own_operand_of<Views>()...}) {
+      if (each.at != no_rule && placed < Of.count) {
+        bool const writes = Of.operands[placed].is_written;
+        at[placed++] = each.at;
+        is_read[number] = !writes;
+        if (writes && !each.is_written) can_write = false;
+      }
+      ++number;
+    }
+  }
+};
+/// `Of`: the indices that the call says.
+template <operation::signature Of, class... Views>
+consteval void check_run_by_indices() {
+  constexpr indexed_views<Of, Views...> indexed;
+  // Named, since clang writes out the condition of an assertion before its text.
+  constexpr bool has_each = Of.count == indexed.count;
+  static_assert(has_each,
+                "ops.run<indices>(kernel, views...): the text has the indices of more or fewer "
+                "operands than there are views; write those of each view in the order of the "
+                "call, but none of tokens: ops.template run<\"r i, i j -> r j\">(kernel, x, w, y)");
+  if constexpr (has_each) {
+    constexpr bool fits = allows(Of, indexed.at);
+    static_assert(indexed.can_write,
+                  "ops.run<indices>(kernel, views...): a view whose indices stand behind '->' has "
+                  "const elements, so the kernel cannot write it; give what is read first, or a "
+                  "view of elements that are not const");
+    static_assert(fits,
+                  "ops.run<indices>(kernel, views...): on views placed so the kernel does not make "
+                  "what the form promises, or their gradients are not; ranks may cut one index, in "
+                  "all views that have it: a view that is read and lacks it is replicate, and one "
+                  "that is written and lacks it is partial; no index after 'whole' may be cut; "
+                  "partial views need 'linear'; correct the form or the indices");
+  }
+}
+template <operation::signature Of, class... Views>
+inline constexpr bool sound_run_by_indices = (check_run_by_indices<Of, Views...>(), true);
+
 /// Whether ops.move<To>(x) reduces an x placed `From`; else it is that value already.
 template <placement From, placement To>
 consteval bool moves_values() {

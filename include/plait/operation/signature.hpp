@@ -166,8 +166,7 @@ constexpr placement placement_in_cut(operand const& of, char index, int parts) {
 ///
 /// There are three ways: all operands are whole and all ranks do the same; the operands in which
 /// the operation is linear are partial; or one index is cut.
-constexpr bool allows(signature const& of, std::initializer_list<placement> places) {
-  placement const* const at = places.begin();
+constexpr bool allows(signature const& of, placement const* at) {
   int first_cut = -1, reads = 0, sums = 0;
   bool all_equal = true, writes_sums = true;
   for (int i = 0; i < of.count; ++i) {
@@ -200,6 +199,9 @@ constexpr bool allows(signature const& of, std::initializer_list<placement> plac
   for (int i = 0; i < reads; ++i)
     if (at[i] != partial && at[i] != replicate) return false;
   return true;
+}
+constexpr bool allows(signature const& of, std::initializer_list<placement> places) {
+  return allows(of, places.begin());
 }
 
 }  // namespace plait::operation

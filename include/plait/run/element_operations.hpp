@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "plait/backend/element_place.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
+#include "plait/operation/signature.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/operands.hpp"
 #include "plait/run/shapes.hpp"
@@ -166,6 +168,45 @@ class element_operations {
       queue_.rows(numbered_rows<Function, typename First::element>{f, first.data, first.columns},
                   first.rows, first.columns, strided(first), strided(views)...);
     else queue_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
+  }
+
+  /// An operation of the layer's own: calls kernel(queue, views...) where `queue` is that of the
+  /// rank's device; on a GPU it has the stream to launch on. A view of const elements is read, a
+  /// view of others is written and may be read, and nothing else may be touched.
+  ///
+  /// All views are placed alike, or, beside views cut by rows, those that are read replicate and
+  /// those that are written partial. They are not partial themselves unless the kernel says
+  /// `is_linear`; a kernel that says `any_placement` answers for its placements itself. Their
+  /// shapes are the kernel's business.
+  template <class Kernel, class... Views>
+  void run(Kernel kernel, Views... views) {
+    constexpr bool is_linear = typing::linearity_of<Kernel> == typing::linearity::in_all;
+    if constexpr (!requires { requires Kernel::any_placement; })
+      static_assert(typing::sound_run<is_linear, Views...>);
+    queue_.run(kernel, views...);
+  }
+  /// The same with the indices of the views, as in operation/signature.hpp, from which follow the
+  /// placements that they may have, and the shapes: "r i, i j -> r j" is a product. A view before
+  /// "->" is read, and one behind it is written; tokens have no indices.
+  ///
+  /// Errors: size_mismatch if an index has another length in one view than in another.
+  ///
+  /// Example (tests/run/own_operation_test.cpp product):
+  ///     ops.template run<"r i, i j -> r j; linear each">(product{}, l.x, l.p[weight{}], l.y);
+  template <operation::signature Of, class Kernel, class... Views>
+  void run(Kernel kernel, Views... views) {
+    static_assert(typing::sound_run_by_indices<Of, Views...>);
+    named_shape shapes[sizeof...(Views) + 1];
+    int next = 0;
+    auto const add = [&](auto const& of) {
+      if constexpr (requires { of.at; }) shapes[next++] = named("", of);
+    };
+    (add(views), ...);
+    shapes_.by_indices("run", Of, shapes);
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      constexpr typing::indexed_views<Of, Views...> indexed;
+      queue_.run(kernel, in_role<indexed.is_read[I]>(views)...);
+    }(std::index_sequence_for<Views...>{});
   }
 
  protected:

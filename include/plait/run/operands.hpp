@@ -37,6 +37,15 @@ struct numbered_rows {
   }
 };
 
+/// A view as an operation sees it that only reads it.
+template <bool IsRead, class View>
+auto in_role(View const& of) {
+  if constexpr (IsRead)
+    return view<typename View::element const, View::at, typename View::memory>{of.data, of.rows,
+                                                                               of.columns};
+  else return of;
+}
+
 /// Returns the view that a product writes, given y or dx as a layer with `takes_epilogue` got it.
 template <class View>
 View const& written_view(View const& out) {

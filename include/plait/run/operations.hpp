@@ -426,22 +426,6 @@ class operations : public image_operations<Rank> {
                    dropout_key{context.seed, context.site, context.step}, probability, block);
   }
 
-  /// An operation of the layer's own: calls kernel(queue, views...) where `queue` is that of the
-  /// rank's device; on a GPU it has the stream to launch on. A view of const elements is read, a
-  /// view of others is written and may be read, and nothing else may be touched.
-  ///
-  /// All views are placed alike, or, beside views cut by rows, those that are read replicate and
-  /// those that are written partial. They are not partial themselves unless the kernel says
-  /// `is_linear`; a kernel that says `any_placement` answers for its placements itself. Their
-  /// shapes are the kernel's business.
-  template <class Kernel, class... Views>
-  void run(Kernel kernel, Views... views) {
-    constexpr bool is_linear = typing::linearity_of<Kernel> == typing::linearity::in_all;
-    if constexpr (!requires { requires Kernel::any_placement; })
-      static_assert(typing::sound_run<is_linear, Views...>);
-    queue_.run(kernel, views...);
-  }
-
   /// `result` as what a reduction over the columns of x gives before any exchange: `Cut` if the
   /// columns of x are cut, else placed like x.
   template <placement Cut, class View, class T, placement At>

@@ -6,6 +6,7 @@
 
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/operation/signature.hpp"
 
 namespace plait::execution {
 
@@ -43,6 +44,9 @@ class shape_checks {
   /// A view of `operation` that is read row by row beside `first`.
   void row_by_row(char const* operation, named_shape of, named_shape first) const;
 
+  /// Each index has one length in all operands, whose shapes are `operands` in the order of `of`.
+  void by_indices(char const* operation, operation::signature const& of,
+                  named_shape* operands) const;
   /// out = a b, where an operand may be read transposed.
   void product(char const* operation, bool a_transposed, named_shape a, bool b_transposed,
                named_shape b, named_shape out) const;

@@ -14,6 +14,39 @@ PLAIT_DECL void shape_checks::row_by_row(char const* operation, named_shape of,
     fail(operation, of, first, "each view must have the rows of the first, or one row for all");
 }
 
+PLAIT_DECL void shape_checks::by_indices(char const* operation, operation::signature const& of,
+                                         named_shape* operands) const {
+  static constexpr char const* names[operation::signature::most_operands]{
+      "view 1", "view 2", "view 3", "view 4", "view 5", "view 6", "view 7", "view 8"};
+  struct {
+    int operand = -1;
+    std::size_t length = 0;
+  } known[26];
+  for (int i = 0; i < of.count; ++i) {
+    auto& shape = operands[i];
+    shape.name = names[i];
+    auto const expect_length = [&](operation::dimension along, std::size_t length) {
+      auto const parts = std::size_t(along.parts);
+      if (along.index == '1' && length == parts) return;
+      if (along.index == '1')
+        fail(operation, shape, operands[0],
+             concat({names[i], " must have ", parts, " where its indices say 1"}));
+      if (length % parts != 0)
+        fail(operation, shape, operands[0],
+             concat({names[i], " must have ", parts, " equal parts side by side"}));
+      auto& before = known[along.index - 'a'];
+      length /= parts;
+      if (before.operand < 0) before = {i, length};
+      if (before.length != length)
+        fail(operation, operands[before.operand], shape,
+             concat({"index ", std::string(1, along.index), " is ", before.length, " long in ",
+                     names[before.operand], " and ", length, " in ", names[i]}));
+    };
+    expect_length(of.operands[i].rows, shape.rows);
+    expect_length(of.operands[i].columns, shape.columns);
+  }
+}
+
 PLAIT_DECL void shape_checks::product(char const* operation, bool a_transposed, named_shape a,
                                       bool b_transposed, named_shape b, named_shape out) const {
   if (a_transposed) a = {"transposed(a)", a.columns, a.rows};
