@@ -647,11 +647,13 @@ TEST(CommunicatorSuite, RanksThatAreProcesses) {
 // The concepts: one model with no more than is asked for, and broken ones.
 struct minimal {
   using concept_tag = plait::ext::communicator_tag;
+  static constexpr plait::ext::communicator_parts parts{};
   int rank() const noexcept;
   int size() const noexcept;
   void barrier();
 };
 struct no_tag {
+  static constexpr plait::ext::communicator_parts parts{};
   int rank() const noexcept;
   int size() const noexcept;
   void barrier();
@@ -665,7 +667,24 @@ struct long_size : minimal {
 struct barrier_with_answer : minimal {
   int barrier();
 };
+struct no_parts {
+  using concept_tag = plait::ext::communicator_tag;
+  int rank() const noexcept;
+  int size() const noexcept;
+  void barrier();
+};
+struct room_of_unknown_size : minimal {
+  static constexpr plait::ext::communicator_parts parts{.sums_in_room = true};
+};
+// A device says what it has more than others, and has it.
+struct device_without_joint_loss : plait::ext::host_device {
+  static constexpr plait::ext::device_parts parts{.joins_loss = true};
+};
+static_assert(plait::ext::device<plait::ext::host_device>);
+static_assert(!plait::ext::device<device_without_joint_loss>);
 static_assert(plait::ext::communicator<minimal>);
+static_assert(!plait::ext::communicator<no_parts>);
+static_assert(!plait::ext::communicator<room_of_unknown_size>);
 static_assert(!plait::ext::communicator<no_tag>);
 static_assert(!plait::ext::communicator<rank_may_throw>);
 static_assert(!plait::ext::communicator<long_size>);

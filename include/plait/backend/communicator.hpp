@@ -25,9 +25,17 @@ namespace plait::ext {
 /// A type says on purpose that it is a communicator by `using concept_tag = communicator_tag;`.
 struct communicator_tag {};
 
+/// The members of a communicator that not every one has, by name.
+struct communicator_parts {
+  /// room_bytes() -> size_t: sums take room beside their operands, as `workload::ranked_sums` has
+  /// it, and so much of it so far.
+  bool sums_in_room = false;
+};
+
 /// One member of a fixed group of ranks that run the same program.
 ///
-/// Syntax:  rank(), size() -> int, both noexcept; barrier() -> void.
+/// Syntax:  rank(), size() -> int, both noexcept; barrier() -> void; `parts`, a constant, says what
+///          else it has.
 /// Meaning: 0 <= rank() < size(); both never change; barrier() returns on no rank before the last
 ///          rank has called it. All collectives are called by all ranks in the same order.
 template <class Comm>
@@ -36,6 +44,10 @@ concept communicator = std::same_as<typename Comm::concept_tag, communicator_tag
                          { constant.rank() } noexcept -> std::same_as<int>;
                          { constant.size() } noexcept -> std::same_as<int>;
                          { comm.barrier() } -> std::same_as<void>;
+                         { Comm::parts } -> std::convertible_to<communicator_parts>;
+                         requires !Comm::parts.sums_in_room || requires {
+                           { constant.room_bytes() } -> std::same_as<std::size_t>;
+                         };
                        };
 
 /// Combines `inout` over all ranks and leaves the same bits on every rank.

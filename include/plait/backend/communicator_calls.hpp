@@ -29,6 +29,7 @@ template <class Self>
 class communicator_calls {
  public:
   using concept_tag = communicator_tag;
+  static constexpr communicator_parts parts{};
 
   /// `over`: the axes of the group, which its members compare with their calls: a backend may let
   /// all groups of equal members meet in one place.

@@ -15,10 +15,36 @@ namespace plait::ext {
 /// A type says on purpose that it is a device by `using concept_tag = device_tag;`.
 struct device_tag {};
 
+/// The members of a device that not every device has, by name: where one is true the device has
+/// what stands there.
+struct device_parts {
+  /// go_on() -> void: posted messages go on, in between two operations.
+  bool goes_on = false;
+  /// workspace_bytes() -> size_t: memory that libraries and kernels have taken by themselves.
+  bool counts_workspace = false;
+  /// queue.loss_with_gradient() -> bool: whether the device makes a loss together with its
+  /// gradient, by the `forward_backward` of the loss, which may call the operations of that.
+  bool joins_loss = false;
+};
+
+/// Returns true if a device has all that its `parts` says.
+template <class D>
+consteval bool has_device_parts() {
+  constexpr device_parts parts = D::parts;
+  return (!parts.goes_on || requires(D& device) { device.go_on(); }) &&
+         (!parts.counts_workspace || requires(D const& device) {
+           { device.workspace_bytes() } -> std::same_as<std::size_t>;
+         }) && (!parts.joins_loss || requires(typename D::queue const& queue) {
+           { queue.loss_with_gradient() } -> std::same_as<bool>;
+         });
+}
+
 /// The device of one rank: memory, its streams, events between them, and queues that take
 /// operations.
 ///
-/// Syntax:  the members below; `queue` has those of `host_queue`.
+/// Syntax:  the members below; `queue` has those of `host_queue`; `parts`, a constant, says which
+/// of
+///          the others it has.
 /// Meaning: allocate() gives memory whose values are undefined. on(s) takes operations for stream
 ///          s; they run in order, after the call or during it. upload() copies host memory into
 ///          stream compute and the host memory may be changed when it returns; what download()
@@ -46,6 +72,8 @@ concept device =
       { device.replay(graph, body) } -> std::same_as<void>;
       { device.kind() } -> std::same_as<std::string>;
       device.mark("name");
-    };
+      { D::parts } -> std::convertible_to<device_parts>;
+    } &&
+    has_device_parts<D>();
 
 }  // namespace plait::ext

@@ -72,14 +72,11 @@ class rank_handle {
   void belong_to(plait::ext::generation* one) { generation_ = one; }
 
   /// Whether the communicators' sums take room beside their operands, see ranked_sum.
-  [[nodiscard]] bool sums_in_room() {
-    if constexpr (requires { world().sums_in_room(); }) return world().sums_in_room();
-    else return false;
-  }
+  [[nodiscard]] static constexpr bool sums_in_room() { return Comm::parts.sums_in_room; }
   /// The room that they have taken so far.
   [[nodiscard]] std::size_t room_of_sums_bytes() {
     std::size_t bytes = 0;
-    if constexpr (requires { world().room_bytes(); })
+    if constexpr (sums_in_room())
       for (auto const& member : members_) bytes += member.room_bytes();
     return bytes;
   }

@@ -41,7 +41,7 @@ template <class Number>
 /// Bytes that a device has for its own libraries and kernels; 0 if it has nothing to say.
 template <class Device>
 [[gnu::cold]] std::size_t workspace_of(Device const& device) {
-  if constexpr (requires { device.workspace_bytes(); }) return device.workspace_bytes();
+  if constexpr (Device::parts.counts_workspace) return device.workspace_bytes();
   else return 0;
 }
 

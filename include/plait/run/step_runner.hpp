@@ -40,8 +40,7 @@ class step_runner {
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       auto const& now = operations_[i];
       [[maybe_unused]] auto const mark = rank_.device().mark(name_of(now));
-      if constexpr (
-          requires { rank_.device().go_on(); } && !requires { requires Work::posts_nothing; })
+      if constexpr (Rank::device_type::parts.goes_on && !requires { requires Work::posts_nothing; })
         rank_.device().go_on();
       waits_.begin(i);
       if (now.row < 0) work.compute(now);

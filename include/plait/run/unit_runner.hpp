@@ -233,8 +233,7 @@ class unit_runner {
     constexpr auto& now = Code::facts;
     if constexpr (now.kind == step_kind::leaf && now.is_loss && now.gives_gradient)
       return Code::step::work::info.has_forward_backward &&
-             Code::step::work::form.inner_count == 0 &&
-             requires(device_type& device) { device.on(stream::compute).loss_with_gradient(); };
+             Code::step::work::form.inner_count == 0 && device_type::parts.joins_loss;
     else return false;
   }();
   /// A training forward is followed by its backward, except where somebody watches it.

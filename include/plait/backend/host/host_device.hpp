@@ -31,6 +31,7 @@ namespace plait::ext {
 /// Threads: one thread per device object.
 struct host_device {
   using concept_tag = device_tag;
+  static constexpr device_parts parts{.goes_on = true, .counts_workspace = true};
   using memory = host_memory;
   using queue = host_queue;
   using arena = host_arena;

@@ -68,9 +68,8 @@ class process_communicator : public communicator_calls<process_communicator> {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  /// Sums take room beside their operands, as `workload::ranked_sums` has it; where the engine adds
-  /// up, only those that it cannot do.
-  [[nodiscard]] static constexpr bool sums_in_room() { return true; }
+  /// Where the engine adds up, only the sums that it cannot do take room.
+  static constexpr communicator_parts parts{.sums_in_room = true};
   /// The room that they have taken so far, in bytes.
   [[nodiscard]] std::size_t room_bytes() const;
 

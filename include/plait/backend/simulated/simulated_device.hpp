@@ -34,6 +34,7 @@ struct simulated_memory {
 class simulated_device {
  public:
   using concept_tag = device_tag;
+  static constexpr device_parts parts{.counts_workspace = true};
   using memory = simulated_memory;
   using queue = simulated_queue;
   struct graph {};

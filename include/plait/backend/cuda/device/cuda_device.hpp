@@ -56,6 +56,7 @@ class cuda_range {
 class cuda_device {
  public:
   using concept_tag = device_tag;
+  static constexpr device_parts parts{.counts_workspace = true, .joins_loss = true};
   using memory = cuda_memory;
   using queue = cuda_queue;
 
