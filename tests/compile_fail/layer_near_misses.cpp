@@ -11,6 +11,7 @@
 // first: this layer has `backwards`, which nothing calls, and no `backward`; write `static void
 // first: this layer has `backward_inputs`, which nothing calls, and no `backward_input`; write
 // first: this layer has `backward_parameter`, which nothing calls, and no `backward_parameters`
+// first: this layer has `forward_backward` and does not say whose bodies it joins, which a layer
 // first: this layer has `forward_backward`, and it is no loss or does not save its input;
 #include "plait/layer/layer.hpp"
 
@@ -62,6 +63,10 @@ struct twelve : base {
 struct thirteen : base {
   static void forward_backward(auto& ops, auto l) { ops.copy(l.x, l.y); }
 };
+struct fourteen : base {
+  using joint_body_of = fourteen;
+  static void forward_backward(auto& ops, auto l) { ops.copy(l.x, l.y); }
+};
 #else
 struct one : base {
   using form = plait::whole;  // a name of the layer's own
@@ -104,8 +109,14 @@ struct twelve : base {
 struct thirteen : base {
   using output = plait::loss_value;
   using saved = plait::saved<plait::input_slot>;
+  using joint_body_of = thirteen;
   static void forward_backward(auto& ops, auto l) { ops.copy(l.x, l.dx); }
 };
+struct fourteen : thirteen {  // may have other bodies than thirteen
+  static void forward(auto& ops, auto l) { ops.copy(l.x, l.scratch); }
+};
+static_assert(plait::ext::leaf_of<thirteen>.has_forward_backward);
+static_assert(!plait::ext::leaf_of<fourteen>.has_forward_backward);
 #endif
 
 static_assert(plait::ext::leaf_of<one>.forms.size() > 0);
@@ -121,5 +132,6 @@ static_assert(plait::ext::leaf_of<ten>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<eleven>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<twelve>.forms.size() > 0);
 static_assert(plait::ext::leaf_of<thirteen>.forms.size() > 0);
+static_assert(plait::ext::leaf_of<fourteen>.forms.size() > 0);
 
 int main() {}

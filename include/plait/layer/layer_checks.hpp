@@ -52,9 +52,17 @@ constexpr bool has_backward_parameters() {
   else return !requires { body_probe<L>::backward_parameters; };
 }
 template <class L>
-constexpr bool has_forward_backward() {
+constexpr bool has_any_forward_backward() {
   if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::forward_backward(a, a); };
   else return !requires { body_probe<L>::forward_backward; };
+}
+/// A layer that derives from one with a forward_backward may have other bodies than that: it does
+/// not have its forward_backward.
+template <class L>
+constexpr bool has_forward_backward() {
+  if constexpr (requires { typename L::joint_body_of; })
+    return std::is_same_v<typename L::joint_body_of, L> && has_any_forward_backward<L>();
+  else return false;
 }
 template <class L>
 constexpr bool has_count() {
