@@ -2,7 +2,13 @@
 // Kernels given to ops.run with indices that do not fit the views.
 // first: ops.run<indices>(kernel, views...): the text has the indices of more or fewer operands
 // than expect: ops.run<indices>(kernel, views...): a view whose indices stand behind '->' has const
-// expect: ops.run<indices>(kernel, views...): on views placed so the kernel does not make what the
+// expect: ops.run<indices>(kernel, views...): a view is cut along an index that stands after
+// 'whole' expect: ops.run<indices>(kernel, views...): a view is cut along a dimension that its
+// indices say expect: ops.run<indices>(kernel, views...): one view is cut along an index, and
+// another does not expect: ops.run<indices>(kernel, views...): a view that is written lacks the
+// index that is cut expect: ops.run<indices>(kernel, views...): some views are replicate and others
+// invariant expect: ops.run<indices>(kernel, views...): a view is partial (a sum still to be made)
+// and the
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
@@ -43,6 +49,29 @@ void of_cut_columns(Ops& ops, view<float const, plait::shard<1>> x,
 #endif
 }
 
+/// Views that are placed as the text does not allow it, or does.
+template <class Ops>
+void of_placements(Ops& ops, view<float const, plait::shard<0>> rows,
+                   view<float, plait::shard<0>> y, view<float, plait::partial> sums,
+                   view<float const, plait::replicate> whole, view<float, plait::invariant> once) {
+#ifdef PLAIT_EXPECT_FAIL
+  ops.template run<"1 c -> 1 c">(nothing{}, rows, y);
+  ops.template run<"r c, 1 c -> r c">(nothing{}, rows, once, y);
+  ops.template run<"r c -> 1 c">(nothing{}, rows, y);
+  ops.template run<"r c -> r c">(nothing{}, whole, once);
+  ops.template run<"r c -> r c">(nothing{}, sums, sums);
+#else
+  ops.template run<"r c -> r c">(nothing{}, rows, y);
+  ops.template run<"r c, 1 c -> r c">(nothing{}, rows, whole, y);
+  ops.template run<"r c -> 1 c">(nothing{}, rows, sums);
+  ops.template run<"r c -> r c">(nothing{}, once, once);
+  ops.template run<"r c -> r c; linear all">(nothing{}, sums, sums);
+#endif
+}
+
+template void of_placements(operations&, view<float const, plait::shard<0>>,
+                            view<float, plait::shard<0>>, view<float, plait::partial>,
+                            view<float const, plait::replicate>, view<float, plait::invariant>);
 template void of_fewer_views(operations&, view<float const>, view<float const>, view<float>);
 template void of_a_result_that_is_const(operations&, view<float>, view<float const>);
 template void of_cut_columns(operations&, view<float const, plait::shard<1>>,

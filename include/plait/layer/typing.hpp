@@ -335,6 +335,37 @@ struct indexed_views {
     }
   }
 };
+/// `View`: the number of the view that is wrong, from 0, as compilers show it.
+template <operation::misplacement What, int View>
+consteval void check_indices() {
+  using enum operation::misplacement;
+  static_assert(What != cut_of_whole,
+                "ops.run<indices>(kernel, views...): a view is cut along an index that stands "
+                "after 'whole': each rank would have a part of what the kernel needs; give the "
+                "form an input that is not cut so, or take the index out of 'whole'");
+  static_assert(What != cut_otherwise,
+                "ops.run<indices>(kernel, views...): a view is cut along a dimension that its "
+                "indices say is 1, or into other parts than '3h' says; correct the indices or the "
+                "form");
+  static_assert(What != unlike_cut,
+                "ops.run<indices>(kernel, views...): one view is cut along an index, and another "
+                "does not follow it: a view that has the index must be cut along it, too, and one "
+                "that is read and lacks it must be replicate; correct the form or the indices");
+  static_assert(What != unreduced,
+                "ops.run<indices>(kernel, views...): a view that is written lacks the index that "
+                "is cut, so each rank has its part of a sum: it must be partial, or partial_max "
+                "if the index stands after 'max'; correct the form or the indices");
+  static_assert(What != mixed,
+                "ops.run<indices>(kernel, views...): some views are replicate and others "
+                "invariant, so that one gradient would be complete and the other a summand; give "
+                "the form one of them for all");
+  static_assert(What != of_summands,
+                "ops.run<indices>(kernel, views...): a view is partial (a sum still to be made) "
+                "and the kernel is not said to be linear in it, or another view does not fit to "
+                "it: write 'linear all', 'linear each' or 'linear last' after the indices, with "
+                "all that is written partial; except with 'linear all', what else is read is "
+                "replicate");
+}
 /// `Of`: the indices that the call says.
 template <operation::signature Of, class... Views>
 consteval void check_run_by_indices() {
@@ -346,17 +377,12 @@ consteval void check_run_by_indices() {
                 "operands than there are views; write those of each view in the order of the "
                 "call, but none of tokens: ops.template run<\"r i, i j -> r j\">(kernel, x, w, y)");
   if constexpr (has_each) {
-    constexpr bool fits = allows(Of, indexed.at);
     static_assert(indexed.can_write,
                   "ops.run<indices>(kernel, views...): a view whose indices stand behind '->' has "
                   "const elements, so the kernel cannot write it; give what is read first, or a "
                   "view of elements that are not const");
-    static_assert(fits,
-                  "ops.run<indices>(kernel, views...): on views placed so the kernel does not make "
-                  "what the form promises, or their gradients are not; ranks may cut one index, in "
-                  "all views that have it: a view that is read and lacks it is replicate, and one "
-                  "that is written and lacks it is partial; no index after 'whole' may be cut; "
-                  "partial views need 'linear'; correct the form or the indices");
+    constexpr operation::judgment judged = judge(Of, indexed.at);
+    check_indices<judged.what, judged.operand>();
   }
 }
 template <operation::signature Of, class... Views>

@@ -160,48 +160,73 @@ constexpr placement placement_in_cut(operand const& of, char index, int parts) {
   return replicate;
 }
 
-/// Returns true if ranks that run the operation on operands that are placed like `places`, in the
-/// order of the signature, make the results that are placed so, and if the same holds for its
+/// Why the operands of an operation may not be placed as they are.
+enum class misplacement : int {
+  none,
+  cut_of_whole,   ///< an index is cut that each rank needs whole
+  cut_otherwise,  ///< an operand is cut along a single row or column, or in other parts than it has
+  unlike_cut,     ///< an operand does not follow the cut of another one
+  unreduced,      ///< a result that lacks the cut index is not said to be the ranks' sum or maximum
+  mixed,          ///< operands are whole, some invariant and some replicate
+  of_summands     ///< an operand is partial in which the operation is not linear, or others do not
+                  ///< fit to it
+};
+
+/// A judgment on the placements of operands: what is wrong, and the first operand that shows it.
+struct judgment {
+  misplacement what = misplacement::none;
+  int operand = 0;
+};
+
+/// Judges whether ranks that run the operation on operands that are placed like `at`, in the order
+/// of the signature, make the results that are placed so, and whether the same holds for its
 /// gradients, in the dual placements.
 ///
 /// There are three ways: all operands are whole and all ranks do the same; the operands in which
 /// the operation is linear are partial; or one index is cut.
-constexpr bool allows(signature const& of, placement const* at) {
-  int first_cut = -1, reads = 0, sums = 0;
-  bool all_equal = true, writes_sums = true;
+constexpr judgment judge(signature const& of, placement const* at) {
+  using enum misplacement;
+  int first_cut = -1, first_sum = -1, reads = 0, sums = 0;
   for (int i = 0; i < of.count; ++i) {
-    all_equal = all_equal && at[i] == at[0];
-    if (of.operands[i].is_written) writes_sums = writes_sums && at[i] == partial;
-    else ++reads, sums += at[i] == partial ? 1 : 0;
+    if (!of.operands[i].is_written) ++reads, sums += at[i] == partial ? 1 : 0;
     if (first_cut < 0 && ext::is_shard(at[i])) first_cut = i;
+    if (first_sum < 0 && ext::is_partial(at[i])) first_sum = i;
   }
   if (first_cut >= 0) {
     operand const& by = of.operands[first_cut];
     dimension const along = at[first_cut].index == 0 ? by.rows : by.columns;
-    if (along.index == '1' || at[first_cut].parts % along.parts != 0) return false;
-    if ((of.whole & signature::bit(along.index)) != 0) return false;
+    if (along.index == '1' || at[first_cut].parts % along.parts != 0)
+      return {cut_otherwise, first_cut};
+    if ((of.whole & signature::bit(along.index)) != 0) return {cut_of_whole, first_cut};
     bool const is_maximum = (of.maximum & signature::bit(along.index)) != 0;
     for (int i = 0; i < of.count; ++i) {
-      placement wanted =
+      placement const cut =
           placement_in_cut(of.operands[i], along.index, at[first_cut].parts / along.parts);
       // A result that lacks the index is reduced over it.
-      if (wanted == replicate && of.operands[i].is_written)
-        wanted = is_maximum ? partial_max : partial;
-      if (at[i] != wanted) return false;
+      bool const reduces = cut == replicate && of.operands[i].is_written;
+      if (reduces && at[i] != (is_maximum ? partial_max : partial)) return {unreduced, i};
+      if (!reduces && at[i] != cut) return {unlike_cut, i};
     }
-    return true;
+    return {};
   }
-  if (all_equal && ext::is_whole(at[0])) return true;
-  if (!writes_sums) return false;
-  if (of.linear == linearity::in_all) return sums == reads;
-  if (of.linear == linearity::none || sums != 1) return false;
-  if (of.linear == linearity::in_last && at[reads - 1] != partial) return false;
+  if (first_sum < 0) {
+    for (int i = 0; i < of.count; ++i)
+      if (at[i] != at[0] || !ext::is_whole(at[i])) return {mixed, i};
+    return {};
+  }
+  for (int i = reads; i < of.count; ++i)
+    if (at[i] != partial) return {of_summands, i};
+  if (of.linear == linearity::in_all) return sums == reads ? judgment{} : judgment{of_summands};
+  if (of.linear == linearity::none || sums != 1) return {of_summands, first_sum};
+  if (of.linear == linearity::in_last && at[reads - 1] != partial) return {of_summands, first_sum};
   for (int i = 0; i < reads; ++i)
-    if (at[i] != partial && at[i] != replicate) return false;
-  return true;
+    if (at[i] != partial && at[i] != replicate) return {of_summands, i};
+  return {};
 }
+
+/// Returns true if the operands may be placed so.
 constexpr bool allows(signature const& of, std::initializer_list<placement> places) {
-  return allows(of, places.begin());
+  return judge(of, places.begin()).what == misplacement::none;
 }
 
 }  // namespace plait::operation
