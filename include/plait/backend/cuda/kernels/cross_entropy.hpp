@@ -357,10 +357,13 @@ void cross_entropy_backward(Launch launch, T const* logits, std::int32_t const* 
          dlogits, first_class, ignore, rows, columns, valid_columns, weights, target);
 }
 
-inline constexpr int row_threads = 512;  // two blocks on a multiprocessor
+inline constexpr int row_threads = 512;
+/// Blocks that a multiprocessor has room for; in double they would spill registers.
+template <class T>
+inline constexpr int row_blocks = sizeof(T) == 8 ? 1 : 2;
 
 template <int V, class T, class Target>
-__global__ __launch_bounds__(row_threads, 2) void cross_entropy_with_gradient_kernel(
+__global__ __launch_bounds__(row_threads, row_blocks<T>) void cross_entropy_with_gradient_kernel(
     T const* logits, std::int32_t const* targets, accumulate_t<T>* terms, double const* scale,
     T* dlogits, std::int32_t ignore, std::size_t rows, std::size_t columns,
     std::size_t valid_columns, double const* weights, Target target) {
