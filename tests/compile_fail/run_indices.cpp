@@ -38,7 +38,7 @@ void of_a_result_that_is_const(Ops& ops, view<float> x, view<float const> y) {
 #endif
 }
 
-/// A norm of rows: the sum over cut columns is none of the whole row.
+/// A norm of rows, which needs whole rows: a rank has only some of the columns.
 template <class Ops>
 void of_cut_columns(Ops& ops, view<float const, plait::shard<1>> x,
                     view<float, plait::shard<1>> y) {

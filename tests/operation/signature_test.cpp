@@ -151,13 +151,36 @@ TEST(Signature, TheTextSaysTheIndices) {
 }
 
 TEST(Signature, ATextThatIsWrittenOtherwiseIsRefused) {
-  for (char const* const text :
-       {"m k, k n", "m k -> k -> n", "m k -> m", "M k -> k m", "m k, k n -> m n; linear each k",
-        "r c, 1 c -> r c; linear all whole c", "r c, 1 c -> r c; whole c linear all",
-        "r c -> r c; linearall", "r c -> r c; linear all; linear each", "r c -> r c; whole q",
-        "r c -> r c; wholec", "r c -> r c; whole cr", "r c -> r c; least c", "r c -> r c; ",
-        "a b, a b, a b, a b, a b, a b, a b, a b -> a b"})
+  for (char const* const text : {"m k, k n",
+                                 "m k -> k -> n",
+                                 "m k -> m",
+                                 "M k -> k m",
+                                 "m k, k n -> m n; linear each k",
+                                 "r c, 1 c -> r c; linear all whole c",
+                                 "r c, 1 c -> r c; whole c linear all",
+                                 "r c -> r c; linearall",
+                                 "r c -> r c; linear all; linear each",
+                                 "r c -> r c; whole q",
+                                 "r c -> r c; wholec",
+                                 "r c -> r c; whole cr",
+                                 "r c -> r c; least c",
+                                 "r c -> r c; ",
+                                 "r c -> r c; whole",
+                                 "r c -> r c; max ",
+                                 "r c -> ",
+                                 "-> r c",
+                                 "->",
+                                 "rc -> rc",
+                                 "r c, -> r c",
+                                 "r c r c -> r c",
+                                 "r r -> r r",
+                                 "r c => r c",
+                                 "r c -> r c,",
+                                 "r c -> r c r 1",
+                                 "",
+                                 "a b, a b, a b, a b, a b, a b, a b, a b -> a b"})
     EXPECT_THROW((void)signature::of(text), char const*) << text;
+  EXPECT_NO_THROW((void)signature::of(" r c,1 c->r 3c , r 1 ;whole c; max r c "));
   EXPECT_NO_THROW((void)signature::of("r c, 1 c -> r c; whole c; linear all"));
 }
 

@@ -27,8 +27,8 @@ struct communicator_tag {};
 
 /// The members of a communicator that not every one has, by name.
 struct communicator_parts {
-  /// room_bytes() -> size_t: sums take room beside their operands, as `workload::ranked_sums` has
-  /// it, and so much of it so far.
+  /// room_bytes() -> size_t: sums take room of their own, as `workload::ranked_sums` has it, and
+  /// have taken so much so far.
   bool sums_in_room = false;
 };
 

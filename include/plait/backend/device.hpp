@@ -22,8 +22,9 @@ struct device_parts {
   bool goes_on = false;
   /// workspace_bytes() -> size_t: memory that libraries and kernels have taken by themselves.
   bool counts_workspace = false;
-  /// queue.loss_with_gradient() -> bool: whether the device makes a loss together with its
-  /// gradient, by the `forward_backward` of the loss, which may call the operations of that.
+  /// queue.loss_with_gradient() -> bool: true if the device makes a loss together with its
+  /// gradient, by the `forward_backward` of the loss; queue.cross_entropy_with_gradient() does so
+  /// for nn::cross_entropy.
   bool joins_loss = false;
 };
 

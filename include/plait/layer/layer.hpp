@@ -415,13 +415,14 @@ inline constexpr leaf_info leaf_of = [] {
       "this layer has `forward_backward` and does not say whose bodies it joins, which a "
       "layer that derives from it may replace; write `using joint_body_of = ...;`, the "
       "layer itself");
-  static_assert(!detail::has_forward_backward<L>() ||
-                    (std::is_same_v<typename L::output, loss_value> &&
-                     detail::read_slots(typename lists::saved{}).keeps_input),
-                "this layer has `forward_backward`, and it is no loss or does not save its input; "
-                "only a loss is made together with its gradient, where that begins: write `using "
-                "output = plait::loss_value;` and `using saved = plait::saved<plait::input_slot, "
-                "...>;`");
+  static_assert(
+      !detail::has_forward_backward<L>() ||
+          (std::is_same_v<typename L::output, loss_value> &&
+           detail::read_slots(typename lists::saved{}).keeps_input && lists::parameters::size == 0),
+      "this layer has `forward_backward`, and it is no loss, does not save its input or "
+      "has parameters; only a loss without parameters is made together with its gradient, "
+      "when its backward begins: write `using output = plait::loss_value;` and `using "
+      "saved = plait::saved<plait::input_slot, ...>;`, or leave forward_backward out");
   static_assert(lists::parameters::size <= form_info::most_parameters,
                 "parameter_list<...>: a layer may have eight parameters at most; split the layer");
   static_assert(

@@ -366,7 +366,7 @@ consteval void check_indices() {
                 "all that is written partial; except with 'linear all', what else is read is "
                 "replicate");
 }
-/// `Of`: the indices that the call says.
+/// `Of`: the indices that are given in the call.
 template <operation::signature Of, class... Views>
 consteval void check_run_by_indices() {
   constexpr indexed_views<Of, Views...> indexed;

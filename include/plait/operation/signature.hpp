@@ -85,25 +85,23 @@ struct signature {
   constexpr signature() = default;
 
   constexpr void read(char const* text) {
-    bool written = false;
-    while (*text != 0 && *text != ';') {
-      skip_spaces(text);
-      if (*text == ',') {
-        ++text;
-      } else if (*text == '-') {
-        if (text[1] != '>' || written) throw "one '->' is between what is read and what is written";
-        text += 2;
-        written = true;
-      } else {
-        if (count == most_operands) throw "there are more operands than most_operands";
-        dimension const rows = read_dimension(text);
-        operands[count++] = {rows, read_dimension(text), written};
-      }
-      skip_spaces(text);
-    }
-    if (!written) throw "'->' is missing";
+    read_operands(text, false);
+    if (text[0] != '-' || text[1] != '>') throw "'->' stands after what is read, ',' before more";
+    read_operands(text += 2, true);
     while (*text == ';') read_kind(++text);
-    if (*text != 0) throw "after a kind stands ';' and the next kind, or nothing";
+    if (*text != 0) throw "after what is written, and after a kind, stands ';' or nothing";
+  }
+  /// Reads operands and the commas between them.
+  constexpr void read_operands(char const*& text, bool written) {
+    for (bool more = true; more; text += more ? 1 : 0) {
+      if (count == most_operands) throw "there are more operands than most_operands";
+      auto& next = operands[count++];
+      next = {read_dimension(text), read_dimension(text), written};
+      if (next.rows.index != '1' && next.rows.index == next.columns.index)
+        throw "the rows and the columns of an operand have different indices";
+      skip_spaces(text);
+      more = *text == ',';
+    }
   }
   static constexpr void skip_spaces(char const*& text) {
     while (*text == ' ') ++text;
@@ -112,8 +110,11 @@ struct signature {
     skip_spaces(text);
     dimension out;
     if (*text >= '2' && *text <= '9') out.parts = *text++ - '0';
-    if (*text != '1' && (*text < 'a' || *text > 'z')) throw "an index is a letter, or 1";
+    if (*text != '1' && (*text < 'a' || *text > 'z'))
+      throw "an operand has two indices, of its rows and its columns: small letters, or 1";
     out.index = *text++;
+    if (*text != ' ' && *text != ',' && *text != '-' && *text != ';' && *text != 0)
+      throw "a space is between indices";
     return out;
   }
   [[nodiscard]] constexpr bool has(char letter) const {
@@ -144,6 +145,7 @@ struct signature {
     }
     bool const is_whole = takes(text, "whole");
     if (!is_whole && !takes(text, "max")) throw "a kind is 'whole', 'max' or 'linear'";
+    if (*text == 0 || *text == ';') throw "after 'whole' and 'max' stand indices";
     for (; *text != 0 && *text != ';'; skip_spaces(text)) {
       if (!has(*text)) throw "no operand has this index";
       if (!ends_word(text[1])) throw "a space is between indices";

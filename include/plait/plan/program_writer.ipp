@@ -213,7 +213,7 @@ PLAIT_DECL void program_writer::add_piece(program_operation run, unit_range unit
   }
   run.units = units;
   reads = joined(parameters_of(units), reads);
-  // A device may make the loss together with its gradient, where that begins.
+  // A device may make the loss together with its gradient, when the backward begins.
   if (units.end == plan_.unit_count() &&
       (run.what == operation_kind::backward || run.what == operation_kind::backward_input))
     writes.push_back(at(name::loss));

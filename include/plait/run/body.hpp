@@ -64,8 +64,8 @@ struct backward_body {
 template <class P, class Y, class X, class D, class V, class W>
 backward_body(P, Y, X, D, V, W, layer_context const&) -> backward_body<P, Y, X, D, V, W>;
 
-/// What `forward_backward` of a loss gets: what forward does, with what its gradient is multiplied
-/// by and the view of the gradient.
+/// The `l` of `forward_backward` of a loss: that of forward, with the seed of the gradient and the
+/// view to write the gradient to.
 template <class Parameters, class Input, class Output, class OutputGradient, class InputGradient,
           class Saved, class Scratch>
 struct forward_backward_body {

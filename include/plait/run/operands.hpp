@@ -37,7 +37,7 @@ struct numbered_rows {
   }
 };
 
-/// A view as an operation sees it that only reads it.
+/// The view that an operation gets which only reads it.
 template <bool IsRead, class View>
 auto in_role(View const& of) {
   if constexpr (IsRead)

@@ -25,15 +25,16 @@ PLAIT_DECL void shape_checks::by_indices(char const* operation, operation::signa
   for (int i = 0; i < of.count; ++i) {
     auto& shape = operands[i];
     shape.name = names[i];
-    auto const expect_length = [&](operation::dimension along, std::size_t length) {
+    auto const expect_length = [&](operation::dimension along, std::size_t length,
+                                   char const* what) {
       auto const parts = std::size_t(along.parts);
+      auto const need = [&](char const* kind) {
+        throw size_mismatch({"ops.", operation, " in layer ", layer_text(), ": ", text(shape),
+                             ": its indices say that its ", what, " are ", parts, kind});
+      };
       if (along.index == '1' && length == parts) return;
-      if (along.index == '1')
-        fail(operation, shape, operands[0],
-             concat({names[i], " must have ", parts, " where its indices say 1"}));
-      if (length % parts != 0)
-        fail(operation, shape, operands[0],
-             concat({names[i], " must have ", parts, " equal parts side by side"}));
+      if (along.index == '1') need(", by the index 1");
+      if (length % parts != 0) need(" equal parts");
       auto& before = known[along.index - 'a'];
       length /= parts;
       if (before.operand < 0) before = {i, length};
@@ -42,8 +43,8 @@ PLAIT_DECL void shape_checks::by_indices(char const* operation, operation::signa
              concat({"index ", std::string(1, along.index), " is ", before.length, " long in ",
                      names[before.operand], " and ", length, " in ", names[i]}));
     };
-    expect_length(of.operands[i].rows, shape.rows);
-    expect_length(of.operands[i].columns, shape.columns);
+    expect_length(of.operands[i].rows, shape.rows, "rows");
+    expect_length(of.operands[i].columns, shape.columns, "columns");
   }
 }
 

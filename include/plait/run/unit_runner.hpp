@@ -225,15 +225,16 @@ class unit_runner {
     return rank_.device().mark(names_of(Way, at)[std::size_t(now.leaf)].c_str());
   }
 
-  /// Whether a loss may be made only with its gradient: then its forward does nothing, and its
-  /// backward reads once what both are made of, if the device can. Plans say of both that they
+  /// True for a loss that may be made only with its gradient: then its forward does nothing, and
+  /// its backward reads once what both are made of, if the device can. Plans say of both that they
   /// write the sum of the loss.
   template <class Code>
   static constexpr bool may_wait_for_gradient = [] {
     constexpr auto& now = Code::facts;
     if constexpr (now.kind == step_kind::leaf && now.is_loss && now.gives_gradient)
       return Code::step::work::info.has_forward_backward &&
-             Code::step::work::form.inner_count == 0 && device_type::parts.joins_loss;
+             Code::step::work::form.inner_count == 0 && device_type::parts.joins_loss &&
+             !is_step<typename Code::backward_epilogue>;
     else return false;
   }();
   /// A training forward is followed by its backward, except where somebody watches it.

@@ -392,7 +392,7 @@ class cuda_queue : public cuda_image_queue {
                                          target);
   }
 
-  /// Whether a loss is made together with its gradient.
+  /// True if a loss is made together with its gradient.
   [[nodiscard]] bool loss_with_gradient() const { return state_->options.loss_with_gradient; }
   template <class Target, class T>
   void cross_entropy_with_gradient(Target target, T const* logits, std::int32_t const* labels,

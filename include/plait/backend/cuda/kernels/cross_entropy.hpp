@@ -14,8 +14,8 @@
 // maximum over the shards, cross_entropy_terms, sum over the shards, then cross_entropy_sum and
 // cross_entropy_backward, which need no other shard. Where one shard has all classes,
 // cross_entropy_statistics does the work of the first three with one reading of the logits, and
-// cross_entropy_with_gradient that of all but the sum. A block does a row. `weights` has what each
-// row is multiplied by, or is null for 1.
+// cross_entropy_with_gradient does all except for the sum. A block does a row. `weights` has what
+// each row is multiplied by, or is null for 1.
 
 namespace plait::cuda_kernels {
 
@@ -389,9 +389,9 @@ __global__ __launch_bounds__(row_threads, row_blocks<T>) void cross_entropy_with
 }
 
 /// cross_entropy_statistics and cross_entropy_backward of all classes. The block that has read a
-/// row reads it again for the gradient, from the L2 cache: blocks are of 1024 threads, so that the
-/// rows under way, two on each multiprocessor, fit there. Writes no terms of the rows to ignore,
-/// which cross_entropy_sum does not read; dlogits may be logits.
+/// row reads it again for the gradient, from the L2 cache: blocks are large and few, so that the
+/// rows under way fit there, 26 MB of 50,304 classes in bfloat16 on 132 multiprocessors. Writes no
+/// terms of the rows to ignore, which cross_entropy_sum does not read; dlogits may be logits.
 ///
 /// Shapes: logits, dlogits (rows, columns); targets, weights (rows); terms (rows, Target::terms);
 ///         scale is one number in device memory
@@ -401,7 +401,7 @@ void cross_entropy_with_gradient(Launch launch, T const* logits, std::int32_t co
                                  std::int32_t ignore, std::size_t rows, std::size_t columns,
                                  std::size_t valid_columns, double const* weights = nullptr,
                                  Target target = {}) {
-  if (rows == 0 || columns == 0) return;
+  if (rows == 0) return;
   constexpr int wide = vector_elements<T>;
   bool const vectors = fits_vectors(logits, dlogits, columns * sizeof(T));
   launch(
