@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels given to ops.run with indices that do not fit the views.
-// first: ops.run<indices>(kernel, views...): the text has the indices of more or fewer operands
-// than expect: ops.run<indices>(kernel, views...): a view whose indices stand behind '->' has const
-// expect: ops.run<indices>(kernel, views...): a view is cut along an index that stands after
-// 'whole' expect: ops.run<indices>(kernel, views...): a view is cut along a dimension that its
-// indices say expect: ops.run<indices>(kernel, views...): one view is cut along an index, and
-// another does not expect: ops.run<indices>(kernel, views...): a view that is written lacks the
-// index that is cut expect: ops.run<indices>(kernel, views...): some views are replicate and others
-// invariant expect: ops.run<indices>(kernel, views...): a view is partial (a sum still to be made)
-// and the
+// expect: ops.run<indices>(kernel, views...): the text has the indices of more or fewer
+// expect: ops.run<indices>(kernel, views...): a view whose indices stand behind '->' has
+// expect: ops.run<indices>(kernel, views...): a view is cut along an index that stands
+// expect: ops.run<indices>(kernel, views...): a view is cut along a dimension that its
+// expect: ops.run<indices>(kernel, views...): one view is cut along an index, and another
+// expect: ops.run<indices>(kernel, views...): a view that is written lacks the index
+// expect: ops.run<indices>(kernel, views...): some views are replicate and others
+// expect: ops.run<indices>(kernel, views...): a view is partial (a sum still to be made)
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
