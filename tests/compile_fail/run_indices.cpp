@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels given to ops.run with indices that do not fit the views.
 // expect: ops.run<indices>(kernel, views...): the text has the indices of more or fewer
-// expect: ops.run<indices>(kernel, views...): a view whose indices stand behind '->' has
+// expect: ops.run<indices>(kernel, views...): a view whose indices stand after '->' has
 // expect: ops.run<indices>(kernel, views...): a view is cut along an index that stands
 // expect: ops.run<indices>(kernel, views...): a view is cut along a dimension that its
 // expect: ops.run<indices>(kernel, views...): one view is cut along an index, and another

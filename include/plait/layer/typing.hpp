@@ -318,9 +318,9 @@ inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);
 template <operation::signature Of, class... Views>
 struct indexed_views {
   static constexpr int count = (0 + ... + (own_operand_of<Views>().at != no_rule ? 1 : 0));
-  placement at[std::size_t(count) + 1] = {};  ///< of those that have one
+  placement at[std::size_t(count) + 1] = {};  ///< of the arguments that have one
   bool is_read[sizeof...(Views) + 1] = {};    ///< only, of each argument
-  bool can_write = true;                      ///< what the operation writes
+  bool can_write = true;                      ///< all results have elements that are not const
 
   constexpr indexed_views() {
     int number = 0, placed = 0;
@@ -378,7 +378,7 @@ consteval void check_run_by_indices() {
                 "call, but none of tokens: ops.template run<\"r i, i j -> r j\">(kernel, x, w, y)");
   if constexpr (has_each) {
     static_assert(indexed.can_write,
-                  "ops.run<indices>(kernel, views...): a view whose indices stand behind '->' has "
+                  "ops.run<indices>(kernel, views...): a view whose indices stand after '->' has "
                   "const elements, so the kernel cannot write it; give what is read first, or a "
                   "view of elements that are not const");
     constexpr operation::judgment judged = judge(Of, indexed.at);

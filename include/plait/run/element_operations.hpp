@@ -174,8 +174,8 @@ class element_operations {
   /// rank's device; on a GPU it has the stream to launch on. A view of const elements is read, a
   /// view of others is written and may be read, and nothing else may be touched.
   ///
-  /// All views are placed alike, or, beside views cut by rows, those that are read replicate and
-  /// those that are written partial. They are not partial themselves unless the kernel says
+  /// All views are placed alike, or, together with views cut by rows, those that are read replicate
+  /// and those that are written partial. They are not partial themselves unless the kernel says
   /// `is_linear`; a kernel that says `any_placement` answers for its placements itself. Their
   /// shapes are the kernel's business.
   template <class Kernel, class... Views>
@@ -185,9 +185,9 @@ class element_operations {
       static_assert(typing::sound_run<is_linear, Views...>);
     queue_.run(kernel, views...);
   }
-  /// The same with the indices of the views, as in operation/signature.hpp, from which follow the
-  /// placements that they may have, and the shapes: "r i, i j -> r j" is a product. A view before
-  /// "->" is read, and one behind it is written; tokens have no indices.
+  /// Runs an operation of the layer's own that says its indices, as in operation/signature.hpp: the
+  /// placements that the views may have follow from them, and the shapes. "r i, i j -> r j" is a
+  /// product. A view before "->" is read, and a view after it is written; tokens have no indices.
   ///
   /// Errors: size_mismatch if an index has another length in one view than in another.
   ///

@@ -68,7 +68,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  /// Where the engine adds up, only the sums that it cannot do take room.
+  /// An engine that adds up takes room only for the sums that it cannot do.
   static constexpr communicator_parts parts{.sums_in_room = true};
   /// The room that they have taken so far, in bytes.
   [[nodiscard]] std::size_t room_bytes() const;

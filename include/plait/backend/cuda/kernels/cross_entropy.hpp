@@ -139,7 +139,7 @@ __device__ __forceinline__ void store_gradient_of_row(T const* row, T* to, std::
   for_each_step<std::size_t{Threads} * V, 2>(
       std::size_t{threadIdx.x} * V, columns, [&](std::size_t c) { return load<V>(row + c); },
       [&](std::size_t c, pack<T, V> values) {
-        // Places in the pack; V if they are behind it.
+        // The place of a column in the pack; V if the column is not in it.
         auto const place = [&](std::size_t column) {
           return static_cast<int>(smaller<std::size_t>(V, column - smaller(column, c)));
         };
