@@ -34,8 +34,8 @@ struct communicator_parts {
 
 /// One member of a fixed group of ranks that run the same program.
 ///
-/// Syntax:  rank(), size() -> int, both noexcept; barrier() -> void; `parts`, a constant, says what
-///          else it has.
+/// Syntax:  rank(), size() -> int, both noexcept; barrier() -> void. The constant `parts` names the
+///          members that it has besides.
 /// Meaning: 0 <= rank() < size(); both never change; barrier() returns on no rank before the last
 ///          rank has called it. All collectives are called by all ranks in the same order.
 template <class Comm>

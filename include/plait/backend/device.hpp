@@ -43,9 +43,8 @@ consteval bool has_device_parts() {
 /// The device of one rank: memory, its streams, events between them, and queues that take
 /// operations.
 ///
-/// Syntax:  the members below; `queue` has those of `host_queue`; `parts`, a constant, says which
-/// of
-///          the others it has.
+/// Syntax:  the members below; `queue` has those of `host_queue`. The constant `parts` names the
+///          members that it has besides.
 /// Meaning: allocate() gives memory whose values are undefined. on(s) takes operations for stream
 ///          s; they run in order, after the call or during it. upload() copies host memory into
 ///          stream compute and the host memory may be changed when it returns; what download()

@@ -314,12 +314,13 @@ consteval void check_run() {
 template <bool Linear, class... Views>
 inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);
 
-/// The views of an operation that says its indices. Arguments without a placement have none.
+/// The arguments of an operation that says its indices. Views have indices, in their order;
+/// arguments without a placement, as tokens, have none.
 template <operation::signature Of, class... Views>
 struct indexed_views {
   static constexpr int count = (0 + ... + (own_operand_of<Views>().at != no_rule ? 1 : 0));
-  placement at[std::size_t(count) + 1] = {};  ///< of the arguments that have one
-  bool is_read[sizeof...(Views) + 1] = {};    ///< only, of each argument
+  placement at[std::size_t(count) + 1] = {};  ///< placements of the views
+  bool is_read[sizeof...(Views) + 1] = {};    ///< for each argument: a view that is only read
   bool can_write = true;                      ///< all results have elements that are not const
 
   constexpr indexed_views() {

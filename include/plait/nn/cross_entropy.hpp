@@ -62,7 +62,7 @@ struct cross_entropy {
   /// The `count` of this loss checks labels, so that trainers need not; a loss that derives from it
   /// may have another.
   using count_refuses_labels = cross_entropy;
-  using joint_body_of = cross_entropy;  // one that derives from it may have other bodies
+  using joint_body_of = cross_entropy;  // a loss that derives from it may have other bodies
 
   /// The rows that count, of the labels of one rank.
   ///
