@@ -8,6 +8,7 @@
 
 #include "plait/backend/cuda/device/cuda_device.hpp"
 #include "plait/backend/cuda/device/requirements.hpp"
+#include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/random_normal.hpp"
 
@@ -62,7 +63,9 @@ double matrix_product_roof() {
     auto const seconds = [&](int turns) {
       auto const begin = clock::now();
       for (int turn = 0; turn < turns; ++turn)
-        queue.matmul(false, true, m, n, k, data(a), k, data(b), k, false, data(c), n);
+        queue.matmul(plait::ext::matrix<bfloat16 const>{data(a), m, k},
+                     plait::ext::matrix<bfloat16 const>{data(b), n, k}, false,
+                     plait::ext::matrix<bfloat16>{data(c), m, n}, {.b = true});
       device.synchronize();
       return std::chrono::duration<double>(clock::now() - begin).count();
     };

@@ -199,10 +199,10 @@ TEST(Attention, SideBySideHasTheSameBits) {
     return (r * 3 + which) * width + i % width;
   };
   for (std::size_t i = 0; i < qkv.size(); ++i) qkv[packed(i)] = run.qkv[i];
-  auto const in = plait::ext::side_by_side(std::as_const(qkv).data(), 3, 4);
+  auto const in = side_by_side(std::as_const(qkv).data(), rows, width);
   maths::attention_forward(run.e, in, out.data(), log_sum.data(), scratch.data());
   maths::attention_backward(run.e, in, out.data(), log_sum.data(), run.dout.data(),
-                            plait::ext::side_by_side(dqkv.data(), 3, 4), scratch.data());
+                            side_by_side(dqkv.data(), rows, width), scratch.data());
   EXPECT_EQ(out, run.out);
   EXPECT_EQ(log_sum, run.log_sum);
   for (std::size_t i = 0; i < qkv.size(); ++i) ASSERT_EQ(dqkv[packed(i)], run.dqkv[i]);

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "plait/backend/attention_shape.hpp"
+#include "plait/backend/matrix.hpp"
 #include "plait/core/random.hpp"
 
 namespace host_maths_testing {
@@ -22,6 +24,14 @@ std::vector<T> values(std::size_t n, std::uint32_t site) {
         2 * plait::ext::uniform_from_bits(plait::ext::random_word({.seed = 5, .site = site}, i)) -
         1);
   return result;
+}
+
+/// The operands of an attention whose query, key and value lie side by side, each of `width`
+/// columns.
+template <class T>
+plait::ext::attention_operands<T> side_by_side(T* qkv, std::size_t rows, std::size_t width) {
+  auto const [q, k, v] = plait::ext::side_by_side(plait::ext::matrix{qkv, rows, 3 * width});
+  return plait::ext::operands_of(q, k, v);
 }
 
 inline double dot(std::vector<double> const& a, std::vector<double> const& b) {

@@ -17,8 +17,11 @@
 
 namespace {
 
+namespace operation = plait::operation;
 using plait::axis;
 using plait::simulated;
+using plait::ext::matrix;
+using plait::ext::row_of;
 using plait::ext::stream;
 using plait::ext::wait_site;
 using rank_type = simulated::rank_type;
@@ -111,7 +114,7 @@ TEST(SimulatedRace, WeightsReadBeforeTheWrite) {
     double operator()(double term, double weight) const { return term * weight; }
   };
   plait::ext::smoothed_target const smoothed{.on_label = 0.5, .on_each = 0.25};
-  auto const program = [&](bool waits, int operation) {
+  auto const program = [&](bool waits, int which) {
     return [=](bench const& with) {
       double* const weights = with.buffer(0);
       auto const q = with.on(stream::compute);
@@ -120,13 +123,21 @@ TEST(SimulatedRace, WeightsReadBeforeTheWrite) {
       q.fill(std::int32_t{1}, labels, 2);
       with.write(stream::data, 0);
       if (waits) with.wait(stream::compute, stream::data);
-      if (operation == 0)
-        q.cross_entropy_sum(smoothed, with.buffer(1), labels, -1, 2, with.buffer(5), weights,
-                            with.buffer(2));
-      else if (operation == 1)
-        q.cross_entropy_backward(smoothed, with.buffer(1), labels, with.buffer(2), with.buffer(3),
-                                 with.buffer(5), weights, with.buffer(4), 0, -1, 2, 2, 2);
-      else q.accumulate_columns(weigh{}, 2, 1, with.buffer(1), with.buffer(2), weights);
+      auto const read = [&](std::size_t number, std::size_t height, std::size_t columns) {
+        return matrix<double const>{with.buffer(number), height, columns};
+      };
+      matrix<std::int32_t const> const of_labels{labels, 2, 1};
+      auto const of_weights = row_of(static_cast<double const*>(weights), 2);
+      if (which == 0)
+        q.run(operation::cross_entropy_sum{}, read(1, 2, 3), of_labels, read(5, 1, 1), of_weights,
+              row_of(with.buffer(2)), smoothed, -1);
+      else if (which == 1)
+        q.run(operation::cross_entropy_backward{}, read(1, 2, 2), of_labels, read(2, 2, 1),
+              read(3, 2, 3), read(5, 1, 1), of_weights, matrix{with.buffer(4), 2, 2}, smoothed, -1,
+              std::size_t{0});
+      else
+        q.run(operation::accumulate_columns{}, read(2, 2, 1), matrix<double const>{weights, 2, 1},
+              row_of(with.buffer(1)), weigh{});
     };
   };
   char const* const names[] = {"cross_entropy_sum", "cross_entropy_backward", "accumulate_columns"};
@@ -160,11 +171,16 @@ TEST(SimulatedRace, ViewsOfElementsBeforeTheWrite) {
         if (number != late) q.fill(1.0, with.buffer(number), count);
       with.write(stream::data, late);
       if (waits) with.wait(stream::compute, stream::data);
+      auto const read = [&](std::size_t number) {
+        return row_of(static_cast<double const*>(with.buffer(number)), 4);
+      };
       if (at_places)
-        q.map_at(sum_at_places{}, plait::ext::element_block{4, 4, 1, 0, 0, 0}, with.buffer(3),
-                 plait::ext::element_operand<double>{with.buffer(1), 16, 4, 0, 1},
-                 plait::ext::element_operand<double>{with.buffer(2), 4, 4, 0, 4});
-      else q.map(add_three{}, 4, with.buffer(1), with.buffer(1), with.buffer(2), with.buffer(3));
+        q.run(operation::map_at{}, sum_at_places{}, plait::ext::element_block{4, 4, 1, 0, 0, 0},
+              matrix{with.buffer(3), 4, 4},
+              plait::ext::element_operand<double>{with.buffer(1), 16, 4, 0, 1},
+              plait::ext::element_operand<double>{with.buffer(2), 4, 4, 0, 4});
+      else
+        q.run(operation::map{}, add_three{}, row_of(with.buffer(3), 4), read(1), read(1), read(2));
     };
   };
   for (bool const at_places : {false, true})
@@ -507,6 +523,55 @@ TEST(SimulatedRace, AgreesWithThePlanOfWaits) {
       EXPECT_THROW(run(w), plait::ext::race_error) << "seed " << seed << ", wait " << w;
   }
   EXPECT_GT(left_out, 300);
+}
+
+// A row whose result is said to be read.
+struct lying_add : operation::add {
+  static constexpr operation::row is{"lying_add", "a(r c), b(r c), out(r c) ->"};
+};
+TEST(SimulatedRace, RolesThatAreNotTrue) {
+  auto const sum = [](auto row) {
+    return [=](bench const& with) {
+      auto const q = with.on(stream::compute);
+      for (std::size_t number = 0; number < 2; ++number) q.fill(1.0, with.buffer(number), count);
+      auto const read = [&](std::size_t number) {
+        return matrix<double const>{with.buffer(number), 1, count};
+      };
+      q.run(row, read(0), read(1), matrix<double>{with.buffer(2), 1, count});
+      with.copy(stream::compute, 2, 3);
+    };
+  };
+  expect_no_race(1, sum(operation::add{}));
+  expect_race(
+      1, sum(lying_add{}),
+      "undefined values on rank 0, bytes [256, 384) of arena 0: lying_add on stream compute "
+      "reads what nobody has written");
+}
+
+// A row says whether a result may lie where an operand lies.
+TEST(SimulatedRace, ResultsOverOperands) {
+  auto const run = [](auto put) {
+    plait::ext::mesh grid;
+    grid.add(axis::data, 1);
+    simulated{}.run(grid, [&](rank_type& rank) {
+      bench const with{rank};
+      auto const q = with.on(stream::compute);
+      q.fill(1.0, with.buffer(0), count);
+      put(q, matrix<double const>{with.buffer(0), 2, 2}, matrix<double>{with.buffer(0), 2, 2});
+      rank.device().synchronize();
+    });
+  };
+  run([](auto q, auto x, auto over_x) { q.run(operation::add{}, x, x, over_x); });
+  try {
+    run([](auto q, auto x, auto over_x) {
+      q.run(operation::matmul{}, x, x, over_x, plait::ext::transposes{}, false);
+    });
+    FAIL() << "a product over its operand";
+  } catch (plait::input_error const& e) {
+    EXPECT_NE(std::string(e.what()).find("rank 0: matmul writes a result over an operand"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.add(a, b, out): operands and result must have one placement
-// expect: adding partial and replicate would count the replicate once for each rank
+// expect: an operand of this operation is partial (a sum or maximum still to be made), and
+// expect: replicate one would count once for each rank
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.add(a, b, out): a partial maximum has no sum
+// first: an operand of this operation is partial (a sum or maximum still to be made), and
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.add_row(row, matrix): this row cannot be added to this matrix
-// expect: write once<row> in the form
+// expect: an operand of this operation is partial (a sum or maximum still to be made), and
+// expect: or once<...> in the form for a parameter
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.attention(groups, qkv, out, ...): query, key and value must be whole, or cut by
+// first: one operand of this operation is cut along an index, and another does not follow
 #include <tuple>
 
 #include "plait/backend/host/threads.hpp"

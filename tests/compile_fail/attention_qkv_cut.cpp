@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts
+// first: an operand of this operation is cut along a dimension that has one element by its
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed Matrix is
+// first: a result of this operation lacks the index that an operand is cut along
 // not placed Sums
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"

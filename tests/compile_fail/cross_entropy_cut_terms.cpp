@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.cross_entropy_terms(...): the sums over cut columns are partial
+// first: a result of this operation lacks the index that an operand is cut along
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: this operation works on whole rows: the matrix must be invariant
+// first: this operation needs all of an index that an operand is cut along
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are partial
+// first: a result of this operation lacks the index that an operand is cut along
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

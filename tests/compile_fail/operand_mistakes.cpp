@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands that are sums or maxima still to be made, of another number, or not to be written.
-// first: ops.map(f, x, y): x or y is partial_max, and f of a maximum is not the maximum of f
+// expect: ops.map(f, x, y): x or y is partial_max, and f of a maximum is not the maximum of f
 // expect: ops.map(f, a, b, y): f is linear in its last operand only (is_linear_in_last) and both a
 // expect: ops.map(f, operands..., y): f cannot be called with one number of each operand
-// expect: an operation writes to a view that may only be read: forward alone writes what is saved
-// expect: ops.cross_entropy_backward: the logits are still partial (a sum to be made)
+// first: an operation writes to a view that may only be read: forward alone writes what is saved
+// expect: an operand of this operation is partial (a sum or maximum still to be made), and
 // expect: ops.cross_entropy_backward(...): the logits are replicate, so dlogits would be partial
-// expect: ops.cross_entropy_statistics(...): the logits are cut by columns, or the maximum and the
-// expect: ops.accumulate_columns(f, a, b, sums): a and b must have one placement
-// expect: ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A
+// expect: ops.cross_entropy_statistics(...): the logits are cut by columns; write ops.row_max
+// expect: one operand of this operation is cut along an index, and another does not follow
 #include <type_traits>
 
 #include "plait/backend/host/threads.hpp"

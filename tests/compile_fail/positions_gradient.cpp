@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed Sums
+// first: a result of this operation lacks the index that an operand is cut along
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

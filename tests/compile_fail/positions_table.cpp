@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.add_positions(x, table, y): this table cannot be added to this x
+// first: one operand of this operation is cut along an index, and another does not follow
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

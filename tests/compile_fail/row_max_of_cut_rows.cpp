@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: ops.row_max(x, max): the maximum over cut columns is partial_max
+// first: a result of this operation lacks the index that an operand is cut along
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

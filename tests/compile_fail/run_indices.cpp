@@ -2,12 +2,12 @@
 // Kernels given to ops.run with indices that do not fit the views.
 // expect: ops.run<indices>(kernel, views...): the text has the indices of more or fewer
 // expect: ops.run<indices>(kernel, views...): a view whose indices stand after '->' has
-// expect: ops.run<indices>(kernel, views...): a view is cut along an index that stands
-// expect: ops.run<indices>(kernel, views...): a view is cut along a dimension that its
-// expect: ops.run<indices>(kernel, views...): one view is cut along an index, and another
-// expect: ops.run<indices>(kernel, views...): a view that is written lacks the index
-// expect: ops.run<indices>(kernel, views...): some views are replicate and others
-// expect: ops.run<indices>(kernel, views...): a view is partial (a sum still to be made)
+// expect: this operation needs all of an index that an operand is cut along
+// expect: an operand of this operation is cut along a dimension that has one element by its
+// expect: one operand of this operation is cut along an index, and another does not follow
+// expect: a result of this operation lacks the index that an operand is cut along
+// expect: some operands of this operation are replicate and others invariant
+// expect: an operand of this operation is partial (a sum or maximum still to be made), and
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

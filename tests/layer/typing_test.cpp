@@ -127,7 +127,7 @@ TEST(Typing, TheGradientsOfAProductAreProducts) {
     }
 }
 
-bool adds_row(placement to, placement row) { return allows(operation::add_row, {row, to, to}); }
+bool adds_row(placement to, placement row) { return allows(operation::add_row::is, {row, to}); }
 
 /// Whether ranks that add the row to each row of their block get the block of the sum, and the sums
 /// of their gradient's rows are the row's gradient.
@@ -169,7 +169,7 @@ TEST(Typing, TheGradientOfAddingARowIsASumOfRows) {
     for (auto of_row : placements) {
       if (typing::is_rows(of_row)) continue;  // a single row cannot be cut by rows
       EXPECT_EQ(adds_row(of_matrix, of_row),
-                allows(operation::column_sums, {dual(of_matrix), dual(of_row)}))
+                allows(operation::accumulate_column_sums::is, {dual(of_matrix), dual(of_row)}))
           << to_string(of_matrix) << " plus " << to_string(of_row);
     }
 }
@@ -254,7 +254,7 @@ TEST(Typing, AnOwnOperationRunsOnViewsPlacedAlikeOrBesideRows) {
 }
 
 bool works_by_row(placement rows, placement shared) {
-  return allows(operation::row_operation, {rows, shared, rows});
+  return allows(operation::rms_norm::is, {rows, shared, rows, rows});
 }
 
 // A row that is cut or a summand has no norm; the shared parameters meet different rows on each

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/operation/signatures.hpp"
+#include "plait/operation/rows.hpp"
 
 /// The placements that follow from the indices of an operation, against rules that were derived by
 /// hand: all placements of all operands.
@@ -62,21 +62,34 @@ bool shares(placement matrix, placement shared) {
 }
 
 TEST(Signature, SumsAndRowsAreAllowedAsByHand) {
-  expect<3>("add", operation::add,
+  expect<3>("add", operation::add::is,
             [](places at) { return at[0] == at[1] && at[0] == at[2] && at[0] != partial_max; });
-  expect<3>("add_row", operation::add_row, [](places at) {
-    return at[1] == at[2] && at[1] != partial_max && shares(at[1], at[0]);
-  });
-  expect<2>("column_sums", operation::column_sums,
+  expect<2>("add_row", operation::add_row::is,
+            [](places at) { return at[1] != partial_max && shares(at[1], at[0]); });
+  expect<2>("accumulate_column_sums", operation::accumulate_column_sums::is,
             [](places at) { return sums_rows(at[0], at[1]); });
-  expect<3>("accumulate_columns", operation::accumulate_columns, [](places at) {
+  expect<3>("accumulate_columns", operation::accumulate_columns::is, [](places at) {
     return at[0] == at[1] && !is_partial(at[0]) && sums_rows(at[0], at[2]);
   });
-  expect<3>("row_operation", operation::row_operation, [](places at) {
-    return at[0] == at[2] && (is_rows(at[0]) || is_whole(at[0])) && shares(at[0], at[1]);
+  expect<4>("rms_norm", operation::rms_norm::is, [](places at) {
+    return at[0] == at[2] && at[0] == at[3] && (is_rows(at[0]) || is_whole(at[0])) &&
+           shares(at[0], at[1]);
   });
-  expect<3>("normalize_sets", operation::normalize_sets,
-            [](places at) { return at[0] == at[2] && !is_partial(at[0]) && shares(at[0], at[1]); });
+}
+
+// A constant is whole in any way, unless an index of its own is cut. It has no gradient.
+TEST(Signature, ConstantsAreWholeInAnyWayOrFollowACut) {
+  expect<5>("normalize_sets", operation::normalize_sets::is, [](places at) {
+    return at[0] == at[4] && !is_partial(at[0]) && is_whole(at[1]) && shares(at[0], at[2]) &&
+           at[2] == at[3];
+  });
+  expect<4>("rms_norm_backward_parameters", operation::rms_norm_backward_parameters::is,
+            [](places at) {
+              if (is_rows(at[0])) return at[1] == at[0] && at[2] == at[0] && at[3] == partial;
+              if (at[0] == partial)
+                return at[1] == replicate && is_whole(at[2]) && at[3] == partial;
+              return at[0] != partial_max && at[1] == at[0] && is_whole(at[2]) && at[3] == at[0];
+            });
 }
 
 TEST(Signature, FunctionsOfElementsAreAllowedAsByHand) {
@@ -96,16 +109,19 @@ TEST(Signature, FunctionsOfElementsAreAllowedAsByHand) {
 // A lookup in maxima gives maxima, but sums of them are not those of the whole: neither is
 // allowed. The heads' parts are those of the result, or it would have parts of heads.
 TEST(Signature, LookupsHeadsAndConvolutionsAreAllowedAsByHand) {
-  expect<2>("gather_rows", operation::gather_rows, [](places at) {
-    if (at[0] == partial_max) return false;
-    return is_rows(at[0]) ? at[1] == partial : is_rows(at[1]) ? at[0] == replicate : at[0] == at[1];
+  expect<3>("gather_rows", operation::gather_rows::is, [](places at) {
+    if (is_rows(at[2])) return at[0] == at[2] && at[1] == replicate;
+    if (at[1] == partial_max || !is_whole(at[0])) return false;
+    return is_rows(at[1]) ? at[2] == partial : at[1] == at[2];
   });
-  expect<2>("scatter_add_rows", operation::scatter_add_rows, [](places at) {
-    if (at[0] == partial_max) return false;
-    return is_rows(at[1]) ? at[0] == replicate : is_rows(at[0]) ? at[1] == partial : at[0] == at[1];
+  expect<3>("scatter_add_rows", operation::scatter_add_rows::is, [](places at) {
+    if (is_rows(at[1])) return at[0] == at[1] && at[2] == partial;
+    if (at[1] == partial_max || !is_whole(at[0])) return false;
+    return is_rows(at[2]) ? at[1] == replicate : at[1] == at[2];
   });
-  expect<2>("attention", operation::attention, [](places at) {
-    return (is_whole(at[0]) && at[0] == at[1]) || (at[0] == shard<1, 3> && at[1] == shard<1>);
+  expect<3>("attention_side_by_side", operation::attention_side_by_side::is, [](places at) {
+    if (is_whole(at[0])) return at[0] == at[1] && is_whole(at[2]);
+    return at[0] == shard<1, 3> && at[1] == shard<1> && at[2] == shard<1>;
   });
   auto const product = [](placement a, placement b, placement out) {
     if (is_whole(a) && a == b) return out == a;
@@ -118,12 +134,13 @@ TEST(Signature, LookupsHeadsAndConvolutionsAreAllowedAsByHand) {
     if (is_shard(at)) at.index = 1 - at.index;
     return at;
   };
-  expect<3>("matmul", operation::matmul, [&](places at) { return product(at[0], at[1], at[2]); });
-  expect<3>("convolve", operation::convolve,
-            [&](places at) { return product(at[0], transposed(at[1]), at[2]); });
-  expect<3>("convolve_backward_input", operation::convolve_backward_input,
+  expect<3>("matmul", operation::matmul::is,
             [&](places at) { return product(at[0], at[1], at[2]); });
-  expect<3>("convolve_backward_weight", operation::convolve_backward_weight,
+  expect<3>("convolve", operation::convolve::is,
+            [&](places at) { return product(at[0], transposed(at[1]), at[2]); });
+  expect<3>("convolve_backward_input", operation::convolve_backward_input::is,
+            [&](places at) { return product(at[0], at[1], at[2]); });
+  expect<3>("convolve_backward_weight", operation::convolve_backward_weight::is,
             [&](places at) { return product(transposed(at[0]), at[1], at[2]); });
 }
 
@@ -133,6 +150,15 @@ TEST(Signature, AMaximumOfACutRowIsAPartialMaximum) {
   EXPECT_TRUE(allows(row_max, {shard<0>, shard<0>}));
   EXPECT_FALSE(allows(row_max, {shard<1>, partial}));
   EXPECT_FALSE(allows(row_max, {partial, partial}));
+}
+
+TEST(Signature, ARowMayBeOfEitherOfItsIndices) {
+  constexpr placement shared[]{shard<0>, replicate, shard<0>}, cut[]{shard<0>, shard<0>, shard<0>};
+  constexpr auto const& row = operation::add_positions::is;
+  EXPECT_EQ(judge(row, shared).what, operation::misplacement::none);
+  EXPECT_EQ(judge(row, cut).what, operation::misplacement::none);
+  EXPECT_FALSE(allows(row, {shard<0>, shard<0>, shard<0>}));
+  EXPECT_FALSE(allows(signature::of(row.others), {shard<0>, replicate, shard<0>}));
 }
 
 TEST(Signature, TheTextSaysTheIndices) {
@@ -145,7 +171,19 @@ TEST(Signature, TheTextSaysTheIndices) {
   static_assert(norm.whole == signature::bit('c') && norm.maximum == 0);
   constexpr signature heads{"r 3h -> r h; whole r"};
   static_assert(heads.operands[0].columns.parts == 3 && heads.operands[1].columns.parts == 1);
-  static_assert(operation::matmul.linear == in_each && norm.linear == none);
+  static_assert(operation::indices_of<operation::matmul>.linear == in_each && norm.linear == none);
+  constexpr signature named{"#ids(r 1), dout(r c) -> +dtable(v c), #kept(r 21); linear first"};
+  static_assert(named.operands[0].is_constant && !named.operands[1].is_constant);
+  static_assert(named.operands[2].is_added_to && named.operands[2].is_written);
+  static_assert(named.operands[3].is_constant && named.operands[3].is_written);
+  static_assert(named.operands[3].columns.index == '1' && named.operands[3].columns.parts == 2);
+  static_assert(named.operands[2].rows.index == 'v' && named.linear == in_first);
+  auto const name_of = [](int number) {
+    auto const [begin, size] = operation::gather_rows::is.name_of(number);
+    return std::string(begin, std::size_t(size));
+  };
+  EXPECT_EQ(name_of(0), "ids");
+  EXPECT_EQ(name_of(2), "out");
   constexpr signature both{"r c, r c -> r 1; max c; linear last"};
   static_assert(both.maximum == signature::bit('c') && both.linear == in_last);
 }
@@ -167,9 +205,6 @@ TEST(Signature, ATextThatIsWrittenOtherwiseIsRefused) {
                                  "r c -> r c; ",
                                  "r c -> r c; whole",
                                  "r c -> r c; max ",
-                                 "r c -> ",
-                                 "-> r c",
-                                 "->",
                                  "rc -> rc",
                                  "r c, -> r c",
                                  "r c r c -> r c",
@@ -178,10 +213,19 @@ TEST(Signature, ATextThatIsWrittenOtherwiseIsRefused) {
                                  "r c -> r c,",
                                  "r c -> r c r 1",
                                  "",
-                                 "a b, a b, a b, a b, a b, a b, a b, a b -> a b"})
+                                 "+r c -> r c",
+                                 "r c -> #+r c",
+                                 "x(r c, r c -> r c",
+                                 "x(r c) y -> r c",
+                                 "x(r -> r c",
+                                 "X(r c) -> r c",
+                                 "a b, a b, a b, a b, a b, a b, a b, a b, a b, a b -> a b"})
     EXPECT_THROW((void)signature::of(text), char const*) << text;
   EXPECT_NO_THROW((void)signature::of(" r c,1 c->r 3c , r 1 ;whole c; max r c "));
   EXPECT_NO_THROW((void)signature::of("r c, 1 c -> r c; whole c; linear all"));
+  EXPECT_NO_THROW((void)signature::of("#ids(r 1), dout(r c) -> +d_table(v c), #r 1; linear first"));
+  for (char const* const text : {"->", "-> r c", "r c ->"})  // of rows that memory or users fill in
+    EXPECT_NO_THROW((void)signature::of(text)) << text;
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ TEST_F(WrongShape, ElementByElement) {
   refuses("ops.copy in layer 3: y is 4 x 6, x is 6 x 4: y must be 6 x 4",
           [&](auto& ops) { ops.copy(x, turned); });
   fits([&](auto& ops) { ops.add(x, y, y); });
-  refuses("ops.add in layer 3: a is 4 x 6, out is 6 x 4: a must be 6 x 4",
+  refuses("ops.add in layer 3: a is 4 x 6, b is 6 x 4: a must be 6 x 4",
           [&](auto& ops) { ops.add(turned, x, y); });
   refuses("ops.add in layer 3: b is 4 x 6", [&](auto& ops) { ops.add(x, turned, y); });
   fits([&](auto& ops) { ops.map(one, x, y); });
@@ -328,9 +328,9 @@ TEST_F(WrongShape, LookUps) {
   refuses("out is 6 x 4, table is 7 x 5: out must be 6 x 5",
           [&](auto& ops) { ops.gather_rows(ids, matrix(7, 5), out); });
   fits([&](auto& ops) { ops.scatter_add_rows(ids, out, table); });
-  refuses("ops.scatter_add_rows in layer 3: dy is 6 x 4, ids is 5 x 1",
+  refuses("ops.scatter_add_rows in layer 3: dout is 6 x 4, ids is 5 x 1: dout must be 5 x 4",
           [&](auto& ops) { ops.scatter_add_rows(tokens(5), out, table); });
-  refuses("dy is 6 x 4, sums is 7 x 5",
+  refuses("dtable is 7 x 5, dout is 6 x 4: dtable must be 7 x 4",
           [&](auto& ops) { ops.scatter_add_rows(ids, out, matrix(7, 5)); });
 }
 
@@ -346,9 +346,9 @@ TEST_F(WrongShape, Positions) {
   refuses("x is 5 x 4, a position is 2 x 4: the rows must be whole positions",
           [&](auto& ops) { ops.add_positions(matrix(5, 4), table, matrix(5, 4)); });
   fits([&](auto& ops) { ops.accumulate_positions(x, table); });
-  refuses("ops.accumulate_positions in layer 3: sums is 2 x 4, dy is 6 x 4",
+  refuses("ops.accumulate_positions in layer 3: dtable is 2 x 4, dy is 6 x 4",
           [&](auto& ops) { ops.accumulate_positions(x, matrix(2, 4)); });
-  refuses("sums is 3 x 5", [&](auto& ops) { ops.accumulate_positions(x, matrix(sequence, 5)); });
+  refuses("dtable is 3 x 5", [&](auto& ops) { ops.accumulate_positions(x, matrix(sequence, 5)); });
 }
 
 TEST_F(WrongShape, CrossEntropy) {

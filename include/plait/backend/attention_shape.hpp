@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 
+#include "plait/backend/matrix.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -63,11 +64,24 @@ struct attention_operands {
   std::size_t key_stride;    ///< the same of k and of v
 };
 
-/// The operands that lie side by side in each row: (rows, 3, heads, head_width).
+/// Returns query, key and value as kernels take them; key and value have the same stride.
 template <class T>
-constexpr attention_operands<T> side_by_side(T* qkv, std::size_t heads, std::size_t head_width) {
-  std::size_t const width = heads * head_width;
-  return {qkv, qkv + width, qkv + 2 * width, 3 * width, 3 * width};
+constexpr attention_operands<T> operands_of(matrix<T> q, matrix<T> k, matrix<T> v) {
+  return {q.data, k.data, v.data, q.stride, k.stride};
+}
+
+/// Query, key and value of an attention, each by itself.
+template <class T>
+struct query_key_value {
+  matrix<T> q, k, v;
+};
+/// Returns the three parts of a matrix whose rows have query, key and value side by side.
+template <class T>
+constexpr query_key_value<T> side_by_side(matrix<T> qkv) {
+  std::size_t const width = qkv.columns / 3;
+  return {{qkv.data, qkv.rows, width, qkv.stride},
+          {qkv.data + width, qkv.rows, width, qkv.stride},
+          {qkv.data + 2 * width, qkv.rows, width, qkv.stride}};
 }
 
 /// Queries whose scores are in the scratch of attention at a time.

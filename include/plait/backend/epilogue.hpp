@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::ext {
 
@@ -45,41 +47,41 @@ struct operand_sums {
 template <class Queue, class T, class Function>
 void run_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Function> const& then) {
   using kind = epilogue<T, Function>;
-  if (then.added != nullptr) queue.add(c, then.added, c, count);
-  if constexpr (kind::maps && kind::takes_two) queue.map(then.f, count, then.kept, c, then.mapped);
-  else if constexpr (kind::maps) queue.map(then.f, count, c, then.mapped);
+  auto const made = row_of(static_cast<T const*>(c), count);
+  if (then.added != nullptr) queue.add(made.data, then.added, c, count);
+  if constexpr (kind::maps && kind::takes_two)
+    queue.run(operation::map{}, then.f, row_of(then.mapped, count), row_of(then.kept, count), made);
+  else if constexpr (kind::maps)
+    queue.run(operation::map{}, then.f, row_of(then.mapped, count), made);
 }
 
 /// A product and its epilogue one after the other, on a queue that cannot do them together.
 template <class Queue, class T, class Function>
-void matmul_in_passes(Queue const& queue, bool a_transposed, bool b_transposed, std::size_t m,
-                      std::size_t n, std::size_t k, T const* a, std::size_t lda, T const* b,
-                      std::size_t ldb, T* c, epilogue<T, Function> const& then) {
-  queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, false, c, n);
-  if (then.row != nullptr) queue.add_row(then.row, c, m, n);
-  run_epilogue(queue, m * n, c, then);
+void matmul_in_passes(Queue const& queue, matrix<T const> a, matrix<T const> b, matrix<T> c,
+                      transposes lie, epilogue<T, Function> const& then) {
+  queue.run(operation::matmul{}, a, b, c, lie, false);
+  if (then.row != nullptr) queue.add_row(then.row, c.data, c.rows, c.columns);
+  run_epilogue(queue, c.count(), c.data, then);
 }
 
 /// The same where the row is in c before the product, which is added to it: a pass less on a
 /// processor.
 template <class Queue, class T, class Function>
-void matmul_onto_row(Queue const& queue, bool a_transposed, bool b_transposed, std::size_t m,
-                     std::size_t n, std::size_t k, T const* a, std::size_t lda, T const* b,
-                     std::size_t ldb, T* c, epilogue<T, Function> const& then) {
-  bool const has_row = then.row != nullptr;
-  if (has_row) queue.copy_blocks(then.row, 0, c, n, m, n);
-  queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, has_row, c, n);
-  run_epilogue(queue, m * n, c, then);
+void matmul_onto_row(Queue const& queue, matrix<T const> a, matrix<T const> b, matrix<T> c,
+                     transposes lie, epilogue<T, Function> const& then) {
+  if (then.row != nullptr) queue.copy_blocks(then.row, 0, c.data, c.columns, c.rows, c.columns);
+  queue.run(operation::matmul{}, a, b, c, lie, then.row != nullptr);
+  run_epilogue(queue, c.count(), c.data, then);
 }
 
-/// A product, and sums of one of its operands, one after the other; c has no gaps.
+/// A product, and sums of one of its operands, one after the other.
 template <class Queue, class A, class C, class S>
-void matmul_and_sums_in_passes(Queue const& queue, bool a_transposed, bool b_transposed,
-                               std::size_t m, std::size_t n, std::size_t k, A const* a,
-                               std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
+void matmul_and_sums_in_passes(Queue const& queue, matrix<A const> a, matrix<A const> b,
+                               matrix<C> c, transposes lie, bool accumulate,
                                operand_sums<S> const& with) {
-  queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, accumulate, c, n);
-  queue.accumulate_column_sums(with.of_a ? a : b, with.sums, k, with.of_a ? m : n);
+  queue.run(operation::matmul{}, a, b, c, lie, accumulate);
+  auto const& of = with.of_a ? a : b;
+  queue.accumulate_column_sums(of.data, with.sums, of.rows, of.columns);
 }
 
 }  // namespace plait::ext

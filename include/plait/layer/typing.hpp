@@ -5,7 +5,9 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "plait/operation/signatures.hpp"
+#include "plait/core/name.hpp"
+#include "plait/operation/rows.hpp"
+#include "plait/operation/signature.hpp"
 #include "plait/placement/placement.hpp"
 #include "plait/placement/transition.hpp"
 
@@ -13,8 +15,10 @@
 ///
 /// An operation is sound if the local results denote the result on the denoted operands, and the
 /// same holds for its gradients in the dual placements. Which combinations are sound follows from
-/// the indices of the operands (operation/signatures.hpp).
+/// the indices of the operands (operation/rows.hpp).
 namespace plait::typing {
+
+using ext::printed_text;
 
 constexpr bool is_rows(placement at) { return ext::is_shard(at) && at.index == 0; }
 constexpr bool is_columns(placement at) { return ext::is_shard(at) && at.index == 1; }
@@ -27,13 +31,13 @@ constexpr placement transpose(placement at) {
 using operation::allows;
 using operation::linearity;
 
-/// A placement that no operand has: for an argument that is not placed.
-inline constexpr placement no_rule{ext::placement_kind::only, -1};
+/// No placement.
+inline constexpr placement no_rule = operation::unplaced;
 
 /// The placement of the product of two matrices, or `no_rule` if it has none.
 constexpr placement product(placement a, placement b) {
   for (placement const out : {replicate, invariant, partial, a, b})
-    if (allows(operation::matmul, {a, b, out})) return out;
+    if (allows(operation::indices_of<operation::matmul>, {a, b, out})) return out;
   return no_rule;
 }
 
@@ -47,7 +51,7 @@ inline constexpr linearity linearity_of = [] {
   return linearity::none;
 }();
 
-/// A view that an operation of a layer's own gets; `no_rule` for an argument without a placement.
+/// An argument of an operation; `no_rule` for one that has no placement.
 struct own_operand {
   placement at;
   bool is_written;
@@ -82,17 +86,6 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
 // Operations assert the constants below that call the checks: then g++ with
 // -ftemplate-backtrace-limit=1 leaves out both the constant and the operation, whose name has the
 // types of all views.
-
-/// Of a kernel given to ops.run, whether it can be called with a queue and the views.
-template <class Kernel, bool CanBeCalled>
-consteval void check_kernel() {
-  static_assert(CanBeCalled,
-                "ops.run(kernel, views...): the kernel cannot be called with a queue and these "
-                "views; write `void operator()(auto const& queue, auto x, auto y) const`, with as "
-                "many views as are given");
-}
-template <class Kernel, bool CanBeCalled>
-inline constexpr bool sound_kernel = (check_kernel<Kernel, CanBeCalled>(), true);
 
 /// `T`: of the elements of a view that an operation writes.
 template <class T>
@@ -134,64 +127,6 @@ consteval void check_product() {
 }
 template <placement A, placement B, placement Out>
 inline constexpr bool sound_product = (check_product<A, B, Out>(), true);
-
-template <placement A, placement B, placement Out>
-consteval void check_sum() {
-  static_assert(allows(operation::add, {A, B, Out}) || A == partial_max,
-                "ops.add(a, b, out): operands and result must have one placement (adding partial "
-                "and replicate would count the replicate once for each rank); move one of them, or "
-                "let it enter once");
-  static_assert(A != partial_max,
-                "ops.add(a, b, out): a partial maximum has no sum; write "
-                "ops.move<plait::invariant>(a) first");
-}
-template <placement A, placement B, placement Out>
-inline constexpr bool sound_sum = (check_sum<A, B, Out>(), true);
-
-template <placement Matrix, placement Row>
-consteval void check_add_row() {
-  static_assert(allows(operation::add_row, {Row, Matrix, Matrix}),
-                "ops.add_row(row, matrix): this row cannot be added to this matrix (adding partial "
-                "and replicate would count the row once for each rank); write once<row> in the "
-                "form if the matrix is partial, replicate if it is cut by rows");
-}
-template <placement Matrix, placement Row>
-inline constexpr bool sound_add_row = (check_add_row<Matrix, Row>(), true);
-
-template <placement Matrix, placement Sums>
-consteval void check_column_sums() {
-  static_assert(
-      allows(operation::column_sums, {Matrix, Sums}),
-      "ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed "
-      "Matrix is not placed Sums, as the form promises for this gradient, or for this slot; "
-      "correct the use<...> of the parameter, or write one for the slot");
-}
-template <placement Matrix, placement Sums>
-inline constexpr bool sound_column_sums = (check_column_sums<Matrix, Sums>(), true);
-
-/// True if a table with a row for each position can be added to rows, or have their sums: it is
-/// shared like a single row, or cut by positions like the rows.
-template <placement Rows, placement Table>
-inline constexpr bool sound_positions =
-    allows(operation::add_row, {Table, Rows, Rows}) || allows(operation::add, {Table, Rows, Rows});
-template <placement Rows, placement Sums>
-inline constexpr bool sound_position_sums =
-    allows(operation::column_sums, {Rows, Sums}) || (is_rows(Rows) && Rows == Sums);
-
-template <placement A, placement B, placement Sums>
-consteval void check_columns() {
-  static_assert(
-      A == B && !ext::is_partial(A),
-      "ops.accumulate_columns(f, a, b, sums): a and b must have one placement, and not be "
-      "partial (f of a summand is not a summand of f); correct the form, or move the one "
-      "that is partial");
-  static_assert(allows(operation::accumulate_columns, {A, A, Sums}) || ext::is_partial(A),
-                "ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A "
-                "is not placed Sums, as the form promises for this gradient; correct the use<...> "
-                "of the parameter");
-}
-template <placement A, placement B, placement Sums>
-inline constexpr bool sound_columns = (check_columns<A, B, Sums>(), true);
 
 /// True if a function of elements may read such operands, which have the result's shape.
 template <linearity How, placement Out, placement... Operands>
@@ -314,63 +249,155 @@ consteval void check_run() {
 template <bool Linear, class... Views>
 inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);
 
-/// The arguments of an operation that says its indices. Views have indices, in their order;
-/// arguments without a placement, as tokens, have none.
-template <operation::signature Of, class... Views>
-struct indexed_views {
-  static constexpr int count = (0 + ... + (own_operand_of<Views>().at != no_rule ? 1 : 0));
-  placement at[std::size_t(count) + 1] = {};  ///< placements of the views
-  bool is_read[sizeof...(Views) + 1] = {};    ///< for each argument: a view that is only read
-  bool can_write = true;                      ///< all results have elements that are not const
+/// Which arguments of an operation are operands, in the order of its indices. Numbers belong to no
+/// operand, tokens to constant operands only, and matrices after the last operand to none.
+template <class... Arguments>
+struct indexed_arguments {
+  int count = 0;                                ///< operands that are given
+  placement at[sizeof...(Arguments) + 1] = {};  ///< placements of the operands
+  int operand[sizeof...(Arguments) + 1] = {};   ///< of each argument: its operand, or -1
+  bool is_read[sizeof...(Arguments) + 1] = {};  ///< for each argument
+  bool can_write = true;                        ///< all results have elements that are not const
 
-  constexpr indexed_views() {
-    int number = 0, placed = 0;
-    for (auto const& each : {own_operand_of<Views>()...}) {
-      if (each.at != no_rule && placed < Of.count) {
-        bool const writes = Of.operands[placed].is_written;
-        at[placed++] = each.at;
-        is_read[number] = !writes;
-        if (writes && !each.is_written) can_write = false;
-      }
-      ++number;
+  constexpr explicit indexed_arguments(operation::signature const& of, bool takes_tokens = true) {
+    int number = 0;
+    (add<Arguments>(of, number++, takes_tokens), ...);
+  }
+
+ private:
+  template <class Argument>
+  constexpr void add(operation::signature const& of, int number, bool takes_tokens) {
+    operand[number] = -1;
+    if constexpr (requires(Argument const& x) {
+                    x.data;
+                    x.rows;
+                  }) {
+      constexpr bool is_view = requires { Argument::at; };
+      constexpr bool is_token = !is_view && !requires(Argument const& x) { x.stride; };
+      bool const is_known = count < of.count;
+      if (is_token && !(takes_tokens && is_known && of.operands[count].is_constant)) return;
+      if (!is_view && !is_known) return;
+      constexpr own_operand mine = own_operand_of<Argument>();
+      bool const writes = is_known && of.operands[count].is_written;
+      is_read[number] = is_known && !writes;
+      if (writes && is_view && !mine.is_written) can_write = false;
+      operand[number] = count;
+      at[count++] = mine.at;
     }
   }
 };
-/// `View`: the number of the view that is wrong, from 0, as compilers show it.
-template <operation::misplacement What, int View>
-consteval void check_indices() {
+/// `What`: why an operand may not be placed as it is; `Operand`: its name, or its number from 1;
+/// `Of`: the row of the operation, or the indices that ops.run was given. Compilers print all
+/// three.
+template <operation::misplacement What, printed_text Operand, class Of>
+consteval void check_placed() {
   using enum operation::misplacement;
   static_assert(What != cut_of_whole,
-                "ops.run<indices>(kernel, views...): a view is cut along an index that stands "
-                "after 'whole': each rank would have a part of what the kernel needs; give the "
-                "form an input that is not cut so, or take the index out of 'whole'");
+                "this operation needs all of an index that an operand is cut along, and each rank "
+                "has a part of it; give the form an input that is not cut so: invariant, or cut "
+                "along another dimension");
   static_assert(What != cut_otherwise,
-                "ops.run<indices>(kernel, views...): a view is cut along a dimension that its "
-                "indices say is 1, or into other parts than '3h' says; correct the indices or the "
-                "form");
+                "an operand of this operation is cut along a dimension that has one element by its "
+                "indices, or into other parts than they say ('3h': three parts side by side); "
+                "correct the form, or the indices");
   static_assert(What != unlike_cut,
-                "ops.run<indices>(kernel, views...): one view is cut along an index, and another "
-                "does not follow it: a view that has the index must be cut along it, too, and one "
-                "that is read and lacks it must be replicate; correct the form or the indices");
+                "one operand of this operation is cut along an index, and another does not follow "
+                "it: an operand that has the index must be cut along it, too, and one that is read "
+                "and lacks it must be replicate, or whole if it is saved; correct the placements "
+                "in the form");
   static_assert(What != unreduced,
-                "ops.run<indices>(kernel, views...): a view that is written lacks the index that "
-                "is cut, so each rank has its part of a sum: it must be partial, or partial_max "
-                "if the index stands after 'max'; correct the form or the indices");
+                "a result of this operation lacks the index that an operand is cut along, so each "
+                "rank makes its part of a sum or maximum: the result must be partial, or "
+                "partial_max; correct the form or the use<...> of the parameter, or write "
+                "ops.over_columns<plait::partial>(x, slot), for a maximum <plait::partial_max>");
   static_assert(What != mixed,
-                "ops.run<indices>(kernel, views...): some views are replicate and others "
-                "invariant, so that one gradient would be complete and the other a summand; give "
-                "the form one of them for all");
+                "some operands of this operation are replicate and others invariant, so that one "
+                "gradient would be complete and the other a summand; give the form one of them for "
+                "all");
   static_assert(What != of_summands,
-                "ops.run<indices>(kernel, views...): a view is partial (a sum still to be made) "
-                "and the kernel is not said to be linear in it, or another view does not fit to "
-                "it: write 'linear all', 'linear each' or 'linear last' after the indices, with "
-                "all that is written partial; except with 'linear all', what else is read is "
-                "replicate");
+                "an operand of this operation is partial (a sum or maximum still to be made), and "
+                "the operation is not linear in it, or another operand does not fit to it (a "
+                "replicate one would count once for each rank); write "
+                "ops.move<plait::invariant>(view) first, or once<...> in the form for a parameter, "
+                "or 'linear all', 'each', 'first' or 'last' in indices of your own");
+  static_assert(What != not_summed,
+                "a result of this operation is not partial, and an operand in which it is linear "
+                "is: each rank makes a summand of the result; give the form a result or gradient "
+                "that is partial");
 }
+/// The name of operand `Number` of a row.
+template <class Row, int Number>
+inline constexpr auto operand_text = [] {
+  constexpr operation::operand_name name = Row::is.name_of(Number);
+  printed_text<std::size_t(name.size) + 1> out;
+  for (int i = 0; i < name.size; ++i) out.characters[i] = name.begin[i];
+  return out;
+}();
+template <class Row, placement... At>
+consteval void check_places() {
+  constexpr placement places[]{At...};
+  constexpr operation::judgment judged = judge(Row::is, places);
+  if constexpr (judged.what != operation::misplacement::none)
+    check_placed<judged.what, operand_text<Row, judged.operand>, Row>();
+}
+/// Asserted of placements alone, in the order of the row's operands.
+template <class Row, placement... At>
+inline constexpr bool sound_places = (check_places<Row, At...>(), true);
+
+template <class Row, class... Arguments>
+consteval void check_row() {
+  constexpr indexed_arguments<Arguments...> indexed(operation::indices_of<Row>);
+  constexpr bool has_each = indexed.count == operation::indices_of<Row>.count;
+  static_assert(has_each,
+                "this operation takes another number of views: give it each operand of its row in "
+                "plait/operation/rows.hpp, in that order; plait::transposed views, and y or dx of "
+                "a layer with takes_epilogue, are for products");
+  static_assert(sound_written<std::conditional_t<indexed.can_write, int, int const>>);
+  if constexpr (has_each) {
+    constexpr operation::judgment judged = judge(Row::is, indexed.at);
+    if constexpr (judged.what != operation::misplacement::none)
+      check_placed<judged.what, operand_text<Row, judged.operand>, Row>();
+  }
+}
+template <class Row, class... Arguments>
+inline constexpr bool sound_row = (check_row<Row, Arguments...>(), true);
+
+/// `IsPart`: ops checks more of the row than its indices say.
+template <class Row, bool IsPart>
+consteval void check_own_row() {
+  static_assert(!IsPart,
+                "ops.run(row, ...): the indices of this row do not say all that must hold; call "
+                "the operation of ops that it belongs to, as ops.max_pool or ops.attention");
+}
+template <class Row, bool IsPart>
+inline constexpr bool sound_own_row = (check_own_row<Row, IsPart>(), true);
+
+/// `IsHere`: the memory of the view is that of the device.
+template <class View, bool IsHere>
+consteval void check_memory() {
+  static_assert(IsHere,
+                "an operand is a view of another device's memory, as of one on the host: copy it "
+                "to this device first, or take the view from l");
+}
+template <class View, bool IsHere>
+inline constexpr bool sound_memory = (check_memory<View, IsHere>(), true);
+
+template <class Row, bool HasKernel>
+consteval void check_kernel() {
+  static_assert(HasKernel,
+                "this device has no kernel for an operation of this layer, or none for elements of "
+                "these types; write `void run(plait::operation::NAME, operands..., numbers...) "
+                "const` in the queue of the device, or leave the layer out of models for it");
+}
+template <class Row, bool HasKernel>
+inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
+
+/// Stands for indices that are no row. They are not in its name, as the call shows them.
+struct indices_of_call {};
 /// `Of`: the indices that are given in the call.
 template <operation::signature Of, class... Views>
 consteval void check_run_by_indices() {
-  constexpr indexed_views<Of, Views...> indexed;
+  constexpr indexed_arguments<Views...> indexed(Of, false);
   // Named, since clang writes out the condition of an assertion before its text.
   constexpr bool has_each = Of.count == indexed.count;
   static_assert(has_each,
@@ -383,7 +410,9 @@ consteval void check_run_by_indices() {
                   "const elements, so the kernel cannot write it; give what is read first, or a "
                   "view of elements that are not const");
     constexpr operation::judgment judged = judge(Of, indexed.at);
-    check_indices<judged.what, judged.operand>();
+    constexpr printed_text<2> number{{char('1' + judged.operand)}};
+    if constexpr (judged.what != operation::misplacement::none)
+      check_placed<judged.what, number, indices_of_call>();
   }
 }
 template <operation::signature Of, class... Views>
@@ -400,16 +429,6 @@ consteval bool moves_values() {
   return row.moves != ext::local_move::none;
 }
 
-template <placement At>
-consteval void check_logits() {
-  static_assert(!ext::is_partial(At),
-                "ops.row_max, ops.cross_entropy_terms, ops.cross_entropy_backward: the logits are "
-                "still partial (a sum to be made), and a maximum or exponential of summands is "
-                "none of the sum; give the form an input that is invariant or cut by features");
-}
-template <placement At>
-inline constexpr bool sound_logits = (check_logits<At>(), true);
-
 template <placement At, placement Gradient>
 consteval void check_gradient() {
   static_assert(Gradient == ext::dual(At),
@@ -419,15 +438,6 @@ consteval void check_gradient() {
 template <placement At, placement Gradient>
 inline constexpr bool sound_gradient = (check_gradient<At, Gradient>(), true);
 
-template <placement Matrix, placement Shared>
-consteval void check_row_operation() {
-  static_assert(allows(operation::row_operation, {Matrix, Shared, Matrix}),
-                "this operation works on whole rows: the matrix must be invariant (with invariant "
-                "parameters) or cut by rows (with replicate parameters); correct the form");
-}
-template <placement Matrix, placement Shared>
-inline constexpr bool sound_row_operation = (check_row_operation<Matrix, Shared>(), true);
-
 template <placement Matrix>
 consteval void check_whole_rows() {
   static_assert(ext::is_whole(Matrix) || is_rows(Matrix),
@@ -436,103 +446,5 @@ consteval void check_whole_rows() {
 }
 template <placement Matrix>
 inline constexpr bool sound_whole_rows = (check_whole_rows<Matrix>(), true);
-
-template <placement Qkv, placement Out>
-consteval void check_heads() {
-  static_assert(allows(operation::attention, {Qkv, Out}),
-                "ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts "
-                "(whole heads of query, key and value), and out alike");
-}
-template <placement Qkv, placement Out>
-inline constexpr bool sound_heads = (check_heads<Qkv, Out>(), true);
-
-/// Checks a convolution by its signature and by the one for groups of channels.
-template <placement X, placement Weight, placement Out>
-consteval void check_convolution() {
-  static_assert(
-      allows(operation::convolve, {X, Weight, Out}) ||
-          allows(operation::convolve_groups, {X, Weight, Out}),
-      "ops.convolve(in, groups, x, w, y, ...): x, w and y are not placed as a convolution can be "
-      "cut; the rules are (replicate, rows of w) -> columns, (columns, columns of w) -> partial, "
-      "(rows, replicate) -> rows, and with groups (columns, rows of w) -> columns; correct the "
-      "form");
-}
-template <placement X, placement Weight, placement Out>
-inline constexpr bool sound_convolution = (check_convolution<X, Weight, Out>(), true);
-
-template <placement Gradient, placement Weight, placement At>
-consteval void check_convolution_input() {
-  static_assert(
-      allows(operation::convolve_backward_input, {Gradient, Weight, At}) ||
-          allows(operation::convolve_groups, {Gradient, Weight, At}),
-      "ops.convolve_backward_input(in, groups, dy, w, dx, ...): dy, w and dx are not placed as the "
-      "gradient of a convolution can be cut; the rules are (columns, rows of w) -> partial, "
-      "(replicate, columns of w) -> columns, (rows, replicate) -> rows, and with groups (columns, "
-      "rows of w) -> columns; correct the form");
-}
-template <placement Gradient, placement Weight, placement At>
-inline constexpr bool sound_convolution_input =
-    (check_convolution_input<Gradient, Weight, At>(), true);
-
-template <placement Gradient, placement X, placement Sums>
-consteval void check_convolution_weight() {
-  static_assert(allows(operation::convolve_backward_weight, {Gradient, X, Sums}) ||
-                    allows(operation::convolve_groups_backward_weight, {Gradient, X, Sums}),
-                "ops.convolve_backward_weight(in, groups, dy, x, dw, ...): the gradient of the "
-                "weight is not placed as the form promises; correct the split<...> of the weight");
-}
-template <placement Gradient, placement X, placement Sums>
-inline constexpr bool sound_convolution_weight =
-    (check_convolution_weight<Gradient, X, Sums>(), true);
-
-/// Of pooling, which treats each channel by itself.
-template <placement At, bool IsLinear>
-consteval void check_pool() {
-  static_assert(At != partial_max && (IsLinear || At != partial),
-                "ops.max_pool(in, x, y): x is partial (a sum still to be made), and the largest "
-                "summand is not the largest sum; give the form an input that is not partial");
-}
-template <placement At, bool IsLinear>
-inline constexpr bool sound_pool = (check_pool<At, IsLinear>(), true);
-
-/// Of a normalisation of images by sets of channels.
-template <placement Images, placement Shared>
-consteval void check_set_norm() {
-  static_assert(allows(operation::normalize_sets, {Images, Shared, Images}),
-                "ops.normalize_sets(...): the images must be whole or cut by channels, with gamma "
-                "and beta cut alike, or cut by rows with replicate ones; correct the form");
-}
-template <placement Images, placement Shared>
-inline constexpr bool sound_set_norm = (check_set_norm<Images, Shared>(), true);
-
-template <placement Query, placement Key, placement Value, placement Out>
-consteval void check_groups() {
-  static_assert(
-      Query.parts == 1 && (allows(operation::attention_groups, {Query, Key, Value, Out}) ||
-                           allows(operation::attention_shared_groups, {Query, Key, Value, Out})),
-      "ops.attention(groups, qkv, out, ...): query, key and value must be whole, or cut by "
-      "features (whole heads), or the query cut by features and key and value replicate, and out "
-      "like the query; or query and key replicate, and value and out partial");
-}
-template <placement Query, placement Key, placement Value, placement Out>
-inline constexpr bool sound_groups = (check_groups<Query, Key, Value, Out>(), true);
-
-template <placement Table, placement Out>
-consteval void check_lookup() {
-  static_assert(allows(operation::gather_rows, {Table, Out}),
-                "ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are "
-                "partial; otherwise out is placed like the table, or cut by positions");
-}
-template <placement Table, placement Out>
-inline constexpr bool sound_lookup = (check_lookup<Table, Out>(), true);
-
-template <placement Gradient, placement Sums>
-consteval void check_lookup_gradient() {
-  static_assert(allows(operation::scatter_add_rows, {Gradient, Sums}),
-                "ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not "
-                "placed Sums, as the form promises; correct the use<...> of the table");
-}
-template <placement Gradient, placement Sums>
-inline constexpr bool sound_lookup_gradient = (check_lookup_gradient<Gradient, Sums>(), true);
 
 }  // namespace plait::typing

@@ -7,6 +7,7 @@
 #include "plait/core/fraction.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/nn/image.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::nn {
 
@@ -86,7 +87,7 @@ struct batch_norm {
   using scratch = std::conditional_t<Options.group == 0, plait::scratch<sums>, plait::scratch<>>;
   static constexpr std::size_t sequence = 1;
   static constexpr std::size_t mixes_samples = Options.group;
-  static constexpr double flops_per_row = 8.0 * double(Image::size);
+  static constexpr double flops_per_row = operation::normalize_sets::is.flops * double(Image::size);
   static constexpr aliasing may_alias{.backward = true};
 
   static void forward(auto& ops, auto const& l) {

@@ -8,6 +8,7 @@
 #include "plait/backend/window_shape.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/nn/image.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::nn {
 
@@ -105,7 +106,8 @@ struct conv2d : detail::conv_parameters<Image, Outputs, Options> {
   static constexpr std::size_t room = plait::ext::patch_block_of(base::windows, Outputs).room();
   using patches = slot<"patches", 0, room>;
   using scratch = plait::scratch<patches>;
-  static constexpr double flops_per_row = 2.0 * double(base::inputs) * double(output::size);
+  static constexpr double flops_per_row =
+      operation::convolve::is.flops * double(base::inputs) * double(output::size);
 
   static void forward(auto& ops, auto const& l) {
     ops.convolve(base::windows, Options.groups, l.x, l.p[weight{}], l.y, l.scratch[patches{}]);

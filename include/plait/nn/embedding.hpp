@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "plait/layer/layer.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::nn {
 
@@ -28,7 +29,7 @@ struct embedding {
       plait::forms<whole, form<"features", replicate, shard<dim::features>, split<weight, 1>>,
                    form<"vocabulary", replicate, partial, split<weight, 0>>, by_sequence<>>;
   using saved = plait::saved<input_slot>;
-  static constexpr double flops_per_row = 1.0 * Width;
+  static constexpr double flops_per_row = operation::gather_rows::is.flops * Width;
 
   static void forward(auto& ops, auto const& l) { ops.gather_rows(l.x, l.p[weight{}], l.y); }
   static void backward_parameters(auto& ops, auto const& l) {
@@ -51,7 +52,7 @@ struct positions {
                    form<"features", shard<dim::features>, shard<dim::features>, split<weight, 1>>,
                    by_sequence<split<weight, 0>>>;
   static constexpr std::size_t sequence = Sequence;
-  static constexpr double flops_per_row = 1.0 * Width;
+  static constexpr double flops_per_row = operation::add_positions::is.flops * Width;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 
   static void forward(auto& ops, auto const& l) { ops.add_positions(l.x, l.p[weight{}], l.y); }

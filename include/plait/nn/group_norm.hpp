@@ -6,6 +6,7 @@
 #include "plait/core/fraction.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/nn/image.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::nn {
 
@@ -50,7 +51,7 @@ struct group_norm {
                              by_sequence<>>;
   using statistics = slot<"statistics", 2 * Groups, follows::features, slot_element::accumulate>;
   using saved = plait::saved<input_slot, statistics>;
-  static constexpr double flops_per_row = 8.0 * double(Image::size);
+  static constexpr double flops_per_row = operation::normalize_sets::is.flops * double(Image::size);
   static constexpr aliasing may_alias{.backward = true};
 
   static void forward(auto& ops, auto const& l) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "plait/layer/layer.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::nn {
 
@@ -22,7 +23,7 @@ struct layer_norm {
   using forms = plait::forms<whole, by_sequence<>>;
   using statistics = slot<"statistics", 2, slot_element::accumulate>;
   using saved = plait::saved<input_slot, statistics>;
-  static constexpr double flops_per_row = 8.0 * Width;
+  static constexpr double flops_per_row = operation::layer_norm::is.flops * Width;
   static constexpr aliasing may_alias{.backward = true};
   static constexpr bool takes_sum = true;
   static constexpr double epsilon = 1e-5;

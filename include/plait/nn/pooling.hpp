@@ -5,6 +5,7 @@
 
 #include "plait/layer/layer.hpp"
 #include "plait/nn/image.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::nn {
 
@@ -37,7 +38,8 @@ struct pooled {
   using output = image<Image::channels, windows.out_height(), windows.out_width()>;
   using by_channels = form<"channels", shard<dim::features>, shard<dim::features>>;
   static constexpr std::size_t units = Image::channels;
-  static constexpr double flops_per_row = 1.0 * double(windows.window()) * double(output::size);
+  static constexpr double flops_per_row =
+      operation::max_pool::is.flops * double(windows.window()) * double(output::size);
 };
 
 template <class Image, std::size_t KernelHeight, std::size_t KernelWidth, std::size_t Stride,

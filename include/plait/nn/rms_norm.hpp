@@ -5,6 +5,7 @@
 
 #include "plait/core/fraction.hpp"
 #include "plait/layer/layer.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::nn {
 
@@ -31,7 +32,7 @@ struct rms_norm {
   using forms = plait::forms<whole, by_sequence<>>;
   using inverse = slot<"inverse", 1, slot_element::accumulate>;
   using saved = plait::saved<input_slot, inverse>;
-  static constexpr double flops_per_row = 5.0 * Width;
+  static constexpr double flops_per_row = operation::rms_norm::is.flops * Width;
   static constexpr aliasing may_alias{.backward = true};
 
   static void forward(auto& ops, auto const& l) {

@@ -20,9 +20,10 @@ namespace plait::operation {
 /// the result.
 enum class linearity : int {
   none,
-  in_last,  ///< linear in the last operand, for each value of the others
-  in_each,  ///< linear in each operand, for each value of the others: a product
-  in_all,   ///< linear in all operands together: a sum
+  in_first,  ///< linear in the first operand, for each value of the others
+  in_last,   ///< linear in the last operand, for each value of the others
+  in_each,   ///< linear in each operand, for each value of the others: a product
+  in_all,    ///< linear in all operands together: a sum
 };
 
 /// One of the two dimensions of an operand: the index that runs along it, '1' if it has one element
@@ -36,6 +37,8 @@ struct dimension {
 struct operand {
   dimension rows, columns;
   bool is_written = false;
+  bool is_added_to = false;  ///< written, and what it holds counts
+  bool is_constant = false;  ///< has no gradient, as labels and saved statistics
 };
 
 /// The indices of an operation's operands.
@@ -46,22 +49,33 @@ struct operand {
 ///
 /// The text has the operands that are read, "->", and those that are written. Each has the index of
 /// its rows and that of its columns: a letter, or 1 for a single row or column; "3f" are three
-/// parts side by side. After a semicolon follow the indices that the operation needs whole on each
-/// rank ("whole c") or takes the largest value over ("max c"), and the operands in which it is
-/// linear: "linear all" together, "linear each", or "linear last".
+/// parts side by side. The indices may stand in parentheses after a name, "gamma(1 c)". A '+'
+/// before an operand says that it is added to, a '#' that no gradient belongs to it. After a
+/// semicolon follow the indices that the operation needs whole on each rank ("whole c") or takes
+/// the largest value over ("max c"), the operands in which it is linear ("linear all" together,
+/// "linear each", "linear first", or "linear last"), "in place" if a result may lie where an
+/// operand with the same indices lies, and "part" if ops checks more than the indices say. "21" is
+/// a pair: two parts of one element.
+///
 /// Errors: a text that is written otherwise is no constant and does not compile.
 struct signature {
-  static constexpr int most_operands = 8;
+  static constexpr int most_operands = 10;
 
   operand operands[most_operands] = {};
   int count = 0;
   std::uint32_t whole = 0;    ///< a bit for each letter that each rank needs whole
   std::uint32_t maximum = 0;  ///< a bit for each letter over which the result is a maximum
   linearity linear = linearity::none;
+  bool in_place = false;  ///< a result may lie where an operand with the same indices lies
+  bool is_part = false;   ///< of an operation of ops, which checks what the indices do not say
 
-  consteval signature(char const* text) { read(text); }
+  consteval signature(char const* text) {
+    read(text);
+    if (count == 0 || operands[0].is_written || !operands[count - 1].is_written)
+      throw "an operand stands before '->' and after it";
+  }
 
-  /// Reads a text that is no constant.
+  /// Reads a text that is no constant, or that has no operand before or after "->".
   /// Errors: throws what is wrong with it, a text.
   static constexpr signature of(char const* text) {
     signature out;
@@ -76,6 +90,11 @@ struct signature {
     out.linear = how;
     for (int i = 0; i <= reads; ++i) out.operands[i] = {{'r'}, {'c'}, i == reads};
     return out;
+  }
+
+  /// The rows (0) or the columns (1) of an operand.
+  [[nodiscard]] constexpr dimension const& dimension_of(int number, int which) const {
+    return which == 0 ? operands[number].rows : operands[number].columns;
   }
 
   /// The bit of a letter.
@@ -93,10 +112,12 @@ struct signature {
   }
   /// Reads operands and the commas between them.
   constexpr void read_operands(char const*& text, bool written) {
-    for (bool more = true; more; text += more ? 1 : 0) {
+    skip_spaces(text);
+    bool const has_any = *text != 0 && *text != '-' && *text != ';';
+    for (bool more = has_any; more; text += more ? 1 : 0) {
       if (count == most_operands) throw "there are more operands than most_operands";
       auto& next = operands[count++];
-      next = {read_dimension(text), read_dimension(text), written};
+      next = read_operand(text, written);
       if (next.rows.index != '1' && next.rows.index == next.columns.index)
         throw "the rows and the columns of an operand have different indices";
       skip_spaces(text);
@@ -106,6 +127,24 @@ struct signature {
   static constexpr void skip_spaces(char const*& text) {
     while (*text == ' ') ++text;
   }
+  static constexpr operand read_operand(char const*& text, bool written) {
+    skip_spaces(text);
+    operand out;
+    out.is_written = written;
+    out.is_added_to = *text == '+';
+    out.is_constant = *text == '#';
+    if (out.is_added_to && !written) throw "'+' stands before what is written";
+    if (out.is_added_to || out.is_constant) ++text;
+    char const* after = text;
+    while ((*after >= 'a' && *after <= 'z') || *after == '_') ++after;
+    bool const is_named = *after == '(' && after != text;
+    if (is_named) text = after + 1;
+    out.rows = read_dimension(text);
+    out.columns = read_dimension(text);
+    skip_spaces(text);
+    if (is_named && *text++ != ')') throw "')' is missing after two indices";
+    return out;
+  }
   static constexpr dimension read_dimension(char const*& text) {
     skip_spaces(text);
     dimension out;
@@ -113,7 +152,7 @@ struct signature {
     if (*text != '1' && (*text < 'a' || *text > 'z'))
       throw "an operand has two indices, of its rows and its columns: small letters, or 1";
     out.index = *text++;
-    if (*text != ' ' && *text != ',' && *text != '-' && *text != ';' && *text != 0)
+    if (*text != ' ' && *text != ',' && *text != '-' && *text != ';' && *text != ')' && *text != 0)
       throw "a space is between indices";
     return out;
   }
@@ -139,12 +178,23 @@ struct signature {
       if (linear != linearity::none) throw "'linear' stands once";
       if (takes(text, "all")) linear = linearity::in_all;
       else if (takes(text, "each")) linear = linearity::in_each;
+      else if (takes(text, "first")) linear = linearity::in_first;
       else if (takes(text, "last")) linear = linearity::in_last;
-      else throw "after 'linear' stands 'all', 'each' or 'last'";
+      else throw "after 'linear' stands 'all', 'each', 'first' or 'last'";
+      return;
+    }
+    if (takes(text, "in")) {
+      if (!takes(text, "place")) throw "after 'in' stands 'place'";
+      in_place = true;
+      return;
+    }
+    if (takes(text, "part")) {
+      is_part = true;
       return;
     }
     bool const is_whole = takes(text, "whole");
-    if (!is_whole && !takes(text, "max")) throw "a kind is 'whole', 'max' or 'linear'";
+    if (!is_whole && !takes(text, "max"))
+      throw "a kind is 'whole', 'max', 'linear', 'in place' or 'part'";
     if (*text == 0 || *text == ';') throw "after 'whole' and 'max' stand indices";
     for (; *text != 0 && *text != ';'; skip_spaces(text)) {
       if (!has(*text)) throw "no operand has this index";
@@ -170,9 +220,13 @@ enum class misplacement : int {
   unlike_cut,     ///< an operand does not follow the cut of another one
   unreduced,      ///< a result that lacks the cut index is not said to be the ranks' sum or maximum
   mixed,          ///< operands are whole, some invariant and some replicate
-  of_summands     ///< an operand is partial in which the operation is not linear, or others do not
+  of_summands,    ///< an operand is partial in which the operation is not linear, or others do not
                   ///< fit to it
+  not_summed      ///< a result of summands is not partial
 };
+
+/// A placement that no operand has: of an argument that is not placed, as labels.
+inline constexpr placement unplaced{ext::placement_kind::only, -1};
 
 /// A judgment on the placements of operands: what is wrong, and the first operand that shows it.
 struct judgment {
@@ -188,9 +242,14 @@ struct judgment {
 /// the operation is linear are partial; or one index is cut.
 constexpr judgment judge(signature const& of, placement const* at) {
   using enum misplacement;
-  int first_cut = -1, first_sum = -1, reads = 0, sums = 0;
+  int first_cut = -1, first_sum = -1, reads = 0, sums = 0, first = -1, last = 0;
   for (int i = 0; i < of.count; ++i) {
-    if (!of.operands[i].is_written) ++reads, sums += at[i] == partial ? 1 : 0;
+    if (at[i] == unplaced) continue;
+    if (of.operands[i].is_constant && ext::is_partial(at[i])) return {of_summands, i};
+    if (!of.operands[i].is_written && !of.operands[i].is_constant) {
+      ++reads, sums += at[i] == partial ? 1 : 0, last = i;
+      if (first < 0) first = i;
+    }
     if (first_cut < 0 && ext::is_shard(at[i])) first_cut = i;
     if (first_sum < 0 && ext::is_partial(at[i])) first_sum = i;
   }
@@ -202,27 +261,36 @@ constexpr judgment judge(signature const& of, placement const* at) {
     if ((of.whole & signature::bit(along.index)) != 0) return {cut_of_whole, first_cut};
     bool const is_maximum = (of.maximum & signature::bit(along.index)) != 0;
     for (int i = 0; i < of.count; ++i) {
+      if (at[i] == unplaced) continue;
       placement const cut =
           placement_in_cut(of.operands[i], along.index, at[first_cut].parts / along.parts);
       // A result that lacks the index is reduced over it.
       bool const reduces = cut == replicate && of.operands[i].is_written;
       if (reduces && at[i] != (is_maximum ? partial_max : partial)) return {unreduced, i};
-      if (!reduces && at[i] != cut) return {unlike_cut, i};
+      bool const is_shared = of.operands[i].is_constant && cut == replicate && ext::is_whole(at[i]);
+      if (!reduces && at[i] != cut && !is_shared) return {unlike_cut, i};
     }
     return {};
   }
   if (first_sum < 0) {
-    for (int i = 0; i < of.count; ++i)
-      if (at[i] != at[0] || !ext::is_whole(at[i])) return {mixed, i};
+    for (int i = 0; i < of.count; ++i) {
+      bool const is_free = of.operands[i].is_constant || first < 0 || at[i] == at[first];
+      if (at[i] != unplaced && (!ext::is_whole(at[i]) || !is_free)) return {mixed, i};
+    }
     return {};
   }
-  for (int i = reads; i < of.count; ++i)
-    if (at[i] != partial) return {of_summands, i};
-  if (of.linear == linearity::in_all) return sums == reads ? judgment{} : judgment{of_summands};
+  for (int i = 0; i < of.count; ++i)
+    if (of.operands[i].is_written && !of.operands[i].is_constant && at[i] != partial &&
+        at[i] != unplaced)
+      return {sums == 0 ? of_summands : not_summed, sums == 0 ? first_sum : i};
+  if (of.linear == linearity::in_all)
+    return sums == reads ? judgment{} : judgment{of_summands, first_sum};
   if (of.linear == linearity::none || sums != 1) return {of_summands, first_sum};
-  if (of.linear == linearity::in_last && at[reads - 1] != partial) return {of_summands, first_sum};
-  for (int i = 0; i < reads; ++i)
-    if (at[i] != partial && at[i] != replicate) return {of_summands, i};
+  if (of.linear == linearity::in_first && at[first] != partial) return {of_summands, first_sum};
+  if (of.linear == linearity::in_last && at[last] != partial) return {of_summands, first_sum};
+  for (int i = 0; i < of.count; ++i)
+    if (!of.operands[i].is_constant && at[i] != partial && at[i] != replicate && at[i] != unplaced)
+      return {of_summands, i};
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include "plait/backend/attention_shape.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
+#include "plait/operation/rows.hpp"
 #include "plait/run/element_operations.hpp"
 #include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
@@ -28,38 +29,31 @@ class attention_operations : public element_operations<Rank> {
   /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
   ///
   /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads).
-  template <class X, class T, class Kept, placement Qkv, placement Out, placement Sums>
-  void attention(view_of<X, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
-                 std::size_t head_width) {
-    static_assert(typing::sound_heads<Qkv, Out>);
-    constexpr auto name = "attention";
-    shapes_.attention(name, named("qkv", qkv), named("out", out), named("log_sum", log_sum),
+  template <class X, placement Qkv>
+  void attention(view_of<X, Qkv> qkv, auto out, auto log_sum, std::size_t head_width) {
+    shapes_.attention("attention", named("qkv", qkv), named("out", out), named("log_sum", log_sum),
                       all_rows(), head_width);
-    queue_.attention(qkv.data, out.data, log_sum.data, context.sequence, context.batch,
-                     out.columns / head_width, head_width);
+    put(operation::attention_side_by_side{}, qkv, out, log_sum, equal_heads(out, head_width));
   }
-  template <class X, class Y, class Kept, class Dy, class T, placement Qkv, placement Out,
-            placement Sums, placement DOut, placement DQkv>
-  void attention_backward(view_of<X, Qkv> qkv, view_of<Y, Out> out, view_of<Kept, Sums> log_sum,
-                          view_of<Dy, DOut> dout, view_of<T, DQkv> dqkv, std::size_t head_width) {
-    static_assert(typing::sound_heads<Qkv, Out>);
-    static_assert(typing::sound_gradient<Out, DOut>);
-    static_assert(typing::sound_gradient<Qkv, DQkv>);
+  template <class X, placement Qkv>
+  void attention_backward(view_of<X, Qkv> qkv, auto out, auto log_sum, auto dout, auto dqkv,
+                          std::size_t head_width) {
+    static_assert(typing::sound_gradient<out.at, dout.at>);
     constexpr auto name = "attention_backward";
     named_shape const of_qkv = named("qkv", qkv), of_out = named("out", out);
     shapes_.attention(name, of_qkv, of_out, named("log_sum", log_sum), all_rows(), head_width);
     shapes_.equal(name, named("dout", dout), of_out);
     shapes_.equal(name, named("dqkv", dqkv), of_qkv);
-    queue_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data,
-                              context.sequence, context.batch, out.columns / head_width,
-                              head_width);
+    put(operation::attention_side_by_side_backward{}, qkv, out, log_sum, dout, dqkv,
+        equal_heads(out, head_width));
   }
   /// For the `prepare` of a layer that calls this attention: the device gets ready what it needs
   /// for the shape once.
   template <class T, placement Qkv>
   void prepare_attention(view_of<T, Qkv> qkv, std::size_t head_width) {
-    queue_.template prepare_attention<std::remove_const_t<T>>(
-        context.sequence, context.batch, qkv.columns / (3 * head_width), head_width);
+    queue_.prepare(operation::attention_side_by_side{}, as_operand<true>(qkv),
+                   attention_shape{context.sequence, context.batch, qkv.columns / (3 * head_width),
+                                   head_width});
   }
 
   /// Attention of heads and with the mask of `Groups`, an ext::head_groups; qkv are three views,
@@ -68,51 +62,49 @@ class attention_operations : public element_operations<Rank> {
   ///
   /// Shapes: query and out (rows, heads head_width); key and value (rows, key_value_heads
   ///         head_width); log_sum (rows, heads).
-  template <class Groups, class Q, class K, class V, class T, class Kept, placement Out,
-            placement Sums>
-  void attention(Groups groups, std::tuple<Q, K, V> const& qkv, view_of<T, Out> out,
-                 view_of<Kept, Sums> log_sum) {
-    constexpr auto name = "attention";
-    auto const part = part_of(name, groups, qkv, out, log_sum);
-    queue_.attention(part.shape, operands_of<std::remove_const_t<T>, true>(qkv, part), out.data,
-                     log_sum.data);
+  template <class Groups, class Q, class K, class V>
+  void attention(Groups groups, std::tuple<Q, K, V> const& qkv, auto out, auto log_sum) {
+    auto const part = part_of("attention", groups, qkv, out, log_sum);
+    auto const [q, k, v] = operands_of<true>(qkv, part);
+    queue_.run(operation::attention{}, q, k, v, as_operand<false>(out), as_operand<false>(log_sum),
+               part.shape);
   }
   /// dkey and dvalue are partial where key and value are replicate: the sums over the queries of
   /// this rank.
-  template <class Groups, class Q, class K, class V, class Y, class Kept, class Dy, class Dq,
-            class Dk, class Dv, placement Out, placement Sums, placement DOut>
-  void attention_backward(Groups groups, std::tuple<Q, K, V> const& qkv, view_of<Y, Out> out,
-                          view_of<Kept, Sums> log_sum, view_of<Dy, DOut> dout,
-                          std::tuple<Dq, Dk, Dv> const& dqkv) {
-    static_assert(typing::sound_gradient<Out, DOut>);
+  template <class Groups, class Q, class K, class V, class Dq, class Dk, class Dv>
+  void attention_backward(Groups groups, std::tuple<Q, K, V> const& qkv, auto out, auto log_sum,
+                          auto dout, std::tuple<Dq, Dk, Dv> const& dqkv) {
+    static_assert(typing::sound_gradient<out.at, dout.at>);
     static_assert(typing::sound_gradient<Q::at, Dq::at>);
     static_assert(typing::sound_gradient<K::at, Dk::at>);
     static_assert(typing::sound_gradient<V::at, Dv::at>);
     constexpr auto name = "attention_backward";
     auto const part = part_of(name, groups, qkv, out, log_sum);
-    auto const& [q, k, v] = qkv;
-    auto const& [dq, dk, dv] = dqkv;
+    auto const& [query, key, value] = qkv;
+    auto const& [dquery, dkey, dvalue] = dqkv;
     shapes_.equal(name, named("dout", dout), named("out", out));
-    shapes_.equal(name, named("dquery", dq), named("query", q));
-    shapes_.equal(name, named("dkey", dk), named("key", k));
-    shapes_.equal(name, named("dvalue", dv), named("value", v));
+    shapes_.equal(name, named("dquery", dquery), named("query", query));
+    shapes_.equal(name, named("dkey", dkey), named("key", key));
+    shapes_.equal(name, named("dvalue", dvalue), named("value", value));
     using element = typename Dq::element;
     if constexpr (K::at != Q::at) {  // nobody here reads the other key-value heads
-      queue_.fill(static_cast<element>(0), dk.data, dk.count());
-      queue_.fill(static_cast<element>(0), dv.data, dv.count());
+      queue_.fill(static_cast<element>(0), dkey.data, dkey.count());
+      queue_.fill(static_cast<element>(0), dvalue.data, dvalue.count());
     }
-    queue_.attention_backward(part.shape, operands_of<element, true>(qkv, part), out.data,
-                              log_sum.data, dout.data, operands_of<element, false>(dqkv, part));
+    auto const [q, k, v] = operands_of<true>(qkv, part);
+    auto const [dq, dk, dv] = operands_of<false>(dqkv, part);
+    queue_.run(operation::attention_backward{}, q, k, v, as_operand<true>(out),
+               as_operand<true>(log_sum), as_operand<true>(dout), dq, dk, dv, part.shape);
   }
   template <class Groups, class Q, class K, class V>
   void prepare_attention(Groups, std::tuple<Q, K, V> const& qkv) {
     auto const& q = std::get<0>(qkv);
-    queue_.template prepare_attention<std::remove_const_t<typename Q::element>>(
-        whole_shape<Groups>(q.columns / Groups::head_width));
+    queue_.prepare(operation::attention{}, as_operand<true>(q),
+                   whole_shape<Groups>(q.columns / Groups::head_width));
   }
 
  protected:
-  using base::named, base::queue_, base::rank, base::shapes_;
+  using base::named, base::put, base::queue_, base::rank, base::shapes_;
 
  private:
   /// What this rank computes, and where in a row of key or value it begins.
@@ -123,6 +115,10 @@ class attention_operations : public element_operations<Rank> {
 
   [[nodiscard]] std::size_t all_rows() const { return context.sequence * context.batch; }
 
+  template <class Out>
+  [[nodiscard]] attention_shape equal_heads(Out const& out, std::size_t head_width) const {
+    return {context.sequence, context.batch, out.columns / head_width, head_width};
+  }
   template <class Groups>
   [[nodiscard]] attention_shape whole_shape(std::size_t heads) const {
     return {context.sequence,   context.batch,           heads,
@@ -132,7 +128,10 @@ class attention_operations : public element_operations<Rank> {
   template <class Groups, class Q, class K, class V, class Y, class Kept>
   local_part part_of(char const* name, Groups, std::tuple<Q, K, V> const& qkv, Y const& out,
                      Kept const& log_sum) const {
-    static_assert(typing::sound_groups<Q::at, K::at, V::at, Y::at>);
+    static_assert(typing::sound_places<operation::attention, Q::at, K::at, V::at, Y::at, Kept::at>);
+    static_assert(Q::at.parts == 1,
+                  "ops.attention(groups, qkv, out, ...): the query is cut in several parts, so "
+                  "that this rank's heads are no neighbours; give the form shard<dim::features>");
     constexpr bool cut = typing::is_columns(Q::at), shared = Q::at != K::at;
     auto const& [q, k, v] = qkv;
     auto const ranks = cut ? static_cast<std::size_t>(context.tensor_ranks) : std::size_t{1};
@@ -148,12 +147,19 @@ class attention_operations : public element_operations<Rank> {
     return part;
   }
 
-  template <class T, bool IsRead, class Views>
+  /// The heads of this rank.
+  template <bool IsRead, class Views>
   static auto operands_of(Views const& of, local_part const& part) {
     auto const& [q, k, v] = of;
-    return attention_operands<std::conditional_t<IsRead, T const, T>>{
-        q.data, k.data + part.first_key_column, v.data + part.first_key_column, q.columns,
-        k.columns};
+    attention_shape const& shape = part.shape;
+    std::size_t const keys = shape.key_value_heads() * shape.head_width;
+    auto const block = [](auto const& view, std::size_t first, std::size_t columns) {
+      auto const all = as_operand<IsRead>(view);
+      return matrix{all.data + first, all.rows, columns, all.columns};
+    };
+    return query_key_value{block(q, 0, shape.heads * shape.head_width),
+                           block(k, part.first_key_column, keys),
+                           block(v, part.first_key_column, keys)};
   }
 };
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "plait/backend/matrix.hpp"
 #include "plait/backend/window_shape.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::execution {
 
@@ -30,13 +32,12 @@ class convolution {
       T* const result = at.samples > 1 ? room + block_.patches : y + at.first_result;
       std::size_t const stride = at.samples > 1 ? at.columns : in_.out_map();
       for_each_group([&](std::size_t g) {  // (outputs, inputs) (inputs, columns)
-        queue_.matmul(false, false, outputs(), at.columns, inputs(), w + g * outputs() * inputs(),
-                      inputs(), patches.data + g * inputs() * patches.stride, patches.stride, false,
-                      result + g * outputs() * stride, stride);
+        queue_.run(operation::matmul{}, weight(w, g), group(patches, g, inputs()),
+                   matrix<T>{result + g * outputs() * stride, outputs(), at.columns, stride},
+                   transposes{}, false);
       });
       if (at.samples > 1)
-        queue_.exchange_blocks(static_cast<T const*>(result), y + at.first_result, outputs_,
-                               at.samples, in_.out_map());
+        exchange(static_cast<T const*>(result), y + at.first_result, outputs_, at.samples);
     });
   }
 
@@ -51,13 +52,14 @@ class convolution {
       T* const patches = direct ? dx + at.first_sample * in_.image() : room;
       std::size_t const stride = direct ? in_.map() : at.columns;
       for_each_group([&](std::size_t g) {  // (inputs, outputs) (outputs, columns)
-        queue_.matmul(true, false, inputs(), at.columns, outputs(), w + g * outputs() * inputs(),
-                      inputs(), gradient.data + g * outputs() * gradient.stride, gradient.stride,
-                      false, patches + g * inputs() * stride, stride);
+        queue_.run(operation::matmul{}, weight(w, g), group(gradient, g, outputs()),
+                   matrix<T>{patches + g * inputs() * stride, inputs(), at.columns, stride},
+                   transposes{.a = true}, false);
       });
       if (!direct)
-        queue_.add_patches(in_, at.samples, at.first_row, at.rows, static_cast<T const*>(patches),
-                           dx + at.first_sample * in_.image());
+        queue_.run(operation::add_patches{}, matrix<T const>{patches, in_.patch(), at.columns},
+                   matrix<T>{dx + at.first_sample * in_.image(), at.samples, in_.image()}, in_,
+                   at.first_row, at.rows);
     });
   }
 
@@ -68,10 +70,9 @@ class convolution {
       auto const patches = patches_of(at, x, room);
       auto const gradient = results_of(at, dy, room);
       for_each_group([&](std::size_t g) {  // (outputs, columns) (columns, inputs)
-        queue_.matmul(false, true, outputs(), inputs(), at.columns,
-                      gradient.data + g * outputs() * gradient.stride, gradient.stride,
-                      patches.data + g * inputs() * patches.stride, patches.stride, true,
-                      dw + g * outputs() * inputs(), inputs());
+        queue_.run(operation::matmul{}, group(gradient, g, outputs()), group(patches, g, inputs()),
+                   matrix<Sum>{dw + g * outputs() * inputs(), outputs(), inputs()},
+                   transposes{.b = true}, true);
       });
     });
   }
@@ -84,12 +85,6 @@ class convolution {
     std::size_t columns;          ///< of the product
     std::size_t first_result;     ///< where it begins in y
   };
-  template <class T>
-  struct matrix {
-    T const* data;
-    std::size_t stride;
-  };
-
   [[nodiscard]] std::size_t outputs() const { return outputs_ / groups_; }
   [[nodiscard]] std::size_t inputs() const { return in_.patch() / groups_; }
   [[nodiscard]] bool is_direct(std::size_t samples) const {
@@ -110,21 +105,39 @@ class convolution {
     for (std::size_t g = 0; g < groups_; ++g) use(g);
   }
 
+  /// The weight of a group, (outputs, inputs), and its rows of a matrix that has those of all.
+  template <class T>
+  [[nodiscard]] matrix<T const> weight(T const* w, std::size_t g) const {
+    return {w + g * outputs() * inputs(), outputs(), inputs()};
+  }
+  template <class T>
+  static matrix<T const> group(matrix<T const> const& all, std::size_t g, std::size_t rows) {
+    return {all.data + g * rows * all.stride, rows, all.columns, all.stride};
+  }
+  /// to (inner, outer) = from (outer, inner), of maps of the output.
+  template <class T>
+  void exchange(T const* from, T* to, std::size_t outer, std::size_t inner) const {
+    std::size_t const map = in_.out_map();
+    queue_.run(operation::exchange_blocks{}, matrix<T const>{from, outer, inner * map},
+               matrix<T>{to, inner, outer * map}, map);
+  }
+
   /// The windows of a piece, (in.patch(), columns); x itself where they are its elements.
   template <class T>
-  matrix<T> patches_of(piece const& at, T const* x, T* room) const {
+  matrix<T const> patches_of(piece const& at, T const* x, T* room) const {
     T const* const images = x + at.first_sample * in_.image();
-    if (is_direct(at.samples)) return {images, in_.map()};
-    queue_.gather_patches(in_, at.samples, at.first_row, at.rows, images, room);
-    return {room, at.columns};
+    if (is_direct(at.samples)) return {images, in_.patch(), at.columns, in_.map()};
+    queue_.run(operation::gather_patches{}, matrix<T const>{images, at.samples, in_.image()},
+               matrix<T>{room, in_.patch(), at.columns}, in_, at.first_row, at.rows);
+    return {room, in_.patch(), at.columns};
   }
   /// The gradient of a piece's results, (outputs, columns).
   template <class T>
-  matrix<T> results_of(piece const& at, T const* dy, T* room) const {
-    if (at.samples == 1) return {dy + at.first_result, in_.out_map()};
+  matrix<T const> results_of(piece const& at, T const* dy, T* room) const {
+    if (at.samples == 1) return {dy + at.first_result, outputs_, at.columns, in_.out_map()};
     T* const together = room + block_.patches;
-    queue_.exchange_blocks(dy + at.first_result, together, at.samples, outputs_, in_.out_map());
-    return {together, at.columns};
+    exchange(dy + at.first_result, together, at.samples, outputs_);
+    return {together, outputs_, at.columns};
   }
 
   Queue const& queue_;

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 #include <utility>
 
+#include "plait/backend/device.hpp"
 #include "plait/backend/element_place.hpp"
+#include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
+#include "plait/operation/rows.hpp"
 #include "plait/operation/signature.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/operands.hpp"
@@ -45,6 +49,10 @@ class element_operations {
   /// The first global column of a view.
   template <class View>
   [[nodiscard]] std::size_t first_column(View const& x) const {
+    static_assert(View::at.parts == 1,
+                  "ops.first_column(x), also in dropout, cross_entropy and map_at: x is cut in "
+                  "several parts, so that this rank's columns are no neighbours; give the form "
+                  "shard<dim::features>");
     return typing::is_columns(View::at) ? x.columns * rank() : 0;
   }
   /// The first global row of a parameter's view.
@@ -70,48 +78,26 @@ class element_operations {
     queue_.fill(T{0}, y.data, y.count());
   }
   /// out = a + b. out may be a or b.
-  template <class X, class Y, class T, placement A, placement B, placement Out>
-  void add(view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> out) {
-    static_assert(typing::sound_sum<A, B, Out>);
-    static_assert(typing::sound_written<T>);
-    shapes_.equal("add", named("a", a), named("out", out));
-    shapes_.equal("add", named("b", b), named("out", out));
-    queue_.add(a.data, b.data, out.data, out.count());
-  }
-  /// y = f(x), element by element. `f` is a named type with a PLAIT_HOST_DEVICE call operator; if
-  /// it is linear it may say `static constexpr bool is_linear = true;`. y may be x.
+  void add(auto a, auto b, auto out) { call(operation::add{}, a, b, out); }
+  /// y = f(x...), element by element: f(x, y), f(a, b, y) or f(a, b, c, y). `f` is a named type
+  /// with a PLAIT_HOST_DEVICE call operator that takes a number of each operand. `is_linear` says
+  /// that it is linear in all of them together, as a sum is; `is_linear_in_last` that it is linear
+  /// in the last one for each of the others, as a product is. y may be an operand.
   template <class Function, class X, class T, placement At, placement Out>
   void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
-    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, At>);
-    static_assert(typing::sound_written<T>);
-    check_function<Function, X>();
-    shapes_.equal("map", named("x", x), named("y", y));
-    queue_.map(f, y.count(), x.data, y.data);
+    map_onto(f, y, named("x", x), x);
   }
-  /// y = f(a, b), element by element. `is_linear` says that f is linear in a and b together, as a
-  /// sum is; `is_linear_in_last` that it is linear in b for each a, as a product is. y may be a or
-  /// b.
   template <class Function, class X, class Y, class T, placement A, placement B, placement Out>
   void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> y) {
-    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, A, B>);
-    static_assert(typing::sound_written<T>);
-    check_function<Function, X, Y>();
-    shapes_.equal("map", named("a", a), named("y", y));
     shapes_.equal("map", named("b", b), named("y", y));
-    queue_.map(f, y.count(), a.data, b.data, y.data);
+    map_onto(f, y, named("a", a), a, b);
   }
-  /// y = f(a, b, c), element by element, with the rules of two operands: `is_linear_in_last` says
-  /// that f is linear in c. y may be a, b or c.
   template <class Function, class X, class Y, class Z, class T, placement A, placement B,
             placement C, placement Out>
   void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<Z, C> c, view_of<T, Out> y) {
-    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, A, B, C>);
-    static_assert(typing::sound_written<T>);
-    check_function<Function, X, Y, Z>();
-    shapes_.equal("map", named("a", a), named("y", y));
     shapes_.equal("map", named("b", b), named("y", y));
     shapes_.equal("map", named("c", c), named("y", y));
-    queue_.map(f, y.count(), a.data, b.data, c.data, y.data);
+    map_onto(f, y, named("a", a), a, b, c);
   }
   /// y[r][c] = f(at, row of each view...): one element at a time, from its place in the whole and
   /// from rows that f may read where it likes. `at` is an ext::element_place and a row an
@@ -145,7 +131,8 @@ class element_operations {
                            samples == 1 && context.batch != 1 ? 0 : context.first_sample,
                            first_column(y)};
     if constexpr (typing::is_columns(Out)) shapes_.whole_blocks(name, named("y", y), block);
-    queue_.map_at(f, of, y.data, operand_at<block, read>(y, of, views)...);
+    queue_.run(operation::map_at{}, f, of, as_operand<false>(y),
+               operand_at<block, read>(y, of, views)...);
   }
   /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
   /// Pointers are to const where the view is; f is as for `map`. With `static constexpr bool
@@ -155,19 +142,18 @@ class element_operations {
     static_assert(typing::sound_whole_rows<First::at>);
     auto const strided = [&](auto of) {
       shapes_.row_by_row("rows", named("a view", of), named("the first view", first));
-      struct row_operand {
-        std::remove_pointer_t<decltype(of.data)>* data;
-        std::size_t stride;
-        std::size_t width;
-      };
       std::size_t width = 1;  // of tokens
       if constexpr (requires { of.columns; }) width = of.columns;
-      return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : width, width};
+      return matrix{of.data, std::min(of.rows, first.rows), width,
+                    of.rows == 1 && first.rows != 1 ? 0 : width};
     };
     if constexpr (requires { Function::takes_row; })
-      queue_.rows(numbered_rows<Function, typename First::element>{f, first.data, first.columns},
-                  first.rows, first.columns, strided(first), strided(views)...);
-    else queue_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
+      queue_.run(operation::rows{},
+                 numbered_rows<Function, typename First::element>{f, first.data, first.columns},
+                 first.rows, first.columns, strided(first), strided(views)...);
+    else
+      queue_.run(operation::rows{}, f, first.rows, first.columns, strided(first),
+                 strided(views)...);
   }
 
   /// An operation of the layer's own: calls kernel(queue, views...) where `queue` is that of the
@@ -179,11 +165,24 @@ class element_operations {
   /// `is_linear`; a kernel that says `any_placement` answers for its placements itself. Their
   /// shapes are the kernel's business.
   template <class Kernel, class... Views>
+    requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) {
     constexpr bool is_linear = typing::linearity_of<Kernel> == typing::linearity::in_all;
     if constexpr (!requires { requires Kernel::any_placement; })
       static_assert(typing::sound_run<is_linear, Views...>);
     queue_.run(kernel, views...);
+  }
+  /// Carries out a row of operation/rows.hpp, or one of the program's own that the device's queue
+  /// has a kernel for: views and tokens in the order of the row's operands, then the kernel's
+  /// numbers.
+  ///
+  /// Errors: an operand that is not placed as the row allows does not compile; size_mismatch if an
+  ///         index has another length in one operand than in another.
+  template <operation::is_row Row, class... Arguments>
+  void run(Row row, Arguments... arguments) {
+    constexpr auto& indices = operation::indices_of<Row>;
+    static_assert(typing::sound_own_row < Row, indices.is_part || indices.count == 0 >);
+    call(row, arguments...);
   }
   /// Runs an operation of the layer's own that says its indices, as in operation/signature.hpp: the
   /// placements that the views may have follow from them, and the shapes. "r i, i j -> r j" is a
@@ -204,12 +203,62 @@ class element_operations {
     (add(views), ...);
     shapes_.by_indices("run", Of, shapes);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      constexpr typing::indexed_views<Of, Views...> indexed;
+      constexpr typing::indexed_arguments<Views...> indexed(Of, false);
       queue_.run(kernel, in_role<indexed.is_read[I]>(views)...);
     }(std::index_sequence_for<Views...>{});
   }
 
  protected:
+  template <class Argument>
+  static consteval bool lies_here() {
+    if constexpr (requires { typename Argument::memory; })
+      return typing::sound_memory<
+          Argument, std::is_same_v<typename Argument::memory, typename Rank::device_type::memory>>;
+    else return true;
+  }
+  /// Asserted of the arguments of an operation: their number, placements, elements and memory.
+  template <class Row, class... Arguments>
+  static constexpr bool sound =
+      typing::sound_row<Row, Arguments...> && (lies_here<Arguments>() && ... && true);
+
+  /// Carries out an operation whose shapes follow from its indices. Arguments are views and tokens,
+  /// in the order of the row's operands, and numbers of the kernel.
+  template <class Row, class... Arguments>
+  void call(Row row, Arguments const&... arguments) {
+    check_shapes<Row>(arguments...);
+    put(row, arguments...);
+  }
+  /// Carries out an operation whose shapes have been checked.
+  template <class Row, class... Arguments>
+  void put(Row row, Arguments const&... arguments) {
+    static_assert(sound<Row, Arguments...>);
+    put_in_roles(row, std::index_sequence_for<Arguments...>{}, arguments...);
+  }
+  /// Each index must have one length in all operands.
+  template <class Row, class... Arguments>
+  void check_shapes(Arguments const&... arguments) const {
+    static constexpr operation::shape_rule rule(operation::indices_of<Row>);
+    constexpr int operands = operation::indices_of<Row>.count;
+    static constexpr typing::indexed_arguments<Arguments...> indexed(operation::indices_of<Row>);
+    std::size_t lengths[2 * std::size_t(operands)];
+    int number = 0;
+    auto const add = [&](auto const& of) {
+      int const operand = indexed.operand[number++];
+      if constexpr (requires {
+                      of.data;
+                      of.rows;
+                    }) {
+        if (operand < 0 || operand >= operands) return;
+        std::size_t columns = 1;  // of tokens
+        if constexpr (requires { of.columns; }) columns = of.columns;
+        lengths[2 * operand] = of.rows;
+        lengths[2 * operand + 1] = columns;
+      }
+    };
+    (add(arguments), ...);
+    if (!rule.fits(lengths, operands)) shapes_.refuse(Row::is, lengths);
+  }
+
   // Functions, since nvcc does not compile initializer lists in these calls.
   template <class View>
   static named_shape named(char const* operand, View const& x) {
@@ -223,6 +272,23 @@ class element_operations {
   shape_checks shapes_;
 
  private:
+  // A function of its own, since nvcc finds no members in a requirement within a lambda.
+  template <class Row, std::size_t... I, class... Arguments>
+  void put_in_roles(Row row, std::index_sequence<I...>, Arguments const&... arguments) {
+    constexpr typing::indexed_arguments<Arguments...> indexed(operation::indices_of<Row>);
+    constexpr bool has_kernel = ext::runs<typename Rank::device_type::queue, Row,
+                                          operand_of<indexed.is_read[I], Arguments>...>;
+    static_assert(typing::sound_kernel<Row, has_kernel>);
+    if constexpr (has_kernel) queue_.run(row, as_operand<indexed.is_read[I]>(arguments)...);
+  }
+  template <class Function, class T, placement Out, class... Operands>
+  void map_onto(Function f, view_of<T, Out> y, named_shape first, Operands... x) {
+    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, Operands::at...>);
+    static_assert(typing::sound_written<T>);
+    check_function<Function, typename Operands::element...>();
+    shapes_.equal("map", first, named("y", y));
+    queue_.run(operation::map{}, f, as_operand<false>(y), as_operand<true>(x)...);
+  }
   template <class Function, class... Operands>
   static consteval void check_function() {
     static_assert(

@@ -8,6 +8,7 @@
 #include "plait/backend/window_shape.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
+#include "plait/operation/rows.hpp"
 #include "plait/run/attention_operations.hpp"
 #include "plait/run/convolution.hpp"
 #include "plait/run/shapes.hpp"
@@ -33,46 +34,36 @@ class image_operations : public attention_operations<Rank> {
   /// Shapes: x (rows, channels in.map()); w (outputs, channels / groups in.window());
   ///         y (rows, outputs in.out_map()); room: patch_block_of(in, outputs).room() elements of
   ///         the whole layer, or none if that is 0.
-  template <class X, class W, class T, placement At, placement Weight, placement Out,
-            placement Room>
-  void convolve(window_shape const& in, std::size_t groups, view_of<X, At> x, view_of<W, Weight> w,
-                view_of<T, Out> y, view_of<T, Room> room) {
-    static_assert(typing::sound_convolution<At, Weight, Out>);
+  void convolve(window_shape const& in, std::size_t groups, auto x, auto w, auto y, auto room) {
+    static_assert(base::template sound<operation::convolve, decltype(x), decltype(w), decltype(y)>);
     auto const made = convolution_of("convolve", in, groups, x, w, y, room);
     made.forward(x.rows, x.data, w.data, y.data, room.data);
   }
-  template <class Dy, class W, class T, placement Gradient, placement Weight, placement At,
-            placement Room>
-  void convolve_backward_input(window_shape const& in, std::size_t groups, view_of<Dy, Gradient> dy,
-                               view_of<W, Weight> w, view_of<T, At> dx, view_of<T, Room> room) {
-    static_assert(typing::sound_convolution_input<Gradient, Weight, At>);
+  void convolve_backward_input(window_shape const& in, std::size_t groups, auto dy, auto w, auto dx,
+                               auto room) {
+    static_assert(base::template sound<operation::convolve_backward_input, decltype(dy),
+                                       decltype(w), decltype(dx)>);
     auto const made = convolution_of("convolve_backward_input", in, groups, dx, w, dy, room);
     made.backward_input(dx.rows, dy.data, w.data, dx.data, room.data);
   }
-  template <class Dy, class X, class Sum, class T, placement Gradient, placement At, placement Sums,
-            placement Room>
-  void convolve_backward_weight(window_shape const& in, std::size_t groups,
-                                view_of<Dy, Gradient> dy, view_of<X, At> x, view_of<Sum, Sums> dw,
-                                view_of<T, Room> room) {
-    static_assert(typing::sound_convolution_weight<Gradient, At, Sums>);
+  void convolve_backward_weight(window_shape const& in, std::size_t groups, auto dy, auto x,
+                                auto dw, auto room) {
+    static_assert(base::template sound<operation::convolve_backward_weight, decltype(dy),
+                                       decltype(x), decltype(dw)>);
     auto const made = convolution_of("convolve_backward_weight", in, groups, x, dw, dy, room);
     made.backward_weight(x.rows, dy.data, x.data, dw.data, room.data);
   }
   /// y += the element of `bias` that belongs to the channel.
   ///
   /// Shapes: bias (1, channels); y (rows, channels map).
-  template <class B, class T, placement Shared, placement At>
-  void add_to_maps(view_of<B, Shared> bias, view_of<T, At> y, std::size_t map) {
-    static_assert(typing::sound_add_row<At, Shared>);
+  void add_to_maps(auto bias, auto y, std::size_t map) {
     check_channels("add_to_maps", named("bias", bias), named("y", y), map);
-    queue_.add_to_maps(bias.data, y.data, y.rows, bias.columns, map);
+    put(operation::add_to_maps{}, bias, y, map);
   }
   /// sums += the sum of dy over rows and maps: the gradient of add_to_maps by its bias.
-  template <class Dy, class Sum, placement At, placement Sums>
-  void accumulate_map_sums(view_of<Dy, At> dy, view_of<Sum, Sums> sums, std::size_t map) {
-    static_assert(typing::sound_column_sums<At, Sums>);
+  void accumulate_map_sums(auto dy, auto sums, std::size_t map) {
     check_channels("accumulate_map_sums", named("sums", sums), named("dy", dy), map);
-    queue_.accumulate_map_sums(dy.data, sums.data, dy.rows, sums.columns, map);
+    put(operation::accumulate_map_sums{}, dy, sums, map);
   }
 
   /// y = the largest of each window of `in`, of which x may have a block of the channels; the
@@ -80,35 +71,24 @@ class image_operations : public attention_operations<Rank> {
   /// most half a window.
   ///
   /// Shapes: x (rows, channels in.map()); y (rows, channels in.out_map()).
-  template <class X, class T, placement At>
-  void max_pool(window_shape const& in, view_of<X, At> x, view_of<T, At> y) {
-    static_assert(typing::sound_pool<At, false>);
-    queue_.max_pool(windows("max_pool", in, named("x", x), named("y", y)), x.rows, x.data, y.data);
+  void max_pool(window_shape const& in, auto x, auto y) {
+    put(operation::max_pool{}, x, y, windows("max_pool", in, named("x", x), named("y", y)));
   }
   /// Of equal elements of a window the first has the gradient.
-  template <class Dy, class X, class T, placement Gradient, placement At>
-  void max_pool_backward(window_shape const& in, view_of<Dy, Gradient> dy, view_of<X, At> x,
-                         view_of<T, Gradient> dx) {
-    static_assert(typing::sound_pool<At, false>);
-    static_assert(typing::sound_gradient<At, Gradient>);
+  void max_pool_backward(window_shape const& in, auto dy, auto x, auto dx) {
+    static_assert(typing::sound_gradient<x.at, dx.at>);
     constexpr auto name = "max_pool_backward";
     shapes_.equal(name, named("dx", dx), named("x", x));
-    queue_.max_pool_backward(windows(name, in, named("x", x), named("dy", dy)), x.rows, dy.data,
-                             x.data, dx.data);
+    put(operation::max_pool_backward{}, dy, x, dx,
+        windows(name, in, named("x", x), named("dy", dy)));
   }
   /// y = the mean of each window of `in`, in which padding counts as zeros.
-  template <class X, class T, placement At>
-  void average_pool(window_shape const& in, view_of<X, At> x, view_of<T, At> y) {
-    static_assert(typing::sound_pool<At, true>);
-    queue_.average_pool(windows("average_pool", in, named("x", x), named("y", y)), x.rows, x.data,
-                        y.data);
+  void average_pool(window_shape const& in, auto x, auto y) {
+    put(operation::average_pool{}, x, y, windows("average_pool", in, named("x", x), named("y", y)));
   }
-  template <class Dy, class T, placement At>
-  void average_pool_backward(window_shape const& in, view_of<Dy, At> dy, view_of<T, At> dx) {
-    static_assert(typing::sound_pool<At, true>);
-    queue_.average_pool_backward(
-        windows("average_pool_backward", in, named("dx", dx), named("dy", dy)), dx.rows, dy.data,
-        dx.data);
+  void average_pool_backward(window_shape const& in, auto dy, auto dx) {
+    put(operation::average_pool_backward{}, dy, dx,
+        windows("average_pool_backward", in, named("dx", dx), named("dy", dy)));
   }
 
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and the variance of the
@@ -116,57 +96,47 @@ class image_operations : public attention_operations<Rank> {
   ///
   /// Shapes: x, y (rows, channels map); gamma, beta (1, channels); statistics: at least 2 elements
   ///         for each set.
-  template <class X, class G, class B, class T, class Kept, placement At, placement Shared,
-            placement Sets>
-  void normalize_sets(norm_shape const& of, view_of<X, At> x, view_of<G, Shared> gamma,
-                      view_of<B, Shared> beta, view_of<T, At> y, view_of<Kept, Sets> statistics,
+  void normalize_sets(norm_shape const& of, auto x, auto gamma, auto beta, auto y, auto statistics,
                       double epsilon) {
-    static_assert(typing::sound_set_norm<At, Shared>);
-    static_assert(At == Sets);
+    static_assert(
+        x.at == statistics.at,
+        "ops.normalize_sets(...): the statistics are not placed like x; correct the form, "
+        "or the use<...> of the slot");
     constexpr auto name = "normalize_sets";
     auto const sets = sets_of(name, of, named("x", x), named("gamma", gamma), statistics);
     shapes_.equal(name, named("beta", beta), named("gamma", gamma));
     shapes_.equal(name, named("y", y), named("x", x));
-    queue_.set_statistics(sets, x.data, statistics.data, epsilon);
-    queue_.normalize_sets(sets, x.data, statistics.data, gamma.data, beta.data, y.data);
+    queue_.run(operation::set_statistics{}, as_operand<true>(x), kept(statistics, sets), sets,
+               epsilon);
+    put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
   /// dx may be dy.
-  template <class Dy, class X, class Kept, class G, class T, placement Gradient, placement At,
-            placement Sets, placement Shared>
-  void normalize_sets_backward_input(norm_shape const& of, view_of<Dy, Gradient> dy,
-                                     view_of<X, At> x, view_of<Kept, Sets> statistics,
-                                     view_of<G, Shared> gamma, view_of<T, Gradient> dx) {
-    static_assert(typing::sound_set_norm<At, Shared>);
-    static_assert(typing::sound_gradient<At, Gradient>);
+  void normalize_sets_backward_input(norm_shape const& of, auto dy, auto x, auto statistics,
+                                     auto gamma, auto dx) {
+    static_assert(typing::sound_gradient<x.at, dx.at>);
     constexpr auto name = "normalize_sets_backward_input";
     auto const sets = sets_of(name, of, named("x", x), named("gamma", gamma), statistics);
     shapes_.equal(name, named("dy", dy), named("x", x));
     shapes_.equal(name, named("dx", dx), named("x", x));
-    queue_.normalize_sets_backward(sets, dy.data, x.data, statistics.data, gamma.data, dx.data);
+    put(operation::normalize_sets_backward{}, dy, x, read(statistics, sets), gamma, dx, sets);
   }
-  template <class Dy, class X, class Kept, class Sum, placement Gradient, placement At,
-            placement Sets, placement Sums>
-  void normalize_sets_backward_parameters(norm_shape const& of, view_of<Dy, Gradient> dy,
-                                          view_of<X, At> x, view_of<Kept, Sets> statistics,
-                                          view_of<Sum, Sums> dgamma, view_of<Sum, Sums> dbeta) {
-    static_assert(typing::sound_column_sums<Gradient, Sums>);
+  void normalize_sets_backward_parameters(norm_shape const& of, auto dy, auto x, auto statistics,
+                                          auto dgamma, auto dbeta) {
     constexpr auto name = "normalize_sets_backward_parameters";
     auto const sets = sets_of(name, of, named("x", x), named("dgamma", dgamma), statistics);
     shapes_.equal(name, named("dy", dy), named("x", x));
     shapes_.equal(name, named("dbeta", dbeta), named("dgamma", dgamma));
-    queue_.normalize_sets_parameters(sets, dy.data, x.data, statistics.data, dgamma.data,
-                                     dbeta.data);
+    put(operation::normalize_sets_parameters{}, dy, x, read(statistics, sets), dgamma, dbeta, sets);
   }
-
   /// Adds what a step finds to the sums of two buffers: the means of the sets, which are of one
   /// channel, and their unbiased variances, weighted by their shares of the global batch's samples.
   ///
   /// Errors: size_mismatch for a set of one element, which has no variance.
-  template <class Kept, class Sum, placement Sets, placement Sums>
-  void accumulate_statistics(norm_shape of, view_of<Kept, Sets> statistics,
-                             view_of<Sum, Sums> means, view_of<Sum, Sums> variances,
+  void accumulate_statistics(norm_shape of, auto statistics, auto means, auto variances,
                              double epsilon) {
-    static_assert(Sets == Sums);
+    static_assert(statistics.at == means.at && means.at == variances.at,
+                  "ops.accumulate_statistics(...): statistics, means and variances are not placed "
+                  "alike; correct the form, or the use<...> of the slot");
     constexpr auto name = "accumulate_statistics";
     shapes_.equal(name, named("variances", variances), named("means", means));
     of.channels = means.columns;
@@ -183,8 +153,8 @@ class image_operations : public attention_operations<Rank> {
       if (of.map == 1 && (last == 1 || of.samples_together == 1))
         shapes_.one_of_a_set(name, named("means", means), of.samples_together, of.present);
     }
-    queue_.accumulate_statistics(of, statistics.data, means.data, variances.data,
-                                 context.sample_share(), epsilon);
+    put(operation::accumulate_statistics{}, read(statistics, of), means, variances, of,
+        context.sample_share(), epsilon);
   }
 
   /// The statistics of each channel over all samples of the microbatch, those of other ranks, too:
@@ -200,8 +170,8 @@ class image_operations : public attention_operations<Rank> {
     constexpr auto name = "sums_of_samples";
     auto const of = whole_sets(name, map, named("x", x), statistics);
     shapes_.room(name, named("room", room), room.count(), of.channels);
-    queue_.set_statistics(of, x.data, statistics.data, 0.0);
-    queue_.sums_of_sets(of, statistics.data, room.data);
+    queue_.run(operation::set_statistics{}, as_operand<true>(x), kept(statistics, of), of, 0.0);
+    queue_.run(operation::sums_of_sets{}, read(statistics, of), row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
   /// Behind that: the squares of this rank's elements around the mean of all samples, of which
@@ -213,7 +183,8 @@ class image_operations : public attention_operations<Rank> {
     auto const of = whole_sets(map, sums.columns);
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.channels);
     shapes_.room(name, named("room", room), room.count(), of.channels);
-    queue_.squares_of_sets(of, statistics.data, sums.data, room.data);
+    queue_.run(operation::squares_of_sets{}, read(statistics, of), as_operand<true>(sums),
+               row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
   /// Behind both: the mean and the inverse deviation of each channel, in `statistics`.
@@ -224,18 +195,16 @@ class image_operations : public attention_operations<Rank> {
     auto const of = whole_sets(map, sums.columns);
     shapes_.equal(name, named("squares", squares), named("sums", sums));
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.channels);
-    queue_.whole_statistics(of, sums.data, squares.data, statistics.data, epsilon);
+    queue_.run(operation::whole_statistics{}, as_operand<true>(sums), as_operand<true>(squares),
+               kept(statistics, of), of, epsilon);
   }
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each channel.
-  template <class X, class G, class T, class Kept, placement At, placement Shared, placement Sets>
-  void normalize_channels(std::size_t map, view_of<X, At> x, view_of<Kept, Sets> statistics,
-                          view_of<G, Shared> gamma, view_of<G, Shared> beta, view_of<T, At> y) {
-    static_assert(typing::sound_set_norm<At, Shared>);
+  void normalize_channels(std::size_t map, auto x, auto statistics, auto gamma, auto beta, auto y) {
     constexpr auto name = "normalize_channels";
     auto const sets = one_set(name, map, named("x", x), named("gamma", gamma), statistics);
     shapes_.equal(name, named("beta", beta), named("gamma", gamma));
     shapes_.equal(name, named("y", y), named("x", x));
-    queue_.normalize_sets(sets, x.data, statistics.data, gamma.data, beta.data, y.data);
+    put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
   /// This rank's summands of the gradients by gamma and beta, side by side in the view of `room`
   /// that it returns: what the gradient by x needs of all samples.
@@ -251,61 +220,67 @@ class image_operations : public attention_operations<Rank> {
     shapes_.equal(name, named("dy", dy), named("x", x));
     shapes_.room(name, named("room", room), room.count(), 2 * of.channels);
     queue_.fill(S{0}, room.data, 2 * of.channels);
-    queue_.normalize_sets_parameters(of, dy.data, x.data, statistics.data, room.data,
-                                     room.data + of.channels);
+    queue_.run(operation::normalize_sets_parameters{}, as_operand<true>(dy), as_operand<true>(x),
+               read(statistics, of), row_of(room.data, of.channels),
+               row_of(room.data + of.channels, of.channels), of);
     return view_of<S, Sets>{room.data, 1, 2 * of.channels};
   }
   /// Behind that, once they are added up: dx, which may be dy.
-  template <class Dy, class X, class Kept, class S, class G, class T, placement Gradient,
-            placement At, placement Sets, placement Shared>
-  void normalize_samples_backward_input(std::size_t map, view_of<Dy, Gradient> dy, view_of<X, At> x,
-                                        view_of<Kept, Sets> statistics, view_of<S, Sets> sums,
-                                        view_of<G, Shared> gamma, view_of<T, Gradient> dx) {
-    static_assert(typing::sound_set_norm<At, Shared>);
-    static_assert(typing::sound_gradient<At, Gradient>);
+  void normalize_samples_backward_input(std::size_t map, auto dy, auto x, auto statistics,
+                                        auto sums, auto gamma, auto dx) {
+    static_assert(typing::sound_gradient<x.at, dx.at>);
+    static_assert(sums.at == statistics.at,
+                  "ops.normalize_samples_backward_input(...): the sums are not placed like the "
+                  "statistics; give it the view that ops.sum_over_samples was given");
     constexpr auto name = "normalize_samples_backward_input";
     auto const of = whole_sets(name, map, named("x", x), statistics);
     check_channels(name, named("gamma", gamma), named("x", x), map);
     shapes_.equal(name, named("dy", dy), named("x", x));
     shapes_.equal(name, named("dx", dx), named("x", x));
-    queue_.normalize_whole_backward(of, dy.data, x.data, statistics.data, sums.data,
-                                    sums.data + of.channels, gamma.data, dx.data);
+    auto const* const made = as_operand<true>(sums).data;
+    put(operation::normalize_whole_backward{}, dy, x, read(statistics, of),
+        row_of(made, of.channels), row_of(made + of.channels, of.channels), gamma, dx, of);
   }
 
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with a mean and a variance for each
   /// channel that are no functions of x; `statistics` keeps what the gradient needs.
-  template <class X, class M, class G, class T, class Kept, placement At, placement Shared,
-            placement Sets>
-  void normalize_by(std::size_t map, view_of<X, At> x, view_of<M, Shared> mean,
-                    view_of<M, Shared> variance, view_of<G, Shared> gamma, view_of<G, Shared> beta,
-                    view_of<T, At> y, view_of<Kept, Sets> statistics, double epsilon) {
-    static_assert(typing::sound_set_norm<At, Shared>);
+  void normalize_by(std::size_t map, auto x, auto mean, auto variance, auto gamma, auto beta,
+                    auto y, auto statistics, double epsilon) {
     constexpr auto name = "normalize_by";
     auto const sets = one_set(name, map, named("x", x), named("gamma", gamma), statistics);
     shapes_.equal(name, named("mean", mean), named("gamma", gamma));
     shapes_.equal(name, named("variance", variance), named("gamma", gamma));
     shapes_.equal(name, named("beta", beta), named("gamma", gamma));
     shapes_.equal(name, named("y", y), named("x", x));
-    queue_.given_statistics(mean.data, variance.data, statistics.data, sets.channels, epsilon);
-    queue_.normalize_sets(sets, x.data, statistics.data, gamma.data, beta.data, y.data);
+    static_assert(mean.at == gamma.at && variance.at == gamma.at,
+                  "ops.normalize_by(...): mean, variance and gamma are not placed alike; correct "
+                  "the form");
+    queue_.run(operation::given_statistics{}, as_operand<true>(mean), as_operand<true>(variance),
+               kept(statistics, sets), epsilon);
+    put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
   /// dx may be dy.
-  template <class Dy, class Kept, class G, class T, placement Gradient, placement Sets,
-            placement Shared>
-  void normalize_by_backward_input(std::size_t map, view_of<Dy, Gradient> dy,
-                                   view_of<Kept, Sets> statistics, view_of<G, Shared> gamma,
-                                   view_of<T, Gradient> dx) {
-    static_assert(typing::sound_set_norm<Gradient, Shared>);
+  void normalize_by_backward_input(std::size_t map, auto dy, auto statistics, auto gamma, auto dx) {
     constexpr auto name = "normalize_by_backward_input";
     auto const sets = one_set(name, map, named("dy", dy), named("gamma", gamma), statistics);
     shapes_.equal(name, named("dx", dx), named("dy", dy));
-    queue_.scale_sets(sets, dy.data, statistics.data, gamma.data, dx.data);
+    put(operation::scale_sets{}, dy, read(statistics, sets), gamma, dx, sets);
   }
 
  protected:
-  using base::named, base::queue_, base::rank, base::shapes_;
+  using base::named, base::put, base::queue_, base::rank, base::shapes_;
 
  private:
+  /// The statistics of sets, to be written, or read: the mean and the inverse deviation of each.
+  template <class Statistics>
+  static auto kept(Statistics const& statistics, norm_shape const& of) {
+    return row_of(statistics.data, 2 * std::max(of.sets(), of.sets_across()));
+  }
+  template <class Statistics>
+  static auto read(Statistics const& statistics, norm_shape const& of) {
+    return row_of(as_operand<true>(statistics).data, 2 * std::max(of.sets(), of.sets_across()));
+  }
+
   /// This rank's part of a convolution, whose operands fit it.
   template <class X, class W, class Y, class Room>
   auto convolution_of(char const* name, window_shape const& in, std::size_t groups, X const& x,

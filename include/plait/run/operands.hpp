@@ -2,7 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
 
+#include "plait/backend/matrix.hpp"
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
@@ -14,12 +18,14 @@ namespace plait::execution {
 /// What a product takes: a view as it is, or transposed.
 template <class View>
 struct operand {
+  using element = std::remove_const_t<typename View::element>;
   static constexpr bool is_transposed = false;
   static constexpr placement at = View::at;
   static View const& of(View const& x) { return x; }
 };
 template <class View>
 struct operand<transposed_view<View>> {
+  using element = std::remove_const_t<typename View::element>;
   static constexpr bool is_transposed = true;
   static constexpr placement at = typing::transpose(View::at);
   static View const& of(transposed_view<View> const& x) { return x.of; }
@@ -45,6 +51,24 @@ auto in_role(View const& of) {
                                                                                of.columns};
   else return of;
 }
+
+/// An argument as a queue gets it: views and tokens as matrices, all else as it is.
+template <bool IsRead, class T, placement At, class Memory>
+auto as_operand(view<T, At, Memory> const& of) {
+  return matrix<std::conditional_t<IsRead, T const, T>>{of.data, of.rows, of.columns};
+}
+template <bool IsRead, class Memory>
+matrix<std::int32_t const> as_operand(token_view<Memory> const& of) {
+  return {of.data, of.rows, 1};
+}
+template <bool IsRead, class Other>
+Other const& as_operand(Other const& of) {
+  return of;
+}
+
+template <bool IsRead, class Argument>
+using operand_of =
+    std::remove_cvref_t<decltype(as_operand<IsRead>(std::declval<Argument const&>()))>;
 
 /// Returns the view that a product writes, given y or dx as a layer with `takes_epilogue` got it.
 template <class View>

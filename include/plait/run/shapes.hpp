@@ -6,6 +6,7 @@
 
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/operation/row.hpp"
 #include "plait/operation/signature.hpp"
 
 namespace plait::execution {
@@ -47,6 +48,10 @@ class shape_checks {
   /// Each index has one length in all operands, whose shapes are `operands` in the order of `of`.
   void by_indices(char const* operation, operation::signature const& of,
                   named_shape* operands) const;
+  /// Throws size_mismatch, as operands do not fit to the indices of the row. `lengths`: the rows
+  /// and columns of each operand.
+  [[noreturn]] [[gnu::cold]] void refuse(operation::row const& row,
+                                         std::size_t const* lengths) const;
   /// out = a b, where an operand may be read transposed.
   void product(char const* operation, bool a_transposed, named_shape a, bool b_transposed,
                named_shape b, named_shape out) const;
@@ -100,6 +105,13 @@ class shape_checks {
                                              std::size_t rows, std::size_t columns,
                                              named_shape other) const;
   static std::string text(named_shape of);
+  /// How long an index is, and an operand that says so.
+  struct known_length {
+    int operand;
+    std::size_t length;
+  };
+  static known_length length_of(operation::signature const& of, char index,
+                                std::size_t const* lengths);
 
   char const* body_;
   int leaf_;

@@ -17,7 +17,8 @@ PLAIT_DECL void shape_checks::row_by_row(char const* operation, named_shape of,
 PLAIT_DECL void shape_checks::by_indices(char const* operation, operation::signature const& of,
                                          named_shape* operands) const {
   static constexpr char const* names[operation::signature::most_operands]{
-      "view 1", "view 2", "view 3", "view 4", "view 5", "view 6", "view 7", "view 8"};
+      "view 1", "view 2", "view 3", "view 4", "view 5",
+      "view 6", "view 7", "view 8", "view 9", "view 10"};
   struct {
     int operand = -1;
     std::size_t length = 0;
@@ -46,6 +47,60 @@ PLAIT_DECL void shape_checks::by_indices(char const* operation, operation::signa
     expect_length(of.operands[i].rows, shape.rows, "rows");
     expect_length(of.operands[i].columns, shape.columns, "columns");
   }
+}
+
+PLAIT_DECL void shape_checks::refuse(operation::row const& row, std::size_t const* lengths) const {
+  operation::signature const of = row;
+  std::string names[operation::signature::most_operands];
+  named_shape shapes[operation::signature::most_operands];
+  for (int i = 0; i < of.count; ++i) {
+    auto const name = row.name_of(i);
+    names[i].assign(name.begin, std::size_t(name.size));
+    shapes[i] = {names[i].c_str(), lengths[2 * i], lengths[2 * i + 1]};
+  }
+  for (int i = 0; i < of.count; ++i) {
+    std::size_t expected[2]{shapes[i].rows, shapes[i].columns};
+    int other = 0;
+    for (int d = 0; d < 2; ++d) {
+      auto const along = of.dimension_of(i, d);
+      auto const known = length_of(of, along.index, lengths);
+      if (known.operand < 0 && along.index != '1')
+        fail(row.name, shapes[i], shapes[0],
+             concat({"by the indices its ", d == 0 ? "rows" : "columns", " are ", along.parts,
+                     " equal parts"}));
+      if (along.index != '1' && known.length * std::size_t(along.parts) != expected[d])
+        other = known.operand;
+      expected[d] = known.length * std::size_t(along.parts);
+    }
+    if (expected[0] != shapes[i].rows || expected[1] != shapes[i].columns)
+      unexpected(row.name, shapes[i], expected[0], expected[1], shapes[other]);
+  }
+  fail(row.name, shapes[0], shapes[of.count - 1], "the operands do not fit to each other");
+}
+
+PLAIT_DECL shape_checks::known_length shape_checks::length_of(operation::signature const& of,
+                                                              char index,
+                                                              std::size_t const* lengths) {
+  // The length that most operands have. A matrix counts for more than a row that goes with it, and
+  // labels and saved statistics count for more than both.
+  known_length best{-1, 1};
+  int most = 0;
+  for (int i = 0; i < of.count && index != '1'; ++i)
+    for (int d = 0; d < 2; ++d) {
+      auto const mine = of.dimension_of(i, d);
+      if (mine.index != index || lengths[2 * i + d] % std::size_t(mine.parts) != 0) continue;
+      std::size_t const length = lengths[2 * i + d] / std::size_t(mine.parts);
+      int votes = 0;
+      for (int j = 0; j < of.count; ++j)
+        for (int e = 0; e < 2; ++e)
+          if (auto const its = of.dimension_of(j, e);
+              its.index == index && lengths[2 * j + e] == length * std::size_t(its.parts))
+            votes += of.operands[j].is_constant               ? 4
+                     : of.dimension_of(j, 1 - e).index == '1' ? 2
+                                                              : 3;
+      if (votes > most) most = votes, best = {i, length};
+    }
+  return best;
 }
 
 PLAIT_DECL void shape_checks::product(char const* operation, bool a_transposed, named_shape a,

@@ -48,13 +48,13 @@ class term_operations : public operations<Rank> {
     auto const& loss = this->context.loss;
     if (loss.data == nullptr) return;
     auto const add = [&](std::size_t first, std::size_t rows) {
-      auto const* const from = terms.data + first;
-      if (loss.weights == nullptr)
-        this->queue_.accumulate_columns(share_of_label<false>{loss.scale}, rows, 1, loss.data, from,
-                                        from);
-      else
-        this->queue_.accumulate_columns(share_of_label<true>{loss.scale}, rows, 1, loss.data, from,
-                                        loss.weights + first);
+      auto const* const from = as_operand<true>(terms).data + first;
+      auto const sum = [&](auto const& weights, auto share) {
+        this->queue_.run(operation::accumulate_columns{}, matrix{from, rows, 1}, weights,
+                         row_of(loss.data), share);
+      };
+      if (loss.weights == nullptr) sum(matrix{from, rows, 1}, share_of_label<false>{loss.scale});
+      else sum(matrix{loss.weights + first, rows, 1}, share_of_label<true>{loss.scale});
     };
     if (loss.samples == 0) return add(0, terms.rows);
     for (std::size_t first = 0; first < terms.rows; first += loss.samples) add(first, loss.present);
@@ -64,27 +64,26 @@ class term_operations : public operations<Rank> {
   /// that has it: it reads the logits once. For logits whose columns are not cut.
   ///
   /// Shapes: logits, dlogits (rows, classes); labels (rows); terms (rows, Target::terms).
-  template <class X, class Kept, class T, placement At, placement Row, placement Gradient,
-            class Target = one_hot_target>
-  void cross_entropy_with_gradient(view_of<X, At> logits, token_input labels,
-                                   view_of<Kept, Row> terms, std::int32_t ignored, loss_sum loss,
-                                   plait::loss_seed seed, view_of<T, Gradient> dlogits,
-                                   std::size_t classes = all_columns, Target target = {}) {
-    static_assert(typing::sound_logits<At>);
-    static_assert(typing::sound_gradient<At, Gradient>);
+  template <class Target = one_hot_target>
+  void cross_entropy_with_gradient(auto logits, token_input labels, auto terms,
+                                   std::int32_t ignored, loss_sum loss, plait::loss_seed seed,
+                                   auto dlogits, std::size_t classes = all_columns,
+                                   Target target = {}) {
     static_assert(
-        is_whole(At) && At != replicate && Row == At,
-        "ops.cross_entropy_with_gradient(...): the logits are replicate or in parts, or the terms "
-        "are not placed like them; give the form an input that is invariant, or write "
-        "ops.cross_entropy_statistics, ops.cross_entropy and ops.cross_entropy_backward");
+        is_whole(logits.at) && logits.at != replicate,
+        "ops.cross_entropy_with_gradient(...): the logits are replicate or in parts; give the form "
+        "an input that is invariant, or write ops.cross_entropy_statistics, ops.cross_entropy and "
+        "ops.cross_entropy_backward");
     constexpr auto name = "cross_entropy_with_gradient";
-    named_shape const like = this->named("logits", logits);
-    this->check_kept(name, this->named("labels", labels), 1, like);
-    this->check_kept(name, this->named("terms", terms), Target::terms, like);
-    this->shapes_.equal(name, this->named("dlogits", dlogits), like);
-    this->queue_.cross_entropy_with_gradient(
-        target, logits.data, labels.data, terms.data, loss.scale, seed.weights, loss.data,
-        dlogits.data, ignored, logits.rows, logits.columns, this->local_columns(logits, classes));
+    this->template check_terms<Target>(name, logits, labels, terms);
+    this->shapes_.equal(name, this->named("dlogits", dlogits), this->named("logits", logits));
+    static_assert(base::template sound<operation::cross_entropy_with_gradient, decltype(logits),
+                                       token_input, matrix<double const>, matrix<double const>,
+                                       decltype(terms), decltype(dlogits), matrix<double>>);
+    this->queue_.run(operation::cross_entropy_with_gradient{}, this->classes_of(logits, classes),
+                     as_operand<true>(labels), row_of(loss.scale),
+                     row_of(seed.weights, logits.rows), as_operand<false>(terms),
+                     as_operand<false>(dlogits), row_of(loss.data), target, ignored);
   }
 
   /// What the gradient of a layer's terms is multiplied by, row for row.

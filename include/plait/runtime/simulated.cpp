@@ -9,7 +9,6 @@
 #include "plait/backend/simulated/simulated_communicator.ipp"
 #include "plait/backend/simulated/simulated_device.ipp"
 #include "plait/backend/simulated/simulated_operation.ipp"
-#include "plait/backend/simulated/simulated_queue.ipp"
 #include "plait/backend/simulated/simulated_rank.ipp"
 #include "plait/backend/simulated/simulated_rendezvous.ipp"
 #include "plait/backend/simulated/simulated_world.ipp"

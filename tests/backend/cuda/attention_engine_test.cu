@@ -10,7 +10,9 @@
 
 #include "backend/cuda/cuda_testing.hpp"
 #include "plait/backend/cuda/attention/cudnn_requirements.hpp"
+#include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace {
 
@@ -18,7 +20,9 @@ using namespace cuda_testing;
 using plait::bfloat16;
 using plait::ext::attention_shape;
 using plait::ext::cuda_device;
+using plait::ext::matrix;
 using plait::ext::stream;
+namespace operation = plait::operation;
 
 struct {
   int engines = 0, prepared = 0, forward = 0, backward = 0;
@@ -107,10 +111,15 @@ struct passes {
         log_sum(device, std::vector<plait::accumulate_t<T>>(sums)) {}
 
   void run(plait::ext::cuda_queue const& queue) const {
-    queue.attention(qkv.data(), out.data(), log_sum.data(), of.sequence, of.batch, of.heads,
-                    of.head_width);
-    queue.attention_backward(qkv.data(), out.data(), log_sum.data(), dout.data(), dqkv.data(),
-                             of.sequence, of.batch, of.heads, of.head_width);
+    std::size_t const rows = of.sequence * of.batch, width = of.heads * of.head_width;
+    using kept = plait::accumulate_t<T>;
+    matrix<T const> const in{qkv.data(), rows, 3 * width};
+    queue.run(operation::attention_side_by_side{}, in, matrix<T>{out.data(), rows, width},
+              matrix<kept>{log_sum.data(), rows, of.heads}, of);
+    queue.run(
+        operation::attention_side_by_side_backward{}, in, matrix<T const>{out.data(), rows, width},
+        matrix<kept const>{log_sum.data(), rows, of.heads},
+        matrix<T const>{dout.data(), rows, width}, matrix<T>{dqkv.data(), rows, 3 * width}, of);
   }
 
   static std::vector<T> waves(std::size_t count, double first) {
@@ -205,7 +214,7 @@ TEST_F(AttentionEngine, IsMadeReadyBeforeThePasses) {
   attention_shape const shape{.sequence = 70, .batch = 2, .heads = 2, .head_width = 8};
   auto const before = device.workspace_bytes();
   device.on(stream::compute)
-      .prepare_attention<bfloat16>(shape.sequence, shape.batch, shape.heads, shape.head_width);
+      .prepare(operation::attention_side_by_side{}, matrix<bfloat16 const>{}, shape);
   EXPECT_EQ(calls.prepared, 1);
   auto const ready = device.workspace_bytes();
   EXPECT_GE(ready, before + negated_attention({0, 0}, shape).workspace_bytes());
@@ -219,7 +228,9 @@ TEST_F(AttentionEngine, RankZeroSaysOnceWhoDoesIt) {
     cuda_device device({rank, 0}, how);
     testing::internal::CaptureStderr();
     for (std::size_t const batch : {1u, 2u, 1u})
-      device.on(stream::compute).prepare_attention<bfloat16>(35, batch, 2, width);
+      device.on(stream::compute)
+          .prepare(operation::attention_side_by_side{}, matrix<bfloat16 const>{},
+                   attention_shape{35, batch, 2, width});
     return testing::internal::GetCapturedStderr();
   };
   std::string const shape = "plait: attention in bfloat16 of 35 positions and 2 x ";
@@ -242,10 +253,10 @@ TEST_F(AttentionEngine, IsNotAskedWhereQueryKeyAndValueAreApart) {
   testing::internal::CaptureStderr();
   for (std::size_t const batch : {1u, 2u, 1u}) {
     shape.batch = batch;
-    queue.prepare_attention<bfloat16>(shape);
+    queue.prepare(operation::attention{}, matrix<bfloat16 const>{}, shape);
   }
   shape.options = {.causal = false};
-  queue.prepare_attention<bfloat16>(shape);
+  queue.prepare(operation::attention{}, matrix<bfloat16 const>{}, shape);
   std::string const of = "plait: attention in bfloat16 of 35 positions and 4 x 8 columns with 2 "
                          "key-value heads ";
   std::string const by = " is by plait's own kernels, as negation 1.2 takes query, key and value "

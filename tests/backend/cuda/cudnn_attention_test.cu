@@ -9,7 +9,9 @@
 #include "backend/cuda/cuda_testing.hpp"
 #include "plait/backend/cuda/attention/attention_engine.hpp"
 #include "plait/backend/host/host_queue.hpp"
+#include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace {
 
@@ -17,7 +19,9 @@ using namespace cuda_testing;
 using plait::bfloat16;
 using plait::ext::attention_shape;
 using plait::ext::cuda_device;
+using plait::ext::matrix;
 using plait::ext::stream;
+namespace operation = plait::operation;
 
 std::vector<bfloat16> values(std::size_t count, float largest, unsigned seed) {
   std::mt19937 bits(seed);
@@ -48,6 +52,19 @@ void expect_close(std::vector<double> const& got, std::vector<double> const& exp
   EXPECT_LE(error, largest / 64) << "part " << part;
 }
 
+// Both passes of attention on `queue`.
+template <class T, class Kept>
+void attend(auto const& queue, attention_shape const& of, T const* qkv, T* out, Kept* log_sum,
+            T const* dout, T* dqkv) {
+  std::size_t const rows = of.sequence * of.batch, width = of.heads * of.head_width;
+  matrix const in{qkv, rows, 3 * width};
+  queue.run(operation::attention_side_by_side{}, in, matrix{out, rows, width},
+            matrix{log_sum, rows, of.heads}, of);
+  queue.run(operation::attention_side_by_side_backward{}, in, matrix<T const>{out, rows, width},
+            matrix<Kept const>{log_sum, rows, of.heads}, matrix{dout, rows, width},
+            matrix{dqkv, rows, 3 * width}, of);
+}
+
 struct CudnnAttention : testing::TestWithParam<attention_shape> {
   attention_shape of = GetParam();
   std::size_t width = of.heads * of.head_width, elements = of.sequence * of.batch * width,
@@ -62,11 +79,8 @@ struct CudnnAttention : testing::TestWithParam<attention_shape> {
   on_device<float> log_sum{device, std::vector<float>(sums)};
 
   void run() {
-    auto const queue = device.on(stream::compute);
-    queue.attention(qkv.data(), out.data(), log_sum.data(), of.sequence, of.batch, of.heads,
-                    of.head_width);
-    queue.attention_backward(qkv.data(), out.data(), log_sum.data(), dout.data(), dqkv.data(),
-                             of.sequence, of.batch, of.heads, of.head_width);
+    attend(device.on(stream::compute), of, qkv.data(), out.data(), log_sum.data(), dout.data(),
+           dqkv.data());
   }
 };
 
@@ -77,11 +91,8 @@ TEST_P(CudnnAttention, EqualsTheHost) {
 
   auto const wide_qkv = wide(qkv_values), wide_dout = wide(dout_values);
   std::vector<double> expected(elements), expected_sums(sums), gradient(3 * elements);
-  plait::ext::host_queue const host;
-  host.attention(wide_qkv.data(), expected.data(), expected_sums.data(), of.sequence, of.batch,
-                 of.heads, of.head_width);
-  host.attention_backward(wide_qkv.data(), expected.data(), expected_sums.data(), wide_dout.data(),
-                          gradient.data(), of.sequence, of.batch, of.heads, of.head_width);
+  attend(plait::ext::host_queue{}, of, wide_qkv.data(), expected.data(), expected_sums.data(),
+         wide_dout.data(), gradient.data());
   expect_close(wide(out.get()), expected, width, 0, 1);
   for (std::size_t part = 0; part < 3; ++part)
     expect_close(wide(dqkv.get()), gradient, width, part, 3);
@@ -113,8 +124,9 @@ TEST(CudnnAttentionErrors, NameTheRankTheDeviceAndTheReason) {
   on_device<float> const log_sum(device, std::vector<float>(64));
   auto const text = message_of<plait::cuda_error>([&] {
     device.on(stream::compute)
-        .attention(qkv.data() + 1, out.data(), log_sum.data(), shape.sequence, shape.batch, shape.heads,
-                   shape.head_width);
+        .run(operation::attention_side_by_side{},
+             matrix<bfloat16 const>{qkv.data() + 1, 64, 3 * 64},
+             matrix<bfloat16>{out.data(), 64, 64}, matrix<float>{log_sum.data(), 64, 1}, shape);
   });
   expect_text(text, "rank 3, CUDA device 0: attention by cuDNN: running failed: ");
   expect_text(text, "aligned");

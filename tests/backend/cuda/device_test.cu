@@ -15,13 +15,18 @@
 
 #include "backend/cuda/cuda_testing.hpp"
 #include "plait/backend/host/host_queue.hpp"
+#include "plait/backend/matrix.hpp"
+#include "plait/operation/rows.hpp"
 #include "plait/tensor/functions.hpp"
 
 namespace {
 
 using namespace cuda_testing;
 using plait::ext::cuda_device;
+using plait::ext::matrix;
+using plait::ext::row_of;
 using plait::ext::stream;
+namespace operation = plait::operation;
 
 std::vector<int> numbers(std::size_t count, int first = 0) {
   std::vector<int> values(count);
@@ -215,13 +220,13 @@ struct waits_in_a_library {
 };
 
 TEST(CudaDevice, AnOperationThatReturnsAValueCannotBeRecorded) {
-  auto const refuses = [](auto operation) {
+  auto const refuses = [](auto kernel) {
     cuda_device device({0, 0}, {.graphs = true});
     on_device<int> const x(device, {1}), ones(device, {1});
     auto const queue = device.on(stream::compute);
     auto const body = [&] {
       queue.add(x.data(), ones.data(), x.data(), 1);
-      queue.run(operation);
+      queue.run(kernel);
     };
     cuda_device::graph graph, other;
     device.replay(graph, body);  // the first step is not recorded
@@ -286,18 +291,23 @@ void Matmul<Types>::compare() {
                                       {0, 4, 5, 0}})
     for (int form = 0; form < 8; ++form) {
       bool const at = form & 1, bt = form & 2, accumulate = form & 4;
-      std::size_t const lda = (at ? m : k) + more, ldb = (bt ? k : n) + more, ldc = n + more;
-      auto const a = whole_numbers<A>((at ? k : m) * lda, 1);
-      auto const b = whole_numbers<A>((bt ? n : k) * ldb, 2);
+      std::size_t const a_rows = at ? k : m, a_columns = at ? m : k, lda = a_columns + more,
+                        b_rows = bt ? n : k, b_columns = bt ? k : n, ldb = b_columns + more,
+                        ldc = n + more;
+      auto const a = whole_numbers<A>(a_rows * lda, 1);
+      auto const b = whole_numbers<A>(b_rows * ldb, 2);
       auto const c = whole_numbers<C>(m * ldc, 3);
       auto expected = wide(c);
       auto const wide_a = wide(a), wide_b = wide(b);
-      host.matmul(at, bt, m, n, k, wide_a.data(), lda, wide_b.data(), ldb, accumulate,
-                  expected.data(), ldc);
+      host.matmul(matrix{wide_a.data(), a_rows, a_columns, lda},
+                  matrix{wide_b.data(), b_rows, b_columns, ldb}, accumulate,
+                  matrix{expected.data(), m, n, ldc}, {at, bt});
       on_device<A> const da(device, a), db(device, b);
       on_device<C> const dc(device, c);
       device.on(stream::compute)
-          .matmul(at, bt, m, n, k, da.data(), lda, db.data(), ldb, accumulate, dc.data(), ldc);
+          .matmul(matrix<A const>{da.data(), a_rows, a_columns, lda},
+                  matrix<A const>{db.data(), b_rows, b_columns, ldb}, accumulate,
+                  matrix<C>{dc.data(), m, n, ldc}, {at, bt});
       auto const got = wide(dc.get());
       for (std::size_t i = 0; i < got.size(); ++i)
         // Sums are below 2^10; a bfloat16 result is rounded to 8 bits.
@@ -324,7 +334,8 @@ TYPED_TEST(Matmul, IsMadeByTheFastestAlgorithmWhereTheOptionsSaySo) {
       on_device<C> const c(device, std::vector<C>(16, static_cast<C>(1.0f)));
       for (int const round : {1, 2}) {
         device.on(stream::compute)
-            .matmul(false, false, 4, 4, 4, a.data(), 4, b.data(), 4, true, c.data(), 4);
+            .matmul(matrix<A const>{a.data(), 4, 4}, matrix<A const>{b.data(), 4, 4}, true,
+                    matrix<C>{c.data(), 4, 4});
         EXPECT_EQ(pretended::last_algorithm, times ? fastest : 0) << round;
       }
       auto const x = wide(whole_numbers<A>(16, 1)), y = wide(whole_numbers<A>(16, 2));
@@ -340,8 +351,8 @@ TYPED_TEST(Matmul, AnEarlierErrorIsNotBlamedOnTheLibrary) {
   on_device<A> const a(device, whole_numbers<A>(16, 1));
   on_device<C> const c(device, whole_numbers<C>(16, 1));
   auto const multiply = [&] {
-    device.on(stream::compute)
-        .matmul(false, false, 4, 4, 4, a.data(), 4, a.data(), 4, false, c.data(), 4);
+    matrix<A const> const operand{a.data(), 4, 4};
+    device.on(stream::compute).matmul(operand, operand, false, matrix<C>{c.data(), 4, 4});
   };
   pretended::last_error = cudaErrorInvalidConfiguration;
   try {
@@ -379,20 +390,23 @@ struct Epilogue : testing::Test {
     bool const sums = !on_host::maps && in_place;
     auto const wide_a = wide(a), wide_b = wide(b), wide_row = wide(row), wide_kept = wide(kept);
     std::vector<double> c(m * n), out(m * n);
-    host.matmul(false, true, m, n, k, wide_a.data(), k, wide_b.data(), k, c.data(),
-                on_host{.row = adds ? wide_row.data() + m % 2 : nullptr,
-                        .kept = wide_kept.data(),
-                        .mapped = in_place ? c.data() : out.data(),
-                        .added = sums ? wide_kept.data() + n % 2 : nullptr});
+    plait::ext::transposes const b_lies{.b = true};
+    host.run(operation::matmul{}, matrix{wide_a.data(), m, k}, matrix{wide_b.data(), n, k},
+             matrix{c.data(), m, n}, b_lies,
+             on_host{.row = adds ? wide_row.data() + m % 2 : nullptr,
+                     .kept = wide_kept.data(),
+                     .mapped = in_place ? c.data() : out.data(),
+                     .added = sums ? wide_kept.data() + n % 2 : nullptr});
 
     on_device<T> const da(device, a), db(device, b), drow(device, row), dkept(device, kept),
         dc(device, nothing), dout(device, nothing);
     device.on(stream::compute)
-        .matmul(false, true, m, n, k, da.data(), k, db.data(), k, dc.data(),
-                plait::ext::epilogue<T, Function>{.row = adds ? drow.data() + m % 2 : nullptr,
-                                                  .kept = dkept.data(),
-                                                  .mapped = in_place ? dc.data() : dout.data(),
-                                                  .added = sums ? dkept.data() + n % 2 : nullptr});
+        .run(operation::matmul{}, matrix<T const>{da.data(), m, k},
+             matrix<T const>{db.data(), n, k}, matrix<T>{dc.data(), m, n}, b_lies,
+             plait::ext::epilogue<T, Function>{.row = adds ? drow.data() + m % 2 : nullptr,
+                                               .kept = dkept.data(),
+                                               .mapped = in_place ? dc.data() : dout.data(),
+                                               .added = sums ? dkept.data() + n % 2 : nullptr});
     auto const where = std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) +
                        (adds ? " with a row" : "") + (in_place ? " in place" : "") +
                        (sums ? " of a matrix that is added" : "");
@@ -490,8 +504,10 @@ struct ProductAndSums : testing::Test {
     on_device<sum> const dc(on, std::vector<sum>(m * n)), dsums(on, whole_numbers<sum>(count, 3));
     auto const queue = on.on(stream::compute);
     for (bool const adds : {false, true})
-      queue.matmul(true, false, m, n, k, da.data(), m, db.data(), n, adds, dc.data(),
-                   plait::ext::operand_sums<sum>{dsums.data(), of_a});
+      queue.run(operation::matmul{}, matrix<T const>{da.data(), k, m},
+                matrix<T const>{db.data(), k, n}, matrix<sum>{dc.data(), m, n},
+                plait::ext::transposes{.a = true}, adds,
+                plait::ext::operand_sums<sum>{dsums.data(), of_a});
     auto out = dc.get();
     auto const sums = dsums.get();
     out.insert(out.end(), sums.begin(), sums.end());
@@ -502,9 +518,10 @@ struct ProductAndSums : testing::Test {
     auto sums = wide(whole_numbers<sum>(of_a ? m : n, 3));
     std::vector<double> expected(m * n);
     for (bool const adds : {false, true})
-      plait::ext::host_queue{}.matmul(true, false, m, n, k, a.data(), m, b.data(), n, adds,
-                                      expected.data(),
-                                      plait::ext::operand_sums<double>{sums.data(), of_a});
+      plait::ext::host_queue{}.run(operation::matmul{}, matrix{a.data(), k, m},
+                                   matrix{b.data(), k, n}, matrix{expected.data(), m, n},
+                                   plait::ext::transposes{.a = true}, adds,
+                                   plait::ext::operand_sums<double>{sums.data(), of_a});
     expected.insert(expected.end(), sums.begin(), sums.end());
     auto const got = made_by(device, m, n, k, of_a);
     for (std::size_t i = 0; i < expected.size(); ++i)
@@ -588,6 +605,8 @@ struct QueueOperations : testing::Test {
   plait::ext::cuda_queue queue = device.on(stream::compute);
   plait::ext::host_queue host;
 
+  static matrix<double const> read(double const* x) { return {x, rows, columns}; }
+  static matrix<double> written(double* x) { return {x, rows, columns}; }
   static std::vector<double> values(std::size_t n, unsigned seed) {
     std::mt19937 bits(seed);
     std::uniform_real_distribution<double> draw(-1, 1);
@@ -616,11 +635,17 @@ struct QueueOperations : testing::Test {
 TEST_F(QueueOperations, Elements) {
   auto const x = values(count, 1), y = values(count, 2), row = values(columns, 3);
   compare([](auto q, double* a, double* b) { q.add(a, b, b, count); }, x, y);
-  compare([](auto q, double* a, double* b) { q.map(plait::functions::gelu_tanh{}, count, a, b); },
-          x, y);
-  compare([](auto q, double* a,
-             double* b) { q.map(plait::functions::gelu_tanh_derivative{}, count, a, b, b); },
-          x, y);
+  compare(
+      [](auto q, double const* a, double* b) {
+        q.run(operation::map{}, plait::functions::gelu_tanh{}, written(b), read(a));
+      },
+      x, y);
+  compare(
+      [](auto q, double const* a, double* b) {
+        q.run(operation::map{}, plait::functions::gelu_tanh_derivative{}, written(b), read(a),
+              read(b));
+      },
+      x, y);
   compare([](auto q, double* a, float* b) { q.convert(a, b, count); }, x,
           std::vector<float>(count));
   compare([](auto q, double* a, double* b) { q.copy_blocks(a + 1, columns, b, 7, 5, 6); }, x, y);
@@ -628,13 +653,15 @@ TEST_F(QueueOperations, Elements) {
   compare([](auto q, double* a, double* b) { q.accumulate_column_sums(a, b, rows, columns); }, x,
           row);
   compare(
-      [](auto q, double* a, double* b, double* c) {
-        q.accumulate_columns(plait::functions::multiply{}, rows, columns, c, a, b);
+      [](auto q, double const* a, double const* b, double* c) {
+        q.run(operation::accumulate_columns{}, read(a), read(b), row_of(c, columns),
+              plait::functions::multiply{});
       },
       x, y, row);
   compare(  // terms and weights of rows
-      [](auto q, float* a, double* b, double* sum) {
-        q.accumulate_columns(weighted{}, rows, 1, sum, a, b);
+      [](auto q, float const* a, double const* b, double* sum) {
+        q.run(operation::accumulate_columns{}, matrix{a, rows, 1}, matrix{b, rows, 1}, row_of(sum),
+              weighted{});
       },
       std::vector<float>(x.begin(), x.begin() + rows), y, std::vector<double>{2});
 }
@@ -642,19 +669,33 @@ TEST_F(QueueOperations, Elements) {
 TEST_F(QueueOperations, Rows) {
   auto const x = values(count, 1), dy = values(count, 2), gamma = values(columns, 3),
              beta = values(columns, 4), statistics = values(2 * rows, 5);
-  compare([](auto q, double* a, double* g, double* b,
-             double* s) { q.layer_norm(a, g, b, a, s, rows, columns, 1e-5); },
-          x, gamma, beta, statistics);
-  compare([](auto q, double* d, double* a, double* s,
-             double* g) { q.layer_norm_backward_input(d, a, s, g, d, rows, columns); },
-          dy, x, statistics, gamma);
-  compare([](auto q, double* d, double* a, double* s, double* dg,
-             double* db) { q.layer_norm_backward_parameters(d, a, s, dg, db, rows, columns); },
-          dy, x, statistics, gamma, beta);
   compare(
-      [](auto q, double* d, double* a, double* s, double* g, double* dg, double* db) {
-        q.layer_norm_backward(d, a, s, g, d, dg, db, rows, columns);
-        q.layer_norm_backward(d, a, s, g, d, dg, db, rows, columns, a, a);
+      [](auto q, double* a, double const* g, double const* b, double* s) {
+        q.run(operation::layer_norm{}, read(a), row_of(g, columns), row_of(b, columns), written(a),
+              matrix{s, rows, 2}, 1e-5);
+      },
+      x, gamma, beta, statistics);
+  compare(
+      [](auto q, double* d, double const* a, double const* s, double const* g) {
+        q.run(operation::layer_norm_backward_input{}, read(d), read(a), matrix{s, rows, 2},
+              row_of(g, columns), written(d));
+      },
+      dy, x, statistics, gamma);
+  compare(
+      [](auto q, double const* d, double const* a, double const* s, double* dg, double* db) {
+        q.run(operation::layer_norm_backward_parameters{}, read(d), read(a), matrix{s, rows, 2},
+              row_of(dg, columns), row_of(db, columns));
+      },
+      dy, x, statistics, gamma, beta);
+  compare(
+      [](auto q, double* d, double* a, double const* s, double const* g, double* dg, double* db) {
+        auto const backward = [&](matrix<double const> added, matrix<double> sum) {
+          q.run(operation::layer_norm_backward{}, read(d), read(a), matrix{s, rows, 2},
+                row_of(g, columns), written(d), row_of(dg, columns), row_of(db, columns), added,
+                sum);
+        };
+        backward({}, {});
+        backward(read(a), written(a));
       },
       dy, x, statistics, gamma, gamma, beta);
 }
@@ -675,10 +716,14 @@ TEST_F(QueueOperations, OfOnePassAreThoseOfTwo) {
         added(on, floats(many * wide, 7)), dgamma(on, floats(wide, 5)), dbeta(on, floats(wide, 6)),
         max(on, floats(many, 0)), terms(on, floats(2 * many, 0));
     on_device<std::int32_t> const of_rows(on, labels);
-    q.layer_norm_backward(dy.data(), x.data(), statistics.data(), gamma.data(), dy.data(),
-                          dgamma.data(), dbeta.data(), many, wide, added.data(), added.data());
-    q.cross_entropy_statistics(plait::ext::one_hot_target{}, x.data(), of_rows.data(), max.data(),
-                               terms.data(), many, wide, wide - 1);
+    using in = matrix<float const>;
+    q.run(operation::layer_norm_backward{}, in{dy.data(), many, wide}, in{x.data(), many, wide},
+          in{statistics.data(), many, 2}, in{gamma.data(), 1, wide}, matrix{dy.data(), many, wide},
+          row_of(dgamma.data(), wide), row_of(dbeta.data(), wide), in{added.data(), many, wide},
+          matrix{added.data(), many, wide});
+    q.run(operation::cross_entropy_statistics{}, in{x.data(), many, wide - 1, wide},
+          matrix<std::int32_t const>{of_rows.data(), many, 1}, matrix{max.data(), many, 1},
+          matrix{terms.data(), many, 2}, plait::ext::one_hot_target{});
     std::vector<float> all;
     for (auto const* const each : {&added, &dgamma, &dbeta, &max, &terms}) {
       auto const got = each->get();
@@ -698,13 +743,19 @@ TEST_F(QueueOperations, OfOnePassAreThoseOfTwo) {
 
 TEST_F(QueueOperations, Attention) {
   constexpr std::size_t sequence = 9, batch = 2, heads = 3, width = 8;
-  constexpr std::size_t all = sequence * batch * heads * width;
+  constexpr std::size_t positions = sequence * batch, all = positions * heads * width;
+  plait::ext::attention_shape const shape{sequence, batch, heads, width};
   auto const qkv = values(3 * all, 1), out = values(all, 2), dout = values(all, 3),
-             log_sum = values(sequence * batch * heads, 4);
+             log_sum = values(positions * heads, 4);
   compare(
-      [](auto q, double* a, double* o, double* l, double* d, double* da) {
-        q.attention(a, o, l, sequence, batch, heads, width);
-        q.attention_backward(a, o, l, d, da, sequence, batch, heads, width);
+      [&](auto q, double const* a, double* o, double* l, double const* d, double* da) {
+        matrix const in{a, positions, 3 * heads * width}, of_out{d, positions, heads * width};
+        q.run(operation::attention_side_by_side{}, in, matrix{o, positions, heads * width},
+              matrix{l, positions, heads}, shape);
+        q.run(operation::attention_side_by_side_backward{}, in,
+              matrix<double const>{o, positions, heads * width},
+              matrix<double const>{l, positions, heads}, of_out,
+              matrix{da, positions, 3 * heads * width}, shape);
       },
       qkv, out, log_sum, dout, values(3 * all, 5));
 }
@@ -713,30 +764,42 @@ TEST_F(QueueOperations, LookUpAndLoss) {
   std::vector<std::int32_t> const ids{3, 0, 5, 3, 9, 2};
   auto const table = values(8 * columns, 1), x = values(count, 2);
   compare(
-      [](auto q, std::int32_t* i, double* t, double* y) {
-        q.gather_rows(i, t, std::size_t{1}, std::size_t{7}, y, rows, columns);
-        q.scatter_add_rows(i, y, std::size_t{1}, std::size_t{7}, t, rows, columns);
+      [](auto q, std::int32_t const* i, double* t, double* y) {
+        matrix const of_rows{i, rows, 1};
+        q.run(operation::gather_rows{}, of_rows, matrix<double const>{t, 7, columns}, written(y),
+              std::size_t{1});
+        q.run(operation::scatter_add_rows{}, of_rows, read(y), matrix{t, 7, columns},
+              std::size_t{1});
       },
       ids, table, x);
   compare(
       [](auto q, double* a, double* t) {
-        q.add_positions(a, t, a, std::size_t{1}, std::size_t{3}, std::size_t{2}, columns);
-        q.accumulate_positions(a, t, std::size_t{1}, std::size_t{3}, std::size_t{2}, columns);
+        double* const from = t + columns;
+        q.run(operation::add_positions{}, read(a), matrix<double const>{from, 3, columns},
+              written(a), std::size_t{2});
+        q.run(operation::accumulate_positions{}, read(a), matrix{from, 3, columns}, std::size_t{2});
       },
       x, table);
   std::vector<std::int32_t> const labels{3, -1, 17, 7, 0, 11};
   auto const compare_loss = [&](auto target, bool weighted) {
     compare(
-        [=](auto q, double* a, std::int32_t* l, double* max, double* terms, double* scale,
-            double* weights, double* loss) {
-          double const* const by_row = weighted ? weights : nullptr;
-          q.cross_entropy_statistics(target, a, l, max, terms, rows, columns, columns - 2);
-          q.row_max(a, max, rows, columns, columns - 2);
-          q.cross_entropy_terms(target, a, l, max, terms, std::size_t{0}, rows, columns,
-                                columns - 2);
-          q.cross_entropy_sum(target, terms, l, -1, rows, scale, by_row, loss);
-          q.cross_entropy_backward(target, a, l, max, terms, scale, by_row, a, std::size_t{0}, -1,
-                                   rows, columns, columns - 2);
+        [=](auto q, double* a, std::int32_t const* l, double* max, double* terms,
+            double const* scale, double const* weights, double* loss) {
+          using in = matrix<double const>;
+          in const logits{a, rows, columns - 2, columns}, of_max{max, rows, 1},
+              of_terms{terms, rows, target.terms},
+              by_row = row_of(weighted ? weights : nullptr, rows);
+          matrix const of_labels{l, rows, 1};
+          matrix const to_max{max, rows, 1}, to_terms{terms, rows, target.terms};
+          q.run(operation::cross_entropy_statistics{}, logits, of_labels, to_max, to_terms, target);
+          q.run(operation::row_max{}, logits, to_max);
+          q.run(operation::cross_entropy_terms{}, logits, of_labels, of_max, to_terms, target,
+                std::size_t{0});
+          q.run(operation::cross_entropy_sum{}, of_terms, of_labels, row_of(scale), by_row,
+                row_of(loss), target, -1);
+          q.run(operation::cross_entropy_backward{}, logits, of_labels, of_max, of_terms,
+                row_of(scale), by_row, matrix{a, rows, columns - 2, columns}, target, -1,
+                std::size_t{0});
         },
         x, labels, values(rows, 3), values(target.terms * rows, 4), std::vector<double>{0.25},
         values(rows, 5), std::vector<double>{2});
@@ -755,8 +818,9 @@ TEST_F(QueueOperations, LookUpOfManyPositions) {
   for (auto& id : ids) id = static_cast<std::int32_t>(bits() % (table_rows + 50));
   auto const dy = values(positions * width, 2);
   compare(
-      [](auto q, std::int32_t* i, float* y, float* t) {
-        q.scatter_add_rows(i, y, std::size_t{25}, table_rows, t, positions, width);
+      [](auto q, std::int32_t const* i, float const* y, float* t) {
+        q.run(operation::scatter_add_rows{}, matrix{i, positions, 1}, matrix{y, positions, width},
+              matrix{t, table_rows, width}, std::size_t{25});
       },
       ids, std::vector<float>(dy.begin(), dy.end()), std::vector<float>(table_rows * width));
 }
@@ -765,13 +829,13 @@ TEST_F(QueueOperations, Dropout) {
   std::vector<std::uint32_t> const step{5};
   compare(
       [](auto q, double* a, std::uint32_t* at) {
-        q.dropout(a, a, rows, columns, plait::ext::dropout_key{9, 4, at}, 0.3,
-                  plait::ext::dropout_block{.batch_local = 2,
-                                            .first_position = 1,
-                                            .first_sample = 2,
-                                            .first_column = 0,
-                                            .sequence_global = 8,
-                                            .width_global = columns});
+        q.run(operation::dropout{}, read(a), written(a), plait::ext::dropout_key{9, 4, at}, 0.3,
+              plait::ext::dropout_block{.batch_local = 2,
+                                        .first_position = 1,
+                                        .first_sample = 2,
+                                        .first_column = 0,
+                                        .sequence_global = 8,
+                                        .width_global = columns});
       },
       values(count, 1), step);
 }

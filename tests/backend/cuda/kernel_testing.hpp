@@ -41,6 +41,7 @@ inline constexpr bool on_device = false;
 inline constexpr launcher few_blocks{.most_blocks = 2};
 
 using host_maths_testing::expect_near;
+using host_maths_testing::side_by_side;
 using host_maths_testing::values;
 using plait::accumulate_t;
 using plait::bfloat16;

@@ -44,7 +44,7 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
           scratch(2 * plait::ext::attention_scratch(sequence));
       plait::ext::attention_shape const shape{sequence, batch, heads, head_width};
       auto const wide_qkv = wide(qkv);
-      auto const host_in = plait::ext::side_by_side(wide_qkv.data(), heads, head_width);
+      auto const host_in = side_by_side(wide_qkv.data(), rows, heads * head_width);
       maths::attention_forward(shape, host_in, out.data(), log_sum.data(), scratch.data());
 
       memory<T> in(qkv, shift), result(count, shift), gradient(3 * count, shift);
@@ -61,7 +61,7 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
       auto const rounded = result.wide(), rounded_sums = result_sums.wide();
       maths::attention_backward(
           shape, host_in, rounded.data(), rounded_sums.data(), wide(dout).data(),
-          plait::ext::side_by_side(dqkv.data(), heads, head_width), scratch.data());
+          side_by_side(dqkv.data(), rows, heads * head_width), scratch.data());
       memory<T> from(dout);
       kernels::attention_backward(launcher{}, in.data(), result.data(), result_sums.data(),
                                   from.data(), gradient.data(), products.data(), sequence, batch,

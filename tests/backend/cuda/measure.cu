@@ -13,16 +13,22 @@
 #include <vector>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/attention_shape.hpp"
 #include "plait/backend/cuda/device/cuda_device.hpp"
 #include "plait/backend/epilogue.hpp"
+#include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/random_normal.hpp"
+#include "plait/operation/rows.hpp"
 #include "plait/tensor/functions.hpp"
 
 namespace {
 
 using plait::bfloat16;
+using plait::ext::matrix;
+using plait::ext::row_of;
 using plait::ext::stream;
+namespace operation = plait::operation;
 
 constexpr std::size_t batch = 16, sequence = 1024, width = 768, heads = 12, classes = 50304;
 constexpr std::size_t rows = batch * sequence, logit_rows = rows / 4;
@@ -105,31 +111,33 @@ void measure_products(std::string const& type) {
   auto const table = run.room<T>(classes * width), logits = run.room<T>(logit_rows * classes);
   auto const dtable = run.room<float>(classes * width);
   double const flops = 2 * r * c * 4 * c, head = 2 * double(logit_rows) * c * double(classes);
+  using in = matrix<T const>;
 
   run.line(type + " product 16384 x 768 x 3072", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(false, false, rows, 4 * width, width, x[t], width, w[t], 4 * width, false, hidden[t],
-             4 * width);
+    q.matmul(in{x[t], rows, width}, in{w[t], width, 4 * width}, false,
+             matrix{hidden[t], rows, 4 * width});
   });
   run.line(type + " the same with bias and gelu", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(
-        false, false, rows, 4 * width, width, x[t], width, w[t], 4 * width, hidden[t],
+    q.run(
+        operation::matmul{}, in{x[t], rows, width}, in{w[t], width, 4 * width},
+        matrix{hidden[t], rows, 4 * width}, plait::ext::transposes{},
         plait::ext::epilogue<T, plait::functions::gelu_tanh>{.row = bias[t], .mapped = mapped[t]});
   });
   run.line(type + " its dX", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(false, true, rows, width, 4 * width, hidden[t], 4 * width, w[t], 4 * width, false,
-             x[t], width);
+    q.matmul(in{hidden[t], rows, 4 * width}, in{w[t], width, 4 * width}, false,
+             matrix{x[t], rows, width}, {.b = true});
   });
   run.line(type + " its dW, added in float", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(true, false, width, 4 * width, rows, x[t], width, hidden[t], 4 * width, true, dw[t],
-             4 * width);
+    q.matmul(in{x[t], rows, width}, in{hidden[t], rows, 4 * width}, true,
+             matrix{dw[t], width, 4 * width}, {.a = true});
   });
   run.line(type + " head 4096 x 768 x 50304", head, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(false, true, logit_rows, classes, width, x[t], width, table[t], width, false,
-             logits[t], classes);
+    q.matmul(in{x[t], logit_rows, width}, in{table[t], classes, width}, false,
+             matrix{logits[t], logit_rows, classes}, {.b = true});
   });
   run.line(type + " its dW, added in float", head, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(true, false, classes, width, logit_rows, logits[t], classes, x[t], width, true,
-             dtable[t], width);
+    q.matmul(in{logits[t], logit_rows, classes}, in{x[t], logit_rows, width}, true,
+             matrix{dtable[t], classes, width}, {.a = true});
   });
 }
 
@@ -142,25 +150,32 @@ void measure_rows(std::string const& type) {
              dy = run.room<T>(rows * width), wide = run.room<T>(rows * 4 * width),
              wide_out = run.room<T>(rows * 4 * width), gamma = run.room<T>(2 * width);
   auto const statistics = run.room<kept>(2 * rows), sums = run.room<float>(4 * width);
+  auto const read = [](T const* of) { return matrix{of, rows, width}; };
+  auto const row = [](T const* of) { return row_of(of, width); };
+  auto const kept_of = [](kept const* of) { return matrix{of, rows, 2}; };
 
   run.line(type + " layer_norm", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
-    q.layer_norm(x[t], gamma[t], gamma[t] + width, y[t], statistics[t], rows, width, 1e-5);
+    q.run(operation::layer_norm{}, read(x[t]), row(gamma[t]), row(gamma[t] + width),
+          matrix{y[t], rows, width}, matrix{statistics[t], rows, 2}, 1e-5);
   });
   run.line(type + " layer_norm_backward_input", 3 * n, "TB/s", [&](auto& q, std::size_t t) {
-    q.layer_norm_backward_input(dy[t], x[t], statistics[t], gamma[t], y[t], rows, width);
+    q.run(operation::layer_norm_backward_input{}, read(dy[t]), read(x[t]), kept_of(statistics[t]),
+          row(gamma[t]), matrix{y[t], rows, width});
   });
   run.line(type + " layer_norm_backward_parameters", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
-    q.layer_norm_backward_parameters(dy[t], x[t], statistics[t], sums[t], sums[t] + width, rows,
-                                     width);
+    q.run(operation::layer_norm_backward_parameters{}, read(dy[t]), read(x[t]),
+          kept_of(statistics[t]), row_of(sums[t], width), row_of(sums[t] + width, width));
   });
   run.line(type + " layer_norm_backward", 3 * n, "TB/s", [&](auto& q, std::size_t t) {
-    q.layer_norm_backward(dy[t], x[t], statistics[t], gamma[t], y[t], sums[t], sums[t] + width,
-                          rows, width);
+    q.run(operation::layer_norm_backward{}, read(dy[t]), read(x[t]), kept_of(statistics[t]),
+          row(gamma[t]), matrix{y[t], rows, width}, row_of(sums[t], width),
+          row_of(sums[t] + width, width), matrix<T const>{}, matrix<T>{});
   });
   run.line(type + " add", 3 * n, "TB/s",
            [&](auto& q, std::size_t t) { q.add(x[t], dy[t], y[t], rows * width); });
   run.line(type + " gelu", 8 * n, "TB/s", [&](auto& q, std::size_t t) {
-    q.map(plait::functions::gelu_tanh{}, 4 * rows * width, wide[t], wide_out[t]);
+    q.run(operation::map{}, plait::functions::gelu_tanh{}, matrix{wide_out[t], rows, 4 * width},
+          matrix<T const>{wide[t], rows, 4 * width});
   });
   run.line(type + " accumulate_column_sums", 4 * n, "TB/s", [&](auto& q, std::size_t t) {
     q.accumulate_column_sums(wide[t], sums[t], rows, 4 * width);
@@ -176,12 +191,16 @@ void measure_attention(std::string const& type) {
   auto const log_sum = run.room<kept>(rows * heads);
   double const products =  // both, of which half are masked
       2 * double(batch) * double(sequence) * double(sequence) * double(width);
+  plait::ext::attention_shape const shape{sequence, batch, heads, width / heads};
+  auto const in = [&](std::size_t t) { return matrix<T const>{qkv[t], rows, 3 * width}; };
   run.line(type + " attention", products, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.attention(qkv[t], out[t], log_sum[t], sequence, batch, heads, width / heads);
+    q.run(operation::attention_side_by_side{}, in(t), matrix{out[t], rows, width},
+          matrix{log_sum[t], rows, heads}, shape);
   });
   run.line(type + " attention_backward", 2.5 * products, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.attention_backward(qkv[t], out[t], log_sum[t], dout[t], dqkv[t], sequence, batch, heads,
-                         width / heads);
+    q.run(operation::attention_side_by_side_backward{}, in(t), matrix<T const>{out[t], rows, width},
+          matrix<kept const>{log_sum[t], rows, heads}, matrix<T const>{dout[t], rows, width},
+          matrix{dqkv[t], rows, 3 * width}, shape);
   });
 }
 
@@ -195,30 +214,32 @@ void measure_classifier(std::string const& type) {
   std::vector<std::int32_t> ids(logit_rows);
   for (std::size_t i = 0; i < ids.size(); ++i)
     ids[i] = static_cast<std::int32_t>(i * 7919 % classes);
-  auto const* const labels = run.given(ids);
-  auto const* const scale = run.given(std::vector<double>{1e-4});
-  auto* const loss = run.room<double>(1)[0];
+  matrix<std::int32_t const> const labels{run.given(ids), logit_rows, 1};
+  auto const scale = row_of<double const>(run.given(std::vector<double>{1e-4}));
+  auto const loss = row_of(run.room<double>(1)[0]);
   double const n = double(logit_rows) * double(classes) * sizeof(T);
   plait::ext::one_hot_target const target{};
-  run.line(type + " row_max of 4096 x 50304", n, "TB/s", [&](auto& q, std::size_t t) {
-    q.row_max(logits[t], max[t], logit_rows, classes, classes);
-  });
+  auto const in = [&](std::size_t t) { return matrix<T const>{logits[t], logit_rows, classes}; };
+  auto const max_at = [&](std::size_t t) { return matrix{max[t], logit_rows, 1}; };
+  auto const terms_at = [&](std::size_t t) { return matrix{terms[t], logit_rows, target.terms}; };
+  run.line(type + " row_max of 4096 x 50304", n, "TB/s",
+           [&](auto& q, std::size_t t) { q.run(operation::row_max{}, in(t), max_at(t)); });
   run.line(type + " cross_entropy_terms", n, "TB/s", [&](auto& q, std::size_t t) {
-    q.cross_entropy_terms(target, logits[t], labels, max[t], terms[t], 0, logit_rows, classes,
-                          classes);
+    q.run(operation::cross_entropy_terms{}, in(t), labels,
+          matrix<kept const>{max[t], logit_rows, 1}, terms_at(t), target, std::size_t{0});
   });
   run.line(type + " cross_entropy_statistics", n, "TB/s", [&](auto& q, std::size_t t) {
-    q.cross_entropy_statistics(target, logits[t], labels, max[t], terms[t], logit_rows, classes,
-                               classes);
+    q.run(operation::cross_entropy_statistics{}, in(t), labels, max_at(t), terms_at(t), target);
   });
   run.line(type + " cross_entropy_with_gradient", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
-    q.cross_entropy_with_gradient(target, logits[t], labels, terms[t], scale,
-                                  static_cast<double const*>(nullptr), loss, dlogits[t], -1, logit_rows, classes, classes);
+    q.run(operation::cross_entropy_with_gradient{}, in(t), labels, scale, matrix<double const>{},
+          terms_at(t), matrix{dlogits[t], logit_rows, classes}, loss, target, -1);
   });
   run.line(type + " cross_entropy_backward", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
-    q.cross_entropy_backward(target, logits[t], labels, max[t], terms[t], scale,
-                             static_cast<double const*>(nullptr), dlogits[t], 0, -1, logit_rows,
-                             classes, classes);
+    q.run(operation::cross_entropy_backward{}, in(t), labels,
+          matrix<kept const>{max[t], logit_rows, 1},
+          matrix<kept const>{terms[t], logit_rows, target.terms}, scale, matrix<double const>{},
+          matrix{dlogits[t], logit_rows, classes}, target, -1, std::size_t{0});
   });
 }
 

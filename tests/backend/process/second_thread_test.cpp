@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "backend/process/memory_engine.hpp"
+#include "plait/backend/device.hpp"
 #include "plait/backend/host/threads.hpp"
 #include "plait/backend/process/process_device.hpp"
 #include "plait/backend/process/processes.hpp"
@@ -27,6 +28,8 @@
 #include "plait/testing/slow_link.hpp"
 
 namespace {
+
+static_assert(plait::ext::device<plait::ext::process_device>);
 
 using namespace plait;
 using namespace plait::ext;

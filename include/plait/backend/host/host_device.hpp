@@ -87,8 +87,6 @@ struct host_device {
   std::shared_ptr<detail::posted_messages> messages_{};
 };
 
-static_assert(device<host_device>);
-
 }  // namespace plait::ext
 
 #if PLAIT_HEADER_ONLY

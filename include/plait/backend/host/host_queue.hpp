@@ -24,458 +24,444 @@
 #include "plait/backend/host/maths/set_norm.hpp"
 #include "plait/backend/host/maths/windows.hpp"
 #include "plait/backend/in_passes.hpp"
+#include "plait/backend/kernel_call.hpp"
+#include "plait/backend/matrix.hpp"
+#include "plait/backend/queue_calls.hpp"
 #include "plait/backend/window_shape.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/layer/typing.hpp"
+#include "plait/operation/row.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::ext {
 
 /// The queue of a rank that computes on the processor: every operation runs at once, on the calling
 /// thread.
 ///
-/// The members are what `operations` and the run half need of a device's queue; they take plain
-/// pointers to its memory. A queue of another device puts the operation at the end of a stream.
+/// It has a function run() for each row of operation/rows.hpp except those that are faster on no
+/// processor, as cross_entropy_with_gradient. A queue of another device puts the operation at the
+/// end of a stream.
 /// Threads: one thread per device object.
-class host_queue {
+class host_queue : public queue_calls<host_queue> {
+  template <class T>
+  using in = matrix<T const>;  // an operand that is read
+
  public:
   /// A queue of no device, which takes what kernels work in for each call.
   host_queue() = default;
   explicit host_queue(host_workspace& workspace) : workspace_(&workspace) {}
 
-  /// Copies bytes within the device's memory.
-  void copy_bytes(void const* from, void* to, std::size_t bytes) const {
-    if (bytes != 0 && from != to) std::memcpy(to, from, bytes);
-  }
   /// Says that nobody reads these bytes any more before they are written.
   void discard(void*, std::size_t) const {}
 
-  template <class T>
-  void fill(T value, T* y, std::size_t count) const {
-    host_maths::fill(value, y, count);
-  }
-  template <class T>
-  void add(T const* a, T const* b, T* out, std::size_t count) const {
-    host_maths::add(a, b, out, count);
-  }
+  // ---- Memory -----------------------------------------------------------------------------------
 
-  /// sum += x; x = 0. They do not overlap.
-  template <class T>
-  void add_and_clear(T* sum, T* x, std::size_t count) const {
-    host_maths::add_and_clear(sum, x, count);
+  void run(operation::copy_bytes, in<std::byte> from, matrix<std::byte> to) const {
+    std::memcpy(to.data, from.data, from.columns);
   }
-
-  /// a and b, which do not overlap, have each other's values from now on.
   template <class T>
-  void swap(T* a, T* b, std::size_t count) const {
-    std::swap_ranges(a, a + count, b);
+  void run(operation::fill, matrix<T> y, T value) const {
+    host_maths::fill(value, y.data, y.count());
   }
-
-  /// to[i] = from[i] in another type.
+  template <class T>
+  void run(operation::add, in<T> a, in<T> b, matrix<T> sum) const {
+    host_maths::add(a.data, b.data, sum.data, sum.count());
+  }
+  template <class T>
+  void run(operation::add_and_clear, matrix<T> sum, matrix<T> x) const {
+    host_maths::add_and_clear(sum.data, x.data, x.count());
+  }
+  template <class T>
+  void run(operation::swap, matrix<T> a, matrix<T> b) const {
+    std::swap_ranges(a.data, a.data + a.count(), b.data);
+  }
   template <class From, class To>
-  void convert(From const* from, To* to, std::size_t count) const {
-    for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+  void run(operation::convert, in<From> from, matrix<To> to) const {
+    for (std::size_t i = 0; i < to.count(); ++i) to.data[i] = static_cast<To>(from.data[i]);
+  }
+  template <class T>
+  void run(operation::copy_blocks, in<T> from, matrix<T> to) const {
+    for (std::size_t i = 0; i < to.rows; ++i)
+      std::memcpy(to.data + i * to.stride, from.data + i * from.stride, to.columns * sizeof(T));
   }
 
-  /// Copies `count` blocks of `block` elements with strides between them.
-  template <class T>
-  void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
-                   std::size_t count, std::size_t block) const {
-    for (std::size_t i = 0; i < count; ++i)
-      std::memcpy(to + i * to_stride, from + i * from_stride, block * sizeof(T));
-  }
+  // ---- Products ---------------------------------------------------------------------------------
 
   /// c = op(a) op(b), or c += op(a) op(b), added up in accumulate_t<A>.
   template <class A, class C>
-  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
-              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
-              std::size_t ldc) const {
-    host_maths::matmul<accumulate_t<A>>(static_cast<host_maths::transpose>(a_transposed),
-                                        static_cast<host_maths::transpose>(b_transposed), m, n, k,
-                                        1, a, lda, b, ldb, accumulate ? 1 : 0, c, ldc);
+  void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie,
+           bool accumulate) const {
+    host_maths::matmul<accumulate_t<A>>(static_cast<host_maths::transpose>(lie.a),
+                                        static_cast<host_maths::transpose>(lie.b), c.rows,
+                                        c.columns, lie.a ? a.rows : a.columns, 1, a.data, a.stride,
+                                        b.data, b.stride, accumulate ? 1 : 0, c.data, c.stride);
   }
-  /// c (m, n) = op(a) op(b) and what follows it.
   template <class T, class Function>
-  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
-              T const* a, std::size_t lda, T const* b, std::size_t ldb, T* c,
-              epilogue<T, Function> const& then) const {
-    matmul_onto_row(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
+  void run(operation::matmul, in<T> a, in<T> b, matrix<T> c, transposes lie,
+           epilogue<T, Function> const& then) const {
+    matmul_onto_row(*this, a, b, c, lie, then);
   }
-  /// c (m, n) is op(a) op(b), or is added to it, and the sums of an operand are added to.
   template <class A, class C, class S>
-  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
-              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
-              operand_sums<S> const& with) const {
-    matmul_and_sums_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
-                              accumulate, c, with);
+  void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie, bool accumulate,
+           operand_sums<S> const& with) const {
+    matmul_and_sums_in_passes(*this, a, b, c, lie, accumulate, with);
   }
-
-  template <class Function, class T>
-  void map(Function f, std::size_t count, T const* a, T* out) const {
-    host_maths::map(f, a, out, count);
-  }
-  template <class Function, class T>
-  void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
-    host_maths::map(f, a, b, out, count);
-  }
-  template <class Function, class T>
-  void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
-    host_maths::map(f, a, b, c, out, count);
-  }
-  /// y[r][c] = f(its place, row of each view...) for the elements of a block.
-  template <class Function, class T, class... Views>
-  void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
-    host_maths::map_at(f, of, y, views...);
-  }
-
-  /// Calls f(columns, row of each operand...) for every row; a stride of 0 repeats a row.
-  template <class Function, class... Rows>
-  void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
-    for (std::size_t r = 0; r < count; ++r) f(columns, operands.data + r * operands.stride...);
-  }
-
-  /// sums[c] += the sum over the rows of f(operands[r][c]...), in row order.
-  template <class Function, class Sum, class A, class B>
-  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, Sum* sums, A const* a,
-                          B const* b) const {
-    for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t c = 0; c < columns; ++c)
-        sums[c] += f(static_cast<accumulate_t<A>>(a[r * columns + c]),
-                     static_cast<accumulate_t<B>>(b[r * columns + c]));
-  }
-
   template <class T>
-  void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
-    host_maths::add_row(row, y, rows, columns);
+  void run(operation::add_row, in<T> row, matrix<T> y) const {
+    host_maths::add_row(row.data, y.data, y.rows, y.columns);
   }
   template <class T, class Sum>
-  void accumulate_column_sums(T const* dy, Sum* sums, std::size_t rows, std::size_t columns) const {
-    host_maths::accumulate_column_sums(dy, sums, rows, columns);
+  void run(operation::accumulate_column_sums, in<T> dy, matrix<Sum> sums) const {
+    host_maths::accumulate_column_sums(dy.data, sums.data, dy.rows, dy.columns);
   }
 
+  // ---- Functions of users -----------------------------------------------------------------------
+
+  /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, called with values of
+  /// accumulate_t<T>; at most three operands.
+  template <class Function, class T, class... Operands>
+  void run(operation::map, Function f, matrix<T> y, matrix<Operands>... x) const {
+    host_maths::map(f, static_cast<T const*>(x.data)..., y.data, y.count());
+  }
+  template <class Function, class T, class... Views>
+  void run(operation::map_at, Function f, element_block const& of, matrix<T> y,
+           element_operand<Views>... views) const {
+    host_maths::map_at(f, of, y.data, views...);
+  }
+  /// Calls f(columns, row of each operand...) for every row; a stride of 0 repeats a row.
+  template <class Function, class... Rows>
+  void run(operation::rows, Function f, std::size_t count, std::size_t columns,
+           matrix<Rows>... operands) const {
+    for (std::size_t r = 0; r < count; ++r) f(columns, operands.data + r * operands.stride...);
+  }
+  template <class Function, class A, class B, class Sum>
+  void run(operation::accumulate_columns, in<A> a, in<B> b, matrix<Sum> sums, Function f) const {
+    for (std::size_t r = 0; r < a.rows; ++r)
+      for (std::size_t c = 0; c < a.columns; ++c)
+        sums.data[c] += f(static_cast<accumulate_t<A>>(a.data[r * a.columns + c]),
+                          static_cast<accumulate_t<B>>(b.data[r * a.columns + c]));
+  }
+  /// Calls kernel(*this, views...): a layer's own operation. It reads views of const elements and
+  /// writes views of others.
+  template <class Kernel, class... Views>
+    requires(!operation::is_row<Kernel>)
+  void run(Kernel kernel, Views... views) const {
+    call_kernel(kernel, *this, views...);
+  }
+
+  // ---- Norms of rows ----------------------------------------------------------------------------
+
   template <class T, class Kept>
-  void layer_norm(T const* x, T const* gamma, T const* beta, T* y, Kept* statistics,
-                  std::size_t rows, std::size_t columns, double epsilon) const {
-    host_maths::layer_norm_forward(x, gamma, beta, y, statistics, rows, columns,
-                                   static_cast<Kept>(epsilon));
+  void run(operation::layer_norm, in<T> x, in<T> gamma, in<T> beta, matrix<T> y,
+           matrix<Kept> statistics, double epsilon) const {
+    host_maths::layer_norm_forward(x.data, gamma.data, beta.data, y.data, statistics.data, x.rows,
+                                   x.columns, static_cast<Kept>(epsilon));
   }
   template <class T, class Kept>
-  void layer_norm_backward_input(T const* dy, T const* x, Kept const* statistics, T const* gamma,
-                                 T* dx, std::size_t rows, std::size_t columns) const {
-    host_maths::layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+  void run(operation::layer_norm_backward_input, in<T> dy, in<T> x, in<Kept> statistics,
+           in<T> gamma, matrix<T> dx) const {
+    host_maths::layer_norm_backward_input(dy.data, x.data, statistics.data, gamma.data, dx.data,
+                                          x.rows, x.columns);
   }
   template <class T, class Kept, class Sum>
-  void layer_norm_backward_parameters(T const* dy, T const* x, Kept const* statistics, Sum* dgamma,
-                                      Sum* dbeta, std::size_t rows, std::size_t columns) const {
-    host_maths::layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
+  void run(operation::layer_norm_backward_parameters, in<T> dy, in<T> x, in<Kept> statistics,
+           matrix<Sum> dgamma, matrix<Sum> dbeta) const {
+    host_maths::layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data,
+                                               dbeta.data, x.rows, x.columns);
   }
   /// \see layer_norm_backward_in_passes
   template <class T, class Kept, class Sum>
-  void layer_norm_backward(T const* dy, T const* x, Kept const* statistics, T const* gamma, T* dx,
-                           Sum* dgamma, Sum* dbeta, std::size_t rows, std::size_t columns,
-                           T const* added = nullptr, T* sum = nullptr) const {
-    layer_norm_backward_in_passes(*this, dy, x, statistics, gamma, dx, dgamma, dbeta, rows, columns,
-                                  added, sum);
-  }
-
-  /// \see host_maths::rms_norm_forward
-  template <class T, class Kept>
-  void rms_norm(T const* x, T const* gamma, T* y, Kept* inverse, std::size_t rows,
-                std::size_t columns, double epsilon) const {
-    host_maths::rms_norm_forward(x, gamma, y, inverse, rows, columns, static_cast<Kept>(epsilon));
+  void run(operation::layer_norm_backward, in<T> dy, in<T> x, in<Kept> statistics, in<T> gamma,
+           matrix<T> dx, matrix<Sum> dgamma, matrix<Sum> dbeta, in<T> added, matrix<T> sum) const {
+    layer_norm_backward_in_passes(*this, dy, x, statistics, gamma, dx, dgamma, dbeta, added, sum);
   }
   template <class T, class Kept>
-  void rms_norm_backward_input(T const* dy, T const* x, Kept const* inverse, T const* gamma, T* dx,
-                               std::size_t rows, std::size_t columns) const {
-    host_maths::rms_norm_backward_input(dy, x, inverse, gamma, dx, rows, columns);
+  void run(operation::rms_norm, in<T> x, in<T> gamma, matrix<T> y, matrix<Kept> inverse,
+           double epsilon) const {
+    host_maths::rms_norm_forward(x.data, gamma.data, y.data, inverse.data, x.rows, x.columns,
+                                 static_cast<Kept>(epsilon));
+  }
+  template <class T, class Kept>
+  void run(operation::rms_norm_backward_input, in<T> dy, in<T> x, in<Kept> inverse, in<T> gamma,
+           matrix<T> dx) const {
+    host_maths::rms_norm_backward_input(dy.data, x.data, inverse.data, gamma.data, dx.data, x.rows,
+                                        x.columns);
   }
   template <class T, class Kept, class Sum>
-  void rms_norm_backward_parameters(T const* dy, T const* x, Kept const* inverse, Sum* dgamma,
-                                    std::size_t rows, std::size_t columns) const {
-    host_maths::rms_norm_backward_parameters(dy, x, inverse, dgamma, rows, columns);
+  void run(operation::rms_norm_backward_parameters, in<T> dy, in<T> x, in<Kept> inverse,
+           matrix<Sum> dgamma) const {
+    host_maths::rms_norm_backward_parameters(dy.data, x.data, inverse.data, dgamma.data, x.rows,
+                                             x.columns);
   }
 
-  /// \see host_maths::gather_patches
+  // ---- Tables -----------------------------------------------------------------------------------
+
+  /// `first`: the global number of the table's first row.
   template <class T>
-  void gather_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
-                      std::size_t rows, T const* x, T* patches) const {
-    host_maths::gather_patches(of, samples, first_row, rows, x, patches);
-  }
-  template <class T>
-  void add_patches(window_shape const& of, std::size_t samples, std::size_t first_row,
-                   std::size_t rows, T const* patches, T* x) const {
-    host_maths::add_patches(of, samples, first_row, rows, patches, x);
-  }
-  /// to[b][a] = from[a][b], of `outer` times `inner` blocks.
-  template <class T>
-  void exchange_blocks(T const* from, T* to, std::size_t outer, std::size_t inner,
-                       std::size_t block) const {
-    host_maths::exchange_blocks(from, to, outer, inner, block);
-  }
-  template <class T>
-  void add_to_maps(T const* bias, T* y, std::size_t samples, std::size_t channels,
-                   std::size_t map) const {
-    host_maths::add_to_maps(bias, y, samples, channels, map);
+  void run(operation::gather_rows, in<std::int32_t> ids, in<T> table, matrix<T> y,
+           std::size_t first) const {
+    host_maths::gather_rows(ids.data, table.data, first, table.rows, y.data, y.rows, y.columns);
   }
   template <class T, class Sum>
-  void accumulate_map_sums(T const* dy, Sum* sums, std::size_t samples, std::size_t channels,
-                           std::size_t map) const {
-    host_maths::accumulate_map_sums(dy, sums, samples, channels, map);
+  void run(operation::scatter_add_rows, in<std::int32_t> ids, in<T> dy, matrix<Sum> sums,
+           std::size_t first) const {
+    host_maths::scatter_add_rows(ids.data, dy.data, first, sums.rows, sums.data, dy.rows,
+                                 dy.columns);
   }
-  /// \see host_maths::max_pool
+  /// Row r of the table belongs to the `batch` rows from r * batch on.
   template <class T>
-  void max_pool(window_shape const& of, std::size_t samples, T const* x, T* y) const {
-    host_maths::max_pool(of, samples, x, y);
+  void run(operation::add_positions, in<T> x, in<T> table, matrix<T> y, std::size_t batch) const {
+    host_maths::add_positions(x.data, table.data, y.data, 0, table.rows, batch, x.columns);
   }
-  template <class T>
-  void max_pool_backward(window_shape const& of, std::size_t samples, T const* dy, T const* x,
-                         T* dx) const {
-    host_maths::max_pool_backward(of, samples, dy, x, dx);
+  template <class T, class Sum>
+  void run(operation::accumulate_positions, in<T> dy, matrix<Sum> sums, std::size_t batch) const {
+    host_maths::accumulate_positions(dy.data, sums.data, 0, sums.rows, batch, dy.columns);
   }
-  template <class T>
-  void average_pool(window_shape const& of, std::size_t samples, T const* x, T* y) const {
-    host_maths::average_pool(of, samples, x, y);
-  }
-  template <class T>
-  void average_pool_backward(window_shape const& of, std::size_t samples, T const* dy,
-                             T* dx) const {
-    host_maths::average_pool_backward(of, samples, dy, dx);
-  }
-  /// \see host_maths::set_statistics
-  template <class T, class Kept>
-  void set_statistics(norm_shape const& of, T const* x, Kept* statistics, double epsilon) const {
-    host_maths::set_statistics(of, x, statistics, static_cast<Kept>(epsilon));
-  }
-  template <class Kept, class Sum>
-  void accumulate_statistics(norm_shape const& of, Kept const* statistics, Sum* means,
-                             Sum* variances, double share, double epsilon) const {
-    host_maths::accumulate_statistics(of, statistics, means, variances, share, epsilon);
-  }
-  /// \see host_maths::sums_of_sets
-  template <class Kept>
-  void sums_of_sets(norm_shape const& of, Kept const* statistics, Kept* sums) const {
-    host_maths::sums_of_sets(of, statistics, sums);
-  }
-  template <class Kept>
-  void squares_of_sets(norm_shape const& of, Kept const* statistics, Kept const* sums,
-                       Kept* squares) const {
-    host_maths::squares_of_sets(of, statistics, sums, squares);
-  }
-  template <class Kept>
-  void whole_statistics(norm_shape const& of, Kept const* sums, Kept const* squares,
-                        Kept* statistics, double epsilon) const {
-    host_maths::whole_statistics(of, sums, squares, statistics, static_cast<Kept>(epsilon));
-  }
-  template <class T, class Kept>
-  void normalize_whole_backward(norm_shape const& of, T const* dy, T const* x,
-                                Kept const* statistics, Kept const* dgamma, Kept const* dbeta,
-                                T const* gamma, T* dx) const {
-    host_maths::normalize_whole_backward(of, dy, x, statistics, dgamma, dbeta, gamma, dx);
-  }
-  template <class T, class Kept>
-  void given_statistics(T const* mean, T const* variance, Kept* statistics, std::size_t channels,
-                        double epsilon) const {
-    host_maths::given_statistics(mean, variance, statistics, channels, epsilon);
-  }
-  template <class T, class Kept>
-  void normalize_sets(norm_shape const& of, T const* x, Kept const* statistics, T const* gamma,
-                      T const* beta, T* y) const {
-    host_maths::normalize_sets(of, x, statistics, gamma, beta, y);
-  }
-  template <class T, class Kept>
-  void normalize_sets_backward(norm_shape const& of, T const* dy, T const* x,
-                               Kept const* statistics, T const* gamma, T* dx) const {
-    host_maths::normalize_sets_backward(of, dy, x, statistics, gamma, dx);
-  }
-  template <class T, class Kept>
-  void scale_sets(norm_shape const& of, T const* dy, Kept const* statistics, T const* gamma,
-                  T* dx) const {
-    host_maths::scale_sets(of, dy, statistics, gamma, dx);
-  }
-  template <class T, class Kept, class Sum>
-  void normalize_sets_parameters(norm_shape const& of, T const* dy, T const* x,
-                                 Kept const* statistics, Sum* dgamma, Sum* dbeta) const {
-    host_maths::normalize_sets_parameters(of, dy, x, statistics, dgamma, dbeta);
-  }
+
+  // ---- Attention --------------------------------------------------------------------------------
 
   /// Gets ready what attention of a shape needs once: its scratch memory.
   template <class T>
-  void prepare_attention(attention_shape const& shape) const {
+  void prepare(operation::attention, in<T>, attention_shape const& shape) const {
     if (workspace_ != nullptr)
       (void)workspace_->room_for<accumulate_t<T>>(2 * attention_scratch(shape.sequence));
   }
-  /// Attention of any shape.
+  template <class T>
+  void prepare(operation::attention_side_by_side, in<T> qkv, attention_shape const& shape) const {
+    prepare(operation::attention{}, qkv, shape);
+  }
   template <class T, class Kept>
-  void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
-                 Kept* log_sum) const {
+  void run(operation::attention, in<T> q, in<T> k, in<T> v, matrix<T> y, matrix<Kept> log_sum,
+           attention_shape const& shape) const {
     with_room<Kept>(attention_scratch(shape.sequence), [&](Kept* scratch) {
-      host_maths::attention_forward(shape, in, out, log_sum, scratch);
+      host_maths::attention_forward(shape, operands_of(q, k, v), y.data, log_sum.data, scratch);
     });
   }
   template <class T, class Kept>
-  void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
-                          T const* out, Kept const* log_sum, T const* dout,
-                          attention_operands<T> const& gradient) const {
+  void run(operation::attention_backward, in<T> q, in<T> k, in<T> v, in<T> y, in<Kept> log_sum,
+           in<T> dy, matrix<T> dq, matrix<T> dk, matrix<T> dv, attention_shape const& shape) const {
     with_room<Kept>(2 * attention_scratch(shape.sequence), [&](Kept* scratch) {
-      host_maths::attention_backward(shape, in, out, log_sum, dout, gradient, scratch);
+      host_maths::attention_backward(shape, operands_of(q, k, v), y.data, log_sum.data, dy.data,
+                                     operands_of(dq, dk, dv), scratch);
     });
   }
-  /// Causal attention of equal heads, whose query, key and value lie side by side.
-  template <class T>
-  void prepare_attention(std::size_t sequence, std::size_t batch, std::size_t heads,
-                         std::size_t head_width) const {
-    prepare_attention<T>(attention_shape{sequence, batch, heads, head_width});
+  /// Causal attention of equal heads.
+  template <class T, class Kept>
+  void run(operation::attention_side_by_side, in<T> qkv, matrix<T> y, matrix<Kept> log_sum,
+           attention_shape const& shape) const {
+    auto const [q, k, v] = side_by_side(qkv);
+    run(operation::attention{}, q, k, v, y, log_sum, shape);
   }
   template <class T, class Kept>
-  void attention(T const* qkv, T* out, Kept* log_sum, std::size_t sequence, std::size_t batch,
-                 std::size_t heads, std::size_t head_width) const {
-    attention(attention_shape{sequence, batch, heads, head_width},
-              side_by_side(qkv, heads, head_width), out, log_sum);
-  }
-  template <class T, class Kept>
-  void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
-                          std::size_t sequence, std::size_t batch, std::size_t heads,
-                          std::size_t head_width) const {
-    attention_backward(attention_shape{sequence, batch, heads, head_width},
-                       side_by_side(qkv, heads, head_width), out, log_sum, dout,
-                       side_by_side(dqkv, heads, head_width));
+  void run(operation::attention_side_by_side_backward, in<T> qkv, in<T> y, in<Kept> log_sum,
+           in<T> dy, matrix<T> dqkv, attention_shape const& shape) const {
+    auto const [q, k, v] = side_by_side(qkv);
+    auto const [dq, dk, dv] = side_by_side(dqkv);
+    run(operation::attention_backward{}, q, k, v, y, log_sum, dy, dq, dk, dv, shape);
   }
 
-  template <class T>
-  void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
-                   std::size_t table_rows, T* out, std::size_t count, std::size_t columns) const {
-    host_maths::gather_rows(ids, table, first_row, table_rows, out, count, columns);
-  }
-  template <class T, class Sum>
-  void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
-                        std::size_t table_rows, Sum* sums, std::size_t count,
-                        std::size_t columns) const {
-    host_maths::scatter_add_rows(ids, dy, first_row, table_rows, sums, count, columns);
-  }
-  template <class T>
-  void add_positions(T const* x, T const* table, T* y, std::size_t first, std::size_t positions,
-                     std::size_t batch, std::size_t columns) const {
-    host_maths::add_positions(x, table, y, first, positions, batch, columns);
-  }
-  template <class T, class Sum>
-  void accumulate_positions(T const* dy, Sum* sums, std::size_t first, std::size_t positions,
-                            std::size_t batch, std::size_t columns) const {
-    host_maths::accumulate_positions(dy, sums, first, positions, batch, columns);
-  }
+  // ---- Losses and dropout -----------------------------------------------------------------------
 
-  /// Of the `columns` of a row only the first `valid` are classes; the rest is padding.
+  /// The stride of the logits is that of a row with its padding.
   template <class T, class Kept>
-  void row_max(T const* x, Kept* max, std::size_t rows, std::size_t columns,
-               std::size_t valid) const {
-    host_maths::row_max(x, max, rows, columns, valid);
+  void run(operation::row_max, in<T> x, matrix<Kept> max) const {
+    host_maths::row_max(x.data, max.data, x.rows, x.stride, x.columns);
   }
-  template <class Target, class T, class Kept>
-  void cross_entropy_terms(Target, T const* logits, std::int32_t const* labels, Kept const* max,
-                           Kept* terms, std::size_t first_class, std::size_t rows,
-                           std::size_t columns, std::size_t valid) const {
-    host_maths::cross_entropy_terms<Target>(logits, labels, max, terms, first_class, rows, columns,
-                                            valid);
+  template <class T, class Kept, class Target>
+  void run(operation::cross_entropy_terms, in<T> logits, in<std::int32_t> labels, in<Kept> max,
+           matrix<Kept> terms, Target, std::size_t first_class) const {
+    host_maths::cross_entropy_terms<Target>(logits.data, labels.data, max.data, terms.data,
+                                            first_class, logits.rows, logits.stride,
+                                            logits.columns);
   }
   /// \see cross_entropy_statistics_in_passes
-  template <class Target, class T, class Kept>
-  void cross_entropy_statistics(Target target, T const* logits, std::int32_t const* labels,
-                                Kept* max, Kept* terms, std::size_t rows, std::size_t columns,
-                                std::size_t valid) const {
-    cross_entropy_statistics_in_passes(*this, target, logits, labels, max, terms, rows, columns,
-                                       valid);
+  template <class T, class Kept, class Target>
+  void run(operation::cross_entropy_statistics, in<T> logits, in<std::int32_t> labels,
+           matrix<Kept> max, matrix<Kept> terms, Target target) const {
+    cross_entropy_statistics_in_passes(*this, logits, labels, max, terms, target);
   }
-  /// Adds *scale times the loss of all rows to *loss. `weights` are those of the rows; null: 1.
-  template <class Target, class T>
-  void cross_entropy_sum(Target target, T const* terms, std::int32_t const* labels,
-                         std::int32_t ignored, std::size_t rows, double const* scale,
-                         double const* weights, double* loss) const {
-    *loss += *scale * host_maths::cross_entropy_sum(terms, labels, ignored, rows, weights, target);
+  /// Weights without data are 1.
+  template <class T, class Target>
+  void run(operation::cross_entropy_sum, in<T> terms, in<std::int32_t> labels, in<double> scale,
+           in<double> weights, matrix<double> loss, Target target, std::int32_t ignored) const {
+    *loss.data += *scale.data * host_maths::cross_entropy_sum(terms.data, labels.data, ignored,
+                                                              terms.rows, weights.data, target);
   }
-  template <class Target, class T, class Kept>
-  void cross_entropy_backward(Target target, T const* logits, std::int32_t const* labels,
-                              Kept const* max, Kept const* terms, double const* scale,
-                              double const* weights, T* dlogits, std::size_t first_class,
-                              std::int32_t ignored, std::size_t rows, std::size_t columns,
-                              std::size_t valid) const {
-    host_maths::cross_entropy_backward(logits, labels, max, terms, *scale, dlogits, first_class,
-                                       ignored, rows, columns, valid, weights, target);
+  template <class T, class Kept, class Target>
+  void run(operation::cross_entropy_backward, in<T> logits, in<std::int32_t> labels, in<Kept> max,
+           in<Kept> terms, in<double> scale, in<double> weights, matrix<T> dlogits, Target target,
+           std::int32_t ignored, std::size_t first_class) const {
+    host_maths::cross_entropy_backward(logits.data, labels.data, max.data, terms.data, *scale.data,
+                                       dlogits.data, first_class, ignored, logits.rows,
+                                       logits.stride, logits.columns, weights.data, target);
   }
-
   template <class T>
-  void dropout(T const* x, T* y, std::size_t rows, std::size_t columns, dropout_key key,
-               double probability, dropout_block const& block) const {
-    host_maths::dropout(x, y, rows, columns, random_key{key.seed, key.site, *key.step},
+  void run(operation::dropout, in<T> x, matrix<T> y, dropout_key key, double probability,
+           dropout_block const& block) const {
+    host_maths::dropout(x.data, y.data, x.rows, x.columns,
+                        random_key{key.seed, key.site, *key.step},
                         host_maths::dropout_threshold(probability),
                         static_cast<accumulate_t<T>>(1.0 / (1.0 - probability)), block);
   }
 
-  /// One step of all parameters of an arena.
-  template <class T, class Gradient, class Copy>
-  void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
-             adamw_numbers const* now) const {
-    if (std::isnan(*of.gradient_scale)) return;
-    for (int i = 0; i < of.range_count; ++i) {
-      auto const& [offset, count, rate, decay] = of.ranges[i];
-      host_maths::adamw_update(of.parameters + offset, of.gradients + offset, of.states + offset,
-                               of.states + of.state_stride + offset, count,
-                               {now->learning_rate * rate, fixed.beta1, fixed.beta2, fixed.epsilon,
-                                fixed.weight_decay * decay, now->bias_correction1,
-                                now->bias_correction2, *of.gradient_scale});
-    }
-    if (of.copies != nullptr) convert(of.parameters, of.copies, of.count);
-  }
-  template <class T, class Gradient, class Copy>
-  void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,
-           sgd_numbers const* now) const {
-    if (std::isnan(*of.gradient_scale)) return;
-    for (int i = 0; i < of.range_count; ++i) {
-      auto const& [offset, count, rate, decay] = of.ranges[i];
-      host_maths::sgd_update(of.parameters + offset, of.gradients + offset, of.states + offset,
-                             count,
-                             {now->learning_rate * rate, fixed.momentum, fixed.weight_decay * decay,
-                              *of.gradient_scale});
-    }
-    if (of.copies != nullptr) convert(of.parameters, of.copies, of.count);
-  }
+  // ---- Images -----------------------------------------------------------------------------------
 
-  /// average = decay * average + (1 - decay) * x; nothing is done if `*gradient_scale` is not a
-  /// number.
+  /// \see host_maths::gather_patches
   template <class T>
-  void average(T const* x, T* average, std::size_t count, double decay,
-               double const* gradient_scale) const {
-    if (!std::isnan(*gradient_scale)) host_maths::average(x, average, count, decay);
+  void run(operation::gather_patches, in<T> x, matrix<T> patches, window_shape const& of,
+           std::size_t first_row, std::size_t rows) const {
+    host_maths::gather_patches(of, x.rows, first_row, rows, x.data, patches.data);
   }
-
-  /// out[index] = the sum of squares of each of `range_count` blocks of x.
   template <class T>
-  void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
-                       double* out) const {
-    for (int i = 0; i < range_count; ++i)
-      out[ranges[i].index] = host_maths::sum_of_squares(x + ranges[i].offset, ranges[i].count);
+  void run(operation::add_patches, in<T> patches, matrix<T> x, window_shape const& of,
+           std::size_t first_row, std::size_t rows) const {
+    host_maths::add_patches(of, x.rows, first_row, rows, patches.data, x.data);
   }
-  /// *out = 1 / *x, or 0 if *x is 0.
-  void divide(double number, double const* count, double* out) const {
-    *out = *count == 0 ? 0.0 : number / *count;
+  template <class T>
+  void run(operation::exchange_blocks, in<T> from, matrix<T> to, std::size_t block) const {
+    host_maths::exchange_blocks(from.data, to.data, from.rows, to.rows, block);
   }
-  /// *norm = the root of the sum of `squares`, added up in their order. *factor = the number that
-  /// scales a vector of that norm to at most `limit`; it is nan if the norm is not finite.
-  void clip(double const* squares, std::size_t count, double limit, double* norm,
-            double* factor) const;
+  template <class T>
+  void run(operation::add_to_maps, in<T> bias, matrix<T> y, std::size_t map) const {
+    host_maths::add_to_maps(bias.data, y.data, y.rows, bias.columns, map);
+  }
+  template <class T, class Sum>
+  void run(operation::accumulate_map_sums, in<T> dy, matrix<Sum> sums, std::size_t map) const {
+    host_maths::accumulate_map_sums(dy.data, sums.data, dy.rows, sums.columns, map);
+  }
+  template <class T>
+  void run(operation::max_pool, in<T> x, matrix<T> y, window_shape const& of) const {
+    host_maths::max_pool(of, x.rows, x.data, y.data);
+  }
+  template <class T>
+  void run(operation::max_pool_backward, in<T> dy, in<T> x, matrix<T> dx,
+           window_shape const& of) const {
+    host_maths::max_pool_backward(of, x.rows, dy.data, x.data, dx.data);
+  }
+  template <class T>
+  void run(operation::average_pool, in<T> x, matrix<T> y, window_shape const& of) const {
+    host_maths::average_pool(of, x.rows, x.data, y.data);
+  }
+  template <class T>
+  void run(operation::average_pool_backward, in<T> dy, matrix<T> dx, window_shape const& of) const {
+    host_maths::average_pool_backward(of, dx.rows, dy.data, dx.data);
+  }
 
-  /// *factor is no number from now on if *loss or *norm is not finite.
-  void check_finite(double const* loss, double const* norm, double* factor) const;
+  // ---- Norms of images --------------------------------------------------------------------------
 
-  /// Calls kernel(*this, views...): a layer's own operation. What it reads are views of const
-  /// elements, what it writes views of others.
-  template <class Kernel, class... Views>
-  void run(Kernel kernel, Views... views) const {
-    constexpr bool can_be_called = std::is_invocable_v<Kernel&, host_queue const&, Views...>;
-    static_assert(typing::sound_kernel<Kernel, can_be_called>);
-    if constexpr (can_be_called) kernel(*this, views...);
+  /// \see host_maths::set_statistics
+  template <class T, class Kept>
+  void run(operation::set_statistics, in<T> x, matrix<Kept> statistics, norm_shape const& of,
+           double epsilon) const {
+    host_maths::set_statistics(of, x.data, statistics.data, static_cast<Kept>(epsilon));
   }
+  template <class Kept, class Sum>
+  void run(operation::accumulate_statistics, in<Kept> statistics, matrix<Sum> means,
+           matrix<Sum> variances, norm_shape const& of, double share, double epsilon) const {
+    host_maths::accumulate_statistics(of, statistics.data, means.data, variances.data, share,
+                                      epsilon);
+  }
+  template <class Kept>
+  void run(operation::sums_of_sets, in<Kept> statistics, matrix<Kept> sums,
+           norm_shape const& of) const {
+    host_maths::sums_of_sets(of, statistics.data, sums.data);
+  }
+  template <class Kept>
+  void run(operation::squares_of_sets, in<Kept> statistics, in<Kept> sums, matrix<Kept> squares,
+           norm_shape const& of) const {
+    host_maths::squares_of_sets(of, statistics.data, sums.data, squares.data);
+  }
+  template <class Kept>
+  void run(operation::whole_statistics, in<Kept> sums, in<Kept> squares, matrix<Kept> statistics,
+           norm_shape const& of, double epsilon) const {
+    host_maths::whole_statistics(of, sums.data, squares.data, statistics.data,
+                                 static_cast<Kept>(epsilon));
+  }
+  template <class T, class Kept>
+  void run(operation::given_statistics, in<T> mean, in<T> variance, matrix<Kept> statistics,
+           double epsilon) const {
+    host_maths::given_statistics(mean.data, variance.data, statistics.data, mean.columns, epsilon);
+  }
+  template <class T, class Kept>
+  void run(operation::normalize_sets, in<T> x, in<Kept> statistics, in<T> gamma, in<T> beta,
+           matrix<T> y, norm_shape const& of) const {
+    host_maths::normalize_sets(of, x.data, statistics.data, gamma.data, beta.data, y.data);
+  }
+  template <class T, class Kept>
+  void run(operation::normalize_sets_backward, in<T> dy, in<T> x, in<Kept> statistics, in<T> gamma,
+           matrix<T> dx, norm_shape const& of) const {
+    host_maths::normalize_sets_backward(of, dy.data, x.data, statistics.data, gamma.data, dx.data);
+  }
+  template <class T, class Kept>
+  void run(operation::normalize_whole_backward, in<T> dy, in<T> x, in<Kept> statistics,
+           in<Kept> dgamma, in<Kept> dbeta, in<T> gamma, matrix<T> dx, norm_shape const& of) const {
+    host_maths::normalize_whole_backward(of, dy.data, x.data, statistics.data, dgamma.data,
+                                         dbeta.data, gamma.data, dx.data);
+  }
+  template <class T, class Kept>
+  void run(operation::scale_sets, in<T> dy, in<Kept> statistics, in<T> gamma, matrix<T> dx,
+           norm_shape const& of) const {
+    host_maths::scale_sets(of, dy.data, statistics.data, gamma.data, dx.data);
+  }
+  template <class T, class Kept, class Sum>
+  void run(operation::normalize_sets_parameters, in<T> dy, in<T> x, in<Kept> statistics,
+           matrix<Sum> dgamma, matrix<Sum> dbeta, norm_shape const& of) const {
+    host_maths::normalize_sets_parameters(of, dy.data, x.data, statistics.data, dgamma.data,
+                                          dbeta.data);
+  }
+
+  // ---- Steps of an optimizer --------------------------------------------------------------------
+
+  template <class Arena>
+  void run(operation::adamw, in<adamw_numbers> numbers, Arena const& of,
+           adamw_constants const& fixed) const {
+    auto const& now = *numbers.data;
+    for_each_range(of, [&](update_range const& at) {
+      host_maths::adamw_update(of.parameters + at.offset, of.gradients + at.offset,
+                               of.states + at.offset, of.states + of.state_stride + at.offset,
+                               at.count,
+                               {now.learning_rate * at.rate, fixed.beta1, fixed.beta2,
+                                fixed.epsilon, fixed.weight_decay * at.decay, now.bias_correction1,
+                                now.bias_correction2, *of.gradient_scale});
+    });
+  }
+  template <class Arena>
+  void run(operation::sgd, in<sgd_numbers> numbers, Arena const& of,
+           sgd_constants const& fixed) const {
+    for_each_range(of, [&](update_range const& at) {
+      host_maths::sgd_update(of.parameters + at.offset, of.gradients + at.offset,
+                             of.states + at.offset, at.count,
+                             {numbers.data->learning_rate * at.rate, fixed.momentum,
+                              fixed.weight_decay * at.decay, *of.gradient_scale});
+    });
+  }
+  template <class T>
+  void run(operation::average, in<double> scale, in<T> x, matrix<T> average, double decay) const {
+    if (!std::isnan(*scale.data)) host_maths::average(x.data, average.data, x.columns, decay);
+  }
+  template <class T>
+  void run(operation::sums_of_squares, T const* x, in<squares_range> ranges, double* sums) const {
+    for (std::size_t i = 0; i < ranges.columns; ++i) {
+      auto const& at = ranges.data[i];
+      sums[at.index] = host_maths::sum_of_squares(x + at.offset, at.count);
+    }
+  }
+  void run(operation::divide, in<double> count, matrix<double> quotient, double number) const {
+    *quotient.data = *count.data == 0 ? 0.0 : number / *count.data;
+  }
+  void run(operation::clip, in<double> squares, matrix<double> norm, matrix<double> factor,
+           double limit) const;
+  void run(operation::check_finite, in<double> loss, in<double> norm, matrix<double> factor) const;
 
  private:
+  /// Calls update(range) for the ranges of an arena, if the step is to be taken.
+  template <class Arena, class Update>
+  void for_each_range(Arena const& of, Update update) const {
+    if (std::isnan(*of.gradient_scale)) return;
+    for (int i = 0; i < of.range_count; ++i) update(of.ranges[i]);
+    if (of.copies != nullptr) convert(of.parameters, of.copies, of.count);
+  }
   template <class Number, class Work>
   void with_room(std::size_t count, Work work) const {
     host_workspace for_this_call;

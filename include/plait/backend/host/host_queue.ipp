@@ -5,20 +5,21 @@
 
 namespace plait::ext {
 
-PLAIT_DECL void host_queue::clip(double const* squares, std::size_t count, double limit,
-                                 double* norm, double* factor) const {
+PLAIT_DECL void host_queue::run(operation::clip, in<double> squares, matrix<double> norm,
+                                matrix<double> factor, double limit) const {
   double sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += squares[i];
-  *norm = std::sqrt(sum);
+  for (std::size_t i = 0; i < squares.columns; ++i) sum += squares.data[i];
+  *norm.data = std::sqrt(sum);
   // PyTorch has the same guard against a division by zero.
-  double const wanted = limit / (*norm + 1e-6);
-  *factor = std::isfinite(*norm) ? std::min(1.0, wanted) : std::numeric_limits<double>::quiet_NaN();
+  double const wanted = limit / (*norm.data + 1e-6);
+  *factor.data =
+      std::isfinite(*norm.data) ? std::min(1.0, wanted) : std::numeric_limits<double>::quiet_NaN();
 }
 
-PLAIT_DECL void host_queue::check_finite(double const* loss, double const* norm,
-                                         double* factor) const {
-  if (!std::isfinite(*loss) || !std::isfinite(*norm))
-    *factor = std::numeric_limits<double>::quiet_NaN();
+PLAIT_DECL void host_queue::run(operation::check_finite, in<double> loss, in<double> norm,
+                                matrix<double> factor) const {
+  if (!std::isfinite(*loss.data) || !std::isfinite(*norm.data))
+    *factor.data = std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace plait::ext

@@ -90,8 +90,6 @@ class process_device : public host_device {
   std::shared_ptr<detail::second_thread> second_{};
 };
 
-static_assert(device<process_device>);
-
 }  // namespace plait::ext
 
 #if PLAIT_HEADER_ONLY

@@ -103,8 +103,6 @@ class simulated_device {
   detail::simulated_rank* rank_;
 };
 
-static_assert(device<simulated_device>);
-
 }  // namespace plait::ext
 
 #if PLAIT_HEADER_ONLY

@@ -136,6 +136,8 @@ class simulated_rank {
   [[nodiscard]] [[gnu::cold]] std::string foreign_text(shadow_memory::accessor const& by,
                                                        shadow_memory::finding const& found) const;
 
+  // Errors: input_error.
+  [[noreturn]] [[gnu::cold]] void refuse_in_place(char const* operation) const;
   [[nodiscard]] [[gnu::cold]] std::string failure_text(shadow_memory::accessor const& by,
                                                        std::string const& what) const;
 

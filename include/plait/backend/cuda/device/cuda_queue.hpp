@@ -9,9 +9,9 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/attention_shape.hpp"
+#include "plait/backend/cuda/attention/attention_engine.hpp"
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
-#include "plait/backend/cuda/device/cuda_image_queue.hpp"
 #include "plait/backend/cuda/device/cuda_launcher.hpp"
 #include "plait/backend/cuda/device/cuda_state.hpp"
 #include "plait/backend/cuda/device/device_scope.hpp"
@@ -25,431 +25,137 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
-#include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
-#include "plait/backend/cuda/products/library_epilogue.hpp"
-#include "plait/backend/cuda/products/matrix_products.hpp"
+#include "plait/backend/cuda/kernels/set_norm.hpp"
+#include "plait/backend/cuda/kernels/windows.hpp"
+#include "plait/backend/cuda/products/cuda_products.hpp"
 #include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/in_passes.hpp"
+#include "plait/backend/kernel_call.hpp"
+#include "plait/backend/matrix.hpp"
+#include "plait/backend/queue_calls.hpp"
+#include "plait/backend/window_shape.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/layer/typing.hpp"
+#include "plait/core/precision.hpp"
 #include "plait/mesh/stream.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::ext {
 
 /// One stream of a CUDA device. Every operation is put at its end and the call returns at once;
-/// pointers are to the device's memory.
+/// operands are in the device's memory.
 ///
-/// The members are those of `host_queue` with the same meaning. Besides float and double the
-/// elements may be bfloat16: then statistics, logarithms of sums, maxima and terms are float, and
-/// sums of gradients may be.
+/// It has functions run() for rows of operation/rows.hpp, with the meaning of those of host_queue.
+/// Besides float and double the elements may be bfloat16: then statistics, logarithms of sums,
+/// maxima and terms are float, and sums of gradients may be.
+///
 /// Cost:   no allocation once every shape has been seen.
 /// Errors: cuda_error, for what can be seen when the operation is put into the stream; the rest
 ///         comes from the device's synchronize().
 /// Threads: that of the rank.
-class cuda_queue : public cuda_image_queue {
- public:
-  cuda_queue(detail::cuda_state& state, plait::ext::stream on) : cuda_image_queue(state, on) {}
+class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_queue> {
+  template <class T>
+  using in = matrix<T const>;  // an operand that is read
+  template <class T>
+  using kept = accumulate_t<T>;  // what belongs to a row: statistics, maxima, terms
 
-  void copy_bytes(void const* from, void* to, std::size_t bytes) const {
-    if (bytes == 0 || from == to) return;
-    device_scope const scope(state_->place);
-    detail::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()),
-                  "cudaMemcpyAsync", state_->place);
-  }
+ public:
+  cuda_queue(detail::cuda_state& state, plait::ext::stream on)
+      : cuda_products<cuda_queue>(state, on) {}
+
+  using cuda_products<cuda_queue>::run;
+
   void discard(void*, std::size_t) const {}
 
-  template <class T>
-  void fill(T value, T* y, std::size_t count) const {
-    cuda_kernels::fill(launcher(), value, y, count);
+  // ---- Memory -----------------------------------------------------------------------------------
+
+  void run(operation::copy_bytes, in<std::byte> from, matrix<std::byte> to) const {
+    device_scope const scope(state_->place);
+    detail::check(
+        cudaMemcpyAsync(to.data, from.data, from.columns, cudaMemcpyDeviceToDevice, stream()),
+        "cudaMemcpyAsync", state_->place);
   }
   template <class T>
-  void add(T const* a, T const* b, T* out, std::size_t count) const {
-    cuda_kernels::add(launcher(), a, b, out, count);
+  void run(operation::fill, matrix<T> y, T value) const {
+    cuda_kernels::fill(launcher(), value, y.data, y.count());
   }
   template <class T>
-  void add_and_clear(T* sum, T* x, std::size_t count) const {
-    cuda_kernels::add_and_clear(launcher(), sum, x, count);
+  void run(operation::add, in<T> a, in<T> b, matrix<T> sum) const {
+    cuda_kernels::add(launcher(), a.data, b.data, sum.data, sum.count());
   }
   template <class T>
-  void swap(T* a, T* b, std::size_t count) const {
-    cuda_kernels::swap(launcher(), a, b, count);
+  void run(operation::add_and_clear, matrix<T> sum, matrix<T> x) const {
+    cuda_kernels::add_and_clear(launcher(), sum.data, x.data, x.count());
+  }
+  template <class T>
+  void run(operation::swap, matrix<T> a, matrix<T> b) const {
+    cuda_kernels::swap(launcher(), a.data, b.data, a.count());
   }
   template <class From, class To>
-  void convert(From const* from, To* to, std::size_t count) const {
-    cuda_kernels::convert(launcher(), from, to, count);
+  void run(operation::convert, in<From> from, matrix<To> to) const {
+    cuda_kernels::convert(launcher(), from.data, to.data, to.count());
   }
   template <class T>
-  void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
-                   std::size_t count, std::size_t block) const {
-    cuda_kernels::copy_blocks(launcher(), from, from_stride, to, to_stride, count, block);
+  void run(operation::copy_blocks, in<T> from, matrix<T> to) const {
+    cuda_kernels::copy_blocks(launcher(), from.data, from.stride, to.data, to.stride, to.rows,
+                              to.columns);
   }
 
-  /// The result may be float where the operands are bfloat16. A shape that the library does not
-  /// take is multiplied by a kernel of plait's own, slowly.
-  template <class A, class C>
-  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
-              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
-              std::size_t ldc) const {
-    static_assert(std::is_same_v<A, C> || (std::is_same_v<A, bfloat16> && std::is_same_v<C, float>),
-                  "matmul on a CUDA device: the result must have the type of the operands, or be "
-                  "float where they are bfloat16");
-    if (m == 0 || n == 0) return;
-    device_scope const scope(state_->place);
-    if (k == 0) {
-      if (!accumulate)
-        detail::check(cudaMemset2DAsync(c, ldc * sizeof(C), 0, n * sizeof(C), m, stream()),
-                      "cudaMemset2DAsync", state_->place);
-      return;
-    }
-    auto const what = detail::product_of<A, C>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
-                                               accumulate, c, ldc);
-    if (!run_product(what, a, b, c, {}))
-      cuda_kernels::product(
-          launcher(), cuda_kernels::product_operands<A, C>{a_transposed, b_transposed, accumulate,
-                                                           m, n, k, a, lda, b, ldb, c, ldc});
+  template <class T>
+  void run(operation::add_row, in<T> row, matrix<T> y) const {
+    cuda_kernels::add_row(launcher(), row.data, y.data, y.rows, y.columns);
   }
-  /// cuBLASLt does the epilogue where it can: it adds a row and a matrix, and in bfloat16 applies
-  /// gelu and its derivative.
-  template <class T, class Function>
-  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
-              T const* a, std::size_t lda, T const* b, std::size_t ldb, T* c,
-              epilogue<T, Function> const& then) const {
-    if (m * n * k != 0) {
-      device_scope const scope(state_->place);
-      auto const run = [&](detail::library_epilogue const& with, T* result) {
-        auto const* const added = static_cast<T const*>(with.operands.added);
-        if (with.kind == CUBLASLT_EPILOGUE_DEFAULT && added == nullptr) return false;
-        auto what = detail::product_of<T, T>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
-                                             added != nullptr, result, n);
-        what.epilogue = with.kind;
-        what.align_to(added);
-        return run_product(what, a, b, result, with.operands);
-      };
-      bool const fuses_gelu = state_->products.fuses_gelu();
-      if constexpr (epilogue<T, Function>::maps)
-        if (then.added == nullptr &&
-            run(detail::library_epilogue_of(then, c, n, fuses_gelu), then.mapped))
-          return;
-      auto with_row = detail::library_epilogue_of(epilogue<T>{.row = then.row}, c, n, fuses_gelu);
-      bool const takes_row = then.row == nullptr || with_row.kind != CUBLASLT_EPILOGUE_DEFAULT;
-      if (takes_row && state_->products.fuses_residuals()) with_row.operands.added = then.added;
-      if (run(with_row, c)) {
-        auto left = then;
-        if (with_row.operands.added != nullptr) left.added = nullptr;
-        run_epilogue(*this, m * n, c, left);
-        return;
-      }
-    }
-    matmul_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
+  template <class T, class S>
+  void run(operation::accumulate_column_sums, in<T> dy, matrix<S> sums) const {
+    cuda_kernels::accumulate_column_sums(launcher(), dy.data, sums.data, scratch_of_sums<S>(dy, 1),
+                                         dy.rows, dy.columns);
   }
-  /// With cuda_options::fused_bias_gradient the library sums operands in bfloat16 up in float while
-  /// it makes the product. A small kernel adds its sums to those that are there.
-  template <class A, class C, class S>
-  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
-              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
-              operand_sums<S> const& with) const {
-    if constexpr (std::is_same_v<A, bfloat16> && std::is_same_v<C, float> &&
-                  std::is_same_v<S, float>) {
-      auto what = detail::product_of<A, C>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
-                                           accumulate, c, n);
-      what.epilogue = with.of_a ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
-      if (m * n * k != 0 && state_->products.fuses_sums(what)) {
-        device_scope const scope(state_->place);
-        auto* const made = reinterpret_cast<float*>(state_->workspace(on_));
-        if (run_product(what, a, b, c, {.sums = made})) {
-          cuda_kernels::add(launcher(), with.sums, made, with.sums, with.of_a ? m : n);
-          return;
-        }
-      }
-    }
-    matmul_and_sums_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
-                              accumulate, c, with);
-  }
+
+  // ---- Functions of users -----------------------------------------------------------------------
 
   /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, called with values of
   /// accumulate_t<T>.
-  template <class Function, class T>
-  void map(Function f, std::size_t count, T const* a, T* out) const {
-    cuda_kernels::map(launcher(), f, count, a, out);
-  }
-  template <class Function, class T>
-  void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
-    cuda_kernels::map(launcher(), f, count, a, b, out);
-  }
-  template <class Function, class T>
-  void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
-    cuda_kernels::map(launcher(), f, count, a, b, c, out);
+  template <class Function, class T, class... Operands>
+  void run(operation::map, Function f, matrix<T> y, matrix<Operands>... x) const {
+    cuda_kernels::map(launcher(), f, y.count(), static_cast<T const*>(x.data)..., y.data);
   }
   template <class Function, class T, class... Views>
-  void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
-    cuda_kernels::map_at(launcher(), f, of, y, views...);
+  void run(operation::map_at, Function f, element_block const& of, matrix<T> y,
+           element_operand<Views>... views) const {
+    cuda_kernels::map_at(launcher(), f, of, y.data, views...);
   }
   template <class Function, class... Rows>
-  void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
+  void run(operation::rows, Function f, std::size_t count, std::size_t columns,
+           matrix<Rows>... operands) const {
     cuda_kernels::rows(launcher(), f, count, columns,
-                       cuda_kernels::row_operand<std::remove_pointer_t<decltype(operands.data)>>{
-                           operands.data, operands.stride}...);
+                       cuda_kernels::row_operand<Rows>{operands.data, operands.stride}...);
   }
-  template <class Function, class S, class... Operands>
-  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, S* sums,
-                          Operands const*... operands) const {
-    cuda_kernels::accumulate_columns(launcher(), f, rows, columns, sums,
-                                     column_sums_scratch<S>(rows, columns, 1), operands...);
+  template <class Function, class A, class B, class S>
+  void run(operation::accumulate_columns, in<A> a, in<B> b, matrix<S> sums, Function f) const {
+    cuda_kernels::accumulate_columns(launcher(), f, a.rows, a.columns, sums.data,
+                                     scratch_of_sums<S>(a, 1), a.data, b.data);
   }
-
-  template <class T>
-  void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
-    cuda_kernels::add_row(launcher(), row, y, rows, columns);
+  /// Calls kernel(*this, views...), which may launch kernels of its own on stream().
+  ///
+  /// Errors: cuda_error that says why, if the kernel did what a recorded step cannot contain.
+  template <class Kernel, class... Views>
+    requires(!operation::is_row<Kernel>)
+  void run(Kernel kernel, Views... views) const {
+    device_scope const scope(state_->place);
+    try {
+      call_kernel(kernel, *this, views...);
+    } catch (std::exception const&) {
+      state_->require_capture_goes_on(on_);  // libraries have names of their own for that
+      throw;
+    }
+    state_->require_capture_goes_on(on_);
+    detail::check(cudaGetLastError(), "a launch in ops.run", state_->place);
   }
-  template <class T, class S>
-  void accumulate_column_sums(T const* dy, S* sums, std::size_t rows, std::size_t columns) const {
-    cuda_kernels::accumulate_column_sums(launcher(), dy, sums,
-                                         column_sums_scratch<S>(rows, columns, 1), rows, columns);
-  }
-
-  template <class T>
-  void layer_norm(T const* x, T const* gamma, T const* beta, T* y, of_rows<T>* statistics,
-                  std::size_t rows, std::size_t columns, double epsilon) const {
-    cuda_kernels::layer_norm(launcher(), x, gamma, beta, y, statistics, rows, columns, epsilon);
-  }
-  template <class T>
-  void layer_norm_backward_input(T const* dy, T const* x, of_rows<T> const* statistics,
-                                 T const* gamma, T* dx, std::size_t rows,
-                                 std::size_t columns) const {
-    cuda_kernels::layer_norm_backward_input(launcher(), dy, x, statistics, gamma, dx, rows,
-                                            columns);
-  }
-  template <class T, class S>
-  void layer_norm_backward_parameters(T const* dy, T const* x, of_rows<T> const* statistics,
-                                      S* dgamma, S* dbeta, std::size_t rows,
-                                      std::size_t columns) const {
-    cuda_kernels::layer_norm_backward_parameters(launcher(), dy, x, statistics, dgamma, dbeta,
-                                                 column_sums_scratch<S>(rows, columns, 2), rows,
-                                                 columns);
-  }
-
-  /// One kernel that reads dy and x once, if cuda_options::one_pass_layer_norm says so and the
-  /// shape fits. If there is a sum it writes that and leaves dx as it is.
-  template <class T, class S>
-  void layer_norm_backward(T const* dy, T const* x, of_rows<T> const* statistics, T const* gamma,
-                           T* dx, S* dgamma, S* dbeta, std::size_t rows, std::size_t columns,
-                           T const* added = nullptr, T* sum = nullptr) const {
-    if (state_->options.one_pass_layer_norm &&
-        cuda_kernels::layer_norm_backward(launcher(), dy, x, statistics, gamma, added,
-                                          sum != nullptr ? sum : dx, dgamma, dbeta,
-                                          column_sums_scratch<S>(rows, columns, 2), rows, columns))
-      return;
-    layer_norm_backward_in_passes(*this, dy, x, statistics, gamma, dx, dgamma, dbeta, rows, columns,
-                                  added, sum);
-  }
-
-  template <class T>
-  void rms_norm(T const* x, T const* gamma, T* y, of_rows<T>* inverse, std::size_t rows,
-                std::size_t columns, double epsilon) const {
-    cuda_kernels::rms_norm(launcher(), x, gamma, y, inverse, rows, columns, epsilon);
-  }
-  template <class T>
-  void rms_norm_backward_input(T const* dy, T const* x, of_rows<T> const* inverse, T const* gamma,
-                               T* dx, std::size_t rows, std::size_t columns) const {
-    cuda_kernels::rms_norm_backward_input(launcher(), dy, x, inverse, gamma, dx, rows, columns);
-  }
-  template <class T, class S>
-  void rms_norm_backward_parameters(T const* dy, T const* x, of_rows<T> const* inverse, S* dgamma,
-                                    std::size_t rows, std::size_t columns) const {
-    cuda_kernels::rms_norm_backward_parameters(launcher(), dy, x, inverse, dgamma,
-                                               column_sums_scratch<S>(rows, columns, 1), rows,
-                                               columns);
-  }
-
-  /// Gets ready what attention of a shape needs once, its scratch memory with it.
-  template <class T>
-  void prepare_attention(std::size_t sequence, std::size_t batch, std::size_t heads,
-                         std::size_t head_width) const {
-    if constexpr (std::is_same_v<T, bfloat16>)
-      if (auto* const engine = state_->attention({sequence, batch, heads, head_width})) {
-        (void)scratch<std::byte>(engine->workspace_bytes());
-        return;
-      }
-    (void)scratch<of_rows<T>>(cuda_kernels::attention_backward_scratch(sequence, batch, heads));
-  }
-  /// In bfloat16 the engine of cuda_options::attention does both passes of the shapes that it
-  /// takes.
-  template <class T>
-  void attention(T const* qkv, T* out, of_rows<T>* log_sum, std::size_t sequence, std::size_t batch,
-                 std::size_t heads, std::size_t head_width) const {
-    if constexpr (std::is_same_v<T, bfloat16>)
-      if (auto* const engine = state_->attention({sequence, batch, heads, head_width})) {
-        device_scope const scope(state_->place);
-        return engine->forward(qkv, out, log_sum, scratch<std::byte>(engine->workspace_bytes()),
-                               stream());
-      }
-    cuda_kernels::attention(launcher(), qkv, out, log_sum, sequence, batch, heads, head_width);
-  }
-  template <class T>
-  void attention_backward(T const* qkv, T const* out, of_rows<T> const* log_sum, T const* dout,
-                          T* dqkv, std::size_t sequence, std::size_t batch, std::size_t heads,
-                          std::size_t head_width) const {
-    if constexpr (std::is_same_v<T, bfloat16>)
-      if (auto* const engine = state_->attention({sequence, batch, heads, head_width})) {
-        device_scope const scope(state_->place);
-        return engine->backward(qkv, out, log_sum, dout, dqkv,
-                                scratch<std::byte>(engine->workspace_bytes()), stream());
-      }
-    cuda_kernels::attention_backward(
-        launcher(), qkv, out, log_sum, dout, dqkv,
-        scratch<of_rows<T>>(cuda_kernels::attention_backward_scratch(sequence, batch, heads)),
-        sequence, batch, heads, head_width);
-  }
-
-  /// The same for any attention, always by plait's own kernels.
-  template <class T>
-  void prepare_attention(attention_shape const& shape) const {
-    if constexpr (std::is_same_v<T, bfloat16>) state_->attend_by_own_kernels(shape);
-    (void)attention_products<T>(shape);
-  }
-  template <class T>
-  void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
-                 of_rows<T>* log_sum) const {
-    cuda_kernels::attention(launcher(), shape, in, out, log_sum);
-  }
-  template <class T>
-  void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
-                          T const* out, of_rows<T> const* log_sum, T const* dout,
-                          attention_operands<T> const& gradient) const {
-    cuda_kernels::attention_backward(launcher(), shape, in, out, log_sum, dout, gradient,
-                                     attention_products<T>(shape));
-  }
-
-  template <class T>
-  void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
-                   std::size_t table_rows, T* out, std::size_t count, std::size_t columns) const {
-    cuda_kernels::gather_rows(launcher(), ids, table, first_row, table_rows, out, count, columns);
-  }
-  template <class T, class S>
-  void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
-                        std::size_t table_rows, S* sums, std::size_t count,
-                        std::size_t columns) const {
-    cuda_kernels::scatter_add_rows(launcher(), ids, dy, first_row, table_rows, sums,
-                                   scratch<std::uint32_t>(cuda_kernels::scatter_add_rows_workspace(
-                                       launcher(), count, table_rows)),
-                                   count, columns);
-  }
-  template <class T>
-  void add_positions(T const* x, T const* table, T* y, std::size_t first, std::size_t positions,
-                     std::size_t batch, std::size_t columns) const {
-    cuda_kernels::add_positions(launcher(), x, table, y, first, positions, batch, columns);
-  }
-  template <class T, class S>
-  void accumulate_positions(T const* dy, S* sums, std::size_t first, std::size_t positions,
-                            std::size_t batch, std::size_t columns) const {
-    cuda_kernels::accumulate_positions(launcher(), dy, sums, first, positions, batch, columns);
-  }
-
-  template <class T>
-  void row_max(T const* x, of_rows<T>* max, std::size_t rows, std::size_t columns,
-               std::size_t valid) const {
-    cuda_kernels::row_max(launcher(), x, max, rows, columns, valid);
-  }
-  template <class Target, class T>
-  void cross_entropy_terms(Target, T const* logits, std::int32_t const* labels,
-                           of_rows<T> const* max, of_rows<T>* terms, std::size_t first_class,
-                           std::size_t rows, std::size_t columns, std::size_t valid) const {
-    cuda_kernels::cross_entropy_terms<Target>(launcher(), logits, labels, max, terms, first_class,
-                                              rows, columns, valid);
-  }
-  /// One kernel that reads the logits once, if cuda_options::one_pass_cross_entropy says so.
-  template <class Target, class T>
-  void cross_entropy_statistics(Target target, T const* logits, std::int32_t const* labels,
-                                of_rows<T>* max, of_rows<T>* terms, std::size_t rows,
-                                std::size_t columns, std::size_t valid) const {
-    if (state_->options.one_pass_cross_entropy)
-      return cuda_kernels::cross_entropy_statistics<Target>(launcher(), logits, labels, max, terms,
-                                                            rows, columns, valid);
-    cross_entropy_statistics_in_passes(*this, target, logits, labels, max, terms, rows, columns,
-                                       valid);
-  }
-  template <class Target, class A>
-  void cross_entropy_sum(Target target, A const* terms, std::int32_t const* labels,
-                         std::int32_t ignored, std::size_t rows, double const* scale,
-                         double const* weights, double* loss) const {
-    cuda_kernels::cross_entropy_sum(launcher(), terms, labels, ignored, rows, scale, loss, weights,
-                                    target);
-  }
-  template <class Target, class T>
-  void cross_entropy_backward(Target target, T const* logits, std::int32_t const* labels,
-                              of_rows<T> const* max, of_rows<T> const* terms, double const* scale,
-                              double const* weights, T* dlogits, std::size_t first_class,
-                              std::int32_t ignored, std::size_t rows, std::size_t columns,
-                              std::size_t valid) const {
-    cuda_kernels::cross_entropy_backward(launcher(), logits, labels, max, terms, scale, dlogits,
-                                         first_class, ignored, rows, columns, valid, weights,
-                                         target);
-  }
-
-  /// True if a loss is made together with its gradient.
-  [[nodiscard]] bool loss_with_gradient() const { return state_->options.loss_with_gradient; }
-  template <class Target, class T>
-  void cross_entropy_with_gradient(Target target, T const* logits, std::int32_t const* labels,
-                                   of_rows<T>* terms, double const* scale, double const* weights,
-                                   double* loss, T* dlogits, std::int32_t ignored, std::size_t rows,
-                                   std::size_t columns, std::size_t valid) const {
-    cuda_kernels::cross_entropy_with_gradient(launcher(), logits, labels, terms, scale, dlogits,
-                                              ignored, rows, columns, valid, weights, target);
-    cross_entropy_sum(target, terms, labels, ignored, rows, scale, weights, loss);
-  }
-
-  template <class T>
-  void dropout(T const* x, T* y, std::size_t rows, std::size_t columns, dropout_key key,
-               double probability, dropout_block const& block) const {
-    cuda_kernels::dropout(launcher(), x, y, rows, columns, key,
-                          host_maths::dropout_threshold(probability), 1.0 / (1.0 - probability),
-                          block);
-  }
-
-  template <class T, class Gradient, class Copy>
-  void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
-             adamw_numbers const* now) const {
-    cuda_kernels::adamw(launcher(), of.parameters, of.gradients, of.states,
-                        of.states + of.state_stride, of.count, of.ranges, of.range_count, fixed,
-                        now, of.gradient_scale, of.copies);
-  }
-  template <class T, class Gradient, class Copy>
-  void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,
-           sgd_numbers const* now) const {
-    cuda_kernels::sgd(launcher(), of.parameters, of.gradients, of.states, of.count, of.ranges,
-                      of.range_count, fixed, now, of.gradient_scale, of.copies);
-  }
-
-  template <class T>
-  void average(T const* x, T* average, std::size_t count, double decay,
-               double const* gradient_scale) const {
-    cuda_kernels::average(launcher(), x, average, count, decay, gradient_scale);
-  }
-
-  template <class T>
-  void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
-                       double* out) const {
-    auto const count = static_cast<std::size_t>(range_count);
-    cuda_kernels::sum_of_squares(launcher(), x, ranges, count,
-                                 scratch<double>(cuda_kernels::squares_workspace(count)), out);
-  }
-  void divide(double number, double const* count, double* out) const {
-    cuda_kernels::divide(launcher(), number, count, out);
-  }
-  void clip(double const* squares, std::size_t count, double limit, double* norm,
-            double* factor) const {
-    cuda_kernels::clip_factor(launcher(), squares, count, limit, norm, factor);
-  }
-  void check_finite(double const* loss, double const* norm, double* factor) const {
-    cuda_kernels::check_finite(launcher(), loss, norm, factor);
-  }
-
   /// Until the stream is empty: for a kernel given to run() that needs a value on the host.
   ///
   /// Errors: cuda_error while a step is recorded as a graph; those of the device's synchronize().
@@ -458,44 +164,358 @@ class cuda_queue : public cuda_image_queue {
     state_->wait_for_stream(on_);
   }
 
-  /// Calls kernel(*this, views...), which may launch kernels of its own on stream().
-  ///
-  /// Errors: cuda_error that says why, if the kernel did what a recorded step cannot contain.
-  template <class Kernel, class... Views>
-  void run(Kernel kernel, Views... views) const {
-    constexpr bool can_be_called = std::is_invocable_v<Kernel&, cuda_queue const&, Views...>;
-    static_assert(typing::sound_kernel<Kernel, can_be_called>);
-    device_scope const scope(state_->place);
-    try {
-      if constexpr (can_be_called) kernel(*this, views...);
-    } catch (std::exception const&) {
-      state_->require_capture_goes_on(on_);  // libraries have names of their own for that
-      throw;
-    }
-    state_->require_capture_goes_on(on_);
-    detail::check(cudaGetLastError(), "a launch in ops.run", state_->place);
+  // ---- Norms of rows ----------------------------------------------------------------------------
+
+  template <class T>
+  void run(operation::layer_norm, in<T> x, in<T> gamma, in<T> beta, matrix<T> y,
+           matrix<kept<T>> statistics, double epsilon) const {
+    cuda_kernels::layer_norm(launcher(), x.data, gamma.data, beta.data, y.data, statistics.data,
+                             x.rows, x.columns, epsilon);
+  }
+  template <class T>
+  void run(operation::layer_norm_backward_input, in<T> dy, in<T> x, in<kept<T>> statistics,
+           in<T> gamma, matrix<T> dx) const {
+    cuda_kernels::layer_norm_backward_input(launcher(), dy.data, x.data, statistics.data,
+                                            gamma.data, dx.data, x.rows, x.columns);
+  }
+  template <class T, class S>
+  void run(operation::layer_norm_backward_parameters, in<T> dy, in<T> x, in<kept<T>> statistics,
+           matrix<S> dgamma, matrix<S> dbeta) const {
+    cuda_kernels::layer_norm_backward_parameters(launcher(), dy.data, x.data, statistics.data,
+                                                 dgamma.data, dbeta.data, scratch_of_sums<S>(x, 2),
+                                                 x.rows, x.columns);
+  }
+  /// One kernel that reads dy and x once, if cuda_options::one_pass_layer_norm says so and the
+  /// shape fits. If there is a sum it writes that and leaves dx as it is.
+  template <class T, class S>
+  void run(operation::layer_norm_backward, in<T> dy, in<T> x, in<kept<T>> statistics, in<T> gamma,
+           matrix<T> dx, matrix<S> dgamma, matrix<S> dbeta, in<T> added, matrix<T> sum) const {
+    if (state_->options.one_pass_layer_norm &&
+        cuda_kernels::layer_norm_backward(launcher(), dy.data, x.data, statistics.data, gamma.data,
+                                          added.data, sum.data != nullptr ? sum.data : dx.data,
+                                          dgamma.data, dbeta.data, scratch_of_sums<S>(x, 2), x.rows,
+                                          x.columns))
+      return;
+    layer_norm_backward_in_passes(*this, dy, x, statistics, gamma, dx, dgamma, dbeta, added, sum);
+  }
+  template <class T>
+  void run(operation::rms_norm, in<T> x, in<T> gamma, matrix<T> y, matrix<kept<T>> inverse,
+           double epsilon) const {
+    cuda_kernels::rms_norm(launcher(), x.data, gamma.data, y.data, inverse.data, x.rows, x.columns,
+                           epsilon);
+  }
+  template <class T>
+  void run(operation::rms_norm_backward_input, in<T> dy, in<T> x, in<kept<T>> inverse, in<T> gamma,
+           matrix<T> dx) const {
+    cuda_kernels::rms_norm_backward_input(launcher(), dy.data, x.data, inverse.data, gamma.data,
+                                          dx.data, x.rows, x.columns);
+  }
+  template <class T, class S>
+  void run(operation::rms_norm_backward_parameters, in<T> dy, in<T> x, in<kept<T>> inverse,
+           matrix<S> dgamma) const {
+    cuda_kernels::rms_norm_backward_parameters(launcher(), dy.data, x.data, inverse.data,
+                                               dgamma.data, scratch_of_sums<S>(x, 1), x.rows,
+                                               x.columns);
+  }
+
+  // ---- Tables -----------------------------------------------------------------------------------
+
+  template <class T>
+  void run(operation::gather_rows, in<std::int32_t> ids, in<T> table, matrix<T> y,
+           std::size_t first) const {
+    cuda_kernels::gather_rows(launcher(), ids.data, table.data, first, table.rows, y.data, y.rows,
+                              y.columns);
+  }
+  template <class T, class S>
+  void run(operation::scatter_add_rows, in<std::int32_t> ids, in<T> dy, matrix<S> sums,
+           std::size_t first) const {
+    auto* const sorted = scratch<std::uint32_t>(
+        cuda_kernels::scatter_add_rows_workspace(launcher(), dy.rows, sums.rows));
+    cuda_kernels::scatter_add_rows(launcher(), ids.data, dy.data, first, sums.rows, sums.data,
+                                   sorted, dy.rows, dy.columns);
+  }
+  template <class T>
+  void run(operation::add_positions, in<T> x, in<T> table, matrix<T> y, std::size_t batch) const {
+    cuda_kernels::add_positions(launcher(), x.data, table.data, y.data, 0, table.rows, batch,
+                                x.columns);
+  }
+  template <class T, class S>
+  void run(operation::accumulate_positions, in<T> dy, matrix<S> sums, std::size_t batch) const {
+    cuda_kernels::accumulate_positions(launcher(), dy.data, sums.data, 0, sums.rows, batch,
+                                       dy.columns);
+  }
+
+  // ---- Attention --------------------------------------------------------------------------------
+
+  /// Gets ready what attention of a shape needs once, its scratch memory with it.
+  template <class T>
+  void prepare(operation::attention_side_by_side, in<T>, attention_shape const& of) const {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (auto* const engine = engine_of(of)) {
+        (void)scratch<std::byte>(engine->workspace_bytes());
+        return;
+      }
+    (void)scratch_of_products<T>(of);
+  }
+  /// In bfloat16 the engine of cuda_options::attention does both passes of the shapes that it
+  /// takes.
+  template <class T>
+  void run(operation::attention_side_by_side, in<T> qkv, matrix<T> y, matrix<kept<T>> log_sum,
+           attention_shape const& of) const {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (auto* const engine = engine_of(of)) {
+        device_scope const scope(state_->place);
+        return engine->forward(qkv.data, y.data, log_sum.data,
+                               scratch<std::byte>(engine->workspace_bytes()), stream());
+      }
+    cuda_kernels::attention(launcher(), qkv.data, y.data, log_sum.data, of.sequence, of.batch,
+                            of.heads, of.head_width);
+  }
+  template <class T>
+  void run(operation::attention_side_by_side_backward, in<T> qkv, in<T> y, in<kept<T>> log_sum,
+           in<T> dy, matrix<T> dqkv, attention_shape const& of) const {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (auto* const engine = engine_of(of)) {
+        device_scope const scope(state_->place);
+        return engine->backward(qkv.data, y.data, log_sum.data, dy.data, dqkv.data,
+                                scratch<std::byte>(engine->workspace_bytes()), stream());
+      }
+    cuda_kernels::attention_backward(launcher(), qkv.data, y.data, log_sum.data, dy.data, dqkv.data,
+                                     scratch_of_products<T>(of), of.sequence, of.batch, of.heads,
+                                     of.head_width);
+  }
+  /// The same for any attention, always by plait's own kernels.
+  template <class T>
+  void prepare(operation::attention, in<T>, attention_shape const& of) const {
+    if constexpr (std::is_same_v<T, bfloat16>) state_->attend_by_own_kernels(of);
+    (void)scratch_of_products<T>(of);
+  }
+  template <class T>
+  void run(operation::attention, in<T> q, in<T> k, in<T> v, matrix<T> y, matrix<kept<T>> log_sum,
+           attention_shape const& of) const {
+    cuda_kernels::attention(launcher(), of, operands_of(q, k, v), y.data, log_sum.data);
+  }
+  template <class T>
+  void run(operation::attention_backward, in<T> q, in<T> k, in<T> v, in<T> y, in<kept<T>> log_sum,
+           in<T> dy, matrix<T> dq, matrix<T> dk, matrix<T> dv, attention_shape const& of) const {
+    cuda_kernels::attention_backward(launcher(), of, operands_of(q, k, v), y.data, log_sum.data,
+                                     dy.data, operands_of(dq, dk, dv), scratch_of_products<T>(of));
+  }
+
+  // ---- Losses and dropout -----------------------------------------------------------------------
+
+  template <class T>
+  void run(operation::row_max, in<T> x, matrix<kept<T>> max) const {
+    cuda_kernels::row_max(launcher(), x.data, max.data, x.rows, x.stride, x.columns);
+  }
+  template <class T, class Target>
+  void run(operation::cross_entropy_terms, in<T> logits, in<std::int32_t> labels, in<kept<T>> max,
+           matrix<kept<T>> terms, Target, std::size_t first_class) const {
+    cuda_kernels::cross_entropy_terms<Target>(launcher(), logits.data, labels.data, max.data,
+                                              terms.data, first_class, logits.rows, logits.stride,
+                                              logits.columns);
+  }
+  /// One kernel that reads the logits once, if cuda_options::one_pass_cross_entropy says so.
+  template <class T, class Target>
+  void run(operation::cross_entropy_statistics, in<T> logits, in<std::int32_t> labels,
+           matrix<kept<T>> max, matrix<kept<T>> terms, Target target) const {
+    if (!state_->options.one_pass_cross_entropy)
+      return cross_entropy_statistics_in_passes(*this, logits, labels, max, terms, target);
+    cuda_kernels::cross_entropy_statistics<Target>(launcher(), logits.data, labels.data, max.data,
+                                                   terms.data, logits.rows, logits.stride,
+                                                   logits.columns);
+  }
+  template <class A, class Target>
+  void run(operation::cross_entropy_sum, in<A> terms, in<std::int32_t> labels, in<double> scale,
+           in<double> weights, matrix<double> loss, Target target, std::int32_t ignored) const {
+    cuda_kernels::cross_entropy_sum(launcher(), terms.data, labels.data, ignored, terms.rows,
+                                    scale.data, loss.data, weights.data, target);
+  }
+  template <class T, class Target>
+  void run(operation::cross_entropy_backward, in<T> logits, in<std::int32_t> labels,
+           in<kept<T>> max, in<kept<T>> terms, in<double> scale, in<double> weights,
+           matrix<T> dlogits, Target target, std::int32_t ignored, std::size_t first_class) const {
+    cuda_kernels::cross_entropy_backward(
+        launcher(), logits.data, labels.data, max.data, terms.data, scale.data, dlogits.data,
+        first_class, ignored, logits.rows, logits.stride, logits.columns, weights.data, target);
+  }
+  /// True if a loss is made together with its gradient.
+  [[nodiscard]] bool loss_with_gradient() const { return state_->options.loss_with_gradient; }
+  template <class T, class Target>
+  void run(operation::cross_entropy_with_gradient, in<T> logits, in<std::int32_t> labels,
+           in<double> scale, in<double> weights, matrix<kept<T>> terms, matrix<T> dlogits,
+           matrix<double> loss, Target target, std::int32_t ignored) const {
+    cuda_kernels::cross_entropy_with_gradient(launcher(), logits.data, labels.data, terms.data,
+                                              scale.data, dlogits.data, ignored, logits.rows,
+                                              logits.stride, logits.columns, weights.data, target);
+    run(operation::cross_entropy_sum{}, in<kept<T>>{terms.data, terms.rows, terms.columns}, labels,
+        scale, weights, loss, target, ignored);
+  }
+  template <class T>
+  void run(operation::dropout, in<T> x, matrix<T> y, dropout_key key, double probability,
+           dropout_block const& block) const {
+    cuda_kernels::dropout(launcher(), x.data, y.data, x.rows, x.columns, key,
+                          host_maths::dropout_threshold(probability), 1.0 / (1.0 - probability),
+                          block);
+  }
+
+  // ---- Images -----------------------------------------------------------------------------------
+
+  template <class T>
+  void run(operation::gather_patches, in<T> x, matrix<T> patches, window_shape const& of,
+           std::size_t first_row, std::size_t rows) const {
+    cuda_kernels::gather_patches(launcher(), of, x.rows, first_row, rows, x.data, patches.data);
+  }
+  template <class T>
+  void run(operation::add_patches, in<T> patches, matrix<T> x, window_shape const& of,
+           std::size_t first_row, std::size_t rows) const {
+    cuda_kernels::add_patches(launcher(), of, x.rows, first_row, rows, patches.data, x.data);
+  }
+  template <class T>
+  void run(operation::exchange_blocks, in<T> from, matrix<T> to, std::size_t block) const {
+    cuda_kernels::exchange_blocks(launcher(), from.data, to.data, from.rows, to.rows, block);
+  }
+  template <class T>
+  void run(operation::add_to_maps, in<T> bias, matrix<T> y, std::size_t map) const {
+    cuda_kernels::add_to_maps(launcher(), bias.data, y.data, y.rows, bias.columns, map);
+  }
+  template <class T, class S>
+  void run(operation::accumulate_map_sums, in<T> dy, matrix<S> sums, std::size_t map) const {
+    cuda_kernels::accumulate_map_sums(launcher(), dy.data, sums.data, dy.rows, sums.columns, map);
+  }
+  template <class T>
+  void run(operation::max_pool, in<T> x, matrix<T> y, window_shape const& of) const {
+    cuda_kernels::max_pool(launcher(), of, x.rows, x.data, y.data);
+  }
+  template <class T>
+  void run(operation::max_pool_backward, in<T> dy, in<T> x, matrix<T> dx,
+           window_shape const& of) const {
+    cuda_kernels::max_pool_backward(launcher(), of, x.rows, dy.data, x.data, dx.data);
+  }
+  template <class T>
+  void run(operation::average_pool, in<T> x, matrix<T> y, window_shape const& of) const {
+    cuda_kernels::average_pool(launcher(), of, x.rows, x.data, y.data);
+  }
+  template <class T>
+  void run(operation::average_pool_backward, in<T> dy, matrix<T> dx, window_shape const& of) const {
+    cuda_kernels::average_pool_backward(launcher(), of, dx.rows, dy.data, dx.data);
+  }
+
+  // ---- Norms of images --------------------------------------------------------------------------
+
+  template <class T>
+  void run(operation::set_statistics, in<T> x, matrix<kept<T>> statistics, norm_shape const& of,
+           double epsilon) const {
+    cuda_kernels::set_statistics(launcher(), of, x.data, statistics.data, epsilon);
+  }
+  template <class Kept, class S>
+  void run(operation::accumulate_statistics, in<Kept> statistics, matrix<S> means,
+           matrix<S> variances, norm_shape const& of, double share, double epsilon) const {
+    cuda_kernels::accumulate_statistics(launcher(), of, statistics.data, means.data, variances.data,
+                                        share, epsilon);
+  }
+  template <class Kept>
+  void run(operation::sums_of_sets, in<Kept> statistics, matrix<Kept> sums,
+           norm_shape const& of) const {
+    cuda_kernels::sums_of_sets(launcher(), of, statistics.data, sums.data);
+  }
+  template <class Kept>
+  void run(operation::squares_of_sets, in<Kept> statistics, in<Kept> sums, matrix<Kept> squares,
+           norm_shape const& of) const {
+    cuda_kernels::squares_of_sets(launcher(), of, statistics.data, sums.data, squares.data);
+  }
+  template <class Kept>
+  void run(operation::whole_statistics, in<Kept> sums, in<Kept> squares, matrix<Kept> statistics,
+           norm_shape const& of, double epsilon) const {
+    cuda_kernels::whole_statistics(launcher(), of, sums.data, squares.data, statistics.data,
+                                   epsilon);
+  }
+  template <class T>
+  void run(operation::given_statistics, in<T> mean, in<T> variance, matrix<kept<T>> statistics,
+           double epsilon) const {
+    cuda_kernels::given_statistics(launcher(), mean.data, variance.data, statistics.data,
+                                   mean.columns, epsilon);
+  }
+  template <class T>
+  void run(operation::normalize_sets, in<T> x, in<kept<T>> statistics, in<T> gamma, in<T> beta,
+           matrix<T> y, norm_shape const& of) const {
+    cuda_kernels::normalize_sets(launcher(), of, x.data, statistics.data, gamma.data, beta.data,
+                                 y.data);
+  }
+  template <class T>
+  void run(operation::normalize_sets_backward, in<T> dy, in<T> x, in<kept<T>> statistics,
+           in<T> gamma, matrix<T> dx, norm_shape const& of) const {
+    cuda_kernels::normalize_sets_backward(launcher(), of, dy.data, x.data, statistics.data,
+                                          gamma.data, dx.data);
+  }
+  template <class T>
+  void run(operation::normalize_whole_backward, in<T> dy, in<T> x, in<kept<T>> statistics,
+           in<kept<T>> dgamma, in<kept<T>> dbeta, in<T> gamma, matrix<T> dx,
+           norm_shape const& of) const {
+    cuda_kernels::normalize_whole_backward(launcher(), of, dy.data, x.data, statistics.data,
+                                           dgamma.data, dbeta.data, gamma.data, dx.data);
+  }
+  template <class T>
+  void run(operation::scale_sets, in<T> dy, in<kept<T>> statistics, in<T> gamma, matrix<T> dx,
+           norm_shape const& of) const {
+    cuda_kernels::scale_sets(launcher(), of, dy.data, statistics.data, gamma.data, dx.data);
+  }
+  template <class T, class S>
+  void run(operation::normalize_sets_parameters, in<T> dy, in<T> x, in<kept<T>> statistics,
+           matrix<S> dgamma, matrix<S> dbeta, norm_shape const& of) const {
+    cuda_kernels::normalize_sets_parameters(launcher(), of, dy.data, x.data, statistics.data,
+                                            dgamma.data, dbeta.data);
+  }
+
+  // ---- Steps of an optimizer --------------------------------------------------------------------
+
+  template <class Arena>
+  void run(operation::adamw, in<adamw_numbers> now, Arena const& of,
+           adamw_constants const& fixed) const {
+    cuda_kernels::adamw(launcher(), of.parameters, of.gradients, of.states,
+                        of.states + of.state_stride, of.count, of.ranges, of.range_count, fixed,
+                        now.data, of.gradient_scale, of.copies);
+  }
+  template <class Arena>
+  void run(operation::sgd, in<sgd_numbers> now, Arena const& of, sgd_constants const& fixed) const {
+    cuda_kernels::sgd(launcher(), of.parameters, of.gradients, of.states, of.count, of.ranges,
+                      of.range_count, fixed, now.data, of.gradient_scale, of.copies);
+  }
+  template <class T>
+  void run(operation::average, in<double> scale, in<T> x, matrix<T> average, double decay) const {
+    cuda_kernels::average(launcher(), x.data, average.data, x.columns, decay, scale.data);
+  }
+  template <class T>
+  void run(operation::sums_of_squares, T const* x, in<squares_range> ranges, double* sums) const {
+    auto* const room = scratch<double>(cuda_kernels::squares_workspace(ranges.columns));
+    cuda_kernels::sum_of_squares(launcher(), x, ranges.data, ranges.columns, room, sums);
+  }
+  void run(operation::divide, in<double> count, matrix<double> quotient, double number) const {
+    cuda_kernels::divide(launcher(), number, count.data, quotient.data);
+  }
+  void run(operation::clip, in<double> squares, matrix<double> norm, matrix<double> factor,
+           double limit) const {
+    cuda_kernels::clip_factor(launcher(), squares.data, squares.columns, limit, norm.data,
+                              factor.data);
+  }
+  void run(operation::check_finite, in<double> loss, in<double> norm, matrix<double> factor) const {
+    cuda_kernels::check_finite(launcher(), loss.data, norm.data, factor.data);
   }
 
  private:
-  bool run_product(detail::matrix_product const& what, void const* a, void const* b, void* c,
-                   detail::epilogue_operands const& more) const {
-    if (!state_->products.knows(what))
-      state_->require_no_capture("a matrix product of a new shape was asked for");
-    return state_->products.run(what, a, b, c, more, state_->workspace(on_), stream());
+  [[nodiscard]] prepared_attention* engine_of(attention_shape const& of) const {
+    return state_->attention({of.sequence, of.batch, of.heads, of.head_width});
   }
   template <class T>
-  of_rows<T>* attention_products(attention_shape const& shape) const {
-    return scratch<of_rows<T>>(
-        cuda_kernels::attention_backward_scratch(shape.sequence, shape.batch, shape.heads));
+  kept<T>* scratch_of_products(attention_shape const& of) const {
+    return scratch<kept<T>>(
+        cuda_kernels::attention_backward_scratch(of.sequence, of.batch, of.heads));
   }
-  template <class U>
-  U* scratch(std::size_t count) const {
-    return reinterpret_cast<U*>(state_->scratch(on_, count * sizeof(U)));
-  }
-  template <class S>
-  S* column_sums_scratch(std::size_t rows, std::size_t columns, int sums) const {
-    if (columns == 0) return nullptr;
-    std::size_t const count = cuda_kernels::column_sums_workspace(rows, columns, sums);
+  /// Room for so many sums over the rows of a matrix.
+  template <class S, class T>
+  S* scratch_of_sums(matrix<T> of, int sums) const {
+    if (of.columns == 0) return nullptr;
+    std::size_t const count = cuda_kernels::column_sums_workspace(of.rows, of.columns, sums);
     return count == 0 ? nullptr : scratch<S>(count);
   }
 };

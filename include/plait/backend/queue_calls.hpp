@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/backend/arguments.hpp"
+#include "plait/backend/matrix.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/operation/rows.hpp"
+
+namespace plait::ext {
+
+/// Names of operations that steps call outside of layers. Each queue derives from this class, and
+/// its run() carries them out.
+///
+/// Pointers are to the device's memory. Operands do not overlap a result, except where the row says
+/// "in place".
+template <class Queue>
+class queue_calls {
+ public:
+  /// Copies bytes within the device's memory.
+  void copy_bytes(void const* from, void* to, std::size_t bytes) const {
+    if (bytes == 0 || from == to) return;
+    self().run(operation::copy_bytes{},
+               matrix<std::byte const>{static_cast<std::byte const*>(from), 1, bytes},
+               matrix<std::byte>{static_cast<std::byte*>(to), 1, bytes});
+  }
+  template <class T>
+  void fill(T value, T* y, std::size_t count) const {
+    self().run(operation::fill{}, matrix<T>{y, 1, count}, value);
+  }
+  template <class T>
+  void add(T const* a, T const* b, T* out, std::size_t count) const {
+    self().run(operation::add{}, matrix<T const>{a, 1, count}, matrix<T const>{b, 1, count},
+               matrix<T>{out, 1, count});
+  }
+  template <class T>
+  void add_and_clear(T* sum, T* x, std::size_t count) const {
+    self().run(operation::add_and_clear{}, matrix<T>{sum, 1, count}, matrix<T>{x, 1, count});
+  }
+  template <class T>
+  void swap(T* a, T* b, std::size_t count) const {
+    self().run(operation::swap{}, matrix<T>{a, 1, count}, matrix<T>{b, 1, count});
+  }
+  template <class From, class To>
+  void convert(From const* from, To* to, std::size_t count) const {
+    self().run(operation::convert{}, matrix<From const>{from, 1, count}, matrix<To>{to, 1, count});
+  }
+  /// Copies `count` blocks of `block` elements with strides between them.
+  template <class T>
+  void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
+                   std::size_t count, std::size_t block) const {
+    self().run(operation::copy_blocks{}, matrix<T const>{from, count, block, from_stride},
+               matrix<T>{to, count, block, to_stride});
+  }
+  /// c (m, n) = op(a) op(b), or c += op(a) op(b), added up in accumulate_t<A>.
+  template <class A, class C>
+  void matmul(matrix<A const> a, matrix<A const> b, bool accumulate, matrix<C> c,
+              transposes lie = {}) const {
+    self().run(operation::matmul{}, a, b, c, lie, accumulate);
+  }
+  template <class T>
+  void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
+    self().run(operation::add_row{}, matrix<T const>{row, 1, columns}, matrix<T>{y, rows, columns});
+  }
+  template <class T, class Sum>
+  void accumulate_column_sums(T const* dy, Sum* sums, std::size_t rows, std::size_t columns) const {
+    self().run(operation::accumulate_column_sums{}, matrix<T const>{dy, rows, columns},
+               matrix<Sum>{sums, 1, columns});
+  }
+  /// average = decay * average + (1 - decay) * x; nothing is done if `*scale` is not a number.
+  template <class T>
+  void average(T const* x, T* average, std::size_t count, double decay, double const* scale) const {
+    self().run(operation::average{}, matrix<double const>{scale, 1, 1},
+               matrix<T const>{x, 1, count}, matrix<T>{average, 1, count}, decay);
+  }
+  /// out[index] = the sum of squares of each of `range_count` blocks of x.
+  template <class T>
+  void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
+                       double* out) const {
+    self().run(operation::sums_of_squares{}, x,
+               matrix<squares_range const>{ranges, 1, std::size_t(range_count)}, out);
+  }
+  /// *out = number / *count, or 0 if *count is 0.
+  void divide(double number, double const* count, double* out) const {
+    self().run(operation::divide{}, matrix<double const>{count, 1, 1}, matrix<double>{out, 1, 1},
+               number);
+  }
+  /// *norm = the root of the sum of `squares`, added up in their order. *factor = the number that
+  /// scales a vector of that norm to at most `limit`; it is nan if the norm is not finite.
+  void clip(double const* squares, std::size_t count, double limit, double* norm,
+            double* factor) const {
+    self().run(operation::clip{}, matrix<double const>{squares, 1, count},
+               matrix<double>{norm, 1, 1}, matrix<double>{factor, 1, 1}, limit);
+  }
+  /// *factor is no number from now on if *loss or *norm is not finite.
+  void check_finite(double const* loss, double const* norm, double* factor) const {
+    self().run(operation::check_finite{}, matrix<double const>{loss, 1, 1},
+               matrix<double const>{norm, 1, 1}, matrix<double>{factor, 1, 1});
+  }
+  /// One step of all parameters of an arena.
+  template <class T, class Gradient, class Copy>
+  void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
+             adamw_numbers const* now) const {
+    self().run(operation::adamw{}, matrix<adamw_numbers const>{now, 1, 1}, of, fixed);
+  }
+  template <class T, class Gradient, class Copy>
+  void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,
+           sgd_numbers const* now) const {
+    self().run(operation::sgd{}, matrix<sgd_numbers const>{now, 1, 1}, of, fixed);
+  }
+
+ private:
+  [[nodiscard]] Queue const& self() const { return static_cast<Queue const&>(*this); }
+};
+
+}  // namespace plait::ext

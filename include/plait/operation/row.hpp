@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+
+#include "plait/operation/signature.hpp"
+
+namespace plait::operation {
+
+/// A part of a row's text.
+struct operand_name {
+  char const* begin;
+  int size;
+};
+
+/// An operation that devices have kernels for, in one literal: its name, as errors and profilers
+/// call it, and the indices of its operands, from which follow the placements and shapes that they
+/// may have and what a device reads and writes.
+struct row {
+  char const* name;
+  char const* text;              ///< indices, in the notation of `signature`
+  double flops = 0;              ///< for each element of the iteration space, as flops_per_row
+  char const* others = nullptr;  ///< indices of which the same operation may be, too
+
+  // NOLINTNEXTLINE: implicit, as a row stands for its indices
+  constexpr operator signature() const { return signature::of(text); }
+  /// The name of an operand in the text.
+  [[nodiscard]] constexpr operand_name name_of(int number) const {
+    char const* at = text;
+    for (; number > 0 && *at != 0; ++at) number -= *at == ')' ? 1 : 0;
+    while (*at != 0 && (*at < 'a' || *at > 'z')) ++at;
+    operand_name out{at, 0};
+    while (at[out.size] == '_' || (at[out.size] >= 'a' && at[out.size] <= 'z')) ++out.size;
+    return at[out.size] == '(' ? out : operand_name{"an operand", 10};
+  }
+};
+
+/// Judges by either of the indices that an operation may be.
+constexpr judgment judge(row const& of, placement const* at) {
+  judgment const first = judge(signature::of(of.text), at);
+  if (first.what == misplacement::none || of.others == nullptr) return first;
+  judgment const other = judge(signature::of(of.others), at);
+  // The fault that more operands come before is that of the indices that were meant.
+  return other.what == misplacement::none || other.operand > first.operand ? other : first;
+}
+
+/// A type that stands for an operation.
+///
+/// Syntax:  R::is, the row; R::adjoints, an adjoints_of<...>, if layers need its gradients.
+/// Meaning: a queue carries the operation out by run(R{}, operands..., numbers...), operands in the
+///          order of the row.
+template <class R>
+concept is_row = requires {
+  { R::is } -> std::same_as<row const&>;
+};
+
+/// The indices of a row, read once.
+template <is_row R>
+inline constexpr signature indices_of = signature::of(R::is.text);
+
+/// The rows that make the gradients of an operation. They find operands by their names: "x" is the
+/// operand x of the operation, "dy" the gradient of its result y, and "dx", which they write, the
+/// gradient of x.
+template <is_row... Rows>
+struct adjoints_of {};
+
+/// For each dimension of each operand, an operand before it that has the same index.
+struct shape_rule {
+  struct length {
+    int operand = -1;  ///< -1: one, times `parts`; -2: nothing is known
+    int dimension = 0;
+    int of_parts = 1;  ///< parts of the operand before
+    int parts = 1;     ///< parts of this dimension
+  };
+  length of[signature::most_operands][2];
+
+  constexpr explicit shape_rule(signature const& by) {
+    for (int i = 0; i < by.count; ++i)
+      for (int d = 0; d < 2; ++d) {
+        auto const& mine = by.dimension_of(i, d);
+        of[i][d].parts = mine.parts;
+        if (mine.index != '1') of[i][d] = find(by, i, d, mine);
+      }
+  }
+
+  /// Returns true if a dimension of an operand is as long as its index. `lengths`: the rows and
+  /// columns of each operand.
+  [[nodiscard]] constexpr bool fits_at(std::size_t const* lengths, int operand, int which) const {
+    auto const& by = of[operand][which];
+    if (by.operand == -2) return lengths[2 * operand + which] % std::size_t(by.parts) == 0;
+    std::size_t const whole = by.operand < 0 ? 1 : lengths[2 * by.operand + by.dimension];
+    return lengths[2 * operand + which] * std::size_t(by.of_parts) == whole * std::size_t(by.parts);
+  }
+  [[nodiscard]] constexpr bool fits(std::size_t const* lengths, int operands) const {
+    bool fit = true;
+    for (int i = 0; i < operands; ++i)
+      fit = fit && fits_at(lengths, i, 0) && fits_at(lengths, i, 1);
+    return fit;
+  }
+
+ private:
+  static constexpr length find(signature const& by, int i, int d, dimension const& mine) {
+    for (int j = 0; j <= i; ++j)
+      for (int e = 0; e < 2; ++e) {
+        if (j == i && e >= d) break;
+        auto const first = by.dimension_of(j, e);
+        if (first.index == mine.index) return {j, e, first.parts, mine.parts};
+      }
+    return {-2, 0, 1, mine.parts};
+  }
+};
+
+}  // namespace plait::operation

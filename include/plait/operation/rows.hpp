@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/operation/row.hpp"
+
+/// A row for each operation. A queue has a function run(row, operands..., numbers...) for each row
+/// that its device has a kernel for; the numbers after the operands are those of host_queue. No
+/// queue has the convolutions: run/convolution.hpp makes them of patches and products.
+namespace plait::operation {
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+/// y = a value.
+struct fill {
+  static constexpr row is{"fill", "-> y(r c)"};
+};
+struct copy_bytes {
+  static constexpr row is{"copy_bytes", "from(1 c) -> to(1 c)"};
+};
+/// Copies rows with strides between them; those of two operands may alternate.
+struct copy_blocks {
+  static constexpr row is{"copy_blocks", "from(r c) -> to(r c)"};
+};
+/// to = from, in another type.
+struct convert {
+  static constexpr row is{"convert", "from(r c) -> to(r c)"};
+};
+struct swap {
+  static constexpr row is{"swap", "-> +a(r c), +b(r c)"};
+};
+struct add {
+  static constexpr row is{"add", "a(r c), b(r c) -> out(r c); linear all; in place"};
+};
+/// sum += x; x = 0. They do not overlap.
+struct add_and_clear {
+  static constexpr row is{"add_and_clear", "-> +sum(r c), +x(r c)"};
+};
+
+// ---- Products -----------------------------------------------------------------------------------
+
+struct matmul {
+  static constexpr row is{"matmul", "a(m k), b(k n) -> out(m n); linear each", 2};
+};
+/// sums += the sum of the rows of dy.
+struct accumulate_column_sums {
+  static constexpr row is{"accumulate_column_sums", "dy(r c) -> +sums(1 c); linear all"};
+};
+/// y += row, on each row of y.
+struct add_row {
+  static constexpr row is{"add_row", "row(1 c) -> +y(r c); linear all"};
+};
+/// sums[c] += the sum over the rows r of f(a[r][c], b[r][c]).
+struct accumulate_columns {
+  static constexpr row is{"accumulate_columns", "a(r c), b(r c) -> +sums(1 c)"};
+};
+
+// ---- Functions of users: operands are read if their elements are const --------------------------
+
+/// y = f(operands...), element by element.
+struct map {
+  static constexpr row is{"map", "->"};
+};
+/// y = f(its place, row of each operand...), element by element.
+struct map_at {
+  static constexpr row is{"map_at", "->"};
+};
+/// f(columns, row of each operand...), for each row.
+struct rows {
+  static constexpr row is{"rows", "->"};
+};
+
+// ---- Norms of rows ------------------------------------------------------------------------------
+
+struct layer_norm_backward_input {
+  static constexpr row is{
+      "layer_norm_backward_input",
+      "dy(r c), x(r c), #statistics(r 21), gamma(1 c) -> dx(r c); whole c; linear first; in place"};
+};
+struct layer_norm_backward_parameters {
+  static constexpr row is{
+      "layer_norm_backward_parameters",
+      "dy(r c), x(r c), #statistics(r 21) -> +dgamma(1 c), +dbeta(1 c); linear first"};
+};
+/// Both gradients in one reading of dy and x.
+struct layer_norm_backward {
+  static constexpr row is{"layer_norm_backward",
+                          "dy(r c), x(r c), #statistics(r 21), gamma(1 c) -> dx(r c), "
+                          "+dgamma(1 c), +dbeta(1 c); whole c; linear first; in place"};
+};
+struct layer_norm {
+  static constexpr row is{
+      "layer_norm", "x(r c), gamma(1 c), beta(1 c) -> y(r c), statistics(r 21); whole c; in place",
+      8};
+  using adjoints = adjoints_of<layer_norm_backward_input, layer_norm_backward_parameters>;
+};
+
+struct rms_norm_backward_input {
+  static constexpr row is{
+      "rms_norm_backward_input",
+      "dy(r c), x(r c), #inverse(r 1), gamma(1 c) -> dx(r c); whole c; linear first; in place"};
+};
+struct rms_norm_backward_parameters {
+  static constexpr row is{"rms_norm_backward_parameters",
+                          "dy(r c), x(r c), #inverse(r 1) -> +dgamma(1 c); linear first"};
+};
+struct rms_norm {
+  static constexpr row is{"rms_norm",
+                          "x(r c), gamma(1 c) -> y(r c), inverse(r 1); whole c; in place", 5};
+  using adjoints = adjoints_of<rms_norm_backward_input, rms_norm_backward_parameters>;
+};
+
+// ---- Tables -------------------------------------------------------------------------------------
+
+struct scatter_add_rows {
+  static constexpr row is{"scatter_add_rows", "#ids(r 1), dout(r c) -> +dtable(v c); linear all"};
+};
+/// Row r of out is row ids[r] of the table; zeros where another rank has that row.
+struct gather_rows {
+  static constexpr row is{"gather_rows", "#ids(r 1), table(v c) -> out(r c); linear all", 1};
+  using adjoints = adjoints_of<scatter_add_rows>;
+};
+/// The table has a row for each position: as a row that all of them share, or cut like them.
+struct accumulate_positions {
+  static constexpr row is{"accumulate_positions", "dy(r c) -> +dtable(1 c); linear all; part", 0,
+                          "dy(r c) -> +dtable(r c); linear all"};
+};
+struct add_positions {
+  static constexpr row is{"add_positions",
+                          "x(r c), table(1 c) -> y(r c); linear all; in place; part", 1,
+                          "x(r c), table(r c) -> y(r c); linear all"};
+};
+
+// ---- Attention ----------------------------------------------------------------------------------
+
+/// Attention of query, key and value side by side; heads are declared parts of the features h.
+struct attention_side_by_side_backward {
+  static constexpr row is{
+      "attention_side_by_side_backward",
+      "qkv(r 3h), out(r h), #log_sum(r h), dout(r h) -> dqkv(r 3h); whole r; linear last; part"};
+};
+struct attention_side_by_side {
+  static constexpr row is{"attention_side_by_side",
+                          "qkv(r 3h) -> out(r h), #log_sum(r h); whole r; part"};
+  using adjoints = adjoints_of<attention_side_by_side_backward>;
+};
+/// Attention of query, key and value by themselves; ranks cut whole heads, or share a head of key
+/// and value.
+struct attention_backward {
+  static constexpr row is{"attention_backward",
+                          "q(r h), k(s h), v(s h), out(r h), #log_sum(r h), dout(r h) -> dq(r h), "
+                          "dk(s h), dv(s h); whole r s; linear last; part"};
+};
+struct attention {
+  static constexpr row is{
+      "attention",
+      "q(r h), k(s h), v(s h) -> out(r h), #log_sum(r h); whole r s; linear last; part", 0,
+      "q(r h), k(s g), v(s g) -> out(r h), #log_sum(r h); whole r s g; linear last"};
+  using adjoints = adjoints_of<attention_backward>;
+};
+
+// ---- Losses and dropout -------------------------------------------------------------------------
+
+/// The greatest value of each row.
+struct row_max {
+  static constexpr row is{"row_max", "x(r c) -> max(r 1); max c; part"};
+};
+struct cross_entropy_terms {
+  static constexpr row is{"cross_entropy_terms",
+                          "logits(r c), #labels(r 1), #max(r 1) -> terms(r t); whole t; part", 4};
+};
+/// row_max and cross_entropy_terms in one reading of the logits.
+struct cross_entropy_statistics {
+  static constexpr row is{"cross_entropy_statistics",
+                          "logits(r c), #labels(r 1) -> max(r 1), terms(r t); whole c t; part"};
+};
+/// loss += scale times the sum over the rows of weight times -log(probability of the label).
+struct cross_entropy_sum {
+  static constexpr row is{
+      "cross_entropy_sum",
+      "#terms(r t), #labels(r 1), #scale(1 1), #weights(r 1) -> +loss(1 1); whole t; part"};
+};
+struct cross_entropy_backward {
+  static constexpr row is{"cross_entropy_backward",
+                          "logits(r c), #labels(r 1), #max(r 1), #terms(r t), #scale(1 1), "
+                          "#weights(r 1) -> dlogits(r c); whole t; in place; part"};
+};
+/// The loss and its gradient in one reading of the logits.
+struct cross_entropy_with_gradient {
+  static constexpr row is{"cross_entropy_with_gradient",
+                          "logits(r c), #labels(r 1), #scale(1 1), #weights(r 1) -> "
+                          "terms(r t), dlogits(r c), +loss(1 1); whole c t; in place; part"};
+};
+struct dropout {
+  static constexpr row is{"dropout", "x(r c) -> y(r c); linear all; in place"};
+};
+
+// ---- Images: rows are samples, columns channels by maps -----------------------------------------
+
+struct gather_patches {
+  static constexpr row is{"gather_patches", "x(s i) -> patches(p q); part"};
+};
+struct add_patches {
+  static constexpr row is{"add_patches", "patches(p q) -> +x(s i); part"};
+};
+/// to[b][a] = from[a][b], of blocks.
+struct exchange_blocks {
+  static constexpr row is{"exchange_blocks", "from(a b) -> to(b a); part"};
+};
+struct convolve_backward_input {
+  static constexpr row is{"convolve_backward_input",
+                          "dy(r o), w(o i) -> dx(r i); linear each; part", 0,
+                          "dy(r g), w(g w) -> dx(r g); whole w; linear each"};
+};
+struct convolve_backward_weight {
+  static constexpr row is{"convolve_backward_weight",
+                          "dy(r o), x(r i) -> +dw(o i); linear each; part", 0,
+                          "dy(r g), x(r g) -> +dw(g w); whole w; linear each"};
+};
+struct convolve {
+  static constexpr row is{"convolve", "x(r i), w(o i) -> y(r o); linear each; part", 2,
+                          "x(r g), w(g w) -> y(r g); whole w; linear each"};
+  using adjoints = adjoints_of<convolve_backward_input, convolve_backward_weight>;
+};
+struct accumulate_map_sums {
+  static constexpr row is{"accumulate_map_sums", "dy(r c) -> +dbias(1 c); linear all; part"};
+};
+struct add_to_maps {
+  static constexpr row is{"add_to_maps", "bias(1 c) -> +y(r c); linear all; part"};
+  using adjoints = adjoints_of<accumulate_map_sums>;
+};
+struct max_pool_backward {
+  static constexpr row is{"max_pool_backward", "dy(r c), x(r c) -> dx(r c); linear first; part"};
+};
+struct max_pool {
+  static constexpr row is{"max_pool", "x(r c) -> y(r c); part", 1};
+  using adjoints = adjoints_of<max_pool_backward>;
+};
+struct average_pool_backward {
+  static constexpr row is{"average_pool_backward", "dy(r c) -> dx(r c); linear all; part"};
+};
+struct average_pool {
+  static constexpr row is{"average_pool", "x(r c) -> y(r c); linear all; part", 1};
+  using adjoints = adjoints_of<average_pool_backward>;
+};
+
+// ---- Norms of images, by sets of channels and samples -------------------------------------------
+
+struct set_statistics {
+  static constexpr row is{"set_statistics", "x(r c) -> statistics(1 s); part"};
+};
+struct accumulate_statistics {
+  static constexpr row is{"accumulate_statistics",
+                          "statistics(1 s) -> +means(1 c), +variances(1 c); part"};
+};
+struct sums_of_sets {
+  static constexpr row is{"sums_of_sets", "statistics(1 s) -> sums(1 c); part"};
+};
+struct squares_of_sets {
+  static constexpr row is{"squares_of_sets", "statistics(1 s), sums(1 c) -> squares(1 c); part"};
+};
+struct whole_statistics {
+  static constexpr row is{"whole_statistics", "sums(1 c), squares(1 c) -> statistics(1 s); part"};
+};
+struct given_statistics {
+  static constexpr row is{"given_statistics", "mean(1 c), variance(1 c) -> statistics(1 s); part"};
+};
+struct normalize_sets_backward {
+  static constexpr row is{"normalize_sets_backward",
+                          "dy(r c), x(r c), #statistics(1 s), gamma(1 c) -> dx(r c); whole s; "
+                          "linear first; in place; part"};
+};
+struct normalize_whole_backward {
+  static constexpr row is{"normalize_whole_backward",
+                          "dy(r c), x(r c), #statistics(1 s), #dgamma(1 c), #dbeta(1 c), "
+                          "gamma(1 c) -> dx(r c); whole s; linear first; in place; part"};
+};
+struct scale_sets {
+  static constexpr row is{
+      "scale_sets",
+      "dy(r c), #statistics(1 s), gamma(1 c) -> dx(r c); whole s; linear first; in place; part"};
+};
+struct normalize_sets_parameters {
+  static constexpr row is{"normalize_sets_parameters",
+                          "dy(r c), x(r c), #statistics(1 s) -> +dgamma(1 c), +dbeta(1 c); whole "
+                          "s; linear first; part"};
+};
+struct normalize_sets {
+  static constexpr row is{
+      "normalize_sets",
+      "x(r c), #statistics(1 s), gamma(1 c), beta(1 c) -> y(r c); whole s; in place; part", 8};
+};
+
+// ---- Steps of an optimizer ----------------------------------------------------------------------
+
+struct adamw {
+  static constexpr row is{"adamw", "numbers(1 1) -> +arena(1 c); part"};
+};
+struct sgd {
+  static constexpr row is{"sgd", "numbers(1 1) -> +arena(1 c); part"};
+};
+/// average = decay average + (1 - decay) x; nothing is done if *scale is not a number.
+struct average {
+  static constexpr row is{"average", "scale(1 1), x(1 c) -> +average(1 c)"};
+};
+/// The sums of squares of blocks of x.
+struct sums_of_squares {
+  static constexpr row is{"sums_of_squares", "x(1 c), ranges(1 n) -> out(1 n); part"};
+};
+/// *out = number / *count, or 0 if *count is 0.
+struct divide {
+  static constexpr row is{"divide", "count(1 1) -> out(1 1)"};
+};
+/// *norm = the root of the sum of `squares`, added up in their order. *factor = the number that
+/// scales a vector of that norm to at most a limit; it is nan if the norm is not finite.
+struct clip {
+  static constexpr row is{"clip", "squares(1 c) -> norm(1 1), factor(1 1)"};
+};
+/// *factor is no number from now on if *loss or *norm is not finite.
+struct check_finite {
+  static constexpr row is{"check_finite", "loss(1 1), norm(1 1) -> +factor(1 1)"};
+};
+
+}  // namespace plait::operation

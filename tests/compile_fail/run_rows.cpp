@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows given to ops.run, and operands that do not fit to them.
+// expect: this operation takes another number of views: give it each operand of its row in
+// expect: ops.run(row, ...): the indices of this row do not say all that must hold; call
+// expect: an operand is a view of another device's memory, as of one on the host: copy it
+// expect: a result of this operation is not partial, and an operand in which it is linear
+#include "plait/backend/host/threads.hpp"
+#include "plait/operation/rows.hpp"
+#include "plait/run/operations.hpp"
+
+namespace operation = plait::operation;
+using plait::view;
+using operations = plait::ext::operations<plait::threads::rank_type>;
+
+struct other_memory {
+  using concept_tag = plait::ext::memory_tag;
+};
+
+#ifdef PLAIT_EXPECT_FAIL
+using memory = other_memory;
+constexpr plait::placement of_sum = plait::invariant;
+#else
+using memory = plait::ext::host_memory;
+constexpr plait::placement of_sum = plait::partial;
+#endif
+
+void add_fewer(operations& ops, view<float const> x, view<float> y) {
+#ifdef PLAIT_EXPECT_FAIL
+  ops.run(operation::add{}, x, y);
+#else
+  ops.run(operation::add{}, x, x, y);
+#endif
+}
+
+void run_part(operations& ops, view<float const> x, view<float> y) {
+#ifdef PLAIT_EXPECT_FAIL
+  ops.run(operation::max_pool{}, x, y, plait::ext::window_shape{});
+#else
+  ops.max_pool(plait::ext::window_shape{}, x, y);
+#endif
+}
+
+void add_of_another_device(operations& ops, view<float const, plait::invariant, memory> x,
+                           view<float> y) {
+  ops.add(x, x, y);
+}
+
+void add_sums(operations& ops, view<float const, plait::partial> x, view<float, of_sum> y) {
+  ops.add(x, x, y);
+}
+
+int main() {}
