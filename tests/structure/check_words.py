@@ -4,7 +4,7 @@
 
 The words of the project: rows of docs/glossary.md name what their headers have, the concepts of docs/policies.md
 are in it, each type and function that users may name has its sentence, docs/reference has each call of ops and
-each member of bodies, and comments and pages name who acts. Prints a line for each fault; exit code 1 if there is
+each member of bodies, check_device runs each row of operations, and comments and pages name who acts. Prints a line for each fault; exit code 1 if there is
 one. With --planted it plants faults into copies of what it reads, and fails unless each is found."""
 import os
 import re
@@ -86,6 +86,32 @@ def operations_of(headers):
     return {name for name in out if name not in ("begin_by_product", "require_begun", "require_all_moves")}
 
 
+def lines_of_rows(header):
+    """The line of docs/reference/ops.md for each row: its name, and its indices in backquotes."""
+    out = {}
+    for row in re.findall(r"static constexpr row is\{(.*?)\};", header, re.DOTALL):
+        parts = [[]]
+        for text, comma, number in re.findall(r'"([^"]*)"|(,)|([^\s",]+)', row):
+            if comma:
+                parts.append([])
+            else:
+                parts[-1].append(text or number)
+        name, indices, *more = ["".join(part) for part in parts]
+        if indices == "->":  # of any operands
+            continue
+        out[name] = "- Indices: `%s`" % indices + (", or `%s`" % more[1] if len(more) > 1 else "") + "."
+    return out
+
+
+def faults_of_indices(header, page):
+    """Operations of a row whose line in the page is missing, or is not that of the row."""
+    rows = lines_of_rows(header)
+    sections = re.split(r"^### ops\.(\w+)$", page, flags=re.MULTILINE)
+    return ["docs/reference/ops.md, ops.%s: a line must be %s" % (name, rows[name])
+            for name, section in zip(sections[1::2], sections[2::2])
+            if name in rows and rows[name] not in section.split("\n")]
+
+
 def faults_of_operations(headers, page):
     there, said = operations_of(headers), set(re.findall(r"^### ops\.(\w+)$", page, re.MULTILINE))
     return ["docs/reference/ops.md says nothing of ops.%s" % name for name in sorted(there - said)] + [
@@ -115,6 +141,17 @@ def faults_of_bodies(headers, page):
         "docs/reference/body.md says nothing of l.context.%s" % name for name in context if name not in rows] + [
         "docs/reference/body.md: l.context.%s is %s" % (name, kind) for name, kind in context.items()
         if not re.sub("^plait::(ext::)?", "", rows.get(name, kind)) == kind]
+
+
+# Rows that take lists of ranges, and rows that no queue has: layers make them of others.
+NOT_RUN = {"adamw", "sgd", "sums_of_squares", "convolve", "convolve_backward_input", "convolve_backward_weight"}
+
+
+def faults_of_rows(headers):
+    """check_device runs each row of operations on a device."""
+    rows = re.findall(r"^struct (\w+) {\n  static constexpr row is", headers["include/plait/operation/rows.hpp"], re.MULTILINE)
+    ran = set(re.findall(r"operation::(\w+)", headers["include/plait/testing/device_rows.hpp"]))
+    return ["include/plait/testing/device_rows.hpp does not run the row %s" % name for name in rows if name not in ran | NOT_RUN]
 
 
 def faults_of_page(path, text):
@@ -188,7 +225,8 @@ def faults(headers, pages):
     for path, text in sorted(pages.items()):
         out += faults_of_page(path, text)
     out += faults_of_names(headers) + faults_of_operations(headers, pages["docs/reference/ops.md"])
-    out += faults_of_bodies(headers, pages["docs/reference/body.md"])
+    out += faults_of_bodies(headers, pages["docs/reference/body.md"]) + faults_of_rows(headers)
+    out += faults_of_indices(headers["include/plait/operation/rows.hpp"], pages["docs/reference/ops.md"])
     return out + faults_of_glossary(pages["docs/glossary.md"], pages["docs/policies.md"], headers.get)
 
 
@@ -231,7 +269,9 @@ def planted(headers, pages):
     plant("docs/reference/body.md", "| `copy` | `int` |", "| `copy` | `bool` |", "l.context.copy is int")
     plant("include/plait/run/operations.hpp", "  void dropout(", "  void drop_out(", "says nothing of ops.drop_out")
     plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "says nothing of ops.map_at")
+    plant("include/plait/testing/device_rows.hpp", "operation::add_row,", "operation::add,", "does not run the row add_row")
     plant("docs/reference/ops.md", "### ops.map_at", "### ops.map_place", "there is no ops.map_place")
+    plant("docs/reference/ops.md", "gamma(1 c)", "gamma(r c)", "a line must be - Indices: `x(r c), gamma(1 c)")
     return missed
 
 

@@ -7,6 +7,7 @@
 #include "plait/testing/communicator_errors.ipp"
 #include "plait/testing/communicator_probe.ipp"
 #include "plait/testing/communicator_suite.ipp"
+#include "plait/testing/device_laws.ipp"
 #include "plait/testing/layer_checker.ipp"
 #include "plait/testing/layer_data_ranks.ipp"
 #include "plait/testing/layer_forms.ipp"
@@ -15,4 +16,5 @@
 #include "plait/testing/layer_trial.ipp"
 #include "plait/testing/loss_laws.ipp"
 #include "plait/testing/report.ipp"
+#include "plait/testing/row_operands.ipp"
 #include "plait/testing/slow_link.ipp"

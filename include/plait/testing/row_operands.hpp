@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "plait/backend/matrix.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/operation/row.hpp"
+#include "plait/testing/report.hpp"
+
+// The operands of an operation that check_device runs: their shapes, their values, and a comparison
+// of what two devices made of them.
+namespace plait::testing::detail {
+
+/// The length of each index of a row.
+class index_lengths {
+ public:
+  explicit constexpr index_lengths(std::size_t all) { of_.fill(all); }
+  constexpr std::size_t operator[](char index) const {
+    return index == '1' ? 1 : of_[std::size_t(index - 'a')];
+  }
+  /// The same lengths with another one for an index.
+  [[nodiscard]] constexpr index_lengths with(char index, std::size_t length) const {
+    auto out = *this;
+    out.of_[std::size_t(index - 'a')] = length;
+    return out;
+  }
+
+ private:
+  std::array<std::size_t, 26> of_{};
+};
+
+/// How a row is run, besides the numbers that its kernel takes.
+struct row_setting {
+  index_lengths lengths;
+  /// The indices of the operands as the queue gets them, where they differ from those of the row.
+  char const* text = nullptr;
+  char const* variant = "";  ///< of the kernels of one row, which reports add to its name
+  std::string gaps{};        ///< the names of operands that have gaps between their rows
+  std::int32_t below = 1;    ///< integers are labels or numbers of rows below it
+  std::string nan{};         ///< the name of an operand that is not a number
+};
+
+enum class element_kind { float32, float64, int32, uint32, bytes };
+
+template <class T>
+consteval element_kind kind_of_element() {
+  using element = std::remove_const_t<T>;
+  if constexpr (std::is_same_v<element, float>) return element_kind::float32;
+  else if constexpr (std::is_same_v<element, double>) return element_kind::float64;
+  else if constexpr (std::is_same_v<element, std::int32_t>) return element_kind::int32;
+  else if constexpr (std::is_same_v<element, std::uint32_t>) return element_kind::uint32;
+  else return element_kind::bytes;
+}
+
+/// The name of a call in reports, as in "matmul with an epilogue of float".
+std::string name_of_call(operation::row const& of, row_setting const& how, element_kind kind);
+
+/// The same with the extents, if each index has one element.
+std::string name_with_extents(operation::row const& of, row_setting const& how, element_kind kind);
+
+/// An operand in a block of memory.
+struct row_operand {
+  std::string name;
+  element_kind kind = element_kind::float32;
+  bool is_written = false, is_added_to = false;
+  std::size_t offset = 0;  ///< in bytes
+  std::size_t rows = 0, columns = 0, stride = 0;
+
+  /// Elements from the first to the last one, with those in gaps.
+  [[nodiscard]] std::size_t count() const { return (rows - 1) * stride + columns; }
+  [[nodiscard]] std::size_t end() const;
+};
+
+/// The memory of one call of a kernel: its operands, each between bytes that belong to nobody.
+///
+/// Operands that are read have values of both signs, those that are added to as well; what is
+/// written is all ones at first, which is nan.
+class row_operands {
+ public:
+  static constexpr std::size_t gap = 3;  ///< elements, after each row of an operand that has gaps
+
+  /// `kinds`: the elements of all operands.
+  row_operands(operation::row const& of, row_setting const& how,
+               std::span<element_kind const> kinds);
+
+  [[nodiscard]] std::vector<std::byte> const& bytes() const { return bytes_; }
+
+  /// Operand `number` in a copy of bytes().
+  template <class T>
+  [[nodiscard]] ext::matrix<T> operand(std::byte* memory, std::size_t number) const {
+    auto const& of = operands_[number];
+    return {reinterpret_cast<T*>(memory + of.offset), of.rows, of.columns, of.stride};
+  }
+
+  /// Adds a failure for each operand that differs from `expected`, and for bytes between operands
+  /// that have changed. `tolerance`: in roundings of the largest element.
+  void compare(check_report& report, std::string const& where, std::byte const* expected,
+               std::byte const* got, double tolerance) const;
+
+ private:
+  void fill(row_operand const& of, std::size_t number, row_setting const& how);
+  void compare_operand(check_report& report, std::string const& where, row_operand const& of,
+                       std::byte const* expected, std::byte const* got, double tolerance) const;
+  void compare_guards(check_report& report, std::string const& where, std::byte const* got) const;
+
+  std::vector<row_operand> operands_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace plait::testing::detail
+
+#if PLAIT_HEADER_ONLY
+#include "plait/testing/row_operands.ipp"
+#endif
