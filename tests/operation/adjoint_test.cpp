@@ -182,6 +182,7 @@ TEST(Adjoints, AreTheGradientsOfTheirForwards) {
   using namespace host_rows;
   expect_adjoints<operation::layer_norm>({{{'r', 3}, {'c', 5}}});
   expect_adjoints<operation::rms_norm>({{{'r', 3}, {'c', 5}}});
+  expect_adjoints<operation::l2_normalise>({{{'r', 3}, {'c', 5}}});
   expect_adjoints<operation::gather_rows>({{{'r', 5}, {'v', 4}, {'c', 3}}, {}, 4});
   expect_adjoints<operation::attention_side_by_side>(
       {{{'r', 4}, {'h', 2}}, {{1, head}, {1, head}, {1, 1}}});

@@ -130,6 +130,7 @@ inline auto numbers(operation::layer_norm_backward, pieces const&) {
   return std::tuple(ext::matrix<double const>{}, ext::matrix<double>{});
 }
 inline auto numbers(operation::rms_norm, pieces const&) { return std::tuple(epsilon); }
+inline auto numbers(operation::l2_normalise, pieces const&) { return std::tuple(epsilon); }
 inline auto numbers(operation::gather_rows, pieces const& in) { return std::tuple(in.first('v')); }
 inline auto numbers(operation::scatter_add_rows, pieces const& in) {
   return std::tuple(in.first('v'));

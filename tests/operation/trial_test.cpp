@@ -544,6 +544,8 @@ TEST(OperationTrial, NormsAllowWhatIsRightAndNothingElse) {
       except(trial_of<operation::rms_norm>(small), of_parameters, {whole, sum, sum, whole}),
       except(results_of<operation::rms_norm_backward_input>(small, {2}), of_parameters,
              {whole, whole, whole, sum, sum}),
+      trial_of<operation::l2_normalise>(small),
+      results_of<operation::l2_normalise_backward>(small, {2}),
       except(except(parameters, of_values, {whole, sum, whole, sum}),
              "statistics are of the sum or of a block, never summands", {whole, whole, sum, sum}),
   });

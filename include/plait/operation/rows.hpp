@@ -109,6 +109,17 @@ struct rms_norm {
   using adjoints = adjoints_of<rms_norm_backward_input, rms_norm_backward_parameters>;
 };
 
+struct l2_normalise_backward {
+  static constexpr row is{"l2_normalise_backward",
+                          "dy(r c), x(r c), #inverse(r 1) -> dx(r c); whole c; linear first; "
+                          "in place"};
+};
+/// y = x / |x| for each row. It has no kernel for GPUs.
+struct l2_normalise {
+  static constexpr row is{"l2_normalise", "x(r c) -> y(r c), inverse(r 1); whole c; in place", 3};
+  using adjoints = adjoints_of<l2_normalise_backward>;
+};
+
 // ---- Tables -------------------------------------------------------------------------------------
 
 struct scatter_add_rows {

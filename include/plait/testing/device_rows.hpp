@@ -216,6 +216,8 @@ class device_rows {
     run<operation::rms_norm, in, in, T, T>({at}, epsilon);
     run<operation::rms_norm_backward_input, in, in, in, in, T>({at});
     run<operation::rms_norm_backward_parameters, in, in, in, T>({at});
+    run<operation::l2_normalise, in, T, T>({at}, epsilon);
+    run<operation::l2_normalise_backward, in, in, in, T>({at});
   }
 
   void check_tables(index_lengths const& at) {

@@ -195,6 +195,18 @@ class host_queue : public queue_calls<host_queue> {
                                              x.columns);
   }
 
+  template <class T, class Kept>
+  void run(operation::l2_normalise, in<T> x, matrix<T> y, matrix<Kept> inverse,
+           double epsilon) const {
+    host_maths::l2_normalise_forward(x.data, y.data, inverse.data, x.rows, x.columns,
+                                     static_cast<Kept>(epsilon));
+  }
+  template <class T, class Kept>
+  void run(operation::l2_normalise_backward, in<T> dy, in<T> x, in<Kept> inverse,
+           matrix<T> dx) const {
+    host_maths::l2_normalise_backward(dy.data, x.data, inverse.data, dx.data, x.rows, x.columns);
+  }
+
   // ---- Tables -----------------------------------------------------------------------------------
 
   /// `first`: the global number of the table's first row.

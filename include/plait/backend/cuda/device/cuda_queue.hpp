@@ -50,9 +50,9 @@ namespace plait::ext {
 /// One stream of a CUDA device. Every operation is put at its end and the call returns at once;
 /// operands are in the device's memory.
 ///
-/// It has functions run() for rows of operation/rows.hpp, with the meaning of those of host_queue.
-/// Besides float and double the elements may be bfloat16: then statistics, logarithms of sums,
-/// maxima and terms are float, and sums of gradients may be.
+/// It has functions run() for rows of operation/rows.hpp, with the meaning of those of host_queue,
+/// but none for l2_normalise. Besides float and double the elements may be bfloat16: then
+/// statistics, logarithms of sums, maxima and terms are float, and sums of gradients may be.
 ///
 /// Cost:   no allocation once every shape has been seen.
 /// Errors: cuda_error, for what can be seen when the operation is put into the stream; the rest

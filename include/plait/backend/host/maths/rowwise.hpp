@@ -151,4 +151,37 @@ template <class T, class A, class Sum>
   }
 }
 
+/// y = x * inverse, with 1 / sqrt(sum of the squares + epsilon) of each row, which is kept in
+/// `inverse`. y may be x.
+///
+/// Shapes: x, y (rows, cols); inverse (rows)
+template <class T, class A>
+[[gnu::noinline]] void l2_normalise_forward(T const* x, T* y, A* inverse, std::size_t rows,
+                                            std::size_t cols, std::type_identity_t<A> epsilon) {
+  for (std::size_t r = 0; r < rows; ++r, x += cols, y += cols) {
+    auto const number = [=](std::size_t c) PLAIT_INLINED -> A { return x[c]; };
+    A const factor = 1 / std::sqrt(lane_sum_of_products<A>(cols, number, number) + epsilon);
+    generate<A>(cols, y, [=](std::size_t c) PLAIT_INLINED { return A(x[c]) * factor; });
+    inverse[r] = factor;
+  }
+}
+
+/// Gradient of l2_normalise_forward; dx may be dy.
+///
+/// Shapes: dy, x, dx (rows, cols); inverse (rows)
+template <class T, class A>
+[[gnu::noinline]] void l2_normalise_backward(T const* dy, T const* x, A const* inverse, T* dx,
+                                             std::size_t rows, std::size_t cols) {
+  for (std::size_t r = 0; r < rows; ++r, dy += cols, x += cols, dx += cols) {
+    A const factor = inverse[r];
+    // With h = x * inverse: dx = inverse * (dy - h * sum(dy * h))
+    auto const g = [=](std::size_t c) PLAIT_INLINED -> A { return dy[c]; };
+    auto const h = [=](std::size_t c) PLAIT_INLINED -> A { return A(x[c]) * factor; };
+    A const along = lane_sum_of_products<A>(cols, g, h);
+    generate<A>(cols, dx, [=](std::size_t c) PLAIT_INLINED {
+      return factor * multiply_add(-h(c), along, g(c));
+    });
+  }
+}
+
 }  // namespace plait::host_maths
