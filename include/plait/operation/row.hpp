@@ -84,21 +84,6 @@ struct shape_rule {
       }
   }
 
-  /// Returns true if a dimension of an operand is as long as its index. `lengths`: the rows and
-  /// columns of each operand.
-  [[nodiscard]] constexpr bool fits_at(std::size_t const* lengths, int operand, int which) const {
-    auto const& by = of[operand][which];
-    if (by.operand == -2) return lengths[2 * operand + which] % std::size_t(by.parts) == 0;
-    std::size_t const whole = by.operand < 0 ? 1 : lengths[2 * by.operand + by.dimension];
-    return lengths[2 * operand + which] * std::size_t(by.of_parts) == whole * std::size_t(by.parts);
-  }
-  [[nodiscard]] constexpr bool fits(std::size_t const* lengths, int operands) const {
-    bool fit = true;
-    for (int i = 0; i < operands; ++i)
-      fit = fit && fits_at(lengths, i, 0) && fits_at(lengths, i, 1);
-    return fit;
-  }
-
  private:
   static constexpr length find(signature const& by, int i, int d, dimension const& mine) {
     for (int j = 0; j <= i; ++j)

@@ -237,26 +237,7 @@ class element_operations {
   /// Each index must have one length in all operands.
   template <class Row, class... Arguments>
   void check_shapes(Arguments const&... arguments) const {
-    static constexpr operation::shape_rule rule(operation::indices_of<Row>);
-    constexpr int operands = operation::indices_of<Row>.count;
-    static constexpr typing::indexed_arguments<Arguments...> indexed(operation::indices_of<Row>);
-    std::size_t lengths[2 * std::size_t(operands)];
-    int number = 0;
-    auto const add = [&](auto const& of) {
-      int const operand = indexed.operand[number++];
-      if constexpr (requires {
-                      of.data;
-                      of.rows;
-                    }) {
-        if (operand < 0 || operand >= operands) return;
-        std::size_t columns = 1;  // of tokens
-        if constexpr (requires { of.columns; }) columns = of.columns;
-        lengths[2 * operand] = of.rows;
-        lengths[2 * operand + 1] = columns;
-      }
-    };
-    (add(arguments), ...);
-    if (!rule.fits(lengths, operands)) shapes_.refuse(Row::is, lengths);
+    check_shapes_of<Row>(std::index_sequence_for<Arguments...>{}, arguments...);
   }
 
   // Functions, since nvcc does not compile initializer lists in these calls.
@@ -272,6 +253,40 @@ class element_operations {
   shape_checks shapes_;
 
  private:
+  template <int Operand, class Argument>
+  static void note_lengths(std::size_t* lengths, [[maybe_unused]] Argument const& of) {
+    if constexpr (Operand >= 0) {
+      lengths[2 * Operand] = of.rows;
+      if constexpr (requires { of.columns; }) lengths[2 * Operand + 1] = of.columns;
+      else lengths[2 * Operand + 1] = 1;  // of tokens
+    }
+  }
+  template <operation::shape_rule::length By>
+  static bool is_as_long(std::size_t length, [[maybe_unused]] std::size_t const* lengths) {
+    constexpr std::size_t parts(By.parts), of_parts(By.of_parts);
+    if constexpr (By.operand == -2) return parts == 1 || length % parts == 0;
+    else if constexpr (By.operand == -1) return length == parts;
+    else return length * of_parts == lengths[2 * By.operand + By.dimension] * parts;
+  }
+  template <class Row, std::size_t... Operand>
+  static bool lengths_fit(std::size_t const* lengths, std::index_sequence<Operand...>) {
+    constexpr operation::shape_rule rule(operation::indices_of<Row>);
+    return ((is_as_long<rule.of[Operand][0]>(lengths[2 * Operand], lengths) &&
+             is_as_long<rule.of[Operand][1]>(lengths[2 * Operand + 1], lengths)) &&
+            ...);
+  }
+  template <class Row, std::size_t... I, class... Arguments>
+  void check_shapes_of(std::index_sequence<I...>, Arguments const&... arguments) const {
+    constexpr auto& indices = operation::indices_of<Row>;
+    constexpr typing::indexed_arguments<Arguments...> indexed(indices);
+    if constexpr (indexed.count == indices.count) {  // else it does not compile
+      constexpr std::size_t operands(indices.count);
+      std::size_t lengths[2 * operands];
+      (note_lengths<indexed.operand[I]>(lengths, arguments), ...);
+      if (!lengths_fit<Row>(lengths, std::make_index_sequence<operands>{}))
+        shapes_.refuse(Row::is, lengths);
+    }
+  }
   // A function of its own, since nvcc finds no members in a requirement within a lambda.
   template <class Row, std::size_t... I, class... Arguments>
   void put_in_roles(Row row, std::index_sequence<I...>, Arguments const&... arguments) {
