@@ -26,7 +26,8 @@ using host_rows::pieces;
 /// The shapes of a forward, whose numbers are random.
 struct forward_shapes {
   std::map<char, std::size_t> lengths;
-  std::vector<std::pair<std::size_t, std::size_t>> widths = {};  ///< of a unit; (1, 1) if none
+  std::vector<std::pair<std::size_t, std::size_t>> widths =
+      {};  ///< rows and columns of a unit; (1, 1) if none
   std::size_t ids_below = 0;
 };
 

@@ -345,7 +345,7 @@ struct counted {
   int right = 0, wrong = 0, disagree = 0;
   int skipped = 0;                 ///< allowed, and no way to cut these lengths
   std::string first{};             ///< combinations about which rule and trial do not agree
-  std::vector<int> excepted = {};  ///< of them those of each exception
+  std::vector<int> excepted = {};  ///< number of combinations of each exception
 };
 
 bool by_rule(trial const& what, places at) {

@@ -255,7 +255,7 @@ template <class... Arguments>
 struct indexed_arguments {
   int count = 0;                                ///< operands that are given
   placement at[sizeof...(Arguments) + 1] = {};  ///< placements of the operands
-  int operand[sizeof...(Arguments) + 1] = {};   ///< of each argument: its operand, or -1
+  int operand[sizeof...(Arguments) + 1] = {};   ///< the operand that each argument is, or -1
   bool is_read[sizeof...(Arguments) + 1] = {};  ///< for each argument
   bool can_write = true;                        ///< all results have elements that are not const
 

@@ -67,7 +67,7 @@ struct signature {
   std::uint32_t maximum = 0;  ///< a bit for each letter over which the result is a maximum
   linearity linear = linearity::none;
   bool in_place = false;  ///< a result may lie where an operand with the same indices lies
-  bool is_part = false;   ///< of an operation of ops, which checks what the indices do not say
+  bool is_part = false;   ///< ops checks more of the operation than the indices say
 
   consteval signature(char const* text) {
     read(text);

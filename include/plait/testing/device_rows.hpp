@@ -340,7 +340,7 @@ class device_rows {
         });
   }
 
-  /// The host has no kernel for it, but for each of its parts.
+  /// The host has kernels for its parts alone.
   template <class Target>
   void check_joint_loss(row_setting how, Target target, std::int32_t ignored) {
     using joint = operation::cross_entropy_with_gradient;

@@ -25,7 +25,7 @@ class index_lengths {
   constexpr std::size_t operator[](char index) const {
     return index == '1' ? 1 : of_[std::size_t(index - 'a')];
   }
-  /// The same lengths with another one for an index.
+  /// Returns these lengths with another one for an index.
   [[nodiscard]] constexpr index_lengths with(char index, std::size_t length) const {
     auto out = *this;
     out.of_[std::size_t(index - 'a')] = length;
@@ -41,7 +41,7 @@ struct row_setting {
   index_lengths lengths;
   /// The indices of the operands as the queue gets them, where they differ from those of the row.
   char const* text = nullptr;
-  char const* variant = "";  ///< of the kernels of one row, which reports add to its name
+  char const* variant = "";  ///< name of a way to call the row, which reports add to its name
   std::string gaps{};        ///< the names of operands that have gaps between their rows
   std::int32_t below = 1;    ///< integers are labels or numbers of rows below it
   std::string nan{};         ///< the name of an operand that is not a number
@@ -62,7 +62,7 @@ consteval element_kind kind_of_element() {
 /// The name of a call in reports, as in "matmul with an epilogue of float".
 std::string name_of_call(operation::row const& of, row_setting const& how, element_kind kind);
 
-/// The same with the extents, if each index has one element.
+/// Returns the name with the extents, if each index has one element.
 std::string name_with_extents(operation::row const& of, row_setting const& how, element_kind kind);
 
 /// An operand in a block of memory.

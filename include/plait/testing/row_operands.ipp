@@ -56,7 +56,7 @@ PLAIT_DECL double element_at(std::byte const* memory, row_operand const& of, std
   return 0;
 }
 
-// Whether a name is in a list of names with spaces between.
+// Returns true if a name is in a list of names with spaces between.
 PLAIT_DECL bool names(std::string const& list, std::string const& name) {
   return ext::concat({" ", list, " "}).find(ext::concat({" ", name, " "})) != std::string::npos;
 }
