@@ -31,11 +31,6 @@ matrix(T*, std::size_t, std::size_t) -> matrix<T>;
 template <class T>
 matrix(T*, std::size_t, std::size_t, std::size_t) -> matrix<T>;
 
-template <class T>
-inline constexpr bool is_matrix = false;
-template <class T>
-inline constexpr bool is_matrix<matrix<T>> = true;
-
 /// A row of elements, or a single one; no operand if there is no data.
 template <class T>
 constexpr matrix<T> row_of(T* data, std::size_t count = 1) {

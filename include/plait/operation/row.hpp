@@ -68,7 +68,7 @@ struct adjoints_of {};
 /// For each dimension of each operand, an operand before it that has the same index.
 struct shape_rule {
   struct length {
-    int operand = -1;  ///< -1: one, times `parts`; -2: nothing is known
+    int operand = -1;  ///< -1: the length is `parts`; -2: the index stands here first
     int dimension = 0;
     int of_parts = 1;  ///< parts of the operand before
     int parts = 1;     ///< parts of this dimension

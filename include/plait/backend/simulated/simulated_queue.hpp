@@ -106,7 +106,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
     cross_entropy_statistics_in_passes(*this, logits, labels, max, terms, target);
   }
 
-  // ---- Of blocks that a list of ranges names ----------------------------------------------------
+  // ---- Blocks that a list of ranges names -------------------------------------------------------
 
   template <class Arena>
   void run(operation::adamw row, in<adamw_numbers> numbers, Arena const& of,
