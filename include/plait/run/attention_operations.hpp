@@ -9,6 +9,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/operation/rows.hpp"
+#include "plait/run/carry_out.hpp"
 #include "plait/run/element_operations.hpp"
 #include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
@@ -66,8 +67,8 @@ class attention_operations : public element_operations<Rank> {
   void attention(Groups groups, std::tuple<Q, K, V> const& qkv, auto out, auto log_sum) {
     auto const part = part_of("attention", groups, qkv, out, log_sum);
     auto const [q, k, v] = operands_of<true>(qkv, part);
-    queue_.run(operation::attention{}, q, k, v, as_operand<false>(out), as_operand<false>(log_sum),
-               part.shape);
+    carry_out(queue_, operation::attention{}, q, k, v, as_operand<false>(out),
+              as_operand<false>(log_sum), part.shape);
   }
   /// dkey and dvalue are partial where key and value are replicate: the sums over the queries of
   /// this rank.
@@ -93,8 +94,8 @@ class attention_operations : public element_operations<Rank> {
     }
     auto const [q, k, v] = operands_of<true>(qkv, part);
     auto const [dq, dk, dv] = operands_of<false>(dqkv, part);
-    queue_.run(operation::attention_backward{}, q, k, v, as_operand<true>(out),
-               as_operand<true>(log_sum), as_operand<true>(dout), dq, dk, dv, part.shape);
+    carry_out(queue_, operation::attention_backward{}, q, k, v, as_operand<true>(out),
+              as_operand<true>(log_sum), as_operand<true>(dout), dq, dk, dv, part.shape);
   }
   template <class Groups, class Q, class K, class V>
   void prepare_attention(Groups, std::tuple<Q, K, V> const& qkv) {

@@ -8,6 +8,7 @@
 #include "plait/backend/window_shape.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/operation/rows.hpp"
+#include "plait/run/carry_out.hpp"
 
 namespace plait::execution {
 
@@ -32,9 +33,9 @@ class convolution {
       T* const result = at.samples > 1 ? room + block_.patches : y + at.first_result;
       std::size_t const stride = at.samples > 1 ? at.columns : in_.out_map();
       for_each_group([&](std::size_t g) {  // (outputs, inputs) (inputs, columns)
-        queue_.run(operation::matmul{}, weight(w, g), group(patches, g, inputs()),
-                   matrix<T>{result + g * outputs() * stride, outputs(), at.columns, stride},
-                   transposes{}, false);
+        carry_out(queue_, operation::matmul{}, weight(w, g), group(patches, g, inputs()),
+                  matrix<T>{result + g * outputs() * stride, outputs(), at.columns, stride},
+                  transposes{}, false);
       });
       if (at.samples > 1)
         exchange(static_cast<T const*>(result), y + at.first_result, outputs_, at.samples);
@@ -52,14 +53,15 @@ class convolution {
       T* const patches = direct ? dx + at.first_sample * in_.image() : room;
       std::size_t const stride = direct ? in_.map() : at.columns;
       for_each_group([&](std::size_t g) {  // (inputs, outputs) (outputs, columns)
-        queue_.run(operation::matmul{}, weight(w, g), group(gradient, g, outputs()),
-                   matrix<T>{patches + g * inputs() * stride, inputs(), at.columns, stride},
-                   transposes{.a = true}, false);
+        carry_out(queue_, operation::matmul{}, weight(w, g), group(gradient, g, outputs()),
+                  matrix<T>{patches + g * inputs() * stride, inputs(), at.columns, stride},
+                  transposes{.a = true}, false);
       });
       if (!direct)
-        queue_.run(operation::add_patches{}, matrix<T const>{patches, in_.patch(), at.columns},
-                   matrix<T>{dx + at.first_sample * in_.image(), at.samples, in_.image()}, in_,
-                   at.first_row, at.rows);
+        carry_out(queue_, operation::add_patches{},
+                  matrix<T const>{patches, in_.patch(), at.columns},
+                  matrix<T>{dx + at.first_sample * in_.image(), at.samples, in_.image()}, in_,
+                  at.first_row, at.rows);
     });
   }
 
@@ -70,9 +72,10 @@ class convolution {
       auto const patches = patches_of(at, x, room);
       auto const gradient = results_of(at, dy, room);
       for_each_group([&](std::size_t g) {  // (outputs, columns) (columns, inputs)
-        queue_.run(operation::matmul{}, group(gradient, g, outputs()), group(patches, g, inputs()),
-                   matrix<Sum>{dw + g * outputs() * inputs(), outputs(), inputs()},
-                   transposes{.b = true}, true);
+        carry_out(queue_, operation::matmul{}, group(gradient, g, outputs()),
+                  group(patches, g, inputs()),
+                  matrix<Sum>{dw + g * outputs() * inputs(), outputs(), inputs()},
+                  transposes{.b = true}, true);
       });
     });
   }
@@ -118,8 +121,8 @@ class convolution {
   template <class T>
   void exchange(T const* from, T* to, std::size_t outer, std::size_t inner) const {
     std::size_t const map = in_.out_map();
-    queue_.run(operation::exchange_blocks{}, matrix<T const>{from, outer, inner * map},
-               matrix<T>{to, inner, outer * map}, map);
+    carry_out(queue_, operation::exchange_blocks{}, matrix<T const>{from, outer, inner * map},
+              matrix<T>{to, inner, outer * map}, map);
   }
 
   /// The windows of a piece, (in.patch(), columns); x itself where they are its elements.
@@ -127,8 +130,8 @@ class convolution {
   matrix<T const> patches_of(piece const& at, T const* x, T* room) const {
     T const* const images = x + at.first_sample * in_.image();
     if (is_direct(at.samples)) return {images, in_.patch(), at.columns, in_.map()};
-    queue_.run(operation::gather_patches{}, matrix<T const>{images, at.samples, in_.image()},
-               matrix<T>{room, in_.patch(), at.columns}, in_, at.first_row, at.rows);
+    carry_out(queue_, operation::gather_patches{}, matrix<T const>{images, at.samples, in_.image()},
+              matrix<T>{room, in_.patch(), at.columns}, in_, at.first_row, at.rows);
     return {room, in_.patch(), at.columns};
   }
   /// The gradient of a piece's results, (outputs, columns).

@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "plait/backend/device.hpp"
 #include "plait/backend/element_place.hpp"
 #include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
@@ -15,6 +14,7 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/operation/rows.hpp"
 #include "plait/operation/signature.hpp"
+#include "plait/run/carry_out.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/operands.hpp"
 #include "plait/run/shapes.hpp"
@@ -131,8 +131,8 @@ class element_operations {
                            samples == 1 && context.batch != 1 ? 0 : context.first_sample,
                            first_column(y)};
     if constexpr (typing::is_columns(Out)) shapes_.whole_blocks(name, named("y", y), block);
-    queue_.run(operation::map_at{}, f, of, as_operand<false>(y),
-               operand_at<block, read>(y, of, views)...);
+    carry_out(queue_, operation::map_at{}, f, of, as_operand<false>(y),
+              operand_at<block, read>(y, of, views)...);
   }
   /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
   /// Pointers are to const where the view is; f is as for `map`. With `static constexpr bool
@@ -148,12 +148,12 @@ class element_operations {
                     of.rows == 1 && first.rows != 1 ? 0 : width};
     };
     if constexpr (requires { Function::takes_row; })
-      queue_.run(operation::rows{},
-                 numbered_rows<Function, typename First::element>{f, first.data, first.columns},
-                 first.rows, first.columns, strided(first), strided(views)...);
+      carry_out(queue_, operation::rows{},
+                numbered_rows<Function, typename First::element>{f, first.data, first.columns},
+                first.rows, first.columns, strided(first), strided(views)...);
     else
-      queue_.run(operation::rows{}, f, first.rows, first.columns, strided(first),
-                 strided(views)...);
+      carry_out(queue_, operation::rows{}, f, first.rows, first.columns, strided(first),
+                strided(views)...);
   }
 
   /// An operation of the layer's own: calls kernel(queue, views...) where `queue` is that of the
@@ -287,14 +287,10 @@ class element_operations {
         shapes_.refuse(Row::is, lengths);
     }
   }
-  // A function of its own, since nvcc finds no members in a requirement within a lambda.
   template <class Row, std::size_t... I, class... Arguments>
   void put_in_roles(Row row, std::index_sequence<I...>, Arguments const&... arguments) {
     constexpr typing::indexed_arguments<Arguments...> indexed(operation::indices_of<Row>);
-    constexpr bool has_kernel = ext::runs<typename Rank::device_type::queue, Row,
-                                          operand_of<indexed.is_read[I], Arguments>...>;
-    static_assert(typing::sound_kernel<Row, has_kernel>);
-    if constexpr (has_kernel) queue_.run(row, as_operand<indexed.is_read[I]>(arguments)...);
+    carry_out(queue_, row, as_operand<indexed.is_read[I]>(arguments)...);
   }
   template <class Function, class T, placement Out, class... Operands>
   void map_onto(Function f, view_of<T, Out> y, named_shape first, Operands... x) {
@@ -302,7 +298,7 @@ class element_operations {
     static_assert(typing::sound_written<T>);
     check_function<Function, typename Operands::element...>();
     shapes_.equal("map", first, named("y", y));
-    queue_.run(operation::map{}, f, as_operand<false>(y), as_operand<true>(x)...);
+    carry_out(queue_, operation::map{}, f, as_operand<false>(y), as_operand<true>(x)...);
   }
   template <class Function, class... Operands>
   static consteval void check_function() {

@@ -10,6 +10,7 @@
 #include "plait/layer/typing.hpp"
 #include "plait/operation/rows.hpp"
 #include "plait/run/attention_operations.hpp"
+#include "plait/run/carry_out.hpp"
 #include "plait/run/convolution.hpp"
 #include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
@@ -106,8 +107,8 @@ class image_operations : public attention_operations<Rank> {
     auto const sets = sets_of(name, of, named("x", x), named("gamma", gamma), statistics);
     shapes_.equal(name, named("beta", beta), named("gamma", gamma));
     shapes_.equal(name, named("y", y), named("x", x));
-    queue_.run(operation::set_statistics{}, as_operand<true>(x), kept(statistics, sets), sets,
-               epsilon);
+    carry_out(queue_, operation::set_statistics{}, as_operand<true>(x), kept(statistics, sets),
+              sets, epsilon);
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
   /// dx may be dy.
@@ -170,8 +171,10 @@ class image_operations : public attention_operations<Rank> {
     constexpr auto name = "sums_of_samples";
     auto const of = whole_sets(name, map, named("x", x), statistics);
     shapes_.room(name, named("room", room), room.count(), of.channels);
-    queue_.run(operation::set_statistics{}, as_operand<true>(x), kept(statistics, of), of, 0.0);
-    queue_.run(operation::sums_of_sets{}, read(statistics, of), row_of(room.data, of.channels), of);
+    carry_out(queue_, operation::set_statistics{}, as_operand<true>(x), kept(statistics, of), of,
+              0.0);
+    carry_out(queue_, operation::sums_of_sets{}, read(statistics, of),
+              row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
   /// Behind that: the squares of this rank's elements around the mean of all samples, of which
@@ -183,8 +186,8 @@ class image_operations : public attention_operations<Rank> {
     auto const of = whole_sets(map, sums.columns);
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.channels);
     shapes_.room(name, named("room", room), room.count(), of.channels);
-    queue_.run(operation::squares_of_sets{}, read(statistics, of), as_operand<true>(sums),
-               row_of(room.data, of.channels), of);
+    carry_out(queue_, operation::squares_of_sets{}, read(statistics, of), as_operand<true>(sums),
+              row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
   /// Behind both: the mean and the inverse deviation of each channel, in `statistics`.
@@ -195,8 +198,8 @@ class image_operations : public attention_operations<Rank> {
     auto const of = whole_sets(map, sums.columns);
     shapes_.equal(name, named("squares", squares), named("sums", sums));
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * of.channels);
-    queue_.run(operation::whole_statistics{}, as_operand<true>(sums), as_operand<true>(squares),
-               kept(statistics, of), of, epsilon);
+    carry_out(queue_, operation::whole_statistics{}, as_operand<true>(sums),
+              as_operand<true>(squares), kept(statistics, of), of, epsilon);
   }
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each channel.
   void normalize_channels(std::size_t map, auto x, auto statistics, auto gamma, auto beta, auto y) {
@@ -220,9 +223,9 @@ class image_operations : public attention_operations<Rank> {
     shapes_.equal(name, named("dy", dy), named("x", x));
     shapes_.room(name, named("room", room), room.count(), 2 * of.channels);
     queue_.fill(S{0}, room.data, 2 * of.channels);
-    queue_.run(operation::normalize_sets_parameters{}, as_operand<true>(dy), as_operand<true>(x),
-               read(statistics, of), row_of(room.data, of.channels),
-               row_of(room.data + of.channels, of.channels), of);
+    carry_out(queue_, operation::normalize_sets_parameters{}, as_operand<true>(dy),
+              as_operand<true>(x), read(statistics, of), row_of(room.data, of.channels),
+              row_of(room.data + of.channels, of.channels), of);
     return view_of<S, Sets>{room.data, 1, 2 * of.channels};
   }
   /// Behind that, once they are added up: dx, which may be dy.
@@ -255,8 +258,8 @@ class image_operations : public attention_operations<Rank> {
     static_assert(mean.at == gamma.at && variance.at == gamma.at,
                   "ops.normalize_by(...): mean, variance and gamma are not placed alike; correct "
                   "the form");
-    queue_.run(operation::given_statistics{}, as_operand<true>(mean), as_operand<true>(variance),
-               kept(statistics, sets), epsilon);
+    carry_out(queue_, operation::given_statistics{}, as_operand<true>(mean),
+              as_operand<true>(variance), kept(statistics, sets), epsilon);
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
   /// dx may be dy.

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "plait/backend/matrix.hpp"
 #include "plait/core/macros.hpp"
@@ -65,10 +64,6 @@ template <bool IsRead, class Other>
 Other const& as_operand(Other const& of) {
   return of;
 }
-
-template <bool IsRead, class Argument>
-using operand_of =
-    std::remove_cvref_t<decltype(as_operand<IsRead>(std::declval<Argument const&>()))>;
 
 /// Returns the view that a product writes, given y or dx as a layer with `takes_epilogue` got it.
 template <class View>

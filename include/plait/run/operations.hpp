@@ -17,6 +17,7 @@
 #include "plait/layer/typing.hpp"
 #include "plait/operation/rows.hpp"
 #include "plait/plan/synchronization.hpp"
+#include "plait/run/carry_out.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/image_operations.hpp"
 #include "plait/run/move.hpp"
@@ -173,16 +174,16 @@ class operations : public image_operations<Rank> {
     shapes_.equal("add_positions", named("y", y), named("x", x));
     auto const rows =
         rows_of_table("add_positions", named("table", table), table, named("x", x), x);
-    queue_.run(operation::add_positions{}, as_operand<true>(x), as_operand<true>(rows),
-               as_operand<false>(y), context.batch);
+    carry_out(queue_, operation::add_positions{}, as_operand<true>(x), as_operand<true>(rows),
+              as_operand<false>(y), context.batch);
   }
   void accumulate_positions(auto dy, auto dtable) {
     static_assert(
         base::template sound<operation::accumulate_positions, decltype(dy), decltype(dtable)>);
     auto const rows =
         rows_of_table("accumulate_positions", named("dtable", dtable), dtable, named("dy", dy), dy);
-    queue_.run(operation::accumulate_positions{}, as_operand<true>(dy), as_operand<false>(rows),
-               context.batch);
+    carry_out(queue_, operation::accumulate_positions{}, as_operand<true>(dy),
+              as_operand<false>(rows), context.batch);
   }
 
   /// \see term_operations, which layers get that have a term in the loss
@@ -205,7 +206,7 @@ class operations : public image_operations<Rank> {
   void row_max(auto x, auto max, std::size_t valid_columns = all_columns) {
     static_assert(base::template sound<operation::row_max, decltype(x), decltype(max)>);
     check_kept("row_max", named("max", max), 1, named("x", x));
-    queue_.run(operation::row_max{}, classes_of(x, valid_columns), as_operand<false>(max));
+    carry_out(queue_, operation::row_max{}, classes_of(x, valid_columns), as_operand<false>(max));
   }
   /// For each row: the sum of exp(logit - max), and logit - max of the label; with a
   /// smoothed_target the sum of (logit - max) too. Logits from column `classes` of the whole row on
@@ -221,9 +222,9 @@ class operations : public image_operations<Rank> {
     static_assert(base::template sound<operation::cross_entropy_terms, decltype(logits),
                                        token_input, decltype(max), decltype(terms)>);
     check_terms<Target>("cross_entropy_terms", logits, labels, terms, max);
-    queue_.run(operation::cross_entropy_terms{}, classes_of(logits, classes),
-               as_operand<true>(labels), as_operand<true>(max), as_operand<false>(terms), target,
-               first_column(logits));
+    carry_out(queue_, operation::cross_entropy_terms{}, classes_of(logits, classes),
+              as_operand<true>(labels), as_operand<true>(max), as_operand<false>(terms), target,
+              first_column(logits));
   }
   /// row_max and cross_entropy_terms in one call, which may read the logits once: for logits whose
   /// columns are not cut, as the terms of others need the maximum of all ranks.
@@ -236,8 +237,8 @@ class operations : public image_operations<Rank> {
     static_assert(base::template sound<operation::cross_entropy_statistics, decltype(logits),
                                        token_input, decltype(max), decltype(terms)>);
     check_terms<Target>("cross_entropy_statistics", logits, labels, terms, max);
-    queue_.run(operation::cross_entropy_statistics{}, classes_of(logits, classes),
-               as_operand<true>(labels), as_operand<false>(max), as_operand<false>(terms), target);
+    carry_out(queue_, operation::cross_entropy_statistics{}, classes_of(logits, classes),
+              as_operand<true>(labels), as_operand<false>(max), as_operand<false>(terms), target);
   }
   /// loss += scale * the sum over the rows of weight * -log(probability of the label).
   template <class Target = one_hot_target>
@@ -251,9 +252,9 @@ class operations : public image_operations<Rank> {
                   "each would add its part of the loss alone; give the form an output that is "
                   "invariant");
     check_kept("cross_entropy", named("terms", terms), Target::terms, named("labels", labels));
-    queue_.run(operation::cross_entropy_sum{}, as_operand<true>(terms), as_operand<true>(labels),
-               row_of(loss.scale), row_of(loss.weights, terms.rows), row_of(loss.data), target,
-               ignored);
+    carry_out(queue_, operation::cross_entropy_sum{}, as_operand<true>(terms),
+              as_operand<true>(labels), row_of(loss.scale), row_of(loss.weights, terms.rows),
+              row_of(loss.data), target, ignored);
   }
   /// dlogits may be logits; it is 0 from column `classes` of the whole row on.
   template <class Target = one_hot_target>
@@ -275,10 +276,10 @@ class operations : public image_operations<Rank> {
     constexpr auto name = "cross_entropy_backward";
     check_terms<Target>(name, logits, labels, terms, max);
     shapes_.equal(name, named("dlogits", dlogits), named("logits", logits));
-    queue_.run(operation::cross_entropy_backward{}, classes_of(logits, classes),
-               as_operand<true>(labels), as_operand<true>(max), as_operand<true>(terms),
-               row_of(seed.scale), row_of(seed.weights, logits.rows), as_operand<false>(dlogits),
-               target, ignored, first_column(logits));
+    carry_out(queue_, operation::cross_entropy_backward{}, classes_of(logits, classes),
+              as_operand<true>(labels), as_operand<true>(max), as_operand<true>(terms),
+              row_of(seed.scale), row_of(seed.weights, logits.rows), as_operand<false>(dlogits),
+              target, ignored, first_column(logits));
   }
 
   /// y = x / (1 - probability) where random number (global index) keeps the element, else 0; with
@@ -408,10 +409,10 @@ class operations : public image_operations<Rank> {
     shapes_.product(name, left::is_transposed, named("a", x), right::is_transposed, named("b", y),
                     named("out", out));
     using element = typename operand<A>::element;
-    queue_.run(operation::matmul{}, matrix<element const>{x.data, x.rows, x.columns},
-               matrix<element const>{y.data, y.rows, y.columns},
-               matrix<T>{out.data, out.rows, out.columns},
-               transposes{left::is_transposed, right::is_transposed}, then...);
+    carry_out(queue_, operation::matmul{}, matrix<element const>{x.data, x.rows, x.columns},
+              matrix<element const>{y.data, y.rows, y.columns},
+              matrix<T>{out.data, out.rows, out.columns},
+              transposes{left::is_transposed, right::is_transposed}, then...);
   }
 
   template <class View, class Function, class Kept>

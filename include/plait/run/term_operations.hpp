@@ -5,6 +5,7 @@
 
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/run/carry_out.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/shapes.hpp"
@@ -50,8 +51,8 @@ class term_operations : public operations<Rank> {
     auto const add = [&](std::size_t first, std::size_t rows) {
       auto const* const from = as_operand<true>(terms).data + first;
       auto const sum = [&](auto const& weights, auto share) {
-        this->queue_.run(operation::accumulate_columns{}, matrix{from, rows, 1}, weights,
-                         row_of(loss.data), share);
+        carry_out(this->queue_, operation::accumulate_columns{}, matrix{from, rows, 1}, weights,
+                  row_of(loss.data), share);
       };
       if (loss.weights == nullptr) sum(matrix{from, rows, 1}, share_of_label<false>{loss.scale});
       else sum(matrix{loss.weights + first, rows, 1}, share_of_label<true>{loss.scale});
@@ -80,10 +81,10 @@ class term_operations : public operations<Rank> {
     static_assert(base::template sound<operation::cross_entropy_with_gradient, decltype(logits),
                                        token_input, matrix<double const>, matrix<double const>,
                                        decltype(terms), decltype(dlogits), matrix<double>>);
-    this->queue_.run(operation::cross_entropy_with_gradient{}, this->classes_of(logits, classes),
-                     as_operand<true>(labels), row_of(loss.scale),
-                     row_of(seed.weights, logits.rows), as_operand<false>(terms),
-                     as_operand<false>(dlogits), row_of(loss.data), target, ignored);
+    carry_out(this->queue_, operation::cross_entropy_with_gradient{},
+              this->classes_of(logits, classes), as_operand<true>(labels), row_of(loss.scale),
+              row_of(seed.weights, logits.rows), as_operand<false>(terms),
+              as_operand<false>(dlogits), row_of(loss.data), target, ignored);
   }
 
   /// What the gradient of a layer's terms is multiplied by, row for row.
