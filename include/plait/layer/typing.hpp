@@ -333,34 +333,55 @@ inline constexpr auto operand_text = [] {
   for (int i = 0; i < name.size; ++i) out.characters[i] = name.begin[i];
   return out;
 }();
+// Judged by constants: of a function that g++ evaluates while it fails it prints all template
+// arguments, which are the types of all views.
+/// `Operand`: its number in the row.
+template <operation::misplacement What, int Operand, class Row>
+inline constexpr bool sound_operand = (check_placed<What, operand_text<Row, Operand>, Row>(), true);
+template <int Operand, class Row>
+inline constexpr bool sound_operand<operation::misplacement::none, Operand, Row> = true;
+
 template <class Row, placement... At>
-consteval void check_places() {
+consteval operation::judgment judge_places() {
   constexpr placement places[]{At...};
-  constexpr operation::judgment judged = judge(Row::is, places);
-  if constexpr (judged.what != operation::misplacement::none)
-    check_placed<judged.what, operand_text<Row, judged.operand>, Row>();
+  return judge(Row::is, places);
 }
 /// Asserted of placements alone, in the order of the row's operands.
 template <class Row, placement... At>
-inline constexpr bool sound_places = (check_places<Row, At...>(), true);
+inline constexpr bool sound_places =
+    sound_operand<judge_places<Row, At...>().what, judge_places<Row, At...>().operand, Row>;
 
-template <class Row, class... Arguments>
-consteval void check_row() {
-  constexpr indexed_arguments<Arguments...> indexed(operation::indices_of<Row>);
-  constexpr bool has_each = indexed.count == operation::indices_of<Row>.count;
-  static_assert(has_each,
+template <class Row, bool HasEach>
+consteval void check_operand_count() {
+  static_assert(HasEach,
                 "this operation takes another number of views: give it each operand of its row in "
                 "plait/operation/rows.hpp, in that order; plait::transposed views, and y or dx of "
                 "a layer with takes_epilogue, are for products");
-  static_assert(sound_written<std::conditional_t<indexed.can_write, int, int const>>);
-  if constexpr (has_each) {
-    constexpr operation::judgment judged = judge(Row::is, indexed.at);
-    if constexpr (judged.what != operation::misplacement::none)
-      check_placed<judged.what, operand_text<Row, judged.operand>, Row>();
-  }
 }
+template <class Row, bool HasEach>
+inline constexpr bool has_sound_count = (check_operand_count<Row, HasEach>(), true);
+
+/// The operands of a row, or of indices, as they are given.
+struct judged_row {
+  bool has_each, can_write;
+  operation::judgment judged;
+};
+template <class Indices, class... Arguments>
+constexpr judged_row judge_operands(operation::signature const& of,
+                                    indexed_arguments<Arguments...> const& indexed,
+                                    Indices const& row) {
+  bool const has_each = indexed.count == of.count;
+  return {has_each, indexed.can_write, has_each ? judge(row, indexed.at) : operation::judgment{}};
+}
+template <class Row, judged_row Of>
+inline constexpr bool sound_judged_row =
+    has_sound_count<Row, Of.has_each> &&
+    sound_written<std::conditional_t<Of.can_write, int, int const>> &&
+    sound_operand<Of.judged.what, Of.judged.operand, Row>;
 template <class Row, class... Arguments>
-inline constexpr bool sound_row = (check_row<Row, Arguments...>(), true);
+inline constexpr bool sound_row = sound_judged_row<
+    Row, judge_operands(operation::indices_of<Row>,
+                        indexed_arguments<Arguments...>(operation::indices_of<Row>), Row::is)>;
 
 /// `IsPart`: ops checks more of the row than its indices say.
 template <class Row, bool IsPart>
@@ -394,29 +415,27 @@ inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
 
 /// Stands for indices that are no row. They are not in its name, as the call shows them.
 struct indices_of_call {};
-/// `Of`: the indices that are given in the call.
-template <operation::signature Of, class... Views>
+template <bool HasEach, bool CanWrite>
 consteval void check_run_by_indices() {
-  constexpr indexed_arguments<Views...> indexed(Of, false);
-  // Named, since clang writes out the condition of an assertion before its text.
-  constexpr bool has_each = Of.count == indexed.count;
-  static_assert(has_each,
+  static_assert(HasEach,
                 "ops.run<indices>(kernel, views...): the text has the indices of more or fewer "
                 "operands than there are views; write those of each view in the order of the "
                 "call, but none of tokens: ops.template run<\"r i, i j -> r j\">(kernel, x, w, y)");
-  if constexpr (has_each) {
-    static_assert(indexed.can_write,
-                  "ops.run<indices>(kernel, views...): a view whose indices stand after '->' has "
-                  "const elements, so the kernel cannot write it; give what is read first, or a "
-                  "view of elements that are not const");
-    constexpr operation::judgment judged = judge(Of, indexed.at);
-    constexpr printed_text<2> number{{char('1' + judged.operand)}};
-    if constexpr (judged.what != operation::misplacement::none)
-      check_placed<judged.what, number, indices_of_call>();
-  }
+  static_assert(!HasEach || CanWrite,
+                "ops.run<indices>(kernel, views...): a view whose indices stand after '->' has "
+                "const elements, so the kernel cannot write it; give what is read first, or a "
+                "view of elements that are not const");
 }
+template <judged_row Of>
+inline constexpr bool sound_judged_indices =
+    (check_run_by_indices<Of.has_each, Of.can_write>(),
+     check_placed<Of.judged.what, printed_text<2>{{char('1' + Of.judged.operand)}},
+                  indices_of_call>(),
+     true);
+/// `Of`: the indices that are given in the call.
 template <operation::signature Of, class... Views>
-inline constexpr bool sound_run_by_indices = (check_run_by_indices<Of, Views...>(), true);
+inline constexpr bool sound_run_by_indices =
+    sound_judged_indices<judge_operands(Of, indexed_arguments<Views...>(Of, false), Of)>;
 
 /// Whether ops.move<To>(x) reduces an x placed `From`; else it is that value already.
 template <placement From, placement To>
