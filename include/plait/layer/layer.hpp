@@ -14,6 +14,7 @@
 #include "plait/layer/parameter.hpp"
 #include "plait/layer/slot.hpp"
 #include "plait/layer/value.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait {
 
@@ -320,7 +321,8 @@ constexpr leaf_info read_leaf() {
     info.flops_per_row = L::flops_per_row;
   } else {
     for (auto const& parameter : info.parameters)
-      if (parameter.rank == 2) info.flops_per_row += 2.0 * static_cast<double>(parameter.count());
+      if (parameter.rank == 2)
+        info.flops_per_row += operation::matmul::is.flops * static_cast<double>(parameter.count());
   }
   return info;
 }

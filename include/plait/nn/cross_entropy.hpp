@@ -11,6 +11,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/fraction.hpp"
 #include "plait/layer/layer.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace plait::nn {
 
@@ -57,7 +58,8 @@ struct cross_entropy {
   using max = slot<"max", 1, slot_element::accumulate>;
   using terms = slot<"terms", target::terms, slot_element::accumulate>;
   using saved = plait::saved<input_slot, max, terms>;
-  static constexpr double flops_per_row = (target::is_smoothed ? 5.0 : 4.0) * Classes;
+  static constexpr double flops_per_row =
+      (operation::cross_entropy_terms::is.flops + (target::is_smoothed ? 1 : 0)) * Classes;
   static constexpr bool takes_weights = true;
   /// The `count` of this loss checks labels, so that trainers need not; a loss that derives from it
   /// may have another.

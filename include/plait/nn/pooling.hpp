@@ -26,8 +26,9 @@ consteval void check_pool_padding() {
       "at most half of it, as a window needs an element");
 }
 
-template <class Image, std::size_t KernelHeight, std::size_t KernelWidth, std::size_t Stride,
-          std::size_t Padding>
+/// `Row`: the operation on windows.
+template <operation::is_row Row, class Image, std::size_t KernelHeight, std::size_t KernelWidth,
+          std::size_t Stride, std::size_t Padding>
 struct pooled {
   static_assert((check_image<Image>(), true));
   static_assert((check_pool_padding<KernelHeight, Padding>(), true));
@@ -39,13 +40,14 @@ struct pooled {
   using by_channels = form<"channels", shard<dim::features>, shard<dim::features>>;
   static constexpr std::size_t units = Image::channels;
   static constexpr double flops_per_row =
-      operation::max_pool::is.flops * double(windows.window()) * double(output::size);
+      Row::is.flops * double(windows.window()) * double(output::size);
 };
 
 template <class Image, std::size_t KernelHeight, std::size_t KernelWidth, std::size_t Stride,
           std::size_t Padding>
-struct averaged : pooled<Image, KernelHeight, KernelWidth, Stride, Padding> {
-  using base = pooled<Image, KernelHeight, KernelWidth, Stride, Padding>;
+struct averaged
+    : pooled<operation::average_pool, Image, KernelHeight, KernelWidth, Stride, Padding> {
+  using base = pooled<operation::average_pool, Image, KernelHeight, KernelWidth, Stride, Padding>;
   using forms = plait::forms<whole, typename base::by_channels, by_sequence<>,
                              form<"summands", partial, partial>>;
 
@@ -72,10 +74,10 @@ constexpr std::size_t stride_of(pool_options const& of) {
 ///     using of_resnet =
 ///         plait::nn::max_pool<halved::output, {.kernel = 3, .stride = 2, .padding = 1}>;
 template <class Image, pool_options Options = pool_options{}>
-struct max_pool : detail::pooled<Image, Options.kernel, Options.kernel, detail::stride_of(Options),
-                                 Options.padding> {
-  using base = detail::pooled<Image, Options.kernel, Options.kernel, detail::stride_of(Options),
-                              Options.padding>;
+struct max_pool : detail::pooled<operation::max_pool, Image, Options.kernel, Options.kernel,
+                                 detail::stride_of(Options), Options.padding> {
+  using base = detail::pooled<operation::max_pool, Image, Options.kernel, Options.kernel,
+                              detail::stride_of(Options), Options.padding>;
   using forms = plait::forms<whole, typename base::by_channels, by_sequence<>>;
   using saved = plait::saved<input_slot>;
 
