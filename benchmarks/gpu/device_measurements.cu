@@ -11,6 +11,7 @@
 #include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/random_normal.hpp"
+#include "plait/operation/rows.hpp"
 
 namespace device_measurements {
 
@@ -63,9 +64,10 @@ double matrix_product_roof() {
     auto const seconds = [&](int turns) {
       auto const begin = clock::now();
       for (int turn = 0; turn < turns; ++turn)
-        queue.matmul(plait::ext::matrix<bfloat16 const>{data(a), m, k},
-                     plait::ext::matrix<bfloat16 const>{data(b), n, k}, false,
-                     plait::ext::matrix<bfloat16>{data(c), m, n}, {.b = true});
+        queue.run(plait::operation::matmul{}, plait::ext::matrix<bfloat16 const>{data(a), m, k},
+                  plait::ext::matrix<bfloat16 const>{data(b), n, k},
+                  plait::ext::matrix<bfloat16>{data(c), m, n}, plait::ext::transposes{.b = true},
+                  false);
       device.synchronize();
       return std::chrono::duration<double>(clock::now() - begin).count();
     };

@@ -53,12 +53,6 @@ class queue_calls {
     self().run(operation::copy_blocks{}, matrix<T const>{from, count, block, from_stride},
                matrix<T>{to, count, block, to_stride});
   }
-  /// c (m, n) = op(a) op(b), or c += op(a) op(b), added up in accumulate_t<A>.
-  template <class A, class C>
-  void matmul(matrix<A const> a, matrix<A const> b, bool accumulate, matrix<C> c,
-              transposes lie = {}) const {
-    self().run(operation::matmul{}, a, b, c, lie, accumulate);
-  }
   template <class T>
   void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
     self().run(operation::add_row{}, matrix<T const>{row, 1, columns}, matrix<T>{y, rows, columns});

@@ -299,15 +299,16 @@ void Matmul<Types>::compare() {
       auto const c = whole_numbers<C>(m * ldc, 3);
       auto expected = wide(c);
       auto const wide_a = wide(a), wide_b = wide(b);
-      host.matmul(matrix{wide_a.data(), a_rows, a_columns, lda},
-                  matrix{wide_b.data(), b_rows, b_columns, ldb}, accumulate,
-                  matrix{expected.data(), m, n, ldc}, {at, bt});
+      plait::ext::transposes const lie{at, bt};
+      host.run(operation::matmul{}, matrix{wide_a.data(), a_rows, a_columns, lda},
+               matrix{wide_b.data(), b_rows, b_columns, ldb}, matrix{expected.data(), m, n, ldc},
+               lie, accumulate);
       on_device<A> const da(device, a), db(device, b);
       on_device<C> const dc(device, c);
       device.on(stream::compute)
-          .matmul(matrix<A const>{da.data(), a_rows, a_columns, lda},
-                  matrix<A const>{db.data(), b_rows, b_columns, ldb}, accumulate,
-                  matrix<C>{dc.data(), m, n, ldc}, {at, bt});
+          .run(operation::matmul{}, matrix<A const>{da.data(), a_rows, a_columns, lda},
+               matrix<A const>{db.data(), b_rows, b_columns, ldb}, matrix<C>{dc.data(), m, n, ldc},
+               lie, accumulate);
       auto const got = wide(dc.get());
       for (std::size_t i = 0; i < got.size(); ++i)
         // Sums are below 2^10; a bfloat16 result is rounded to 8 bits.
@@ -334,8 +335,9 @@ TYPED_TEST(Matmul, IsMadeByTheFastestAlgorithmWhereTheOptionsSaySo) {
       on_device<C> const c(device, std::vector<C>(16, static_cast<C>(1.0f)));
       for (int const round : {1, 2}) {
         device.on(stream::compute)
-            .matmul(matrix<A const>{a.data(), 4, 4}, matrix<A const>{b.data(), 4, 4}, true,
-                    matrix<C>{c.data(), 4, 4});
+            .run(operation::matmul{}, matrix<A const>{a.data(), 4, 4},
+                 matrix<A const>{b.data(), 4, 4}, matrix<C>{c.data(), 4, 4},
+                 plait::ext::transposes{}, true);
         EXPECT_EQ(pretended::last_algorithm, times ? fastest : 0) << round;
       }
       auto const x = wide(whole_numbers<A>(16, 1)), y = wide(whole_numbers<A>(16, 2));
@@ -352,7 +354,9 @@ TYPED_TEST(Matmul, AnEarlierErrorIsNotBlamedOnTheLibrary) {
   on_device<C> const c(device, whole_numbers<C>(16, 1));
   auto const multiply = [&] {
     matrix<A const> const operand{a.data(), 4, 4};
-    device.on(stream::compute).matmul(operand, operand, false, matrix<C>{c.data(), 4, 4});
+    device.on(stream::compute)
+        .run(operation::matmul{}, operand, operand, matrix<C>{c.data(), 4, 4},
+             plait::ext::transposes{}, false);
   };
   pretended::last_error = cudaErrorInvalidConfiguration;
   try {
@@ -1006,9 +1010,10 @@ TEST(PretendedDevice, ProductsKeepToTheAlignmentThatTheirAlgorithmWasOfferedFor)
       EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(preferred, which, &bytes, sizeof bytes),
                 CUBLAS_STATUS_SUCCESS);
     }
-    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(
-                  preferred, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
-              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(
+        cublasLtMatmulPreferenceSetAttribute(preferred, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace, sizeof workspace),
+        CUBLAS_STATUS_SUCCESS);
     cublasLtMatmulHeuristicResult_t offer{};
     int found = 0;
     EXPECT_EQ(cublasLtMatmulAlgoGetHeuristic(handle, product, square, square, square, square,

@@ -114,8 +114,8 @@ void measure_products(std::string const& type) {
   using in = matrix<T const>;
 
   run.line(type + " product 16384 x 768 x 3072", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(in{x[t], rows, width}, in{w[t], width, 4 * width}, false,
-             matrix{hidden[t], rows, 4 * width});
+    q.run(operation::matmul{}, in{x[t], rows, width}, in{w[t], width, 4 * width},
+          matrix{hidden[t], rows, 4 * width}, plait::ext::transposes{}, false);
   });
   run.line(type + " the same with bias and gelu", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
     q.run(
@@ -124,20 +124,20 @@ void measure_products(std::string const& type) {
         plait::ext::epilogue<T, plait::functions::gelu_tanh>{.row = bias[t], .mapped = mapped[t]});
   });
   run.line(type + " its dX", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(in{hidden[t], rows, 4 * width}, in{w[t], width, 4 * width}, false,
-             matrix{x[t], rows, width}, {.b = true});
+    q.run(operation::matmul{}, in{hidden[t], rows, 4 * width}, in{w[t], width, 4 * width},
+          matrix{x[t], rows, width}, plait::ext::transposes{.b = true}, false);
   });
   run.line(type + " its dW, added in float", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(in{x[t], rows, width}, in{hidden[t], rows, 4 * width}, true,
-             matrix{dw[t], width, 4 * width}, {.a = true});
+    q.run(operation::matmul{}, in{x[t], rows, width}, in{hidden[t], rows, 4 * width},
+          matrix{dw[t], width, 4 * width}, plait::ext::transposes{.a = true}, true);
   });
   run.line(type + " head 4096 x 768 x 50304", head, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(in{x[t], logit_rows, width}, in{table[t], classes, width}, false,
-             matrix{logits[t], logit_rows, classes}, {.b = true});
+    q.run(operation::matmul{}, in{x[t], logit_rows, width}, in{table[t], classes, width},
+          matrix{logits[t], logit_rows, classes}, plait::ext::transposes{.b = true}, false);
   });
   run.line(type + " its dW, added in float", head, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(in{logits[t], logit_rows, classes}, in{x[t], logit_rows, width}, true,
-             matrix{dtable[t], classes, width}, {.a = true});
+    q.run(operation::matmul{}, in{logits[t], logit_rows, classes}, in{x[t], logit_rows, width},
+          matrix{dtable[t], classes, width}, plait::ext::transposes{.a = true}, true);
   });
 }
 
