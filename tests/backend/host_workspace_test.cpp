@@ -17,7 +17,7 @@
 namespace {
 
 namespace operation = plait::operation;
-using plait::ext::attention_shape;
+using plait::ext::equal_heads;
 using plait::ext::host_device;
 using plait::ext::host_workspace;
 using plait::ext::matrix;
@@ -39,7 +39,7 @@ TEST(HostWorkspace, GrowsToTheMostThatIsAskedForAndStaysThere) {
 // Copies of a device are of one rank.
 TEST(HostWorkspace, IsTheDevicesAndIsThereBeforeTheFirstPass) {
   host_device const device(1), other(2);
-  attention_shape const shape{100, 3, 2, 8};
+  equal_heads const shape{100, 3, 2, 8};
   device.on(stream::compute).prepare(operation::attention{}, matrix<float const>{}, shape);
   constexpr std::size_t bytes = 2 * 64 * 100 * sizeof(float);
   EXPECT_EQ(device.workspace_bytes(), bytes);
@@ -65,7 +65,7 @@ TEST(HostWorkspace, OfAQueueOfNoDeviceIsThatOfACall) {
   std::vector<double> out(3), sums(3);
   plait::ext::host_queue{}.run(operation::attention_side_by_side{}, matrix{qkv.data(), 3, 3},
                                matrix{out.data(), 3, 1}, matrix{sums.data(), 3, 1},
-                               attention_shape{3, 1, 1, 1});
+                               equal_heads{3, 1, 1, 1});
   EXPECT_EQ(out, (std::vector<double>{2, 2, 2}));
 }
 

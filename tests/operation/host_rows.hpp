@@ -137,7 +137,7 @@ inline auto numbers(operation::scatter_add_rows, pieces const& in) {
 }
 inline auto numbers(operation::attention_side_by_side, pieces const& in) {
   matrix const& y = in.operands[1];
-  return std::tuple(ext::attention_shape{y.rows, 1, y.columns / head, head});
+  return std::tuple(ext::equal_heads{y.rows, 1, y.columns / head, head});
 }
 inline auto numbers(operation::attention_side_by_side_backward, pieces const& in) {
   return numbers(operation::attention_side_by_side{}, in);

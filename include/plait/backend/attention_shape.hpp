@@ -55,6 +55,18 @@ struct attention_shape {
   friend constexpr auto operator<=>(attention_shape const&, attention_shape const&) = default;
 };
 
+/// The numbers of an attention whose query, key and value lie side by side, as one rank computes
+/// it: it is causal, and each query head has a key-value head of its own.
+struct equal_heads {
+  std::size_t sequence = 0;
+  std::size_t batch = 0;
+  std::size_t heads = 0;
+  std::size_t head_width = 0;
+
+  // NOLINTNEXTLINE: implicit, as what takes any attention takes this one, too
+  constexpr operator attention_shape() const { return {sequence, batch, heads, head_width}; }
+};
+
 /// Query, key and value of an attention, or their gradients, of T const or T: for each row, a
 /// position of a sample, the heads side by side.
 template <class T>

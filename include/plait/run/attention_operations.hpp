@@ -34,7 +34,7 @@ class attention_operations : public element_operations<Rank> {
   void attention(view_of<X, Qkv> qkv, auto out, auto log_sum, std::size_t head_width) {
     shapes_.attention("attention", named("qkv", qkv), named("out", out), named("log_sum", log_sum),
                       all_rows(), head_width);
-    put(operation::attention_side_by_side{}, qkv, out, log_sum, equal_heads(out, head_width));
+    put(operation::attention_side_by_side{}, qkv, out, log_sum, heads_of(out, head_width));
   }
   template <class X, placement Qkv>
   void attention_backward(view_of<X, Qkv> qkv, auto out, auto log_sum, auto dout, auto dqkv,
@@ -46,15 +46,15 @@ class attention_operations : public element_operations<Rank> {
     shapes_.equal(name, named("dout", dout), of_out);
     shapes_.equal(name, named("dqkv", dqkv), of_qkv);
     put(operation::attention_side_by_side_backward{}, qkv, out, log_sum, dout, dqkv,
-        equal_heads(out, head_width));
+        heads_of(out, head_width));
   }
   /// For the `prepare` of a layer that calls this attention: the device gets ready what it needs
   /// for the shape once.
   template <class T, placement Qkv>
   void prepare_attention(view_of<T, Qkv> qkv, std::size_t head_width) {
-    queue_.prepare(operation::attention_side_by_side{}, as_operand<true>(qkv),
-                   attention_shape{context.sequence, context.batch, qkv.columns / (3 * head_width),
-                                   head_width});
+    queue_.prepare(
+        operation::attention_side_by_side{}, as_operand<true>(qkv),
+        equal_heads{context.sequence, context.batch, qkv.columns / (3 * head_width), head_width});
   }
 
   /// Attention of heads and with the mask of `Groups`, an ext::head_groups; qkv are three views,
@@ -117,7 +117,7 @@ class attention_operations : public element_operations<Rank> {
   [[nodiscard]] std::size_t all_rows() const { return context.sequence * context.batch; }
 
   template <class Out>
-  [[nodiscard]] attention_shape equal_heads(Out const& out, std::size_t head_width) const {
+  [[nodiscard]] equal_heads heads_of(Out const& out, std::size_t head_width) const {
     return {context.sequence, context.batch, out.columns / head_width, head_width};
   }
   template <class Groups>

@@ -284,24 +284,22 @@ class device_rows {
                    "dk(r g), dv(r g)"},
           shape);
     }
-    shape.options = {};
-    shape.queries_per_key = 1;
+    ext::equal_heads const equal{at['r'], batch, heads, width};
     run_as<operation::attention_side_by_side, in, T, T>(
         {.lengths = lengths,
          .text = "qkv(r 3h) -> out(r h), log_sum(r n)",
          .variant = " after prepare()"},
-        [shape](auto const& q, auto qkv, auto out, auto log_sum)
+        [equal](auto const& q, auto qkv, auto out, auto log_sum)
           requires ext::runs<std::remove_cvref_t<decltype(q)>, operation::attention_side_by_side,
-                             decltype(qkv), decltype(out), decltype(log_sum),
-                             ext::attention_shape> &&
-                   requires { q.prepare(operation::attention_side_by_side{}, qkv, shape); }
+                             decltype(qkv), decltype(out), decltype(log_sum), ext::equal_heads> &&
+                   requires { q.prepare(operation::attention_side_by_side{}, qkv, equal); }
         {
-          q.prepare(operation::attention_side_by_side{}, qkv, shape);
-          q.run(operation::attention_side_by_side{}, qkv, out, log_sum, shape);
+          q.prepare(operation::attention_side_by_side{}, qkv, equal);
+          q.run(operation::attention_side_by_side{}, qkv, out, log_sum, equal);
         });
     run<operation::attention_side_by_side_backward, in, in, in, in, T>(
         {.lengths = lengths, .text = "qkv(r 3h), out(r h), log_sum(r n), dout(r h) -> dqkv(r 3h)"},
-        shape);
+        equal);
   }
 
   template <class Target>

@@ -20,6 +20,7 @@ using namespace cuda_testing;
 using plait::bfloat16;
 using plait::ext::attention_shape;
 using plait::ext::cuda_device;
+using plait::ext::equal_heads;
 using plait::ext::matrix;
 using plait::ext::stream;
 namespace operation = plait::operation;
@@ -96,11 +97,11 @@ std::unique_ptr<plait::ext::attention_engine> negating(plait::ext::cuda_place at
 template <class T>
 struct passes {
   std::size_t sums, elements;
-  attention_shape of;
+  equal_heads of;
   on_device<T> qkv, dout, out, dqkv;
   on_device<plait::accumulate_t<T>> log_sum;
 
-  passes(cuda_device& device, attention_shape const& shape)
+  passes(cuda_device& device, equal_heads const& shape)
       : sums(shape.sequence * shape.batch * shape.heads),
         elements(sums * shape.head_width),
         of(shape),
@@ -137,7 +138,7 @@ struct AttentionEngine : testing::Test {
 
 TEST_F(AttentionEngine, DoesBothPassesOfAShapeThatItTakes) {
   cuda_device device({0, 0}, {.attention = negating});
-  attention_shape const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 8};
+  equal_heads const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 8};
   passes<bfloat16> const expected(own, shape), got(device, shape);
   expected.run(own.on(stream::compute));
   for (int round = 1; round <= 2; ++round) {
@@ -155,7 +156,7 @@ TEST_F(AttentionEngine, DoesBothPassesOfAShapeThatItTakes) {
 
 TEST_F(AttentionEngine, LeavesTheOthersToTheKernels) {
   cuda_device device({0, 0}, {.attention = negating});
-  attention_shape const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 16};
+  equal_heads const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 16};
   passes<bfloat16> const expected(own, shape), got(device, shape);
   expected.run(own.on(stream::compute));
   for (int round = 1; round <= 2; ++round) got.run(device.on(stream::compute));
@@ -167,7 +168,7 @@ TEST_F(AttentionEngine, LeavesTheOthersToTheKernels) {
 
 TEST_F(AttentionEngine, IsNotAskedForOtherElements) {
   cuda_device device({0, 0}, {.attention = negating});
-  attention_shape const shape{.sequence = 9, .batch = 1, .heads = 2, .head_width = 8};
+  equal_heads const shape{.sequence = 9, .batch = 1, .heads = 2, .head_width = 8};
   passes<float> const expected(own, shape), got(device, shape);
   expected.run(own.on(stream::compute));
   got.run(device.on(stream::compute));
@@ -177,7 +178,7 @@ TEST_F(AttentionEngine, IsNotAskedForOtherElements) {
 
 TEST_F(AttentionEngine, IsRecordedInAGraphButNotANewShape) {
   cuda_device device({0, 0}, {.graphs = true, .attention = negating});
-  attention_shape const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 8};
+  equal_heads const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 8};
   passes<bfloat16> const expected(own, shape), got(device, shape);
   expected.run(own.on(stream::compute));
   cuda_device::graph graph;
@@ -198,7 +199,7 @@ TEST_F(AttentionEngine, IsRecordedInAGraphButNotANewShape) {
 }
 
 TEST_F(AttentionEngine, IsThatOfTheProgramIfTheOptionsSayNothing) {
-  attention_shape const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 8};
+  equal_heads const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 8};
   plait::detail::linked_engine() = negating;
   cuda_device device({0, 0}), undetermined({0, 0}, {.deterministic_attention = false});
   EXPECT_FALSE(calls.deterministic);
@@ -211,7 +212,7 @@ TEST_F(AttentionEngine, IsThatOfTheProgramIfTheOptionsSayNothing) {
 
 TEST_F(AttentionEngine, IsMadeReadyBeforeThePasses) {
   cuda_device device({0, 0}, {.workspace_bytes = 0, .attention = negating});
-  attention_shape const shape{.sequence = 70, .batch = 2, .heads = 2, .head_width = 8};
+  equal_heads const shape{.sequence = 70, .batch = 2, .heads = 2, .head_width = 8};
   auto const before = device.workspace_bytes();
   device.on(stream::compute)
       .prepare(operation::attention_side_by_side{}, matrix<bfloat16 const>{}, shape);
@@ -230,7 +231,7 @@ TEST_F(AttentionEngine, RankZeroSaysOnceWhoDoesIt) {
     for (std::size_t const batch : {1u, 2u, 1u})
       device.on(stream::compute)
           .prepare(operation::attention_side_by_side{}, matrix<bfloat16 const>{},
-                   attention_shape{35, batch, 2, width});
+                   equal_heads{35, batch, 2, width});
     return testing::internal::GetCapturedStderr();
   };
   std::string const shape = "plait: attention in bfloat16 of 35 positions and 2 x ";

@@ -17,8 +17,8 @@ namespace {
 
 using namespace cuda_testing;
 using plait::bfloat16;
-using plait::ext::attention_shape;
 using plait::ext::cuda_device;
+using plait::ext::equal_heads;
 using plait::ext::matrix;
 using plait::ext::stream;
 namespace operation = plait::operation;
@@ -54,7 +54,7 @@ void expect_close(std::vector<double> const& got, std::vector<double> const& exp
 
 // Both passes of attention on `queue`.
 template <class T, class Kept>
-void attend(auto const& queue, attention_shape const& of, T const* qkv, T* out, Kept* log_sum,
+void attend(auto const& queue, equal_heads const& of, T const* qkv, T* out, Kept* log_sum,
             T const* dout, T* dqkv) {
   std::size_t const rows = of.sequence * of.batch, width = of.heads * of.head_width;
   matrix const in{qkv, rows, 3 * width};
@@ -65,8 +65,8 @@ void attend(auto const& queue, attention_shape const& of, T const* qkv, T* out, 
             matrix{dqkv, rows, 3 * width}, of);
 }
 
-struct CudnnAttention : testing::TestWithParam<attention_shape> {
-  attention_shape of = GetParam();
+struct CudnnAttention : testing::TestWithParam<equal_heads> {
+  equal_heads of = GetParam();
   std::size_t width = of.heads * of.head_width, elements = of.sequence * of.batch * width,
               sums = of.sequence * of.batch * of.heads;
   std::vector<bfloat16> qkv_values = values(3 * elements, 2, 1),
@@ -111,13 +111,11 @@ TEST_P(CudnnAttention, HasTheSameBitsEveryTimeAlsoInAGraph) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudnnAttention,
-                         testing::Values(attention_shape{64, 2, 3, 64},
-                                         attention_shape{256, 3, 2, 128},
-                                         attention_shape{100, 2, 2, 32},
-                                         attention_shape{1024, 1, 4, 64}));
+                         testing::Values(equal_heads{64, 2, 3, 64}, equal_heads{256, 3, 2, 128},
+                                         equal_heads{100, 2, 2, 32}, equal_heads{1024, 1, 4, 64}));
 
 TEST(CudnnAttentionErrors, NameTheRankTheDeviceAndTheReason) {
-  attention_shape const shape{64, 1, 1, 64};
+  equal_heads const shape{64, 1, 1, 64};
   cuda_device device({3, 0}, {.attention = plait::cudnn_attention()});
   on_device<bfloat16> const qkv(device, std::vector<bfloat16>(3 * 64 * 64 + 1)),
       out(device, std::vector<bfloat16>(64 * 64));

@@ -748,7 +748,7 @@ TEST_F(QueueOperations, OfOnePassAreThoseOfTwo) {
 TEST_F(QueueOperations, Attention) {
   constexpr std::size_t sequence = 9, batch = 2, heads = 3, width = 8;
   constexpr std::size_t positions = sequence * batch, all = positions * heads * width;
-  plait::ext::attention_shape const shape{sequence, batch, heads, width};
+  plait::ext::equal_heads const shape{sequence, batch, heads, width};
   auto const qkv = values(3 * all, 1), out = values(all, 2), dout = values(all, 3),
              log_sum = values(positions * heads, 4);
   compare(

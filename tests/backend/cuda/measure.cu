@@ -191,7 +191,7 @@ void measure_attention(std::string const& type) {
   auto const log_sum = run.room<kept>(rows * heads);
   double const products =  // both, of which half are masked
       2 * double(batch) * double(sequence) * double(sequence) * double(width);
-  plait::ext::attention_shape const shape{sequence, batch, heads, width / heads};
+  plait::ext::equal_heads const shape{sequence, batch, heads, width / heads};
   auto const in = [&](std::size_t t) { return matrix<T const>{qkv[t], rows, 3 * width}; };
   run.line(type + " attention", products, "TFLOP/s", [&](auto& q, std::size_t t) {
     q.run(operation::attention_side_by_side{}, in(t), matrix{out[t], rows, width},

@@ -240,7 +240,7 @@ class host_queue : public queue_calls<host_queue> {
       (void)workspace_->room_for<accumulate_t<T>>(2 * attention_scratch(shape.sequence));
   }
   template <class T>
-  void prepare(operation::attention_side_by_side, in<T> qkv, attention_shape const& shape) const {
+  void prepare(operation::attention_side_by_side, in<T> qkv, equal_heads const& shape) const {
     prepare(operation::attention{}, qkv, shape);
   }
   template <class T, class Kept>
@@ -258,16 +258,15 @@ class host_queue : public queue_calls<host_queue> {
                                      operands_of(dq, dk, dv), scratch);
     });
   }
-  /// Causal attention of equal heads.
   template <class T, class Kept>
   void run(operation::attention_side_by_side, in<T> qkv, matrix<T> y, matrix<Kept> log_sum,
-           attention_shape const& shape) const {
+           equal_heads const& shape) const {
     auto const [q, k, v] = side_by_side(qkv);
     run(operation::attention{}, q, k, v, y, log_sum, shape);
   }
   template <class T, class Kept>
   void run(operation::attention_side_by_side_backward, in<T> qkv, in<T> y, in<Kept> log_sum,
-           in<T> dy, matrix<T> dqkv, attention_shape const& shape) const {
+           in<T> dy, matrix<T> dqkv, equal_heads const& shape) const {
     auto const [q, k, v] = side_by_side(qkv);
     auto const [dq, dk, dv] = side_by_side(dqkv);
     run(operation::attention_backward{}, q, k, v, y, log_sum, dy, dq, dk, dv, shape);

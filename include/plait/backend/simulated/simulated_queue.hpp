@@ -64,8 +64,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
       now.run([&] { host_queue(now.workspace()).run(kernel, views...); });
     });
   }
-  template <class Row, class T>
-  void prepare(Row row, in<T> operand, attention_shape const& shape) const {
+  template <class Row, class T, class Shape>
+  void prepare(Row row, in<T> operand, Shape const& shape) const {
     host_queue(rank_->workspace()).prepare(row, operand, shape);
   }
 

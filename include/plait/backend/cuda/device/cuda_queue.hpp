@@ -249,7 +249,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
 
   /// Gets ready what attention of a shape needs once, its scratch memory with it.
   template <class T>
-  void prepare(operation::attention_side_by_side, in<T>, attention_shape const& of) const {
+  void prepare(operation::attention_side_by_side, in<T>, equal_heads const& of) const {
     if constexpr (std::is_same_v<T, bfloat16>)
       if (auto* const engine = engine_of(of)) {
         (void)scratch<std::byte>(engine->workspace_bytes());
@@ -261,7 +261,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
   /// takes.
   template <class T>
   void run(operation::attention_side_by_side, in<T> qkv, matrix<T> y, matrix<kept<T>> log_sum,
-           attention_shape const& of) const {
+           equal_heads const& of) const {
     if constexpr (std::is_same_v<T, bfloat16>)
       if (auto* const engine = engine_of(of)) {
         device_scope const scope(state_->place);
@@ -273,7 +273,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
   }
   template <class T>
   void run(operation::attention_side_by_side_backward, in<T> qkv, in<T> y, in<kept<T>> log_sum,
-           in<T> dy, matrix<T> dqkv, attention_shape const& of) const {
+           in<T> dy, matrix<T> dqkv, equal_heads const& of) const {
     if constexpr (std::is_same_v<T, bfloat16>)
       if (auto* const engine = engine_of(of)) {
         device_scope const scope(state_->place);
@@ -503,8 +503,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
   }
 
  private:
-  [[nodiscard]] prepared_attention* engine_of(attention_shape const& of) const {
-    return state_->attention({of.sequence, of.batch, of.heads, of.head_width});
+  [[nodiscard]] prepared_attention* engine_of(equal_heads const& of) const {
+    return state_->attention(of);
   }
   template <class T>
   kept<T>* scratch_of_products(attention_shape const& of) const {
