@@ -167,11 +167,21 @@ inline constexpr std::size_t block_of = [] {
   else return std::size_t{0};
 }();
 
+/// The number of columns of the whole rows of y: `whole_columns` of the function, where y is not
+/// the layer's output, or `Else`.
+template <class Function, std::size_t Else>
+inline constexpr std::size_t columns_of = [] {
+  if constexpr (requires { Function::whole_columns; }) return std::size_t{Function::whole_columns};
+  else return Else;
+}();
+
 /// The `read_block` of a function that reads rows with another number of columns than y: the width
-/// of the block of a row that belongs to one block of y.
-template <class Function>
+/// of the block of a row that belongs to one block of y. `read_blocks` has one for each view.
+template <class Function, std::size_t View>
 inline constexpr std::size_t read_block_of = [] {
-  if constexpr (requires { Function::read_block; }) return std::size_t{Function::read_block};
+  if constexpr (requires { Function::read_blocks; })
+    return std::size_t{Function::read_blocks[View]};
+  else if constexpr (requires { Function::read_block; }) return std::size_t{Function::read_block};
   else return block_of<Function>;
 }();
 

@@ -106,7 +106,8 @@ class element_operations {
   /// f says `static constexpr std::size_t block = N;` if it reads none but the N columns around its
   /// own, [at.column / N * N, that + N): then y may be cut by columns in whole blocks, and y may be
   /// one of the views if N is 1. Where views have another number of columns than y, f also says
-  /// `read_block`: it reads only the `read_block` columns from at.column / block * read_block on.
+  /// `read_block`: it reads only the `read_block` columns from at.column / block * read_block on;
+  /// or `static constexpr std::size_t read_blocks[]`, with a number for each view.
   ///
   /// Shapes: y has a row for each row of activations, or one for each position; a view the same, or
   ///         one row for all. A view that is cut by columns has the columns of y, or as many
@@ -114,7 +115,6 @@ class element_operations {
   template <class Function, class T, placement Out, class... Views>
   void map_at(Function f, view_of<T, Out> y, Views... views) {
     constexpr std::size_t block = typing::block_of<Function>;
-    [[maybe_unused]] constexpr std::size_t read = typing::read_block_of<Function>;
     static_assert(typing::sound_map_at<typing::linearity_of<Function>, block, Out, Views::at...>);
     static_assert(typing::sound_written<T>);
     static_assert(
@@ -131,8 +131,7 @@ class element_operations {
                            samples == 1 && context.batch != 1 ? 0 : context.first_sample,
                            first_column(y)};
     if constexpr (typing::is_columns(Out)) shapes_.whole_blocks(name, named("y", y), block);
-    carry_out(queue_, operation::map_at{}, f, of, as_operand<false>(y),
-              operand_at<block, read>(y, of, views)...);
+    map_block(f, of, y, std::index_sequence_for<Views...>{}, views...);
   }
   /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
   /// Pointers are to const where the view is; f is as for `map`. With `static constexpr bool
@@ -317,6 +316,13 @@ class element_operations {
                                : context.sequence;
   }
 
+  template <class Function, class T, placement Out, std::size_t... View, class... Views>
+  void map_block(Function f, element_block const& of, view_of<T, Out> y,
+                 std::index_sequence<View...>, Views... views) {
+    carry_out(queue_, operation::map_at{}, f, of, as_operand<false>(y),
+              operand_at<typing::block_of<Function>, typing::read_block_of<Function, View>>(
+                  y, of, views)...);
+  }
   /// A view as map_at reads it beside y.
   template <std::size_t Block, std::size_t Read, class Y, class View>
   auto operand_at(Y const& y, element_block const& of, View const& x) const {

@@ -89,7 +89,8 @@ class forward_operations final : public with_sums<Operations, Element, Formed> {
   template <class Function, class T, placement Out, class Memory, class... Views>
   void map_at(Function f, view<T, Out, Memory> y, Views... views) {
     if constexpr (typing::is_columns(Out) && is_shard(form.output) && form.divisible != 0)
-      static_assert(typing::sound_blocks<Formed::info.output.width / form.divisible,
+      static_assert(typing::sound_blocks<typing::columns_of<Function, Formed::info.output.width> /
+                                             form.divisible,
                                          typing::block_of<Function>>);
     Operations::map_at(f, y, views...);
   }
