@@ -12,7 +12,7 @@ import sys
 import xml.etree.ElementTree
 
 OWN = ("plait::detail", "plait::planning", "plait::execution", "plait::host_maths", "plait::cuda_kernels",
-       "plait::cuda_requirements", "plait::operation", "plait::typing")
+       "plait::cuda_requirements", "plait::operation", "plait::formula", "plait::typing")
 LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".cu": "cpp", ".py": "python", ".cmake": "cmake", ".json": "json", ".yml": "yaml"}
 
 

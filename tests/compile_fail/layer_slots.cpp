@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: saved<...> or scratch<...>: a layer may have eight slots of its own in each
+// first: saved<...> or scratch<...>: a layer may have sixteen slots of its own in each
 #include "plait/layer/layer.hpp"
 
 struct scale {
@@ -11,10 +11,12 @@ struct scale {
   using one = plait::slot<Label, 1>;
 #ifdef PLAIT_EXPECT_FAIL
   using saved = plait::saved<one<"a">, one<"b">, one<"c">, one<"d">, one<"e">, one<"f">, one<"g">,
-                             one<"h">, one<"i">>;
+                             one<"h">, one<"i">, one<"j">, one<"k">, one<"l">, one<"m">, one<"n">,
+                             one<"o">, one<"p">, one<"q">>;
 #else
   using saved =
-      plait::saved<one<"a">, one<"b">, one<"c">, one<"d">, one<"e">, one<"f">, one<"g">, one<"h">>;
+      plait::saved<one<"a">, one<"b">, one<"c">, one<"d">, one<"e">, one<"f">, one<"g">, one<"h">,
+                   one<"i">, one<"j">, one<"k">, one<"l">, one<"m">, one<"n">, one<"o">, one<"p">>;
 #endif
 };
 

@@ -43,9 +43,11 @@ TEST(Slot, AFixedSizeIsNotPerRow) {
   EXPECT_FALSE(info.keeps_input || info.keeps_output);
 }
 
-TEST(Slot, EachListHasRoomForEight) {
-  using list = scratch<slot<"a", 1>, slot<"b", 2>, slot<"c", 3>, input_slot, slot<"d", 4>,
-                       slot<"e", 5>, slot<"f", 6>, slot<"g", 7>, slot<"h", 8>>;
+TEST(Slot, EachListHasRoomForSixteen) {
+  using list =
+      scratch<slot<"a", 1>, slot<"b", 2>, slot<"c", 3>, input_slot, slot<"d", 4>, slot<"e", 5>,
+              slot<"f", 6>, slot<"g", 7>, slot<"h", 8>, slot<"i", 9>, slot<"j", 10>, slot<"k", 11>,
+              slot<"l", 12>, slot<"m", 13>, slot<"n", 14>, slot<"o", 15>, slot<"p", 16>>;
   constexpr auto info = detail::read_slots<slots_info::most_slots>(list{});
   ASSERT_EQ(info.own.size(), slots_info::most_slots);
   for (int k = 0; k < info.own.size(); ++k) {

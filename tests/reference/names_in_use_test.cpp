@@ -18,6 +18,7 @@
 #include "plait/checkpoint/load_weights.hpp"
 #include "plait/checkpoint/save_weights.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
+#include "plait/formula.hpp"
 #include "plait/nn/loss_of_part.hpp"
 #include "plait/nn/weighted_cross_entropy.hpp"
 #include "plait/plait.hpp"
@@ -344,6 +345,32 @@ struct square {
 template <std::size_t Width>
 struct squares : plait::nn::elementwise<Width, square> {};
 
+// example-begin formula
+template <std::size_t In, std::size_t Out>
+struct gate {  // silu(x w) * (x v)
+  template <plait::ext::name Label>
+  using matrix = plait::parameter<Label, plait::extents<In, Out>, plait::normal(0.2)>;
+  static constexpr matrix<"w"> w{};
+  static constexpr matrix<"v"> v{};
+  using input = plait::features<In>;
+  static constexpr auto formula(auto x) { return silu(matmul(x, w)) * matmul(x, v); }
+};
+// example-end
+
+struct smooth_step {
+  PLAIT_HOST_DEVICE auto operator()(auto x, auto y) const { return x / (1 + y * y); }
+};
+template <std::size_t Width>
+struct smooth_steps {
+  static constexpr plait::parameter<"b", plait::extents<Width>, plait::constant(1.0)> b{};
+  using input = plait::features<Width>;
+  // example-begin map_of_formula
+  static constexpr auto formula(auto x) {
+    return map(smooth_step{}, x, b);  // a function object without members
+  }
+  // example-end
+};
+
 // example-begin tokens
 using token_input = plait::tokens;  // one number for each position of each sample
 // example-end
@@ -638,6 +665,16 @@ TEST_F(NamesInUse, LayersKeepTheLaws) {
   EXPECT_TRUE(plait::testing::check_layer<of_layers::exponential<8>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_layers::squares<8>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_layers::half_square>().passed());
+  EXPECT_TRUE((plait::testing::check_layer<of_layers::gate<8, 12>>().passed()));
+  EXPECT_TRUE(plait::testing::check_layer<of_layers::smooth_steps<8>>().passed());
+  // example-begin explain_forms
+  std::string const forms = plait::formula::explain<of_layers::gate<8, 12>>();
+  // "column: cut along the columns of w, the columns of v, ..."
+  // example-end
+  EXPECT_NE(forms.find("column: cut along the columns of w, the columns of v"),
+            std::string::npos)
+      << forms;
+  EXPECT_NE(forms.find("no form along the columns of x"), std::string::npos) << forms;
   // example-begin dual_number
   plait::ext::dual_number<double> const x{3, 1};
   auto const y = x * x + 2 * x;  // y.value is 15, y.slope is 8

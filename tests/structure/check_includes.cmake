@@ -26,7 +26,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
 
 set(floors
   core placement operation mesh layer schedule policy plan                                # the plan half
-  tensor backend run nn io data train checkpoint elastic observe testing runtime)          # the run half
+  tensor backend run formula nn io data train checkpoint elastic observe testing runtime)          # the run half
 
 # Headers of the operating system, needed where the standard library has no word for it.
 set(system_header "^(unistd|fcntl|pthread|sched|time|sys/[a-z]+)[.]h$")

@@ -19,6 +19,9 @@ using namespace ext;
 using namespace detail;
 }  // namespace plait::planning
 
+/// The words that layers are written in as formulas, and what derives their bodies from them.
+namespace plait::formula {}
+
 /// The parts that run a plan. Programs have `plait::launch` and `plait::trainer`.
 namespace plait::execution {
 using namespace ext;

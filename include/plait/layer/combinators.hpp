@@ -80,8 +80,8 @@ struct common_input<First, First, Others...> : common_input<First, Others...> {}
 // on the way from the sequence to what is wrong.
 template <class Before, class After, int Position>
 inline constexpr bool is_edge = [] {
-  using made = typename Before::output;
-  using taken = typename After::input;
+  using made = output_of<Before>;
+  using taken = input_of<After>;
   if constexpr (is_several<made> || is_several<taken>) {
     static_assert(
         are_alike<made, taken>,
@@ -115,13 +115,13 @@ struct loss_inputs<inputs<X, Targets>> {
 };
 
 template <class L>
-inline constexpr bool is_loss = std::is_same_v<typename L::output, loss_value>;
+inline constexpr bool is_loss = std::is_same_v<output_of<L>, loss_value>;
 
 /// What a model makes and what a loss takes, in features; 0 where one of them is at the other's
 /// place.
 template <class Model, class Loss>
 consteval std::size_t width_made() {
-  if constexpr (is_loss<Loss> && !is_loss<Model>) return Model::output::info.width;
+  if constexpr (is_loss<Loss> && !is_loss<Model>) return output_of<Model>::info.width;
   else return 0;
 }
 template <class Model, class Loss>
@@ -179,8 +179,8 @@ struct sequential {
   static_assert((detail::in_order{(detail::check_is_layer<Layers>(), 0)...}, true));
   using concept_tag = layer_tag;
   using combination = sequential;
-  using input = typename detail::type_at<std::tuple<Layers...>, 0>::input;
-  using output = typename detail::type_at<std::tuple<Layers...>, sizeof...(Layers) - 1>::output;
+  using input = detail::input_of<detail::type_at<std::tuple<Layers...>, 0>>;
+  using output = detail::output_of<detail::type_at<std::tuple<Layers...>, sizeof...(Layers) - 1>>;
   static_assert(detail::is_chain<Layers...>);
 };
 
@@ -194,8 +194,8 @@ struct residual {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using combination = residual;
-  using input = typename L::input;
-  using output = typename L::output;
+  using input = detail::input_of<L>;
+  using output = detail::output_of<L>;
   // Here and not in a function, so that compilers name nothing but this type before the sentence.
   static_assert(input::info.width == output::info.width,
                 "residual<L>: L takes as many features as stand left of == and makes as many as "
@@ -211,10 +211,10 @@ struct fan_out {
   using concept_tag = layer_tag;
   using combination = fan_out;
   using input =
-      typename detail::common_input<typename First::input, typename Others::input...>::type;
-  using output = inputs<typename First::output, typename Others::output...>;
-  static_assert(detail::take_alike<input, typename First::input> &&
-                    (detail::take_alike<input, typename Others::input> && ...),
+      typename detail::common_input<detail::input_of<First>, detail::input_of<Others>...>::type;
+  using output = inputs<detail::output_of<First>, detail::output_of<Others>...>;
+  static_assert(detail::take_alike<input, detail::input_of<First>> &&
+                    (detail::take_alike<input, detail::input_of<Others>> && ...),
                 "fan_out<Layers...>: the layers take different inputs; make them equal");
 };
 
@@ -232,8 +232,8 @@ struct repeat {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using combination = repeat;
-  using input = typename L::input;
-  using output = typename L::output;
+  using input = detail::input_of<L>;
+  using output = detail::output_of<L>;
   static_assert(input::info.width == output::info.width,
                 "repeat<N, L>: L takes as many features as stand left of == and makes as many as "
                 "stand right of it; what is repeated must keep its width");
@@ -250,8 +250,8 @@ struct named {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using combination = named;
-  using input = typename L::input;
-  using output = typename L::output;
+  using input = detail::input_of<L>;
+  using output = detail::output_of<L>;
 };
 
 /// L in its form `Label`, instead of the one that the planner would choose.
@@ -264,8 +264,8 @@ struct use_form {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using combination = use_form;
-  using input = typename L::input;
-  using output = typename L::output;
+  using input = detail::input_of<L>;
+  using output = detail::output_of<L>;
 };
 
 /// L, whose parameter `Parameter` is the one called `Owner` (its full name, "wte.weight") of an
@@ -279,8 +279,8 @@ struct tied {
       "as it follows what that layer finds; tie parameters only");
   using concept_tag = layer_tag;
   using combination = tied;
-  using input = typename L::input;
-  using output = typename L::output;
+  using input = detail::input_of<L>;
+  using output = detail::output_of<L>;
 };
 
 /// L, of which the parameters that a pattern matches stay as they are: they are not trained, have
@@ -294,8 +294,8 @@ struct frozen {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using combination = frozen;
-  using input = typename L::input;
-  using output = typename L::output;
+  using input = detail::input_of<L>;
+  using output = detail::output_of<L>;
 };
 
 /// L, of which a backward finds what `What` names made again: `recomputed<again::all, attention>`.
@@ -305,8 +305,8 @@ struct recomputed {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using combination = recomputed;
-  using input = typename L::input;
-  using output = typename L::output;
+  using input = detail::input_of<L>;
+  using output = detail::output_of<L>;
 };
 
 /// L, of which all that a backward reads is kept from the forward, also where the job's policy says
@@ -323,8 +323,8 @@ struct times {
                 "times<Weight, L>: Weight is 0, so that L would not count; leave L out");
   using concept_tag = layer_tag;
   using combination = times;
-  using input = typename L::input;
-  using output = typename L::output;
+  using input = detail::input_of<L>;
+  using output = detail::output_of<L>;
 };
 
 /// The sum of several losses of the same outputs and targets, each divided by its own count of the
@@ -365,7 +365,7 @@ struct objective {
   using combination = objective;
   using model = Model;
   using loss = Loss;
-  using input = typename Model::input;
+  using input = detail::input_of<Model>;
   using output = loss_value;
 };
 

@@ -9,6 +9,7 @@
 
 #include "plait/core/name.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/static_vector.hpp"
 #include "plait/core/type_list.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/layer/slot.hpp"
@@ -183,12 +184,17 @@ struct form_info {
   std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{},
                                              slot_use{}, slot_use{}, slot_use{}, slot_use{}};
   int slot_count = 0;
+  /// The placements of all slots by their numbers, in place of `slots`; of a formula.
+  static_view<placement> slot_placements{};
   /// What the number of ranks must divide, 0 if it may be any: the common divisor of all that the
   /// form cuts, each counted in its parts.
   std::size_t divisible = 0;
   bool cuts_in_parts = true;  ///< whether its parts are equal, without which it is impossible
   std::size_t units = 0;      ///< of the form alone; 0: those of the layer
   std::size_t multiple = 1;   ///< what the number of ranks must be a multiple of
+  /// The FLOPs per row that the ranks share, of those of the layer; negative: all of them if an
+  /// input or the output is cut, else none.
+  double shared_flops = -1;
 
   /// Whether a body sums over samples.
   [[nodiscard]] constexpr bool sums_over_samples(layer_body body) const {
@@ -214,7 +220,13 @@ struct form_info {
 
   /// True if the ranks share the work of the layer instead of repeating it.
   [[nodiscard]] constexpr bool shares_work() const {
+    if (shared_flops >= 0) return shared_flops > 0;
     return inputs.any([](placement at) { return is_shard(at); }) || is_shard(output);
+  }
+  /// The FLOPs per row of a rank, of a layer that has `flops` in all.
+  [[nodiscard]] constexpr double flops_of_rank(double flops, int ranks) const {
+    if (shared_flops < 0) return flops / (shares_work() ? ranks : 1);
+    return flops - shared_flops + shared_flops / ranks;
   }
   /// True if each rank has a part of the work or of a parameter. With a table that is cut by rows,
   /// ranks share the parameter and not the work: all of them look up every row.
@@ -383,9 +395,16 @@ template <class Keys, class... Forms>
 inline constexpr std::array<form_info, sizeof...(Forms)> form_table<Keys, forms<Forms...>>{
     form_as_read<Keys, Forms>.info...};
 
+/// Forms that are given as values, `Forms::values`.
+template <class Keys, class Forms>
+  requires requires { Forms::values; }
+inline constexpr auto form_table<Keys, Forms> = Forms::values;
+
 /// The first form that has a problem, as a type and as its place; -1 if none has.
 template <class Keys, class Forms>
-struct problem_of_forms;
+struct problem_of_forms {
+  static constexpr int place = -1;
+};
 template <class Keys, class... Forms>
 struct problem_of_forms<Keys, forms<Forms...>> {
   static constexpr int place =
@@ -411,6 +430,7 @@ namespace plait::ext {
 /// the slot's `follows` says where the form cuts features, else cut by positions where the form
 /// cuts these.
 constexpr placement placement_of(slot_info const& slot, form_info const& form) {
+  if (form.slot_placements.size() > 0) return form.slot_placements[slot.number];
   for (int i = 0; i < form.slot_count; ++i)
     if (auto const& use = form.slots[static_cast<std::size_t>(i)]; use.slot == slot.number)
       return use.at;

@@ -90,14 +90,33 @@ struct aliasing {
 ///       static void backward_parameters(auto& ops, auto l);
 ///     };
 template <class L>
-concept layer = std::same_as<typename L::concept_tag, layer_tag> && requires {
-  typename L::input;
-  typename L::output;
-};
+concept layer =
+    detail::is_formula<L> || (std::same_as<typename L::concept_tag, layer_tag> && requires {
+      typename L::input;
+      typename L::output;
+    });
 
 }  // namespace plait
 
 namespace plait::detail {
+
+/// The layer that a type stands for: itself, or the one that follows from its formula, see
+/// formula/layer.hpp.
+template <class L>
+struct layer_of {
+  using type = L;
+};
+template <class L>
+using as_layer = typename layer_of<L>::type;
+/// The type that a program wrote for a layer, for names.
+template <class L>
+struct written_layer {
+  using type = L;
+};
+template <class L>
+using input_of = typename as_layer<L>::input;
+template <class L>
+using output_of = typename as_layer<L>::output;
 
 template <class L>
 consteval void check_is_layer() {
@@ -107,9 +126,22 @@ consteval void check_is_layer() {
   static_assert(!has_output_type_for_output<L>,
                 "this layer has `output_type`, which nothing reads, and no `output`; write `using "
                 "output = plait::features<Width>;`");
-  static_assert(layer<L> || has_input_type_for_input<L> || has_output_type_for_output<L>,
-                "this type is used as a layer but is not one: it needs `using concept_tag = "
-                "plait::layer_tag;`, `using input = ...;` and `using output = ...;`");
+  static_assert(!is_formula<L> || !std::is_same_v<as_layer<L>, L>,
+                "this layer is written as a formula, and what derives its bodies is missing; write "
+                "`#include <plait/formula.hpp>`");
+  if constexpr (!layer<L> && has_formula<L>) {
+    constexpr bool has_tag = requires { typename L::concept_tag; };
+    static_assert(!has_tag,
+                  "this layer has `formula` and also says `using concept_tag`, which is for layers "
+                  "with bodies of their own; leave concept_tag out");
+    static_assert(has_tag,
+                  "this layer has `formula` and no `input`; write `using input = "
+                  "plait::features<Width>;` or `plait::tokens`");
+  }
+  static_assert(
+      layer<L> || has_input_type_for_input<L> || has_output_type_for_output<L> || has_formula<L>,
+      "this type is used as a layer but is not one: it needs `using concept_tag = "
+      "plait::layer_tag;`, `using input = ...;` and `using output = ...;`");
 }
 
 }  // namespace plait::detail
@@ -122,7 +154,7 @@ inline constexpr int most_loss_terms = 8;
 
 /// The facts that a plan has about a layer that is not a combination of others.
 struct leaf_info {
-  static constexpr int most_forms = 8;
+  static constexpr int most_forms = 8;  ///< that a layer may list
   static constexpr int most_inputs = int(input_placements::most);
 
   std::array<value_info, most_inputs> inputs{};
@@ -250,9 +282,10 @@ constexpr void read_divisibility(form_info& form, leaf_info const& info) {
   for (int k = 0; k < info.parameters.size(); ++k)
     if (auto const at = form.uses[static_cast<std::size_t>(k)]; is_shard(at))
       cut(info.parameters[k].length(at.index), at.parts);
+  if (form.units != 0) cut(form.units, 1);
   auto const edge = [&](placement at, std::size_t width) {
     if (at.kind != placement_kind::shard || at.index != dim::features) return;
-    if (auto const units = form.units != 0 ? form.units : info.units; units != 0) cut(units, 1);
+    if (form.units == 0 && info.units != 0) cut(info.units, 1);
     cut(width, at.parts);
   };
   for (int k = 0; k < info.input_count; ++k)
@@ -433,8 +466,8 @@ inline constexpr leaf_info leaf_of = [] {
       "slot<Label, PerRow>; parameters need not be listed");
   static_assert(detail::own_slots<typename lists::saved> <= slots_info::most_slots &&
                     detail::own_slots<typename lists::scratch> <= slots_info::most_slots,
-                "saved<...> or scratch<...>: a layer may have eight slots of its own in each; make "
-                "one wider slot of several");
+                "saved<...> or scratch<...>: a layer may have sixteen slots of its own in each; "
+                "make one wider slot of several");
   if constexpr (constexpr int place = lists::problem::place; place >= 0) {
     using form = typename lists::problem::template form_at<place>;
     constexpr auto what = detail::form_as_read<typename lists::keys, form>.problem;
@@ -476,7 +509,8 @@ inline constexpr leaf_info leaf_of = [] {
                   "inputs; each<...> has one placement for every input, in their order");
   }
   constexpr auto& table = detail::form_table<typename lists::keys, typename lists::forms>;
-  static_assert(table.size() <= leaf_info::most_forms,
+  constexpr bool is_derived = requires { lists::forms::values; };  // nobody writes them
+  static_assert(is_derived || table.size() <= leaf_info::most_forms,
                 "forms<...>: a layer may have eight forms at most; leave out those that cost more");
   static_assert(detail::labels_differ(table),
                 "forms<...>: two forms of this layer have the same label; give each its own, "

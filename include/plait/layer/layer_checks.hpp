@@ -9,6 +9,7 @@ namespace plait::detail {
 
 struct body_names {
   int forward, backward, backward_input, backward_parameters, forward_backward, count, prepare;
+  int formula;
   int backwards, backward_inputs, backward_parameter;  // near misses
 };
 
@@ -74,6 +75,16 @@ constexpr bool has_prepare() {
   if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::prepare(a, a); };
   else return !requires { body_probe<L>::prepare; };
 }
+
+/// A type with a member `formula`.
+template <class L>
+concept has_formula =
+    std::is_class_v<L> && !std::is_final_v<L> && !requires { body_probe<L>::formula; };
+/// A type that is written as a formula: it has `formula` and `input`, and does not say that it is a
+/// layer by its members.
+template <class L>
+concept is_formula =
+    !requires { typename L::concept_tag; } && requires { typename L::input; } && has_formula<L>;
 
 // Finds names that are nearly a body's, in layers that lack the body of the right name.
 template <class L>

@@ -9,6 +9,7 @@
 #include "plait/core/name.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/core/type_list.hpp"
+#include "plait/layer/formula_operand.hpp"
 
 namespace plait {
 
@@ -100,7 +101,7 @@ namespace plait {
 ///     using bias = plait::parameter<"bias", plait::extents<Out>, plait::constant(0.0)>;
 template <ext::name Label, class Extents, initializer Initial = constant(0.0),
           std::size_t Padding = 0, class InFiles = Extents>
-struct parameter {
+struct parameter : formula::operand_base {
   static_assert(Padding < Extents::lengths[0],
                 "parameter<Label, Extents, Initial, Padding>: nothing but padding; the first of "
                 "the extents is the length with its padding");

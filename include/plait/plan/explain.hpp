@@ -28,7 +28,8 @@
 namespace plait::planning {
 
 template <class Layer>
-inline constexpr std::string_view plain_name_of = detail::plain_name(detail::type_text<Layer>());
+inline constexpr std::string_view plain_name_of =
+    detail::plain_name(detail::type_text<typename detail::written_layer<Layer>::type>());
 
 /// What the types of leaves are called.
 template <class... Leaves>

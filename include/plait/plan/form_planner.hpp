@@ -76,6 +76,7 @@ struct chosen_forms {
 constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const& form, int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
   if (p % form.multiple != 0) return form.multiple;
+  if (form.units % p != 0) return form.units;
   auto const fails = [&](std::size_t length, int parts) {
     return length % (static_cast<std::size_t>(parts) * p) != 0;
   };
@@ -86,8 +87,7 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
   }
   auto const edge = [&](placement at, std::size_t width) -> std::size_t {
     if (at.kind != placement_kind::shard || at.index != dim::features) return 0;
-    auto const units = form.units != 0 ? form.units : leaf.units;
-    if (units != 0 && units % p != 0) return units;
+    if (form.units == 0 && leaf.units % p != 0) return leaf.units;
     return fails(width, at.parts) ? width : 0;
   };
   for (int i = 0; i < leaf.input_count; ++i) {
@@ -244,7 +244,7 @@ struct form_planner {
 
   constexpr form_cost cost_of(leaf_info const& leaf, form_info const& form) const {
     form_cost cost;
-    cost.flops = leaf.flops_per_row / (form.shares_work() ? ranks : 1);
+    cost.flops = form.flops_of_rank(leaf.flops_per_row, ranks);
     for (int i = 0; i < leaf.parameters.size(); ++i)
       if (auto const& parameter = leaf.parameters[i]; parameter.rank == 2)
         cost.held += static_cast<double>(parameter.count()) /

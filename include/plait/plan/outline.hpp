@@ -79,11 +79,11 @@ consteval void check_combination() {
 template <class L>
 struct outline_of {
   static constexpr int nodes = 1;
-  using leaves = std::tuple<L>;
+  using leaves = std::tuple<as_layer<L>>;
   static constexpr void append(auto& out, name pin) {
     int const index = out.leaves.size();
     out.nodes.push_back({node_kind::leaf, out.nodes.size() + 1, index});
-    out.leaves.push_back(leaf_of<L>);
+    out.leaves.push_back(leaf_of<as_layer<L>>);
     out.pins.push_back(pin);
   }
 };
@@ -145,7 +145,8 @@ struct outline_of<use_form<Label, L>> : outline_of<L> {
 
 template <class L, class Parameter, name Owner>
 struct outline_of<tied<L, Parameter, Owner>> : outline_of<L> {
-  static constexpr int index = parameter_index<typename parameters_of<L>::type, Parameter>;
+  static constexpr int index =
+      parameter_index<typename parameters_of<as_layer<L>>::type, Parameter>;
   static_assert(index >= 0,
                 "tied<L, Parameter, Owner>: Parameter is not in L's parameter_list (L is the layer "
                 "itself, not a named or sequential one)");

@@ -224,8 +224,7 @@ struct program_builder {
       int const leaf = out.steps[i].leaf;
       if (leaf < 0) continue;
       piece.end_leaf = leaf + 1;
-      piece.flops_per_row +=
-          tree.leaves[leaf].flops_per_row / (form_of(leaf).shares_work() ? ranks : 1);
+      piece.flops_per_row += form_of(leaf).flops_of_rank(tree.leaves[leaf].flops_per_row, ranks);
     }
   }
 

@@ -21,8 +21,8 @@ constexpr double rerun_flops_per_row(int item, again what) {
     int const leaf = Plan::code.steps[s].leaf;
     if (leaf < 0 || !Plan::recomputes.any() || (Plan::recomputes.steps[s] & bit_of(int(what))) == 0)
       continue;
-    int const ranks = Plan::code.form(leaf).shares_work() ? Plan::tensor_ranks : 1;
-    sum += Plan::tree.leaves[leaf].flops_per_row / ranks;
+    sum += Plan::code.form(leaf).flops_of_rank(Plan::tree.leaves[leaf].flops_per_row,
+                                               Plan::tensor_ranks);
   }
   return sum;
 }

@@ -75,10 +75,12 @@ check_report check_layer(layer_options const& options = {}) {
   require_range("layer_options::token_count", options.token_count, number_ranges::at_least_0);
   require_range("layer_options::differences", double(options.differences),
                 number_ranges::at_least_1);
-  auto report = detail::layer_checker<L>(options).report();
+  static_assert((plait::detail::check_is_layer<L>(), true));
+  using checked = plait::detail::as_layer<L>;
+  auto report = detail::layer_checker<checked>(options).report();
   using compute = typename ext::precision_of<Element>::compute;
   if constexpr (!std::is_same_v<compute, double>)
-    report.add(detail::precision_checker<L, Element>(options).report());
+    report.add(detail::precision_checker<checked, Element>(options).report());
   return report;
 }
 

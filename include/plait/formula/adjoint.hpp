@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/formula/graph.hpp"
+
+/// The gradients of a formula: nodes of the same kinds after those of the forward.
+///
+/// Nodes are visited from the output back. Each adds to the gradients of its operands: a product
+/// dy transposed(w) and transposed(x) dy, a map its slopes times dy, a row of operation/rows.hpp
+/// the rows that it says. A value that is read twice has the sum. What belongs to a parameter is
+/// added to its gradient by each node, so that no sum of these is needed.
+namespace plait::formula {
+
+/// Which operands of map `map` its derivative by operand `by` reads, a bit for each; the derivative
+/// of x y by x reads y, that of x + y nothing.
+template <class Graph>
+constexpr unsigned slope_reads(Graph const& g, int map, int by) {
+  auto const functions = g.functions_of(map);
+  unsigned value[Graph::function_list::most]{}, slope[Graph::function_list::most]{};
+  bool moves[Graph::function_list::most]{};
+  for (int i = 0; i < functions.count; ++i) {
+    node const& n = g.at[functions.at[i]];
+    unsigned values[4]{}, slopes = 0, all = 0;
+    bool moved[4]{};
+    for (int k = 0; k < n.own_count; ++k) {
+      int const x = n.own[k];
+      if (g.at[x].is_inlined) {
+        int const place = functions.place_of(x);
+        values[k] = value[place], slopes |= slope[place], moved[k] = moves[place];
+      } else if (int const operand = g.operand_of(map, x); operand >= 0) {
+        values[k] = 1u << operand, moved[k] = operand == by;
+      }
+      all |= values[k];
+      moves[i] = moves[i] || moved[k];
+    }
+    value[i] = all;
+    if (n.is == algebra::product)
+      slopes |= (moved[0] ? values[1] : 0u) | (moved[1] ? values[0] : 0u);
+    else if (n.is == algebra::quotient)
+      slopes |= (moved[0] ? values[1] : 0u) | (moved[1] ? all : 0u);
+    else if (n.is == algebra::other && moves[i]) slopes |= all;
+    slope[i] = slopes;
+  }
+  return slope[functions.count - 1];
+}
+
+/// Writes the nodes of the gradients after those of the forward.
+template <class Graph>
+struct adjoint_writer {
+  Graph& g;
+
+  constexpr void write() {
+    g.gradient[g.output] = g.put(g.like(g.output, node_kind::output_gradient));
+    for (int i = g.forward_size - 1; i >= 0; --i) {
+      node const n = g.at[i];
+      if (n.is_inlined || g.gradient[i] < 0) continue;
+      int const dy = g.gradient[i];
+      switch (n.kind) {
+        case node_kind::product: product(n, dy); break;
+        case node_kind::map: map(i, n, dy); break;
+        case node_kind::reduce: repeat(n, dy); break;
+        case node_kind::reshape: reshape(n, dy); break;
+        case node_kind::part: part(n, dy); break;
+        case node_kind::concat: concat(n, dy); break;
+        case node_kind::contract: contract(n, dy); break;
+        case node_kind::attention: attention(i, n, dy); break;
+        case node_kind::softmax: softmax(i, n, dy); break;
+        case node_kind::shift: add_to(n.operands[0], g.put(g.shifted(dy, -n.steps))); break;
+        case node_kind::scan: scan(i, n, dy); break;
+        case node_kind::call: call(i, n, dy); break;
+        case node_kind::result: g.fail(mistake::kind::no_adjoint); break;
+        default: break;
+      }
+      g.blame(n.term);
+      if (g.has_failed()) return;
+    }
+    for (int i = 0; i < g.input_count; ++i)
+      if (g.inputs[i] < 0 || (g.gradient[g.inputs[i]] < 0 && !g.at[g.inputs[i]].is_tokens))
+        g.fail(mistake::kind::unused_input, i);
+  }
+
+ private:
+  [[nodiscard]] constexpr bool has_gradient(int value) const {
+    return !g.is_shapeless(value) && !g.at[value].is_tokens;
+  }
+  /// Adds node `made` to the gradient of a value.
+  constexpr void add_to(int value, int made) {
+    if (g.at[value].kind == node_kind::parameter) {
+      g.at[made].parameter = g.at[value].number;
+    } else if (g.gradient[value] < 0) {
+      g.gradient[value] = made;
+    } else {
+      node sum = g.like(value, node_kind::add);
+      sum.read(g.gradient[value]), sum.read(made);
+      g.gradient[value] = g.put(sum);
+    }
+  }
+  /// Adds `made`, which has the shape of a map, to the gradient of an operand that it repeats.
+  constexpr void add_reduced(int value, int made) {
+    node const& x = g.at[value];
+    if (x.kind == node_kind::parameter) {
+      node sum = g.like(value, node_kind::column_sum);
+      sum.read(made);
+      made = g.put(sum);
+    } else {
+      // A number of each row or head is repeated along the last factor, and a row for each head.
+      if (x.last().is_single() && !g.at[made].last().is_single()) made = g.put(g.reduced(made, 1));
+      if (x.width() != g.at[made].width()) {
+        node sum = g.like(value, node_kind::sum_of_factors);
+        sum.read(made);
+        made = g.put(sum);
+      }
+    }
+    add_to(value, made);
+  }
+  constexpr void product(node const& n, int dy) {
+    int const x = n.operands[0], w = n.operands[1];
+    node dx = g.like(x, node_kind::product);
+    dx.read(dy), dx.read(w);
+    dx.is_transposed = !n.is_transposed;
+    node dw = g.like(w, node_kind::weight_gradient);
+    dw.read(x), dw.read(dy);
+    dw.is_transposed = n.is_transposed;
+    if (n.count == 3) {
+      node bias = g.like(n.operands[2], node_kind::column_sum);
+      bias.read(dy);
+      dw.of = g.put(bias);
+      add_to(n.operands[2], dw.of);
+    }
+    add_to(w, g.put(dw));
+    add_to(x, g.put(dx));
+  }
+  constexpr void map(int i, node const& n, int dy) {
+    bool const from_output = n.from_output && g.functions_of(i).count == 1 && n.count == 1;
+    for (int by = 0; by < n.count; ++by) {
+      int const x = n.operands[by];
+      if (!has_gradient(x)) continue;
+      bool const is_itself =
+          g.functions_of(i).count == 1 && reads_each_once(n) &&
+          (n.is == algebra::sum || (n.is == algebra::difference && by == 0 && n.own[0] == x));
+      if (is_itself) {
+        add_reduced(x, dy);
+        continue;
+      }
+      node out = g.like(i, node_kind::slope);
+      out.of = i, out.number = by, out.from_output = from_output, out.term = n.term;
+      unsigned const reads = from_output ? 0u : slope_reads(g, i, by);
+      if (from_output) out.read(i);
+      for (int k = 0; k < n.count; ++k)
+        if ((reads >> k & 1) != 0) out.read(n.operands[k]);
+      out.read(dy);
+      add_reduced(x, g.put(out));
+    }
+  }
+  [[nodiscard]] constexpr bool reads_each_once(node const& n) const {
+    int values = 0;
+    for (int k = 0; k < n.own_count; ++k) values += g.is_shapeless(n.own[k]) ? 0 : 1;
+    return values == n.count;
+  }
+  constexpr void repeat(node const& n, int dy) {
+    node out = g.like(n.operands[0], node_kind::broadcast);
+    out.factor = n.factor;
+    out.read(dy);
+    add_to(n.operands[0], g.put(out));
+  }
+
+  constexpr void reshape(node const& n, int dy) {
+    node out = g.like(n.operands[0], node_kind::reshape);
+    out.read(dy);
+    add_to(n.operands[0], g.put(out));
+  }
+  /// The gradients of the parts of a value are put side by side.
+  constexpr void part(node const& n, int dy) {
+    int const x = n.operands[0];
+    if (int const made = g.gradient[x]; made >= 0 && g.at[made].kind == node_kind::concat &&
+                                        g.at[made].pieces == n.pieces &&
+                                        g.at[made].operands[n.number] < 0) {
+      node moved = g.at[made];  // after what it reads
+      g.at[made] = node{};
+      moved.operands[n.number] = dy;
+      g.gradient[x] = g.put(moved);
+      return;
+    }
+    node out = g.like(x, node_kind::concat);
+    out.pieces = out.count = n.pieces;
+    out.operands[n.number] = dy;
+    add_to(x, g.put(out));
+  }
+  constexpr void concat(node const& n, int dy) {
+    for (int k = 0; k < n.count; ++k) {
+      node out = g.like(n.operands[k], node_kind::part);
+      out.number = k, out.pieces = n.count;
+      out.read(dy);
+      add_to(n.operands[k], g.put(out));
+    }
+  }
+  constexpr void contract(node const& n, int dy) {
+    for (int side = 0; side < 2; ++side) {
+      int const value = n.operands[side];
+      node out = g.like(value, node_kind::contract);
+      out.read(side == 0 ? dy : n.operands[0]);
+      out.read(side == 0 ? n.operands[1] : dy);
+      for (int i = 0; i < node::most_dimensions; ++i) {
+        out.letters[0][i] = n.letters[side == 0 ? 2 : 0][i];
+        out.letters[1][i] = n.letters[side == 0 ? 1 : 2][i];
+        out.letters[2][i] = n.letters[side][i];
+      }
+      add_to(value, g.put(out));
+    }
+  }
+  /// One node makes the gradients of query, key and value.
+  constexpr void attention(int i, node const& n, int dy) {
+    int first = -1;
+    for (int k = 0; k < 3; ++k) {
+      node out = g.like(n.operands[k], k == 0 ? node_kind::attention_gradient : node_kind::result);
+      out.number = k;
+      if (k == 0) {
+        for (int j = 0; j < 3; ++j) out.read(n.operands[j]);
+        out.read(i), out.read(i + 1), out.read(dy);
+        out.of = i, out.term = n.term;
+      } else {
+        out.read(first);
+      }
+      int const made = g.put(out);
+      if (k == 0) first = made;
+    }
+    // Sums of gradients come after all results, which are neighbours.
+    for (int k = 0; k < 3; ++k) add_to(n.operands[k], first + k);
+  }
+  constexpr void softmax(int i, node const& n, int dy) {
+    node out = g.like(i, node_kind::softmax_gradient);
+    out.read(i), out.read(dy);
+    add_to(n.operands[0], g.put(out));
+  }
+  /// The gradient by x goes back through the positions; the gradient by a[t] is it times h[t - 1].
+  constexpr void scan(int i, node const& n, int dy) {
+    node back = g.like(n.operands[1], node_kind::scan_gradient);
+    back.read(n.operands[0]), back.read(dy);
+    int const dx = g.put(back);
+    int const before = g.put(g.shifted(i, 1));
+    node product = g.like(n.operands[0], node_kind::multiply);
+    product.read(before), product.read(dx);
+    add_to(n.operands[0], g.put(product));
+    add_to(n.operands[1], dx);
+  }
+
+  // ---- Rows of operation/rows.hpp, whose adjoints name their operands ---------------------------
+
+  static constexpr bool is_name(operation::operand_name a, int skipped, operation::operand_name b) {
+    if (a.size - skipped != b.size) return false;
+    for (int i = 0; i < b.size; ++i)
+      if (a.begin[i + skipped] != b.begin[i]) return false;
+    return true;
+  }
+  /// The place of the operand of a row whose name is `name` from the character `skipped` on.
+  static constexpr int find(operation::row const& row, operation::operand_name name, int skipped) {
+    if (skipped > 0 && name.begin[0] != 'd') return -1;
+    int const count = operation::signature::of(row.text).count;
+    for (int k = 0; k < count; ++k)
+      if (is_name(name, skipped, row.name_of(k))) return k;
+    return -1;
+  }
+  constexpr int value_at(int i, node const& n, int operand) const {
+    return operand < n.count ? n.operands[operand] : i + (operand - n.count);
+  }
+  constexpr void call(int i, node const& n, int) {
+    for (int a = 0; a < n.adjoint_count; ++a) {
+      operation::row const& row = *n.adjoints[a];
+      auto const by = operation::signature::of(row.text);
+      node out;
+      out.kind = node_kind::call;
+      out.row = &row, out.of = i, out.term = n.term;
+      int first = -1;
+      int operands[operation::signature::most_operands]{}, results = 0;
+      for (int k = 0; k < by.count; ++k) {
+        auto const name = row.name_of(k);
+        int const operand = find(*n.row, name, by.operands[k].is_written ? 1 : 0);
+        if (!by.operands[k].is_written) {
+          int const result = operand < 0 ? find(*n.row, name, 1) : -1;
+          int const value = operand >= 0  ? value_at(i, n, operand)
+                            : result >= 0 ? g.gradient[value_at(i, n, result)]
+                                          : -1;
+          if (value < 0) return g.fail(mistake::kind::no_adjoint);
+          out.read(value);
+          continue;
+        }
+        if (operand < 0 || operand >= n.count) return g.fail(mistake::kind::no_adjoint);
+        int const value = n.operands[operand];
+        node written = first < 0 ? out : node{};
+        if (first >= 0) written.kind = node_kind::result, written.read(first);
+        written.number = first < 0 ? a : 0;
+        written.copy_shape(g.at[value]);
+        int const made = g.put(written);
+        if (first < 0) first = made;
+        if (by.operands[k].is_added_to && g.at[value].kind != node_kind::parameter)
+          return g.fail(mistake::kind::no_adjoint);
+        if (!by.operands[k].is_added_to && g.at[value].kind == node_kind::parameter)
+          return g.fail(mistake::kind::no_adjoint);
+        operands[results++] = value;
+      }
+      // Sums of gradients come after all results, which are neighbours.
+      for (int k = 0; k < results; ++k)
+        if (has_gradient(operands[k])) add_to(operands[k], first + k);
+    }
+  }
+};
+
+}  // namespace plait::formula

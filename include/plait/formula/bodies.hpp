@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "plait/backend/matrix.hpp"
+#include "plait/core/name.hpp"
+#include "plait/formula/facts.hpp"
+#include "plait/formula/kernels.hpp"
+#include "plait/layer/slot.hpp"
+#include "plait/operation/rows.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::formula {
+
+/// The name of a slot: "value_3".
+constexpr ext::name slot_label(int number) {
+  constexpr char text[]{"value_"};
+  std::uint64_t word = 0;
+  int place = 0;
+  for (; text[place] != 0; ++place) word |= std::uint64_t(text[place]) << (8 * place);
+  if (number >= 10) word |= std::uint64_t('0' + number / 10) << (8 * place++);
+  word |= std::uint64_t('0' + number % 10) << (8 * place);
+  return {word, 0, 0, 0};
+}
+
+/// The slot of a value of a formula.
+template <class Facts, int Value>
+using slot_of = slot<slot_label(Value), std::size_t(Facts::table.at[Value].width()),
+                     Facts::memory.element[Value]>;
+
+/// The operations that the bodies of a formula's layer issue: for each node one call of `ops`.
+template <class L>
+struct formula_bodies {
+  using facts = formula_facts<L>;
+  static constexpr auto& table = facts::table;
+  static constexpr auto& memory = facts::memory;
+
+  template <body Which>
+  static void run(auto& ops, auto const& l) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (run_node<Which, int(order<Which>(int(I)))>(ops, l), ...);
+    }(std::make_index_sequence<std::size_t(table.size)>{});
+    if constexpr (Which == body::backward_input || Which == body::backward)
+      [&]<std::size_t... K>(std::index_sequence<K...>) {
+        (copy_gradient<int(K)>(ops, l), ...);
+      }(std::make_index_sequence<std::size_t(table.input_count)>{});
+  }
+
+  /// Lets the device get ready what its kernels of attention need.
+  static void prepare(auto& ops, auto const& l) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (prepare_node<int(I)>(ops, l), ...);
+    }(std::make_index_sequence<std::size_t(table.forward_size)>{});
+  }
+  static constexpr bool has_attention = [] {
+    for (int i = 0; i < table.forward_size; ++i)
+      if (table.at[i].kind == node_kind::attention) return true;
+    return false;
+  }();
+
+  /// Returns true if one product writes the gradient of the input.
+  static constexpr bool is_last_product(int dx) {
+    return table.at[dx].kind == node_kind::product && memory.home[dx] == storage::input_gradient;
+  }
+  /// Returns true if a body ends in one product that nothing else of it touches.
+  static constexpr bool takes_epilogue =
+      table.input_count == 1 && table.at[table.output].kind == node_kind::product &&
+      !memory.keeps_output && table.gradient[table.inputs[0]] >= 0 &&
+      is_last_product(table.gradient[table.inputs[0]]);
+  /// The parameter whose gradient is one product and nothing else, or -1.
+  static constexpr int overwritten = [] {
+    for (int parameter = 0; parameter < table.parameter_count; ++parameter) {
+      int products = 0, others = 0;
+      for (int i = table.forward_size; i < table.size; ++i)
+        if (table.at[i].parameter == parameter)
+          ++(table.at[i].kind == node_kind::weight_gradient ? products : others);
+      if (products == 1 && others == 0) return parameter;
+    }
+    return -1;
+  }();
+
+ private:
+  template <int I>
+  static void prepare_node(auto& ops, auto const& l) {
+    if constexpr (table.at[I].kind == node_kind::attention)
+      ops.prepare_attention(groups_of<I>{}, query_key_value<I>(l));
+  }
+  /// The order in which a body makes its nodes: a product that writes l.dx is the last.
+  template <body Which>
+  static constexpr int order(int place) {
+    int const dx = table.input_count == 1 ? table.gradient[table.inputs[0]] : -1;
+    if (Which == body::forward || dx < 0 || !is_last_product(dx) || place < dx) return place;
+    return place == table.size - 1 ? dx : place + 1;
+  }
+  template <body Which, int I>
+  static void run_node(auto& ops, auto const& l) {
+    if constexpr (memory.runs[int(Which)][I]) make<I>(ops, l);
+  }
+
+  // ---- Views ------------------------------------------------------------------------------------
+
+  template <int Index>
+  static auto input_of(auto const& several) {
+    if constexpr (table.input_count == 1) return several;
+    else return std::get<Index>(several);
+  }
+  /// The view of a value: read, or to be written.
+  template <int Value>
+  static auto view_of(auto const& l) {
+    constexpr int value = memory.place_of(Value);
+    constexpr storage home = memory.home[value];
+    if constexpr (home == storage::input) {
+      constexpr int index = table.at[value].number;
+      if constexpr (requires { l.x; }) return input_of<index>(l.x);
+      else return input_of<index>(l.saved[input_slot{}]);
+    } else if constexpr (home == storage::parameter) {
+      return l.p[typename facts::template parameter_at<table.at[value].number>{}];
+    } else if constexpr (home == storage::output) {
+      if constexpr (requires { l.y; }) return l.y;
+      else return l.saved[output_slot{}];
+    } else if constexpr (home == storage::output_gradient) {
+      return l.dy;
+    } else if constexpr (home == storage::input_gradient) {
+      return input_of<input_of_gradient(value)>(l.dx);
+    } else if constexpr (home == storage::parameter_gradient) {
+      return l.dp[typename facts::template parameter_at<table.at[value].parameter>{}];
+    } else if constexpr (home == storage::saved) {
+      return l.saved[slot_of<facts, memory.saved.value[memory.slot[value]]>{}];
+    } else {
+      return l.scratch[slot_of<facts, memory.scratch.value[memory.slot[value]]>{}];
+    }
+  }
+  static constexpr int input_of_gradient(int value) {
+    for (int k = 0; k < table.input_count; ++k)
+      if (table.gradient[table.inputs[k]] == value) return k;
+    return -1;
+  }
+  template <int Value, bool IsTransposed>
+  static auto matrix_of(auto const& l) {
+    if constexpr (IsTransposed) return plait::transposed(view_of<Value>(l));
+    else return view_of<Value>(l);
+  }
+
+  // ---- Nodes ------------------------------------------------------------------------------------
+
+  template <int I>
+  static void make(auto& ops, auto const& l) {
+    constexpr node_kind kind = table.at[I].kind;
+    if constexpr (kind == node_kind::product) make_product<I>(ops, l);
+    else if constexpr (kind == node_kind::weight_gradient) make_weight_gradient<I>(ops, l);
+    else if constexpr (kind == node_kind::column_sum) make_column_sum<I>(ops, l);
+    else if constexpr (kind == node_kind::map) make_map<map_value<facts, I>, I>(ops, l);
+    else if constexpr (kind == node_kind::slope) make_map<map_slope<facts, I>, I>(ops, l);
+    else if constexpr (kind == node_kind::broadcast) make_map<repeated<facts, I>, I>(ops, l);
+    else if constexpr (kind == node_kind::add) make_sum<I>(ops, l);
+    else if constexpr (kind == node_kind::concat)
+      make_concat<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
+    else if constexpr (kind == node_kind::contract) make_contract<I>(ops, l);
+    else if constexpr (kind == node_kind::softmax) make_softmax<I>(ops, l);
+    else if constexpr (kind == node_kind::attention) make_attention<I>(ops, l);
+    else if constexpr (kind == node_kind::attention_gradient) make_attention_gradient<I>(ops, l);
+    else if constexpr (kind == node_kind::call) make_call<I>(ops, l);
+    else if constexpr (kind != node_kind::result && kind != node_kind::reshape)
+      make_by_kernel<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
+  }
+  /// Nodes whose operands are views as they are, or rows of their last factor.
+  template <int I, std::size_t... K>
+  static void make_by_kernel(auto& ops, auto const& l, std::index_sequence<K...>) {
+    constexpr node n = table.at[I];
+    std::size_t const batch = l.context.batch;
+    auto const run = [&](auto kernel) {
+      ops.run(kernel, view_of<table.at[I].operands[K]>(l)..., view_of<I>(l));
+    };
+    auto const run_rows = [&](auto kernel) {
+      ops.run(kernel, rows_of<table.at[I].operands[K]>(l)..., rows_of<I, 1>(l));
+    };
+    if constexpr (n.kind == node_kind::multiply)
+      ops.map(functions::multiply{}, view_of<table.at[I].operands[K]>(l)..., view_of<I>(l));
+    else if constexpr (n.kind == node_kind::reduce) run_rows(row_kernel<sum_of_row<facts, I>>{});
+    else if constexpr (n.kind == node_kind::sum_of_factors)
+      run(row_kernel<sum_of_pieces<n.width()>>{});
+    else if constexpr (n.kind == node_kind::softmax_gradient)
+      ops.run(row_kernel<softmax_gradient_of_row>{}, rows_of<table.at[I].operands[K]>(l)...,
+              rows_of<I>(l));
+    else if constexpr (n.kind == node_kind::part) run(part_kernel<n.number>{});
+    else if constexpr (n.kind == node_kind::shift) run(shift_kernel{n.steps, batch});
+    else if constexpr (n.kind == node_kind::scan) run(scan_kernel{batch});
+    else if constexpr (n.kind == node_kind::scan_gradient) run(scan_gradient_kernel{batch});
+    else static_assert(n.kind == node_kind::reduce, "a kind of node that no body makes");
+  }
+  /// A value as rows of its last factor: those of [heads, width] are the heads of each row. Where
+  /// heads are cut, these rows are cut. `Width`: in place of the width of the last factor.
+  template <int Value, int Width = 0>
+  static auto rows_of(auto const& l) {
+    auto const all = view_of<Value>(l);
+    constexpr node n = table.at[Value];
+    constexpr int width = Width == 0 ? n.last().extent : Width;
+    if constexpr (n.width() == width) {
+      return all;
+    } else {
+      using given = std::remove_cvref_t<decltype(all)>;
+      constexpr placement at =
+          ext::is_shard(given::at) ? placement{ext::placement_kind::shard, 0, 1} : given::at;
+      return view<typename given::element, at, typename given::memory>{
+          all.data, all.rows * all.columns / std::size_t(width), std::size_t(width)};
+    }
+  }
+  template <int I, std::size_t... K>
+  static void make_concat(auto& ops, auto const& l, std::index_sequence<K...>) {
+    auto const y = view_of<I>(l);
+    constexpr bool has_all = ((table.at[I].operands[K] >= 0) && ...);
+    if constexpr (!has_all) ops.clear(y);
+    (make_piece<I, int(K)>(ops, l, y), ...);
+  }
+  template <int I, int K>
+  static void make_piece(auto& ops, auto const& l, auto const& y) {
+    constexpr int x = table.at[I].operands[K];
+    if constexpr (x >= 0) ops.run(piece_kernel<K>{}, view_of<x>(l), y);
+  }
+  template <int Attention>
+  using groups_of =
+      typename term_parts<typename facts::template term_at<table.at[Attention].term>>::
+          template groups<table.at[Attention].width()>;
+  template <int Attention>
+  static auto query_key_value(auto const& l) {
+    return std::tuple(view_of<table.at[Attention].operands[0]>(l),
+                      view_of<table.at[Attention].operands[1]>(l),
+                      view_of<table.at[Attention].operands[2]>(l));
+  }
+  template <int I>
+  static void make_attention(auto& ops, auto const& l) {
+    ops.attention(groups_of<I>{}, query_key_value<I>(l), view_of<I>(l), view_of<I + 1>(l));
+  }
+  template <int I>
+  static void make_attention_gradient(auto& ops, auto const& l) {
+    constexpr int of = table.at[I].of;
+    ops.attention_backward(groups_of<of>{}, query_key_value<of>(l), view_of<of>(l),
+                           view_of<of + 1>(l), view_of<table.at[I].operands[5]>(l),
+                           std::tuple(view_of<I>(l), view_of<I + 1>(l), view_of<I + 2>(l)));
+  }
+  template <int I>
+  static void make_softmax(auto& ops, auto const& l) {
+    constexpr node n = table.at[I];
+    auto const x = rows_of<n.operands[0]>(l);
+    std::size_t const rows_of_position = n.is_causal ? x.rows / std::size_t(table.sequence) : 0;
+    ops.run(numbered_row_kernel<softmax_of_row>{{rows_of_position}}, x, rows_of<I>(l));
+  }
+  template <int I>
+  static void make_contract(auto& ops, auto const& l) {
+    constexpr int first = table.at[I].operands[0], second = table.at[I].operands[1];
+    auto const a = view_of<first>(l);
+    auto const b = view_of<second>(l);
+    auto const c = view_of<I>(l);
+    local_value const values[]{local_of<first>(a), local_of<second>(b), local_of<I>(c)};
+    ops.run(make_contract_kernel(table.at[I], values, l.context.batch), a, b, c);
+  }
+  template <int Value>
+  static local_value local_of(auto const& of) {
+    return {table.at[Value], std::remove_cvref_t<decltype(of)>::at, of.rows, of.columns,
+            std::size_t(table.sequence)};
+  }
+  template <int I>
+  static void make_product(auto& ops, auto const& l) {
+    constexpr node n = table.at[I];
+    auto const x = view_of<n.operands[0]>(l);
+    auto const w = matrix_of<n.operands[1], n.is_transposed>(l);
+    if constexpr (n.count == 3) ops.matmul_add_row(x, w, view_of<n.operands[2]>(l), view_of<I>(l));
+    else if constexpr (is_added<I>()) ops.accumulate_matmul(x, w, view_of<I>(l));
+    else ops.matmul(x, w, view_of<I>(l));
+  }
+  /// Returns true if a product adds to the sum that it is an operand of.
+  template <int I>
+  static constexpr bool is_added() {
+    for (int i = I + 1; i < table.size; ++i)
+      if (memory.is_added_in_place(I, i)) return true;
+    return false;
+  }
+  template <int I>
+  static void make_weight_gradient(auto& ops, auto const& l) {
+    constexpr node n = table.at[I];
+    auto const x = view_of<n.operands[0]>(l);
+    auto const dy = view_of<n.operands[1]>(l);
+    if constexpr (n.of >= 0)
+      ops.matmul_add_row_backward_parameters(x, dy, matrix_of<I, n.is_transposed>(l),
+                                             view_of<n.of>(l));
+    else if constexpr (n.is_transposed)
+      ops.accumulate_matmul(plait::transposed(dy), x, view_of<I>(l));
+    else ops.accumulate_matmul(plait::transposed(x), dy, view_of<I>(l));
+  }
+  template <int I>
+  static void make_column_sum(auto& ops, auto const& l) {
+    constexpr bool is_made_with_weight = [] {
+      for (int i = I + 1; i < table.size; ++i)
+        if (table.at[i].kind == node_kind::weight_gradient && table.at[i].of == I) return true;
+      return false;
+    }();
+    // A row that is repeated for each head has the sum over heads, too.
+    constexpr int x = table.at[I].operands[0];
+    constexpr int width = table.at[I].width();
+    if constexpr (!is_made_with_weight) {
+      if constexpr (width == table.at[x].width())
+        ops.accumulate_column_sums(view_of<x>(l), view_of<I>(l));
+      else ops.accumulate_column_sums(rows_of<x, width>(l), view_of<I>(l));
+    }
+  }
+  template <class Function, int I>
+  static void make_map(auto& ops, auto const& l) {
+    make_map_of<Function, I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
+  }
+  template <class Function, int I, std::size_t... K>
+  static void make_map_of(auto& ops, auto const& l, std::index_sequence<K...>) {
+    constexpr node n = table.at[I];
+    auto const y = view_of<I>(l);
+    constexpr bool is_plain = [] {
+      node const& made = table.at[I];
+      bool out = made.count <= 3 && !Function::is_placed;
+      for (int k = 0; k < made.count; ++k) {
+        node const& x = table.at[made.operands[k]];
+        out = out && x.is_per_row() && x.width() == made.width();
+      }
+      return out;
+    }();
+    if constexpr (is_plain &&
+                  (is_same_element<decltype(view_of<n.operands[K]>(l)), decltype(y)> && ...))
+      ops.map(Function{}, view_of<n.operands[K]>(l)..., y);
+    else ops.map_at(function_at_place<facts, Function, I, K...>{}, y, view_of<n.operands[K]>(l)...);
+  }
+  template <class A, class B>
+  static constexpr bool is_same_element =
+      std::is_same_v<typename A::element const, typename B::element const>;
+  template <int I>
+  static void make_sum(auto& ops, auto const& l) {
+    constexpr int a = table.at[I].operands[0], b = table.at[I].operands[1];
+    constexpr bool is_added = memory.is_added_in_place(b, I);
+    if constexpr (!is_added) make_sum_of<I>(ops, view_of<a>(l), view_of<b>(l), view_of<I>(l));
+  }
+  /// A sum and what it adds up may have different types.
+  template <int I>
+  static void make_sum_of(auto& ops, auto a, auto b, auto sum) {
+    if constexpr (is_same_element<decltype(a), decltype(sum)> &&
+                  is_same_element<decltype(b), decltype(sum)>)
+      ops.add(a, b, sum);
+    else ops.map_at(function_at_place<facts, sum_of_two, I, 0, 1>{}, sum, a, b);
+  }
+  template <int I>
+  static void make_call(auto& ops, auto const& l) {
+    constexpr node n = table.at[I];
+    using term = typename facts::template term_at<n.term>;
+    using parts = term_parts<term>;
+    constexpr int results = [] {
+      int out = 1;
+      for (int i = I + 1; i < table.size; ++i)
+        out += table.at[i].kind == node_kind::result && table.at[i].operands[0] == I ? 1 : 0;
+      return out;
+    }();
+    std::make_index_sequence<std::size_t(n.count)> const reads{};
+    std::make_index_sequence<std::size_t(results)> const writes{};
+    if constexpr (n.of < 0) {
+      run_row<I>(ops, l, typename parts::row{}, reads, writes, typename parts::numbers{});
+    } else {
+      using rows = typename adjoint_list<typename parts::row::adjoints>::type;
+      run_row<I>(ops, l, plait::detail::type_at<rows, std::size_t(n.number)>{}, reads, writes,
+                 std::tuple<>{});
+    }
+  }
+  // The numbers of lookups depend on the rank.
+  template <int I, std::size_t... K, std::size_t... R>
+  static void run_row(auto& ops, auto const& l, operation::gather_rows, std::index_sequence<K...>,
+                      std::index_sequence<R...>, std::tuple<>) {
+    ops.gather_rows(view_of<table.at[I].operands[K]>(l)..., view_of<I + int(R)>(l)...);
+  }
+  template <int I, std::size_t... K, std::size_t... R>
+  static void run_row(auto& ops, auto const& l, operation::scatter_add_rows,
+                      std::index_sequence<K...>, std::index_sequence<R...>, std::tuple<>) {
+    ops.scatter_add_rows(view_of<table.at[I].operands[K]>(l)..., view_of<I + int(R)>(l)...);
+  }
+  template <int I, std::size_t... K, std::size_t... R, class... Numbers>
+  static void run_row(auto& ops, auto const& l, auto row, std::index_sequence<K...>,
+                      std::index_sequence<R...>, std::tuple<Numbers...>) {
+    ops.run(row, rows_of_call<I, table.at[I].operands[K]>(l)..., rows_of_call<I, I + int(R)>(l)...,
+            Numbers::value...);
+  }
+  /// A norm of [heads, width] is one of each head.
+  template <int Call, int Value>
+  static auto rows_of_call(auto const& l) {
+    if constexpr (is_factored_call(Call) && table.at[Value].is_activation())
+      return rows_of<Value>(l);
+    else return view_of<Value>(l);
+  }
+  static constexpr bool is_factored_call(int call) {
+    for (int k = 0; k < table.at[call].count; ++k)
+      if (table.at[table.at[call].operands[k]].factor_count > 1) return true;
+    return false;
+  }
+
+  /// An input whose gradient is that of another value, too, has a copy of it.
+  template <int K>
+  static void copy_gradient(auto& ops, auto const& l) {
+    constexpr int dx = table.gradient[table.inputs[K]];
+    if constexpr (dx >= 0)
+      if constexpr (memory.home[dx] != storage::input_gradient)
+        ops.copy(view_of<dx>(l), input_of<K>(l.dx));
+  }
+};
+
+}  // namespace plait::formula

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/formula/graph.hpp"
+#include "plait/operation/signature.hpp"
+
+namespace plait::formula {
+
+/// Writes the nodes of the forward, one function for each kind of term. Operands are nodes.
+template <class Graph>
+struct graph_builder {
+  Graph& g;
+
+  constexpr void input(int number, int width, bool is_tokens) {
+    if (number >= Graph::most_inputs) return g.fail(mistake::kind::too_many_inputs, number);
+    node out;
+    out.kind = node_kind::input;
+    out.number = number;
+    out.rows = {row_variable, 0};
+    out.set_columns(g.make_dimension(width));
+    out.is_tokens = is_tokens;
+    g.inputs[number] = g.put(out);
+  }
+  constexpr void parameter(int rank, int rows, int columns) {
+    if (g.parameter_count == Graph::most_parameters)
+      return g.fail(mistake::kind::too_many_parameters, g.parameter_count + 1);
+    node out;
+    out.kind = node_kind::parameter;
+    out.number = g.parameter_count;
+    out.is_matrix = rank == 2;
+    if (rank == 2) out.rows = g.make_dimension(rows);
+    out.set_columns(g.make_dimension(columns));
+    g.parameters[g.parameter_count++] = g.put(out);
+  }
+  constexpr void number(double value) {
+    node out;
+    out.kind = node_kind::number;
+    out.factor = value;
+    g.put(out);
+  }
+
+  constexpr void index_function() {
+    node out;
+    out.kind = node_kind::index_function;
+    g.put(out);
+  }
+
+  // ---- Elements ---------------------------------------------------------------------------------
+
+  /// Shapes are aligned at their last factors. A factor that a value lacks, or that has a single
+  /// element, is repeated.
+  constexpr void map(algebra is, bool from_output, int flops, int const* operands, int count) {
+    node out;
+    out.kind = node_kind::map;
+    out.is = is, out.from_output = from_output, out.flops = flops;
+    for (int k = 0; k < count; ++k) {
+      node const& x = g.at[operands[k]];
+      if (x.is_tokens) return g.fail(mistake::kind::is_tokens);
+      if (x.rows.variable > row_variable) return g.fail(mistake::kind::is_matrix);
+      if (x.is_per_row()) out.rows = x.rows;
+      align(out, x);
+      out.own[out.own_count++] = operands[k];
+    }
+    g.put(out);
+  }
+
+  // ---- Products and sums ------------------------------------------------------------------------
+
+  constexpr void product(int x, int w, bool is_transposed) {
+    node out = g.like(x, node_kind::product);
+    if (!takes(x)) return;
+    if (g.at[x].factor_count > 1) return g.fail(mistake::kind::has_factors);
+    if (g.at[w].kind != node_kind::parameter || !g.at[w].is_matrix)
+      return g.fail(mistake::kind::is_no_matrix);
+    dimension const inner = is_transposed ? column_of(w) : g.at[w].rows;
+    dimension const outer = is_transposed ? g.at[w].rows : column_of(w);
+    if (inner.extent != g.at[x].width())
+      return g.fail(mistake::kind::inner_lengths, g.at[x].width(), inner.extent);
+    if (g.at[x].factor_count == 1) g.unite(g.at[x].last(), inner);
+    out.set_columns(outer);
+    out.is_transposed = is_transposed;
+    out.read(x), out.read(w);
+    g.put(out);
+  }
+  constexpr void sum_of_columns(int x, bool is_mean) {
+    if (!takes(x)) return;
+    g.put(g.reduced(x, is_mean ? 1.0 / g.at[x].last().extent : 1.0));
+  }
+
+  // ---- Factors and pieces of columns ------------------------------------------------------------
+
+  constexpr void heads(int x, int count) {
+    if (!takes_flat(x)) return;
+    int const width = g.at[x].width();
+    if (width % count != 0) return g.fail(mistake::kind::heads, width, count);
+    node out = g.like(x, node_kind::reshape);
+    dimension const slow = g.make_dimension(count);
+    g.unite(g.at[x].last(), slow);
+    out.factor_count = 2;
+    out.factors[0] = slow;
+    out.factors[1] = {-1, width / count};
+    out.read(x);
+    g.put(out);
+  }
+  constexpr void side_by_side(int x) {
+    if (!takes(x)) return;
+    if (g.at[x].factor_count != 2) return g.fail(mistake::kind::has_factors);
+    node out = g.like(x, node_kind::reshape);
+    dimension const all = g.make_dimension(g.at[x].width());
+    if (g.at[x].factors[0].extent > 1) g.unite(all, g.at[x].factors[0]);
+    else g.need_whole(all);
+    out.set_columns(all);
+    out.row_place = 0;
+    out.read(x);
+    g.put(out);
+  }
+  constexpr void part(int x, int number, int count) {
+    if (!takes_flat(x)) return;
+    int const width = g.at[x].width();
+    if (width % count != 0) return g.fail(mistake::kind::parts, width, count);
+    node out = g.like(x, node_kind::part);
+    dimension const piece = g.make_dimension(width / count);
+    g.unite(g.at[x].last(), piece, count);
+    out.set_columns(piece);
+    out.number = number, out.pieces = count;
+    out.read(x);
+    g.put(out);
+  }
+  constexpr void concat(int const* operands, int count) {
+    node out = g.like(operands[0], node_kind::concat);
+    int const width = g.at[operands[0]].width();
+    dimension const all = g.make_dimension(width * count);
+    for (int k = 0; k < count; ++k) {
+      node const& x = g.at[operands[k]];
+      if (!takes(operands[k])) return;
+      if (x.factor_count > 1) return g.fail(mistake::kind::has_factors);
+      if (x.width() != width) return g.fail(mistake::kind::map_shapes, width, x.width());
+      g.unite(all, x.last(), count);
+      out.read(operands[k]);
+    }
+    out.pieces = count;
+    out.set_columns(all);
+    g.put(out);
+  }
+
+  // ---- Positions --------------------------------------------------------------------------------
+
+  /// `letters`: those of both operands and of the result, as they are written.
+  constexpr void contract(int a, int b, char const (*letters)[node::most_dimensions],
+                          int const* counts) {
+    if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
+    node out;
+    out.kind = node_kind::contract;
+    int const operands[]{a, b};
+    for (int side = 0; side < 2; ++side) {
+      node const& x = g.at[operands[side]];
+      if (!takes(operands[side])) return;
+      if (counts[side] != 1 + x.factor_count)
+        return g.fail(mistake::kind::letters, counts[side], 1 + x.factor_count);
+      out.letters[side][0] = letters[side][x.row_place];
+      for (int f = 0, i = 0; i < counts[side]; ++i)
+        if (i != x.row_place) out.letters[side][++f] = letters[side][i];
+      out.read(operands[side]);
+    }
+    // The rows of the result are the first of its letters that an operand has as rows: in the
+    // scores "hts" a row is a position t, whichever operand it is of, and s is the last factor.
+    char rows = 0;
+    for (int i = 0; i < counts[2] && rows == 0; ++i)
+      if (letters[2][i] == out.letters[0][0] || letters[2][i] == out.letters[1][0])
+        rows = letters[2][i];
+    if (rows == 0) return g.fail(mistake::kind::letters, 0, 1);
+    out.letters[2][0] = rows;
+    for (int f = 0, i = 0; i < counts[2]; ++i) {
+      if (letters[2][i] == rows) out.row_place = i;
+      else out.letters[2][++f] = letters[2][i];
+    }
+    give_dimensions(out, counts[2] - 1);
+    g.put(out);
+  }
+  constexpr void attention(int const* operands, int heads, int key_value_heads) {
+    if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
+    int const counts[]{heads, key_value_heads, key_value_heads};
+    int const head_width = g.at[operands[0]].width() / heads;
+    // Ranks cut whole heads of key and value, and the queries that read them.
+    dimension const cut = g.make_dimension(key_value_heads);
+    node out = g.like(operands[0], node_kind::attention);
+    for (int k = 0; k < 3; ++k) {
+      if (!takes_flat(operands[k])) return;
+      int const width = g.at[operands[k]].width();
+      if (width % counts[k] != 0) return g.fail(mistake::kind::heads, width, counts[k]);
+      if (width / counts[k] != head_width)
+        return g.fail(mistake::kind::map_shapes, head_width * counts[k], width);
+      g.unite(g.at[operands[k]].last(), cut);
+      out.read(operands[k]);
+    }
+    g.is_whole[row_variable] = true;
+    int const first = g.put(out);
+    node log_sum = g.like(first, node_kind::result);
+    dimension const of_heads = g.make_dimension(heads);
+    g.unite(of_heads, cut);
+    log_sum.set_columns(of_heads);
+    log_sum.read(first);
+    log_sum.number = 1;
+    g.put(log_sum);
+  }
+  constexpr void softmax(int x, bool is_causal) {
+    node const& of = g.at[x];
+    if (!takes(x)) return;
+    if (of.factor_count == 0) return g.fail(mistake::kind::has_factors);
+    if (is_causal && (g.sequence == 0 || of.last().extent != g.sequence))
+      return g.fail(mistake::kind::needs_sequence, of.last().extent, g.sequence);
+    node out = g.like(x, node_kind::softmax);
+    g.need_whole(of.last());
+    out.is_causal = is_causal;
+    out.read(x);
+    g.put(out);
+  }
+  constexpr void shift(int x, int steps) {
+    if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
+    if (!takes(x)) return;
+    g.put(g.shifted(x, steps));
+  }
+  constexpr void scan(int a, int x) {
+    if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
+    if (!takes_flat(a) || !takes_flat(x)) return;
+    if (g.at[a].width() != g.at[x].width())
+      return g.fail(mistake::kind::map_shapes, g.at[a].width(), g.at[x].width());
+    g.unite(g.at[a].last(), g.at[x].last());
+    g.is_whole[row_variable] = true;
+    node out = g.like(x, node_kind::scan);
+    out.read(a), out.read(x);
+    g.put(out);
+  }
+
+  // ---- Rows of operation/rows.hpp ---------------------------------------------------------------
+
+  /// To the operation the slower factors of an operand are rows, so that a norm of [heads, width]
+  /// is one of each head.
+  constexpr void call(operation::row const& row, bool is_lookup,
+                      operation::row const* const* adjoints, int adjoint_count, int const* operands,
+                      int count) {
+    auto const by = operation::signature::of(row.text);
+    node out;
+    out.kind = node_kind::call;
+    out.row = &row, out.is_lookup = is_lookup;
+    for (int k = 0; k < adjoint_count; ++k) out.adjoints[out.adjoint_count++] = adjoints[k];
+    int factored = -1;
+    known_dimensions known;
+    for (int k = 0; k < count; ++k) {
+      node const& x = g.at[operands[k]];
+      if (x.is_tokens && !by.operands[k].is_constant) return g.fail(mistake::kind::is_tokens);
+      bool const takes_rows = by.operands[k].rows.index != '1';
+      if (x.kind != node_kind::parameter && !(x.is_per_row() && takes_rows))
+        return g.fail(takes_rows ? mistake::kind::is_no_activation
+                                 : mistake::kind::is_no_parameter);
+      out.read(operands[k]);
+      match(by.operands[k].rows, x.rows, known);
+      match(by.operands[k].columns, column_of(operands[k]), known);
+      if (x.factor_count > 1) factored = operands[k];
+    }
+    for (int letter = 0; letter < 26; ++letter)
+      if (((by.whole | by.maximum) >> letter & 1) != 0) g.need_whole(known.of[letter]);
+    int const first = g.size;
+    for (int k = count; k < by.count; ++k) {
+      if (k > count) {
+        out = node{};
+        out.kind = node_kind::result;
+        out.read(first);
+      }
+      out.number = k - count;
+      if (factored >= 0) out.copy_shape(g.at[factored]), --out.factor_count;
+      out.rows = known.dimension_of(by.operands[k].rows);
+      dimension const columns = known.dimension_of(by.operands[k].columns);
+      if (factored >= 0 || !columns.is_single()) out.factors[out.factor_count++] = columns;
+      g.put(out);
+    }
+    if (!g.at[first].is_per_row()) g.fail(mistake::kind::is_no_activation);
+  }
+
+ private:
+  struct known_dimensions {
+    dimension of[26]{};
+    bool is_known[26]{};
+
+    [[nodiscard]] constexpr dimension dimension_of(operation::dimension by) const {
+      if (by.index == '1') return {-1, by.parts};
+      return of[by.index - 'a'];
+    }
+  };
+  constexpr void match(operation::dimension by, dimension given, known_dimensions& known) {
+    if (by.index == '1') {
+      if (given.extent != by.parts) g.fail(mistake::kind::call_shapes, given.extent, by.parts);
+      return;
+    }
+    int const letter = by.index - 'a';
+    if (!known.is_known[letter]) known.of[letter] = given, known.is_known[letter] = true;
+    else if (known.of[letter].extent != given.extent)
+      g.fail(mistake::kind::call_shapes, known.of[letter].extent, given.extent);
+    else if (known.of[letter].variable != given.variable) g.unite(known.of[letter], given);
+  }
+  [[nodiscard]] constexpr dimension column_of(int value) const { return g.at[value].last(); }
+  /// Returns true for an activation, or says what else it is.
+  constexpr bool takes(int value) {
+    if (g.at[value].is_tokens) g.fail(mistake::kind::is_tokens);
+    else if (!g.at[value].is_per_row()) g.fail(mistake::kind::is_no_activation);
+    return g.at[value].is_activation();
+  }
+  /// Returns true for an activation of several features without heads.
+  constexpr bool takes_flat(int value) {
+    if (!takes(value)) return false;
+    if (g.at[value].factor_count != 1) g.fail(mistake::kind::has_factors);
+    return g.at[value].factor_count == 1;
+  }
+  constexpr void align(node& out, node const& x) {
+    if (x.factor_count > out.factor_count) {
+      int const more = x.factor_count - out.factor_count;
+      for (int f = out.factor_count - 1; f >= 0; --f) out.factors[f + more] = out.factors[f];
+      for (int f = 0; f < more; ++f) out.factors[f] = x.factors[f];
+      out.factor_count = x.factor_count;
+      out.row_place = x.row_place;
+    }
+    for (int f = 0; f < x.factor_count; ++f) {
+      dimension& made = out.factors[out.factor_count - x.factor_count + f];
+      dimension const& given = x.factors[f];
+      if (given.is_single()) continue;
+      if (made.is_single()) made = given;
+      if (made.extent != given.extent)
+        return g.fail(mistake::kind::map_shapes, made.extent, given.extent);
+      if (made.variable != given.variable) g.unite(made, given);
+    }
+  }
+  /// Gives a contraction the dimensions that follow from its letters.
+  constexpr void give_dimensions(node& out, int factor_count) {
+    g.is_whole[row_variable] = true;
+    out.rows = {row_variable, 0};
+    node const& a = g.at[out.operands[0]];
+    node const& b = g.at[out.operands[1]];
+    auto const dimension_at = [&](node const& x, int place) {
+      return place == 0 ? dimension{-1, g.sequence} : x.factors[place - 1];
+    };
+    for (int i = 0; i <= a.factor_count; ++i)
+      for (int k = 0; k <= b.factor_count; ++k) {
+        if (out.letters[0][i] != out.letters[1][k]) continue;
+        dimension const of_a = dimension_at(a, i), of_b = dimension_at(b, k);
+        if (of_a.extent != of_b.extent)
+          g.fail(mistake::kind::inner_lengths, of_a.extent, of_b.extent);
+        if (of_a.variable != of_b.variable) g.unite(of_a, of_b);
+      }
+    for (int f = 1; f <= factor_count; ++f) {
+      int found = 0;
+      for (int i = 0; i <= a.factor_count && found == 0; ++i)
+        if (out.letters[0][i] == out.letters[2][f])
+          out.factors[f - 1] = dimension_at(a, i), ++found;
+      for (int k = 0; k <= b.factor_count && found == 0; ++k)
+        if (out.letters[1][k] == out.letters[2][f])
+          out.factors[f - 1] = dimension_at(b, k), ++found;
+      if (found == 0) g.fail(mistake::kind::letters, f, f);
+    }
+    out.factor_count = factor_count;
+  }
+};
+
+}  // namespace plait::formula

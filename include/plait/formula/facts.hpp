@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/name.hpp"
+#include "plait/core/type_list.hpp"
+#include "plait/formula/adjoint.hpp"
+#include "plait/formula/builder.hpp"
+#include "plait/formula/forms.hpp"
+#include "plait/formula/fused.hpp"
+#include "plait/formula/graph.hpp"
+#include "plait/formula/memory.hpp"
+#include "plait/formula/terms.hpp"
+#include "plait/layer/value.hpp"
+
+/// All that follows from the formula of a layer, as constants.
+namespace plait::formula {
+
+// ---- The distinct terms of an expression, operands before what reads them -----------------------
+
+template <class List, class T>
+struct with_terms {
+  using type = List;
+};
+template <class List, class... Operands>
+struct with_all_terms {
+  using type = List;
+};
+template <class List, class First, class... More>
+struct with_all_terms<List, First, More...>
+    : with_all_terms<typename with_terms<List, First>::type, More...> {};
+template <class T, class... Terms>
+inline constexpr bool is_among = (std::is_same_v<T, Terms> || ...);
+template <class List, class T>
+struct with_term;
+template <class... Terms, class T>
+struct with_term<std::tuple<Terms...>, T> {
+  using type = std::tuple<Terms..., T>;
+};
+template <class... Terms, class T>
+  requires(!is_among<T, Terms...>)
+struct with_terms<std::tuple<Terms...>, T> {
+  using type = std::tuple<Terms..., T>;
+};
+template <class... Terms, class Operation, class... Operands>
+  requires(!is_among<term<Operation, Operands...>, Terms...>)
+struct with_terms<std::tuple<Terms...>, term<Operation, Operands...>>
+    : with_term<typename with_all_terms<std::tuple<Terms...>, Operands...>::type,
+                term<Operation, Operands...>> {};
+
+// ---- The inputs
+// -----------------------------------------------------------------------------------
+
+template <class Input>
+struct input_list {
+  using type = std::tuple<Input>;
+};
+template <class... Inputs>
+struct input_list<inputs<Inputs...>> {
+  using type = std::tuple<Inputs...>;
+};
+template <class L, std::size_t... I>
+auto call_formula(std::index_sequence<I...>) {
+  return L::formula(input_value<int(I)>{}...);
+}
+
+// ---- Terms as nodes
+// -------------------------------------------------------------------------------
+
+/// Gives a term to the graph. `operands`: the nodes of its operands.
+template <class Inputs>
+struct term_placer {
+  template <class Graph, int Index>
+  static constexpr void place(Graph& g, input_value<Index>, int const*) {
+    using input = plait::detail::type_at<Inputs, std::size_t(Index)>;
+    constexpr ext::value_info info = input::info;
+    graph_builder<Graph>{g}.input(Index, int(info.width), info.kind == ext::value_kind::tokens);
+  }
+  template <class Graph, ext::name Label, class Extents, initializer Initial, std::size_t Padding,
+            class InFiles>
+  static constexpr void place(Graph& g, parameter<Label, Extents, Initial, Padding, InFiles>,
+                              int const*) {
+    graph_builder<Graph>{g}.parameter(Extents::rank, int(Extents::lengths[0]),
+                                      int(Extents::lengths[Extents::rank - 1]));
+  }
+  template <class Graph, long long Numerator, long long Denominator>
+  static constexpr void place(Graph& g, number<Numerator, Denominator>, int const*) {
+    graph_builder<Graph>{g}.number(number<Numerator, Denominator>::value);
+  }
+  template <class Graph, class Operation, class... Operands>
+  static constexpr void place(Graph& g, term<Operation, Operands...>, int const* operands) {
+    place_operation(graph_builder<Graph>{g}, Operation{}, operands, int(sizeof...(Operands)));
+  }
+
+ private:
+  template <class Function>
+  static constexpr void place_operation(auto to, op::map<Function>, int const* operands,
+                                        int count) {
+    constexpr algebra is = [] {
+      if constexpr (requires { Function::is; }) return Function::is;
+      else return algebra::other;
+    }();
+    to.map(is, derivative_by_hand<Function>::from_output, flops_of_function<Function>, operands,
+           count);
+  }
+  template <class Function>
+  static constexpr void place_operation(auto to, op::at<Function>, int const*, int) {
+    to.index_function();
+  }
+  template <bool IsTransposed>
+  static constexpr void place_operation(auto to, op::matmul<IsTransposed>, int const* operands,
+                                        int) {
+    to.product(operands[0], operands[1], IsTransposed);
+  }
+  template <bool IsMean>
+  static constexpr void place_operation(auto to, op::reduce<IsMean>, int const* operands, int) {
+    to.sum_of_columns(operands[0], IsMean);
+  }
+  template <int Count>
+  static constexpr void place_operation(auto to, op::heads<Count>, int const* operands, int) {
+    to.heads(operands[0], Count);
+  }
+  static constexpr void place_operation(auto to, op::side_by_side, int const* operands, int) {
+    to.side_by_side(operands[0]);
+  }
+  template <int Number, int Count>
+  static constexpr void place_operation(auto to, op::part<Number, Count>, int const* operands,
+                                        int) {
+    to.part(operands[0], Number, Count);
+  }
+  static constexpr void place_operation(auto to, op::concat, int const* operands, int count) {
+    to.concat(operands, count);
+  }
+  template <contraction_letters Letters>
+  static constexpr void place_operation(auto to, op::contract<Letters>, int const* operands, int) {
+    constexpr parsed_contraction parsed(Letters);
+    to.contract(operands[0], operands[1], parsed.letters, parsed.counts);
+  }
+  template <std::size_t Heads, std::size_t KeyValueHeads, ext::attention_options Options>
+  static constexpr void place_operation(auto to, op::attention<Heads, KeyValueHeads, Options>,
+                                        int const* operands, int) {
+    to.attention(operands, int(Heads), int(KeyValueHeads));
+  }
+  template <bool IsCausal>
+  static constexpr void place_operation(auto to, op::softmax<IsCausal>, int const* operands, int) {
+    to.softmax(operands[0], IsCausal);
+  }
+  template <int Steps>
+  static constexpr void place_operation(auto to, op::shift<Steps>, int const* operands, int) {
+    to.shift(operands[0], Steps);
+  }
+  static constexpr void place_operation(auto to, op::scan, int const* operands, int) {
+    to.scan(operands[0], operands[1]);
+  }
+  template <class Row, class... Numbers>
+  static constexpr void place_operation(auto to, op::call<Row, Numbers...>, int const* operands,
+                                        int count) {
+    place_call(to, Row{}, typename Row::adjoints{}, operands, count);
+  }
+  template <class Row, class... Adjoints>
+  static constexpr void place_call(auto to, Row, operation::adjoints_of<Adjoints...>,
+                                   int const* operands, int count) {
+    static_assert(sizeof...(Adjoints) <= node::most_adjoints);
+    operation::row const* const adjoints[]{&Adjoints::is...};
+    to.call(Row::is, std::is_same_v<Row, operation::gather_rows>, adjoints,
+            int(sizeof...(Adjoints)), operands, count);
+  }
+};
+
+// ---- Types of a node, for the code that runs it
+// ---------------------------------------------------
+
+template <class Term>
+struct term_parts {};
+template <class Function, class... Operands>
+struct term_parts<term<op::map<Function>, Operands...>> {
+  using function = Function;
+};
+template <class Function>
+struct term_parts<term<op::at<Function>>> {
+  using function = Function;
+};
+template <class Row, class... Numbers, class... Operands>
+struct term_parts<term<op::call<Row, Numbers...>, Operands...>> {
+  using row = Row;
+  using numbers = std::tuple<Numbers...>;
+};
+template <std::size_t Heads, std::size_t KeyValueHeads, ext::attention_options Options,
+          class... Operands>
+struct term_parts<term<op::attention<Heads, KeyValueHeads, Options>, Operands...>> {
+  template <int Width>
+  using groups = ext::head_groups<Heads, KeyValueHeads, std::size_t(Width) / Heads, Options>;
+};
+template <class Adjoints>
+struct adjoint_list;
+template <class... Rows>
+struct adjoint_list<operation::adjoints_of<Rows...>> {
+  using type = std::tuple<Rows...>;
+};
+
+/// The largest number of leaves of a formula whose values are written out wherever they are read.
+inline constexpr int most_leaves = 300;
+/// The largest number of operations of a formula and its gradients, with inputs and parameters.
+/// Compilers take a limited number of steps for a constant, clang the fewest.
+inline constexpr int most_nodes = 256;
+
+/// The distinct terms of the formula of L, which stand for the first nodes of its graph.
+template <class L>
+struct formula_terms {
+  using inputs = typename input_list<typename L::input>::type;
+  static constexpr int input_count = int(std::tuple_size_v<inputs>);
+  using expression =
+      decltype(call_formula<L>(std::make_index_sequence<std::size_t(input_count)>{}));
+  using list = typename with_terms<std::tuple<>, std::remove_cv_t<expression>>::type;
+  static constexpr int count = int(std::tuple_size_v<list>);
+  using graph_type = graph<8 * count + 8>;
+
+  static constexpr graph_type make_graph() {
+    graph_type g;
+    g.input_count = input_count;
+    if constexpr (requires { L::sequence; }) g.sequence = int(L::sequence);
+    place_all(g, static_cast<list*>(nullptr));
+    if (g.has_failed()) return g;
+    g.output = g.size - 1;
+    while (g.at[g.output].kind == node_kind::result) --g.output;  // the first is the value
+    if (!g.at[g.output].is_per_row() || g.is_leaf(g.output)) {
+      g.fail(mistake::kind::output_shape);
+      g.blame(count - 1);
+      return g;
+    }
+    g.join_biases();
+    g.fuse();
+    if (g.has_failed()) return g;
+    g.forward_size = g.size;
+    adjoint_writer<graph_type>{g}.write();
+    if (g.size > most_nodes) g.fail(mistake::kind::too_many_nodes, g.size);
+    return g;
+  }
+
+ private:
+  /// The node of a term, and the leaves that it has if each value is written out wherever it is
+  /// read. Types of formulas are that long in messages and names.
+  struct placed_term {
+    int node = 0, leaves = 1;
+  };
+  template <class... Terms>
+  static constexpr void place_all(graph_type& g, std::tuple<Terms...>*) {
+    placed_term terms[sizeof...(Terms)]{};
+    int number = 0;
+    (place<Terms>(g, terms, number), ...);
+  }
+  template <class Term>
+  static constexpr void place(graph_type& g, placed_term* terms, int& number) {
+    if (g.has_failed()) return;
+    placed_term& made = terms[number];
+    made.node = g.size;
+    int operands[node::most_operands]{};
+    find_operands(operands, made, terms, static_cast<Term*>(nullptr));
+    // None has more, so the sum of a few is an int.
+    if (made.leaves > most_leaves) g.fail(mistake::kind::too_many_leaves, made.leaves);
+    else term_placer<inputs>::place(g, Term{}, operands);
+    g.blame(number);
+    for (int i = made.node; i < g.size; ++i) g.at[i].term = number;
+    ++number;
+  }
+  template <class Operation, class... Operands>
+  static constexpr void find_operands([[maybe_unused]] int* out, placed_term& made,
+                                      [[maybe_unused]] placed_term const* terms,
+                                      term<Operation, Operands...>*) {
+    made.leaves = sizeof...(Operands) == 0 ? 1 : 0;
+    [[maybe_unused]] auto const find = [&](placed_term const& operand) {
+      *out++ = operand.node;
+      made.leaves += operand.leaves;
+    };
+    (find(terms[place_of<Operands>(static_cast<list*>(nullptr))]), ...);
+  }
+  static constexpr void find_operands(int*, placed_term&, placed_term const*, void*) {}
+  template <class T, class... Terms>
+  static constexpr int place_of(std::tuple<Terms...>*) {
+    return plait::detail::place_of_first({std::is_same_v<T, Terms>...});
+  }
+};
+
+/// FLOPs of a contraction for each row: of the rows of its result.
+template <class Graph>
+constexpr double contraction_flops(Graph const& g, node const& n) {
+  double out = operation::matmul::is.flops * n.width();
+  for (int side = 0; side < 2; ++side) {
+    node const& x = g.at[n.operands[side]];
+    for (int d = 0; d <= x.factor_count; ++d) {
+      char const letter = n.letters[side][d];
+      bool is_counted = side == 1 && holds(n.letters[0], letter);
+      is_counted = is_counted || holds(n.letters[2], letter);
+      if (!is_counted) out *= d == 0 ? g.sequence : x.factors[d - 1].extent;
+    }
+  }
+  return out;
+}
+/// FLOPs of a node of the forward for each row.
+template <class Graph>
+constexpr double flops_of(Graph const& g, int i) {
+  node const& n = g.at[i];
+  double const width = n.width();
+  switch (n.kind) {
+    case node_kind::product:
+      return operation::matmul::is.flops * width * g.at[n.operands[0]].width();
+    case node_kind::map: return n.flops * width;
+    case node_kind::reduce: return g.at[n.operands[0]].width();
+    case node_kind::contract: return contraction_flops(g, n);
+    case node_kind::attention: return 4 * width * g.sequence;
+    case node_kind::softmax: return 5 * width;
+    case node_kind::scan: return 2 * width;
+    case node_kind::call: return n.row->flops * width;
+    default: return 0;
+  }
+}
+
+/// Everything that follows from the formula of L, as constants.
+template <class L>
+struct formula_facts {
+  using terms = formula_terms<L>;
+  using graph_type = typename terms::graph_type;
+  template <int Term>
+  using term_at = plait::detail::type_at<typename terms::list, std::size_t(Term)>;
+  template <int Term>
+  using function_at = typename term_parts<term_at<Term>>::function;
+
+  static constexpr graph_type table = terms::make_graph();
+  static constexpr bool is_sound = !table.has_failed();
+
+  template <int Number>
+  using parameter_at = term_at<table.at[table.parameters[Number]].term>;
+  static constexpr int parameter_count = table.parameter_count;
+
+  static constexpr bool has_names_of_their_own() {
+    return []<std::size_t... K>(std::index_sequence<K...>) {
+      ext::name const labels[sizeof...(K) + 1]{parameter_at<int(K)>::label...};
+      for (std::size_t i = 0; i < sizeof...(K); ++i)
+        for (std::size_t k = 0; k < i; ++k)
+          if (labels[i] == labels[k]) return false;
+      return true;
+    }(std::make_index_sequence<std::size_t(parameter_count)>{});
+  }
+  static constexpr formula_forms<graph_type> forms =
+      []<std::size_t... K>(std::index_sequence<K...>) {
+        ext::name const labels[sizeof...(K) + 1]{parameter_at<int(K)>::label...};
+        return formula_forms<graph_type>(table, labels);
+      }(std::make_index_sequence<std::size_t(parameter_count)>{});
+  static constexpr value_memory<graph_type> memory{table, forms};
+
+  /// FLOPs of the forward for each row; of the nodes that ranks share in a form.
+  static constexpr double flops_per_row = [] {
+    double out = 0;
+    for (int i = 0; i < table.forward_size; ++i) out += flops_of(table, i);
+    return out;
+  }();
+  static constexpr double shared_flops(formula_form<graph_type> const& form) {
+    double out = 0;
+    for (int i = 0; i < table.forward_size; ++i)
+      if (form.is_shared[i]) out += flops_of(table, i);
+    return out;
+  }
+};
+
+}  // namespace plait::formula

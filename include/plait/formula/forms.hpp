@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+
+#include "plait/formula/graph.hpp"
+#include "plait/layer/form.hpp"
+#include "plait/placement/placement.hpp"
+
+/// The forms of a formula: ranks cut one variable, wherever it occurs, in the forward and in the
+/// gradients, and one rule for each kind of node says what that makes of its result.
+///
+/// Example: y = matmul(silu(matmul(x, up)), down). Ranks cut the columns of `up`. The first product
+/// has blocks of columns, so has silu of them. The rows of `down` are the same variable, so each
+/// rank makes a summand of y: partial. In the gradients dx is partial, too, so x is replicate.
+namespace plait::formula {
+
+/// Why ranks cannot cut a variable.
+enum class refusal : int {
+  none,
+  needs_whole,        ///< an operation needs all of it on each rank
+  twice,              ///< a value has it in both dimensions
+  of_summands,        ///< a function that is not linear would see a summand
+  cut_times_summand,  ///< a block would meet a summand
+  unlike_gradients    ///< a part of a gradient is complete and another is a summand
+};
+
+/// The degree of a value in what is partial.
+enum class degree : int { zero, none, linear, other };
+
+constexpr degree times(degree a, degree b) {
+  if (a == degree::zero || b == degree::zero) return degree::zero;
+  if (a == degree::none) return b;
+  return b == degree::none ? a : degree::other;
+}
+constexpr degree plus(degree a, degree b) {
+  if (a == degree::zero) return b;
+  if (b == degree::zero) return a;
+  return a == b ? a : degree::other;
+}
+constexpr degree through(degree a) {
+  return a == degree::zero || a == degree::none ? a : degree::other;
+}
+
+/// The placements of all values if ranks cut one variable.
+template <class Graph>
+class cut_values {
+ public:
+  static constexpr int nothing = -1;   ///< in place of a variable: each rank does all
+  static constexpr int summands = -2;  ///< in place of a variable: the inputs are partial
+
+  constexpr cut_values(Graph const& graph, int variable) : g(graph), variable_(variable) {}
+
+  /// Returns true if ranks can cut it so; else `why` and `where` say what is in the way.
+  constexpr bool run() {
+    if (variable_ >= 0 && g.is_whole[variable_]) return refuse(refusal::needs_whole, -1);
+    for (;;) {
+      unsigned const before = once_;
+      why = refusal::none;
+      for (bool& each : is_partial_) each = false;
+      bool const is_sound = visit_all();
+      if (once_ != before) continue;
+      if (!is_sound) return false;
+      break;
+    }
+    for (int i = 0; i < g.size; ++i) find_mode(i);
+    return has_whole_duals() && has_like_gradients();
+  }
+
+  /// The dimension of a value that is cut: 0 for the rows, 1 for the first factor of the columns
+  /// and so on, -1 for none, -2 for several.
+  [[nodiscard]] constexpr int cut_dimension(int value) const {
+    node const& n = g.at[value];
+    int out = is_cut(n.rows) ? 0 : -1;
+    for (int f = 0; f < n.factor_count; ++f)
+      if (is_cut(n.factors[f])) out = out == -1 ? f + 1 : -2;
+    return out;
+  }
+  [[nodiscard]] constexpr bool is_cut(int value) const { return cut_dimension(value) >= 0; }
+  /// A number that the ranks divide: the common divisor of all lengths that are cut, in each of
+  /// their pieces; 0 for the rows of activations.
+  [[nodiscard]] constexpr int units() const {
+    int out = 0;
+    for (int v = 0; v < g.variables; ++v)
+      if (variable_ >= 0 && g.root(v) == variable_)
+        out = std::gcd(out, g.extents[v] / g.pieces_of(v));
+    return out;
+  }
+  [[nodiscard]] constexpr bool is_partial(int value) const { return is_partial_[value]; }
+
+  /// The placement of a value of the forward, or of a node of the gradients.
+  [[nodiscard]] constexpr placement placement_of(int value) const {
+    if (int const cut = cut_dimension(value); cut >= 0) {
+      node const& n = g.at[value];
+      int parts = g.pieces_of(cut == 0 ? n.rows.variable : n.factors[cut - 1].variable);
+      for (int f = 0; f + 1 < cut; ++f) parts *= n.factors[f].extent;
+      return {ext::placement_kind::shard, cut == 0 ? 0 : 1, parts};
+    }
+    if (is_partial_[value]) return partial;
+    return is_replicate_[value] ? replicate : invariant;
+  }
+  [[nodiscard]] constexpr placement placement_of_parameter(int parameter) const {
+    int const value = g.parameters[parameter];
+    if (is_cut(value) || is_partial_[value]) return placement_of(value);
+    for (int i = g.forward_size; i < g.size; ++i)
+      if (g.at[i].parameter == parameter && is_partial_[i]) return replicate;
+    return is_replicate_[value] ? replicate : invariant;
+  }
+
+  refusal why = refusal::none;
+  int where = -1;  ///< the node that is in the way
+
+ private:
+  [[nodiscard]] constexpr bool is_cut(dimension const& of) const {
+    return of.variable >= 0 && variable_ >= 0 && g.root(of.variable) == variable_;
+  }
+  constexpr bool refuse(refusal because, int at_node) {
+    why = because, where = at_node;
+    return false;
+  }
+  constexpr bool visit_all() {
+    for (int i = 0; i < g.size; ++i)
+      if (!g.at[i].is_inlined && g.at[i].kind != node_kind::none && !visit(i)) return false;
+    return true;
+  }
+  constexpr bool visit(int i) {
+    node const& n = g.at[i];
+    if (cut_dimension(i) == -2) return refuse(refusal::twice, i);
+    switch (n.kind) {
+      case node_kind::parameter: is_partial_[i] = (once_ >> n.number & 1) != 0; return true;
+      case node_kind::input: is_partial_[i] = variable_ == summands && !n.is_tokens; return true;
+      case node_kind::number:
+      case node_kind::index_function:
+      case node_kind::output_gradient: return true;
+      case node_kind::result: return visit_operation(i, g.at[n.operands[0]]);
+      default: return visit_operation(i, n);
+    }
+  }
+  /// `of` has the operands of node i.
+  constexpr bool visit_operation(int i, node const& of) {
+    bool const has_bias = of.kind == node_kind::product && of.count == 3;
+    int const count = has_bias ? 2 : of.count;
+    int cuts = 0, sums = 0;
+    for (int k = 0; k < count; ++k) {
+      if (of.operands[k] < 0) continue;  // a part that nothing reads
+      cuts += is_cut(of.operands[k]) ? 1 : 0;
+      sums += is_partial_[of.operands[k]] ? 1 : 0;
+    }
+    bool const here = is_cut(i);
+    if (sums > 0 && (cuts > 0 || here)) return refuse(refusal::cut_times_summand, i);
+    if (cuts > 0) is_partial_[i] = !here;  // reduced over what is cut
+    else if (sums > 0 && !visit_summands(i, of, sums)) return false;
+    if (!has_bias || !is_partial_[i]) return true;
+    return enters_once(of.operands[2]) || refuse(refusal::of_summands, i);
+  }
+  constexpr bool visit_summands(int i, node const& of, int sums) {
+    switch (of.kind) {
+      case node_kind::product:
+      case node_kind::weight_gradient:
+      case node_kind::contract:
+      case node_kind::multiply: is_partial_[i] = sums == 1; break;
+      case node_kind::add:
+      case node_kind::concat: is_partial_[i] = sums == operands_of(of); break;
+      case node_kind::attention:
+      case node_kind::softmax: break;
+      case node_kind::attention_gradient:
+        is_partial_[i] = sums == 1 && is_partial_[of.operands[5]];
+        break;
+      case node_kind::softmax_gradient:
+      case node_kind::scan:
+      case node_kind::scan_gradient:
+        is_partial_[i] = sums == 1 && is_partial_[of.operands[1]];
+        break;
+      case node_kind::map: is_partial_[i] = degree_of(i, -1) == degree::linear; break;
+      case node_kind::slope: is_partial_[i] = slope_degree(of) == degree::linear; break;
+      case node_kind::call: is_partial_[i] = is_linear(of, sums); break;
+      default: is_partial_[i] = true;  // a sum, or the same elements elsewhere
+    }
+    return is_partial_[i] || refuse(refusal::of_summands, i);
+  }
+  static constexpr int operands_of(node const& n) {
+    int out = 0;
+    for (int k = 0; k < n.count; ++k) out += n.operands[k] >= 0 ? 1 : 0;
+    return out;
+  }
+  [[nodiscard]] constexpr bool is_linear(node const& call, int sums) const {
+    auto const by = operation::signature::of(call.row->text);
+    int reads = 0, first = -1, last = -1;
+    for (int k = 0; k < call.count; ++k) {
+      if (by.operands[k].is_constant) {
+        if (is_partial_[call.operands[k]]) return false;
+        continue;
+      }
+      ++reads, last = call.operands[k];
+      if (first < 0) first = last;
+    }
+    switch (by.linear) {
+      case operation::linearity::in_all: return sums == reads;
+      case operation::linearity::in_each: return sums == 1;
+      case operation::linearity::in_first: return sums == 1 && is_partial_[first];
+      case operation::linearity::in_last: return sums == 1 && is_partial_[last];
+      default: return false;
+    }
+  }
+  /// Lets a parameter enter a sum on one rank, if nothing else reads it.
+  constexpr bool enters_once(int value) {
+    if (g.at[value].kind != node_kind::parameter || g.readers(value) != 1) return false;
+    once_ |= 1u << g.at[value].number;
+    return true;
+  }
+  /// The degree of a map, or of its slope by an operand, in what is partial.
+  constexpr degree degree_of(int map, int by) {
+    auto const functions = g.functions_of(map);
+    degree value[Graph::function_list::most]{}, slope[Graph::function_list::most]{};
+    for (int i = 0; i < functions.count; ++i) {
+      node const& n = g.at[functions.at[i]];
+      degree v[4]{}, d[4]{};
+      for (int k = 0; k < n.own_count; ++k) {
+        int const x = n.own[k];
+        if (g.at[x].is_inlined) {
+          v[k] = value[functions.place_of(x)], d[k] = slope[functions.place_of(x)];
+        } else {
+          v[k] = is_partial_[x] ? degree::linear : degree::none;
+          bool const is_by = by >= 0 && g.at[map].operands[by] == x;
+          d[k] = is_by ? degree::none : degree::zero;
+        }
+      }
+      switch (n.is) {
+        case algebra::sum:
+        case algebra::difference:
+          value[i] = plus(v[0], v[1]), slope[i] = plus(d[0], d[1]);
+          if (value[i] == degree::other)
+            for (int k = 0; k < 2; ++k)
+              if (v[k] == degree::none && v[1 - k] == degree::linear) enters_once(n.own[k]);
+          break;
+        case algebra::negation: value[i] = v[0], slope[i] = d[0]; break;
+        case algebra::product:
+          value[i] = times(v[0], v[1]);
+          slope[i] = plus(times(d[0], v[1]), times(v[0], d[1]));
+          break;
+        case algebra::quotient:
+          value[i] = times(v[0], through(v[1]));
+          slope[i] = plus(times(d[0], through(v[1])), times(times(v[0], through(v[1])), d[1]));
+          break;
+        default: {
+          bool is_flat = true, moves = false;
+          for (int k = 0; k < n.own_count; ++k) {
+            is_flat = is_flat && through(v[k]) != degree::other;
+            moves = moves || d[k] != degree::zero;
+          }
+          value[i] = is_flat ? degree::none : degree::other;
+          slope[i] = !moves ? degree::zero : value[i];
+          for (int k = 0; moves && is_flat && k < n.own_count; ++k)
+            if (d[k] == degree::linear || d[k] == degree::other) slope[i] = d[k];
+        }
+      }
+    }
+    return by >= 0 ? slope[functions.count - 1] : value[functions.count - 1];
+  }
+  constexpr degree slope_degree(node const& of) {
+    bool const of_dy = is_partial_[of.operands[of.count - 1]];
+    degree const slope = of.from_output ? (is_partial_[of.of] ? degree::other : degree::none)
+                                        : degree_of(of.of, of.number);
+    return times(slope, of_dy ? degree::linear : degree::none);
+  }
+
+  /// A whole value is replicate if its gradient is a summand; so are the other results of the call
+  /// that makes it. A whole gradient is replicate if one that it is made of is.
+  constexpr void find_mode(int i) {
+    node const& n = g.at[i];
+    if (i < g.forward_size) {
+      int const dy = g.gradient[i];
+      is_replicate_[i] = dy >= 0 && is_partial_[dy];
+      if (n.kind == node_kind::result) is_replicate_[i] = is_replicate_[n.operands[0]];
+      return;
+    }
+    if (n.kind == node_kind::output_gradient) is_replicate_[i] = is_partial_[g.output];
+    for (int k = 0; k < n.count; ++k) {
+      int const x = n.operands[k];
+      if (x < 0) continue;
+      bool const is_whole = !is_cut(x) && !is_partial_[x];
+      if (is_whole && is_replicate_[x]) is_replicate_[i] = true;
+    }
+  }
+  /// The gradient of a summand is whole.
+  constexpr bool has_whole_duals() {
+    for (int i = 0; i < g.forward_size; ++i)
+      if (!g.at[i].is_inlined && is_partial_[i] && g.gradient[i] >= 0 && is_partial_[g.gradient[i]])
+        return refuse(refusal::of_summands, i);
+    return true;
+  }
+  constexpr bool has_like_gradients() {
+    for (int parameter = 0; parameter < g.parameter_count; ++parameter) {
+      int sums = 0, others = 0;
+      if (is_cut(g.parameters[parameter])) continue;
+      for (int i = g.forward_size; i < g.size; ++i)
+        if (g.at[i].parameter == parameter) ++(is_partial_[i] ? sums : others);
+      if (sums > 0 && others > 0) return refuse(refusal::unlike_gradients, g.parameters[parameter]);
+    }
+    return true;
+  }
+
+  Graph const& g;
+  int variable_;
+  unsigned once_ = 0;  ///< parameters that enter a sum on one rank
+  bool is_partial_[Graph::capacity]{};
+  bool is_replicate_[Graph::capacity]{};
+};
+
+/// The form in which ranks cut one variable, as values.
+template <class Graph>
+struct formula_form {
+  ext::name label{};
+  int variable = cut_values<Graph>::nothing;
+  placement at[Graph::capacity]{};
+  bool is_shared[Graph::capacity]{};  ///< each rank does a part of the work of a node
+  placement parameters[Graph::most_parameters]{};
+  int units = 0;  ///< the common divisor of all that is cut, which the ranks divide
+};
+
+/// The forms of a formula: whole, one for each variable that can be cut, and of rows the last.
+template <class Graph>
+struct formula_forms {
+  static constexpr int most = 16;
+
+  formula_form<Graph> at[most]{};
+  int count = 0;
+  bool has_more = false;  ///< more than `most`
+
+  /// `labels`: names of the parameters.
+  constexpr formula_forms(Graph const& g, ext::name const* labels) {
+    using values = cut_values<Graph>;
+    add(g, values::nothing, labels);
+    bool is_seen[Graph::capacity]{};
+    auto const visit = [&](dimension const& of) {
+      if (of.variable < 0) return;
+      int const root = g.root(of.variable);
+      if (is_seen[root] || root == row_variable) return;
+      is_seen[root] = true;
+      add(g, root, labels);
+    };
+    for (int i = 0; i < g.forward_size; ++i) {
+      visit(g.at[i].rows);
+      for (int f = 0; f < g.at[i].factor_count; ++f) visit(g.at[i].factors[f]);
+    }
+    add(g, row_variable, labels);
+    if (g.parameter_count == 0) add(g, values::summands, labels);
+  }
+
+  /// Returns true if two values are placed alike in every form.
+  [[nodiscard]] constexpr bool has_like_placements(int a, int b) const {
+    for (int i = 0; i < count; ++i)
+      if (at[i].at[a] != at[i].at[b]) return false;
+    return true;
+  }
+
+ private:
+  constexpr void add(Graph const& g, int variable, ext::name const* labels) {
+    cut_values<Graph> values(g, variable);
+    if (!values.run()) return;
+    if (count == most) {
+      has_more = true;
+      return;
+    }
+    formula_form<Graph>& out = at[count];
+    out.variable = variable;
+    out.units = values.units();
+    for (int i = 0; i < g.size; ++i) {
+      out.at[i] = values.placement_of(i);
+      out.is_shared[i] = values.is_cut(i);
+      node const& n = g.at[i];
+      for (int k = 0; k < n.count; ++k)
+        out.is_shared[i] = out.is_shared[i] || (n.operands[k] >= 0 && values.is_cut(n.operands[k]));
+      // All ranks look up every row of a table, whose rows may be cut.
+      if (n.is_lookup) out.is_shared[i] = values.is_cut(i);
+    }
+    for (int k = 0; k < g.parameter_count; ++k)
+      out.parameters[k] = values.placement_of_parameter(k);
+    out.label = label_of(g, out);
+    for (int k = 0; k < g.parameter_count && is_taken(out.label); ++k)
+      if (ext::is_shard(out.parameters[k])) out.label = labels[k];
+    for (int number = 2; is_taken(out.label); ++number) out.label = numbered(number);
+    ++count;
+  }
+  /// "form_2" and so on, where several forms would have one label.
+  static constexpr ext::name numbered(int number) {
+    ext::name out("form_");
+    if (number >= 10) out.word0 |= std::uint64_t('0' + number / 10) << 40;
+    out.word0 |= std::uint64_t('0' + number % 10) << (number >= 10 ? 48 : 40);
+    return out;
+  }
+  [[nodiscard]] constexpr bool is_taken(ext::name const& label) const {
+    for (int i = 0; i < count; ++i)
+      if (at[i].label == label) return true;
+    return false;
+  }
+  static constexpr ext::name label_of(Graph const& g, formula_form<Graph> const& form) {
+    if (form.variable == cut_values<Graph>::nothing) return "whole";
+    if (form.variable == cut_values<Graph>::summands) return "summands";
+    if (form.variable == row_variable) return "sequence";
+    bool takes_blocks = false;
+    for (int i = 0; i < g.input_count; ++i)
+      takes_blocks = takes_blocks || ext::is_shard(form.at[g.inputs[i]]);
+    bool const makes_blocks = ext::is_shard(form.at[g.output]);
+    if (takes_blocks && makes_blocks) return "features";
+    if (makes_blocks) return "column";
+    if (takes_blocks) return "row";
+    return "hidden";
+  }
+};
+
+}  // namespace plait::formula

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "plait/backend/element_place.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/formula/graph.hpp"
+#include "plait/tensor/dual_number.hpp"
+#include "plait/tensor/functions.hpp"
+
+/// The functions of elements that maps are lowered to: a chain of functions is one of them, and so
+/// is its derivative by each operand. They are named types, so that every device can run them.
+namespace plait::formula {
+
+/// The derivative of a function of one number that is written by hand: `type`, called with the
+/// function's operand or, with `from_output`, its result, and dy.
+template <class Function>
+struct derivative_by_hand {
+  using type = functions::derivative_of<Function>;
+  static constexpr bool exists = requires(float x) { Function{}.slope(x); };
+  static constexpr bool from_output = [] {
+    if constexpr (requires { Function::from_output; }) return bool{Function::from_output};
+    else return false;
+  }();
+};
+template <class Derivative, bool FromOutput>
+struct known_derivative {
+  using type = Derivative;
+  static constexpr bool exists = true, from_output = FromOutput;
+};
+template <>
+struct derivative_by_hand<functions::relu> : known_derivative<functions::relu_derivative, true> {};
+template <>
+struct derivative_by_hand<functions::gelu_tanh>
+    : known_derivative<functions::gelu_tanh_derivative, false> {};
+template <>
+struct derivative_by_hand<functions::silu> : known_derivative<functions::silu_derivative, false> {};
+template <>
+struct derivative_by_hand<functions::sigmoid>
+    : known_derivative<functions::sigmoid_derivative, true> {};
+template <>
+struct derivative_by_hand<functions::tanh> : known_derivative<functions::tanh_derivative, true> {};
+
+/// Operations for each element, as FLOPs are counted.
+template <class Function>
+inline constexpr int flops_of_function = [] {
+  if constexpr (requires { Function::flops; }) return int(Function::flops);
+  else return 1;
+}();
+template <>
+inline constexpr int flops_of_function<functions::relu> = 0;
+template <>
+inline constexpr int flops_of_function<functions::gelu_tanh> = 12;
+template <>
+inline constexpr int flops_of_function<functions::silu> = 8;
+template <>
+inline constexpr int flops_of_function<functions::sigmoid> = 8;
+template <>
+inline constexpr int flops_of_function<functions::tanh> = 12;
+
+/// Calls a function of a formula with numbers, or with numbers and their derivatives.
+template <class Function>
+struct function_call {
+  template <class... T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static auto of(T... values) {
+    return Function{}(values...);
+  }
+  template <class T>
+    requires derivative_by_hand<Function>::exists
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static functions::dual_number<T> of(
+      functions::dual_number<T> x) {
+    using by_hand = derivative_by_hand<Function>;
+    T const y = Function{}(x.value);
+    T const kept = by_hand::from_output ? y : x.value;
+    return {y, typename by_hand::type{}(kept, x.slope)};
+  }
+};
+
+/// The functions that map `Map` of a formula consists of, as one. `Facts` is a formula_facts.
+template <class Facts, int Map>
+struct fused_map {
+  static constexpr auto& table = Facts::table;
+  static constexpr auto functions = table.functions_of(Map);
+
+  /// The result for the map's operands, in their order; T is a number or a dual number. `place`:
+  /// of the element, for functions of it.
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T evaluate(T const* operands,
+                                                     index_place const& place = {}) {
+    return evaluate_all(operands, place, std::make_index_sequence<std::size_t(functions.count)>{});
+  }
+
+ private:
+  // Constants outside of the functions: nvcc warns of constexpr functions of the host in a kernel.
+  template <int Function, int Operand>
+  static constexpr int value = table.at[functions.at[Function]].own[Operand];
+  template <int Value>
+  static constexpr bool is_number = table.at[Value].kind == node_kind::number;
+  template <int Value>
+  static constexpr bool is_index_function = table.at[Value].kind == node_kind::index_function;
+  template <int Value>
+  static constexpr bool is_inlined = table.at[Value].is_inlined;
+  template <int Value>
+  static constexpr int term_of_value = table.at[Value].term;
+  template <int Value>
+  static constexpr double number = table.at[Value].factor;
+  template <int Value>
+  static constexpr int number_of =
+      table.at[Value].is_inlined ? functions.place_of(Value) : table.operand_of(Map, Value);
+  template <int Function>
+  static constexpr int term_number = table.at[functions.at[Function]].term;
+  template <int Function>
+  static constexpr std::size_t operand_count =
+      std::size_t(table.at[functions.at[Function]].own_count);
+
+  template <int Value, class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T operand(T const* operands, T const* made,
+                                                    index_place const& place) {
+    if constexpr (is_number<Value>) {
+      return number_as<T>(number<Value>);
+    } else if constexpr (is_index_function<Value>) {
+      using function = typename Facts::template function_at<term_of_value<Value>>;
+      return number_as<T>(function{}(place));
+    } else if constexpr (is_inlined<Value>) {
+      return made[number_of<Value>];
+    } else {
+      return operands[number_of<Value>];
+    }
+  }
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T number_as(auto value) {
+    if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
+    else return T(static_cast<decltype(T{}.value)>(value));
+  }
+  template <int Function, class T, std::size_t... K>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T call(T const* operands, T const* made,
+                                                 index_place const& place,
+                                                 std::index_sequence<K...>) {
+    using function = typename Facts::template function_at<term_number<Function>>;
+    return function_call<function>::of(operand<value<Function, int(K)>>(operands, made, place)...);
+  }
+  template <class T, std::size_t... I>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T evaluate_all(T const* operands,
+                                                         index_place const& place,
+                                                         std::index_sequence<I...>) {
+    T made[sizeof...(I)]{};
+    ((made[I] =
+          call<int(I)>(operands, made, place, std::make_index_sequence<operand_count<int(I)>>{})),
+     ...);
+    return made[sizeof...(I) - 1];
+  }
+};
+
+/// Returns true if a map is linear in all of its operands together.
+template <class Graph>
+constexpr bool is_linear_map(Graph const& g, int map) {
+  auto const functions = g.functions_of(map);
+  for (int i = 0; i < functions.count; ++i) {
+    node const& n = g.at[functions.at[i]];
+    int numbers = 0;
+    for (int k = 0; k < n.own_count; ++k) numbers += g.is_shapeless(n.own[k]) ? 1 : 0;
+    bool const is_scaled = n.is == algebra::product && numbers == 1;
+    bool const is_divided = n.is == algebra::quotient && g.is_shapeless(n.own[1]) && numbers == 1;
+    bool const is_sum = numbers == 0 && (n.is == algebra::sum || n.is == algebra::difference ||
+                                         n.is == algebra::negation);
+    if (!is_scaled && !is_divided && !is_sum) return false;
+  }
+  return true;
+}
+
+/// The function of a map, for ops.map; with a place first if the map needs it.
+template <class Facts, int Map>
+struct map_value {
+  static constexpr bool is_linear = is_linear_map(Facts::table, Map);
+  static constexpr bool is_placed = Facts::table.is_placed(Map);
+
+  template <class T, class... More>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(index_place const& place, T first,
+                                                More... more) const {
+    T const operands[]{first, more...};
+    return fused_map<Facts, Map>::evaluate(operands, place);
+  }
+
+  template <class T, class... More>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T first, More... more) const {
+    T const operands[]{first, more...};
+    return fused_map<Facts, Map>::evaluate(operands);
+  }
+};
+
+template <class Term>
+inline constexpr bool has_derivative_by_hand = false;
+template <class Function, class... Operands>
+inline constexpr bool has_derivative_by_hand<term<op::map<Function>, Operands...>> =
+    derivative_by_hand<Function>::exists;
+
+/// The derivative of a map by one of its operands, times dy: its operands are those that the
+/// derivative reads, and dy.
+template <class Facts, int Slope>
+struct map_slope {
+  static constexpr node n = Facts::table.at[Slope];
+  static constexpr bool is_linear = n.count == 1, is_linear_in_last = true;
+  static constexpr bool is_placed = Facts::table.is_placed(n.of);
+
+  template <class T, class... More>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T first, More... more) const {
+    return (*this)(index_place{}, first, more...);
+  }
+  template <class T, class... More>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(index_place const& place, T first,
+                                                More... more) const {
+    T const given[]{first, more...};
+    if constexpr (is_by_hand) {
+      using function = typename Facts::template function_at<term_number>;
+      return typename derivative_by_hand<function>::type{}(given[0], given[last]);
+    } else {
+      functions::dual_number<T> operands[count]{};
+      set_all(operands, given, std::make_index_sequence<count>{});
+      return fused_map<Facts, map>::evaluate(operands, place).slope * given[last];
+    }
+  }
+
+ private:
+  static constexpr std::size_t count = std::size_t(Facts::table.at[n.of].count);
+  static constexpr int term_number = Facts::table.at[n.of].term;
+  static constexpr int map = n.of, last = n.count - 1;
+  static constexpr bool is_by_hand =
+      Facts::table.functions_of(n.of).count == 1 &&
+      has_derivative_by_hand<typename Facts::template term_at<term_number>>;
+  /// The place among what is given of the map's operand K, or -1.
+  template <std::size_t K>
+  static constexpr int number_of = [] {
+    for (int i = 0; i + 1 < n.count; ++i)
+      if (n.operands[i] == Facts::table.at[n.of].operands[K]) return i;
+    return -1;
+  }();
+  static constexpr int by = n.number;
+
+  template <class T, std::size_t... K>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static void set_all(functions::dual_number<T>* operands,
+                                                       T const* given, std::index_sequence<K...>) {
+    ((operands[K] = {number_of<K> >= 0 ? given[number_of<K> >= 0 ? number_of<K> : 0] : T{0},
+                     int(K) == by ? T{1} : T{0}}),
+     ...);
+  }
+};
+
+/// A number of each row, repeated along it and times a factor.
+template <class Facts, int Node>
+struct repeated {
+  static constexpr bool is_linear = true, is_placed = false;
+  static constexpr double factor = Facts::table.at[Node].factor;
+
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T x) const {
+    return static_cast<T>(factor) * x;
+  }
+};
+
+/// The column of an operand that belongs to a column of the result, where shapes are aligned at
+/// their last factors.
+struct column_map {
+  static constexpr int most = node::most_factors;
+  std::size_t divisor[most]{1, 1, 1}, extent[most]{1, 1, 1}, stride[most]{};
+  std::size_t width = 1;       ///< columns of the operand
+  std::size_t read_block = 1;  ///< the columns that belong to one block of the result
+  bool is_same = false;        ///< it has the columns of the result
+
+  constexpr column_map(node const& made, node const& of, std::size_t block) {
+    width = std::size_t(of.width());
+    is_same = width == std::size_t(made.width());
+    std::size_t const blocks = std::size_t(made.width()) / block;
+    read_block = blocks == 0 || width < blocks ? width : width / blocks;
+    std::size_t divide = 1, step = 1;
+    for (int f = 1; f <= made.factor_count; ++f) {
+      auto const length = std::size_t(made.factors[made.factor_count - f].extent);
+      divisor[f - 1] = divide, extent[f - 1] = length;
+      divide *= length;
+      if (f > of.factor_count) continue;
+      auto const own = std::size_t(of.factors[of.factor_count - f].extent);
+      if (own == length) stride[f - 1] = step;
+      step *= own;
+    }
+  }
+};
+
+/// A function of elements for ops.map_at, in which operands are repeated along rows or factors.
+/// `Facts` is a formula_facts, and `Node` the map.
+template <class Facts, class Function, int Node, std::size_t... Operand>
+struct function_at_place {
+  static constexpr node n = Facts::table.at[Node];
+  static constexpr std::size_t whole_columns = std::size_t(n.width());
+  /// The columns of the slowest factor stay together.
+  static constexpr std::size_t block =
+      n.factor_count <= 1 ? 1 : std::size_t(n.width() / n.factors[0].extent);
+  template <std::size_t K>
+  static constexpr column_map columns{n, Facts::table.at[n.operands[K]], block};
+  static constexpr std::size_t read_blocks[sizeof...(Operand)]{columns<Operand>.read_block...};
+  static constexpr bool is_linear = Function::is_linear;
+  static constexpr bool is_linear_in_last = [] {
+    if constexpr (requires { Function::is_linear_in_last; }) return Function::is_linear_in_last;
+    else return false;
+  }();
+
+  template <class... Rows>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(ext::element_place const& at,
+                                                   Rows... rows) const {
+    if constexpr (Function::is_placed)
+      return Function{}(place_of(at), rows[column<Operand>(at.column)]...);
+    else return Function{}(rows[column<Operand>(at.column)]...);
+  }
+
+ private:
+  /// The divisor and the length of factor F of the result.
+  template <int F>
+  static constexpr std::size_t faster = [] {
+    std::size_t out = 1;
+    for (int f = F + 1; f < n.factor_count; ++f) out *= std::size_t(n.factors[f].extent);
+    return out;
+  }();
+  template <int F>
+  static constexpr std::size_t length = F < n.factor_count ? std::size_t(n.factors[F].extent) : 1;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static index_place place_of(ext::element_place const& at) {
+    return {at.position,
+            at.sample,
+            {at.column / faster<0> % length<0>, at.column / faster<1> % length<1>,
+             at.column / faster<2> % length<2>}};
+  }
+
+  template <std::size_t K, int F>
+  static constexpr std::size_t divisor = columns<K>.divisor[F];
+  template <std::size_t K, int F>
+  static constexpr std::size_t extent = columns<K>.extent[F];
+  template <std::size_t K, int F>
+  static constexpr std::size_t stride = columns<K>.stride[F];
+  template <std::size_t K>
+  static constexpr bool is_same = columns<K>.is_same;
+  template <std::size_t K>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static std::size_t column(std::size_t made) {
+    if constexpr (is_same<K>) return made;
+    else
+      return made / divisor<K, 0> % extent<K, 0> * stride<K, 0> +
+             made / divisor<K, 1> % extent<K, 1> * stride<K, 1> +
+             made / divisor<K, 2> % extent<K, 2> * stride<K, 2>;
+  }
+};
+
+/// The sum of two gradients.
+struct sum_of_two {
+  static constexpr bool is_linear = true, is_placed = false;
+
+  template <class A, class B>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(A a, B b) const {
+    return a + b;
+  }
+};
+
+/// The sum of the columns of each row, times a factor.
+template <class Facts, int Node>
+struct sum_of_row {
+  static constexpr double factor = Facts::table.at[Node].factor;
+
+  template <class X, class Y>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, Y* y) const {
+    accumulate_t<Y> sum{};
+    for (std::size_t i = 0; i < columns; ++i) sum += static_cast<accumulate_t<Y>>(x[i]);
+    *y = static_cast<Y>(static_cast<accumulate_t<Y>>(factor) * sum);
+  }
+};
+
+}  // namespace plait::formula

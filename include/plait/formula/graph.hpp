@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/formula/node.hpp"
+
+/// A formula as a table of nodes: one for each distinct term, operands before what reads them, and
+/// after them the nodes of the gradients (formula/adjoint.hpp). From here on there are no types,
+/// only loops over an array.
+///
+/// Each value is a matrix, as views are. Its columns may be declared as several factors, the
+/// slowest first: heads by the width of a head. A dimension belongs to a variable, and operations
+/// unite variables: x w unites the columns of x with the rows of w. A variable may also be several
+/// pieces of another one, side by side, as query, key and value in one product are. Ranks may cut
+/// one variable, wherever it occurs; formula/forms.hpp tries each of them.
+namespace plait::formula {
+
+template <int Capacity>
+struct graph {
+  static constexpr int capacity = Capacity;
+  static constexpr int most_inputs = 4, most_parameters = 8;
+
+  node at[Capacity]{};
+  int size = 0, forward_size = 0, output = -1;
+  int gradient[Capacity]{};  ///< the node of a value's gradient, -1 if it has none
+  int inputs[most_inputs]{-1, -1, -1, -1}, input_count = 0;
+  int parameters[Capacity]{}, parameter_count = 0;
+  int sequence = 0;           ///< positions of a sample; 0: the layer does not say
+  int parent[Capacity]{};     ///< the variable that a variable is united with
+  int pieces[Capacity]{};     ///< a variable is so many pieces that are each cut as its parent
+  int extents[Capacity]{};    ///< the length of a variable; 0 for the rows
+  bool is_whole[Capacity]{};  ///< each rank needs all of a variable
+  int variables = 1;          ///< the rows are the first
+  mistake wrong{};
+
+  constexpr graph() {
+    for (int& each : gradient) each = -1;
+    pieces[row_variable] = 1;
+  }
+
+  [[nodiscard]] constexpr bool has_failed() const { return wrong.what != mistake::kind::none; }
+  /// Records the first mistake. The term is known to the caller of what places or visits it.
+  constexpr void fail(mistake::kind what, int left = 0, int right = 0) {
+    if (!has_failed()) wrong = {what, -1, left, right};
+  }
+  /// Says which term a mistake belongs to that was just recorded.
+  constexpr void blame(int term) {
+    if (has_failed() && wrong.term < 0) wrong.term = term;
+  }
+  constexpr int put(node const& of) {
+    if (size == Capacity) return fail(mistake::kind::too_many_nodes), size - 1;
+    at[size] = of;
+    return size++;
+  }
+  /// A node with the shape of another.
+  [[nodiscard]] constexpr node like(int value, node_kind kind) const {
+    node out;
+    out.kind = kind;
+    out.copy_shape(at[value]);
+    return out;
+  }
+  [[nodiscard]] constexpr bool is_leaf(int value) const {
+    return at[value].kind == node_kind::input || at[value].kind == node_kind::parameter ||
+           is_shapeless(value);
+  }
+  /// A number, or a function of places: it has no shape and no gradient, and nothing stores it.
+  [[nodiscard]] constexpr bool is_shapeless(int value) const {
+    return at[value].kind == node_kind::number || at[value].kind == node_kind::index_function;
+  }
+
+  // ---- Variables --------------------------------------------------------------------------------
+
+  constexpr dimension make_dimension(int extent) {
+    if (extent == 1) return {};
+    parent[variables] = variables;
+    pieces[variables] = 1;
+    extents[variables] = extent;
+    return {variables++, extent};
+  }
+  [[nodiscard]] constexpr int root(int variable) const {
+    while (parent[variable] != variable) variable = parent[variable];
+    return variable;
+  }
+  /// The pieces of a variable that are each cut as its root.
+  [[nodiscard]] constexpr int pieces_of(int variable) const {
+    int out = 1;
+    for (; parent[variable] != variable; variable = parent[variable]) out *= pieces[variable];
+    return out;
+  }
+  /// Says that each rank needs all of a dimension.
+  constexpr void need_whole(dimension const& of) {
+    if (of.variable >= 0) is_whole[root(of.variable)] = true;
+  }
+  /// Says that `a` consists of `count` pieces that are cut as `b` is.
+  constexpr void unite(dimension const& a, dimension const& b, int count = 1) {
+    if (a.variable < 0 || b.variable < 0) return need_whole(a), need_whole(b);
+    int const of_a = root(a.variable), of_b = root(b.variable);
+    int const in_a = pieces_of(a.variable), in_b = pieces_of(b.variable) * count;
+    if (of_a == of_b) {
+      if (in_a != in_b) is_whole[of_a] = true;
+      return;
+    }
+    bool const whole = is_whole[of_a] || is_whole[of_b];
+    if (in_b % in_a == 0) {
+      parent[of_a] = of_b, pieces[of_a] = in_b / in_a, is_whole[of_b] = whole;
+    } else if (in_a % in_b == 0) {
+      parent[of_b] = of_a, pieces[of_b] = in_a / in_b, is_whole[of_a] = whole;
+    } else {
+      is_whole[of_a] = is_whole[of_b] = true;
+    }
+  }
+
+  // ---- Nodes that forward and gradients have ----------------------------------------------------
+
+  /// The sum over the last factor, which then has one element.
+  [[nodiscard]] constexpr node reduced(int x, double factor) const {
+    node out = like(x, node_kind::reduce);
+    out.factor = factor;
+    if (out.factor_count == 1) out.factor_count = 0;
+    else out.factors[out.factor_count - 1] = {};
+    out.read(x);
+    return out;
+  }
+  constexpr node shifted(int x, int steps) {
+    is_whole[row_variable] = true;
+    node out = like(x, node_kind::shift);
+    out.steps = steps;
+    out.read(x);
+    return out;
+  }
+
+  // ---- After all terms --------------------------------------------------------------------------
+
+  /// How often nodes of the forward read a value.
+  [[nodiscard]] constexpr int readers(int value) const {
+    int const end = forward_size > 0 ? forward_size : size;
+    int out = 0;
+    for (int i = 0; i < end; ++i) {
+      node const& n = at[i];
+      int const count = n.kind == node_kind::map ? n.own_count : n.count;
+      for (int k = 0; k < count; ++k)
+        out += (n.kind == node_kind::map ? n.own[k] : n.operands[k]) == value ? 1 : 0;
+    }
+    return out;
+  }
+  /// Makes x w + b one node where b is a row that is added to a product that nothing else reads.
+  constexpr void join_biases() {
+    for (int i = 0; i < size; ++i) {
+      if (at[i].kind != node_kind::map || at[i].is != algebra::sum) continue;
+      for (int k = 0; k < 2; ++k) {
+        int const product = at[i].own[k], bias = at[i].own[1 - k];
+        if (at[product].kind != node_kind::product || at[product].count != 2) continue;
+        if (at[bias].kind != node_kind::parameter || at[bias].factor_count == 0) continue;
+        if (readers(product) != 1) continue;
+        node joined = at[product];
+        joined.read(bias);
+        joined.term = at[i].term;
+        at[i] = joined;
+        at[product].kind = node_kind::none;
+        at[product].count = 0;
+        break;
+      }
+    }
+  }
+  /// Makes a map whose readers are all maps of its shape a part of them: its result is never
+  /// stored. So is a function of parameters alone.
+  constexpr void fuse() {
+    bool is_stored[Capacity]{};
+    is_stored[output] = true;
+    for (int i = 0; i < size; ++i) {
+      node const& n = at[i];
+      for (int k = 0; k < n.count; ++k) is_stored[n.operands[k]] = true;
+      for (int k = 0; k < n.own_count; ++k) {
+        node const& x = at[n.own[k]];
+        if (x.width() != n.width() && x.is_per_row()) is_stored[n.own[k]] = true;
+      }
+    }
+    for (int i = 0; i < size; ++i) {
+      node& n = at[i];
+      if (n.kind != node_kind::map) continue;
+      n.is_inlined = !is_stored[i];
+      for (int k = 0; k < n.own_count; ++k) {
+        int const x = n.own[k];
+        if (is_shapeless(x)) continue;
+        if (!at[x].is_inlined) read_once(n, x);
+        else
+          for (int j = 0; j < at[x].count; ++j) read_once(n, at[x].operands[j]);
+      }
+      if (!n.is_inlined && functions_of(i).count > function_list::most)
+        fail(mistake::kind::too_many_functions, function_list::most);
+      blame(n.term);
+    }
+  }
+
+  /// The functions that a map consists of, in their order; its own is the last.
+  struct function_list {
+    static constexpr int most = 32;
+    int at[most]{};
+    int count = 0;  ///< more than `most` is a mistake, see fuse()
+
+    [[nodiscard]] constexpr int place_of(int value) const {
+      for (int i = 0; i < count; ++i)
+        if (at[i] == value) return i;
+      return -1;
+    }
+  };
+  [[nodiscard]] constexpr function_list functions_of(int map) const {
+    bool is_in[Capacity]{};
+    is_in[map] = true;
+    for (int i = map; i >= 0; --i)
+      if (is_in[i])
+        for (int k = 0; k < at[i].own_count; ++k)
+          if (at[at[i].own[k]].is_inlined) is_in[at[i].own[k]] = true;
+    function_list out;
+    for (int i = 0; i <= map; ++i)
+      if (is_in[i] && ++out.count <= function_list::most) out.at[out.count - 1] = i;
+    return out;
+  }
+  /// Returns true if a map needs to know the place of each element.
+  [[nodiscard]] constexpr bool is_placed(int map) const {
+    auto const functions = functions_of(map);
+    for (int i = 0; i < functions.count; ++i)
+      for (int k = 0; k < at[functions.at[i]].own_count; ++k)
+        if (at[at[functions.at[i]].own[k]].kind == node_kind::index_function) return true;
+    return false;
+  }
+  /// The place of a value among the operands of a map, or -1.
+  [[nodiscard]] constexpr int operand_of(int map, int value) const {
+    for (int k = 0; k < at[map].count; ++k)
+      if (at[map].operands[k] == value) return k;
+    return -1;
+  }
+
+ private:
+  constexpr void read_once(node& n, int value) {
+    if (n.reads(value)) return;
+    if (n.count == node::most_operands - 1)
+      return fail(mistake::kind::too_many_values, node::most_operands - 1);
+    n.read(value);
+  }
+};
+
+}  // namespace plait::formula

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/backend/matrix.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/formula/node.hpp"
+#include "plait/operation/rows.hpp"
+#include "plait/placement/placement.hpp"
+#include "plait/run/operands.hpp"
+#include "plait/tensor/functions.hpp"
+
+/// Operations that a device has no row for, made of rows that it has. Each is a kernel for ops.run
+/// and works on this rank's blocks; formula/forms.hpp says how these may be cut.
+namespace plait::formula {
+
+using ext::matrix;
+using ext::row_of;
+
+/// The matrix that a view is.
+template <class View>
+constexpr auto matrix_of_view(View const& of) {
+  return matrix<typename View::element>{of.data, of.rows, of.columns, of.columns};
+}
+
+// ---- Rows
+// -----------------------------------------------------------------------------------------
+
+/// Calls Function(columns, rows...) for each row, on the device.
+template <class Function>
+struct row_kernel {
+  static constexpr bool any_placement = true;
+  Function f{};
+
+  void operator()(auto const& queue, auto first, auto... more) const {
+    queue.run(operation::rows{}, f, first.rows, first.columns, matrix_of_view(first),
+              matrix_of_view(more)...);
+  }
+};
+/// Calls Function(number of the row, columns, rows...).
+template <class Function>
+struct numbered_row_kernel {
+  static constexpr bool any_placement = true;
+  Function f{};
+
+  void operator()(auto const& queue, auto first, auto... more) const {
+    using element = typename decltype(first)::element;
+    queue.run(operation::rows{},
+              execution::numbered_rows<Function, element>{f, first.data, first.columns}, first.rows,
+              first.columns, matrix_of_view(first), matrix_of_view(more)...);
+  }
+};
+
+/// y[c] = the sum over k of x[k Width + c], for one row.
+template <int Width>
+struct sum_of_pieces {
+  template <class X, class Y>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, Y* y) const {
+    using sum_type = accumulate_t<std::remove_const_t<X>>;
+    constexpr std::size_t width{Width};
+    for (std::size_t c = 0; c < width; ++c) {
+      sum_type sum{};
+      for (std::size_t i = c; i < columns; i += width) sum += static_cast<sum_type>(x[i]);
+      y[c] = static_cast<Y>(sum);
+    }
+  }
+};
+/// y = exp(x) / the sum of exp(x), for one row. `rows_of_position`: 0, or so many neighbouring rows
+/// have one position, and columns after it are 0.
+struct softmax_of_row {
+  std::size_t rows_of_position = 0;
+
+  template <class X, class Y>
+  PLAIT_HOST_DEVICE void operator()(std::size_t number, std::size_t columns, X const* x,
+                                    Y* y) const {
+    using sum_type = accumulate_t<std::remove_const_t<X>>;
+    std::size_t const last = rows_of_position == 0 ? columns : number / rows_of_position + 1;
+    sum_type greatest = static_cast<sum_type>(x[0]);
+    for (std::size_t i = 1; i < last; ++i)
+      if (static_cast<sum_type>(x[i]) > greatest) greatest = static_cast<sum_type>(x[i]);
+    sum_type sum{};
+    for (std::size_t i = 0; i < last; ++i)
+      sum += functions::exponential(static_cast<sum_type>(x[i]) - greatest);
+    for (std::size_t i = 0; i < last; ++i)
+      y[i] = static_cast<Y>(functions::exponential(static_cast<sum_type>(x[i]) - greatest) / sum);
+    for (std::size_t i = last; i < columns; ++i) y[i] = static_cast<Y>(0);
+  }
+};
+/// dx = y (dy - the sum of y dy), for one row.
+struct softmax_gradient_of_row {
+  template <class Y, class X>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, Y const* y, Y const* dy, X* dx) const {
+    using sum_type = accumulate_t<std::remove_const_t<Y>>;
+    sum_type sum{};
+    for (std::size_t i = 0; i < columns; ++i)
+      sum += static_cast<sum_type>(y[i]) * static_cast<sum_type>(dy[i]);
+    for (std::size_t i = 0; i < columns; ++i)
+      dx[i] = static_cast<X>(static_cast<sum_type>(y[i]) * (static_cast<sum_type>(dy[i]) - sum));
+  }
+};
+
+// ---- Pieces of columns
+// ----------------------------------------------------------------------------
+
+/// y = piece `Number` of the columns of x.
+template <int Number>
+struct part_kernel {
+  static constexpr bool any_placement = true;
+
+  void operator()(auto const& queue, auto x, auto y) const {
+    queue.copy_blocks(x.data + Number * y.columns, x.columns, y.data, y.columns, y.rows, y.columns);
+  }
+};
+/// Piece `Number` of the columns of y = x.
+template <int Number>
+struct piece_kernel {
+  static constexpr bool any_placement = true;
+
+  void operator()(auto const& queue, auto x, auto y) const {
+    queue.copy_blocks(x.data, x.columns, y.data + Number * x.columns, y.columns, x.rows, x.columns);
+  }
+};
+
+// ---- Positions
+// ------------------------------------------------------------------------------------
+
+/// y = the rows of x `steps` positions before; 0 where there are none.
+struct shift_kernel {
+  static constexpr bool any_placement = true;
+  int steps = 0;
+  std::size_t rows_of_position = 1;
+
+  void operator()(auto const& queue, auto x, auto y) const {
+    using element = typename decltype(y)::element;
+    std::size_t const distance = std::size_t(steps < 0 ? -steps : steps) * rows_of_position;
+    std::size_t const moved = distance < y.rows ? y.rows - distance : 0;
+    std::size_t const zeros = (y.rows - moved) * y.columns, count = moved * y.columns;
+    std::size_t const from = steps < 0 ? distance * y.columns : 0;
+    std::size_t const to = steps < 0 ? 0 : zeros;
+    if (count > 0) queue.copy_bytes(x.data + from, y.data + to, count * sizeof(element));
+    queue.fill(element{0}, y.data + (steps < 0 ? count : 0), zeros);
+  }
+};
+/// a b + c.
+struct multiply_and_add {
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T operator()(T a, T b, T c) const {
+    return a * b + c;
+  }
+};
+/// h[t] = a[t] h[t - 1] + x[t], a call for each position.
+struct scan_kernel {
+  static constexpr bool any_placement = true;
+  std::size_t rows_of_position = 1;
+
+  void operator()(auto const& queue, auto a, auto x, auto h) const {
+    std::size_t const step = rows_of_position * h.columns, count = h.count();
+    if (count == 0) return;
+    queue.copy_bytes(x.data, h.data, step * sizeof(*h.data));
+    for (std::size_t at = step; at < count; at += step)
+      queue.run(operation::map{}, multiply_and_add{}, row_of(h.data + at, step),
+                row_of(a.data + at, step), read_row(h.data + at - step, step),
+                row_of(x.data + at, step));
+  }
+  template <class T>
+  static matrix<T const> read_row(T const* data, std::size_t count) {
+    return {data, 1, count, count};
+  }
+};
+/// g[t] = dh[t] + a[t + 1] g[t + 1].
+struct scan_gradient_kernel {
+  static constexpr bool any_placement = true;
+  std::size_t rows_of_position = 1;
+
+  void operator()(auto const& queue, auto a, auto dh, auto g) const {
+    std::size_t const step = rows_of_position * g.columns, count = g.count();
+    if (count == 0) return;
+    std::size_t at = count - step;
+    queue.copy_bytes(dh.data + at, g.data + at, step * sizeof(*g.data));
+    for (; at > 0; at -= step)
+      queue.run(operation::map{}, multiply_and_add{}, row_of(g.data + at - step, step),
+                row_of(a.data + at, step), scan_kernel::read_row(g.data + at, step),
+                row_of(dh.data + at - step, step));
+  }
+};
+
+// ---- Contractions
+// ---------------------------------------------------------------------------------
+
+/// One dimension of the loops of a contraction: its length, and its strides in both operands and in
+/// the result, in elements; a stride of 0 where a value lacks it.
+struct loop_dimension {
+  std::size_t length = 1;
+  std::size_t strides[3]{};
+};
+
+/// A product of matrices for each sample and each letter that all three values have.
+struct contract_kernel {
+  static constexpr bool any_placement = true;
+  std::size_t batch = 1;
+  std::size_t sample_strides[3]{};
+  loop_dimension repeated[3]{};  ///< in all three values
+  loop_dimension rows{}, inner{}, columns{};
+
+  void operator()(auto const& queue, auto a, auto b, auto c) const {
+    if (columns.strides[2] == 1 || columns.length == 1) run(queue, a.data, b.data, c.data, 0, 1);
+    else run_swapped(queue, a.data, b.data, c.data);
+  }
+
+ private:
+  void run_swapped(auto const& queue, auto const* a, auto const* b, auto* c) const {
+    contract_kernel swapped = *this;
+    swapped.rows = columns, swapped.columns = rows;
+    swapped.run(queue, b, a, c, 1, 0);
+  }
+  /// `a`, `b`: which of the strides are those of the first and of the second operand.
+  void run(auto const& queue, auto const* x, auto const* y, auto* out, int a, int b) const {
+    for (std::size_t sample = 0; sample < batch; ++sample)
+      for (std::size_t i = 0; i < repeated[0].length; ++i)
+        for (std::size_t j = 0; j < repeated[1].length; ++j)
+          for (std::size_t k = 0; k < repeated[2].length; ++k) {
+            auto const offset = [&](int of) {
+              return sample * sample_strides[of] + i * repeated[0].strides[of] +
+                     j * repeated[1].strides[of] + k * repeated[2].strides[of];
+            };
+            bool x_lies = false, y_lies = false;
+            auto const left = laid(x + offset(a), rows, inner, a, x_lies);
+            auto const right = laid(y + offset(b), inner, columns, b, y_lies);
+            matrix const made{out + offset(2), rows.length, columns.length,
+                              rows.length == 1 ? columns.length : rows.strides[2]};
+            queue.run(operation::matmul{}, left, right, made, ext::transposes{x_lies, y_lies},
+                      false);
+          }
+  }
+  /// A matrix of `rows` and `columns`, which lies transposed if its rows are neighbours.
+  template <class T>
+  static matrix<T const> laid(T const* data, loop_dimension const& rows,
+                              loop_dimension const& columns, int of, bool& is_transposed) {
+    std::size_t const across = rows.strides[of], along = columns.strides[of];
+    is_transposed = columns.length > 1 && along != 1;
+    if (is_transposed) return {data, columns.length, rows.length, along};
+    return {data, rows.length, columns.length, rows.length == 1 ? columns.length : across};
+  }
+};
+
+/// The lengths of a value's dimensions on this rank, and the strides between their elements.
+struct local_value {
+  std::size_t lengths[node::most_dimensions]{}, strides[node::most_dimensions]{};
+  std::size_t columns = 1;
+
+  /// `n`: the value; `at`: how it is placed; `rows`, `columns`: of its view.
+  constexpr local_value(node const& n, placement at, std::size_t rows, std::size_t its_columns,
+                        std::size_t sequence)
+      : columns(its_columns) {
+    std::size_t stride = 1;
+    for (int f = n.factor_count - 1; f >= 0; --f) {
+      auto const whole = std::size_t(n.factors[f].extent);
+      std::size_t const length =
+          f == cut_factor(n, at) ? whole * columns / std::size_t(n.width()) : whole;
+      lengths[f + 1] = length, strides[f + 1] = stride;
+      stride *= length;
+    }
+    lengths[0] = sequence;
+    strides[0] = rows / sequence * columns;
+  }
+
+ private:
+  /// The factor that ranks have blocks of, which the parts of the placement tell; -1 for none.
+  static constexpr int cut_factor(node const& n, placement at) {
+    int slower = 1;
+    for (int f = 0; f < n.factor_count; slower *= n.factors[f++].extent)
+      if (ext::is_shard(at) && at.index == 1 && at.parts == slower) return f;
+    return -1;
+  }
+};
+
+/// The kernel of a contraction. `values`: both operands and the result.
+inline contract_kernel make_contract_kernel(node const& n, local_value const* values,
+                                            std::size_t batch) {
+  contract_kernel out;
+  out.batch = batch;
+  for (int side = 0; side < 3; ++side) out.sample_strides[side] = values[side].columns;
+  int repeated = 0;
+  bool is_seen[26]{};
+  for (int side = 0; side < 3; ++side)
+    for (int d = 0; d < node::most_dimensions && n.letters[side][d] != 0; ++d) {
+      char const letter = n.letters[side][d];
+      if (is_seen[letter - 'a']) continue;
+      is_seen[letter - 'a'] = true;
+      loop_dimension loop;
+      bool has[3]{};
+      for (int other = 0; other < 3; ++other)
+        for (int e = 0; e < node::most_dimensions; ++e)
+          if (n.letters[other][e] == letter) {
+            has[other] = true;
+            loop.length = values[other].lengths[e];
+            loop.strides[other] = values[other].strides[e];
+          }
+      if (has[0] && has[1] && has[2]) out.repeated[repeated++] = loop;
+      else if (has[0] && has[1]) out.inner = loop;
+      else if (has[0]) out.rows = loop;
+      else out.columns = loop;
+    }
+  return out;
+}
+
+}  // namespace plait::formula

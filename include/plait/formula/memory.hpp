@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/formula/forms.hpp"
+#include "plait/formula/graph.hpp"
+#include "plait/layer/slot.hpp"
+
+/// The values of a formula that are kept for the gradients, those that are made again, and the
+/// scratch of the bodies.
+namespace plait::formula {
+
+/// The bodies of a layer, and the backward that makes both gradients in one call.
+enum class body : int { forward, backward_input, backward_parameters, backward };
+inline constexpr int body_count = 4;
+
+/// The home of a value while a body runs.
+enum class storage : int {
+  none,       ///< it is part of another node, or never made
+  input,      ///< l.x, or the saved input
+  parameter,  ///< l.p
+  output,     ///< l.y, or the saved output
+  output_gradient,
+  input_gradient,
+  parameter_gradient,
+  saved,   ///< a slot of `saved`, by its number
+  scratch  ///< a slot of `scratch`, by its number
+};
+
+template <class Graph>
+class value_memory {
+ public:
+  /// A slot: the value that shaped it.
+  struct slot_list {
+    int value[Graph::capacity]{};
+    int count = 0;
+  };
+
+  Graph const& g;
+  int output;  ///< the node of the output, without the shape that it is given
+  bool is_read_backward[Graph::capacity]{};  ///< forward values that the gradients read
+  bool is_kept[Graph::capacity]{};           ///< the values of them that have a slot
+  bool runs[body_count][Graph::capacity]{};  ///< for each body, the nodes that it makes
+  storage home[Graph::capacity]{};
+  slot_element element[Graph::capacity]{};  ///< the type of a value that has a slot
+  int slot[Graph::capacity]{};              ///< the slot of a value that is saved or in scratch
+  slot_list saved{}, scratch{};
+  bool keeps_input = false, keeps_output = false;
+  bool shares_work = false;  ///< both gradients need values that are made in the backward
+
+  template <class Forms>
+  constexpr value_memory(Graph const& graph, Forms const& forms)
+      : g(graph), output(base(graph.output)) {
+    find_kept();
+    for (int which = 0; which < body_count; ++which) find_runs(body(which));
+    for (int i = g.forward_size; i < g.size; ++i)
+      shares_work =
+          shares_work || (runs[1][i] && runs[2][i] && g.at[i].kind != node_kind::output_gradient);
+    for (int i = 0; i < g.forward_size; ++i)
+      shares_work = shares_work || (runs[1][i] && runs[2][i]);
+    for (int i = 0; i < g.size; ++i) find_home(i);
+    find_elements();
+    lives_of_values lives(*this);
+    for (int i = 0; i < g.size; ++i)
+      if (home[i] == storage::scratch && slot[i] < 0) find_slot(i, forms, lives);
+  }
+
+  /// The value that another one is a shape of.
+  [[nodiscard]] constexpr int base(int value) const {
+    while (value >= 0 && g.at[value].kind == node_kind::reshape) value = g.at[value].operands[0];
+    return value;
+  }
+  /// Returns true if a body has the value without making it.
+  [[nodiscard]] constexpr bool is_given(int value, body in) const {
+    value = base(value);
+    if (g.is_leaf(value) || g.at[value].kind == node_kind::output_gradient) return true;
+    if (in == body::forward || value >= g.forward_size) return false;
+    return is_kept[value] || (value == output && is_read_backward[value]);
+  }
+  /// The node in whose place a value lies: that of the sum which it is made for, that of which it
+  /// is another shape, or itself.
+  [[nodiscard]] constexpr int place_of(int value) const {
+    if (g.at[value].kind == node_kind::reshape) return place_of(g.at[value].operands[0]);
+    for (int i = value + 1; i < g.size; ++i)
+      if (g.at[i].kind == node_kind::add && g.at[i].operands[0] == value && is_made_for_one(value))
+        return place_of(i);
+    for (int i = value + 1; i < g.size; ++i)
+      if (is_added_in_place(value, i)) return place_of(i);
+    return value;
+  }
+  /// Returns true if a product adds to the other operand of sum `i`.
+  [[nodiscard]] constexpr bool is_added_in_place(int value, int i) const {
+    return g.at[i].kind == node_kind::add && g.at[i].operands[1] == value &&
+           g.at[value].kind == node_kind::product && is_made_for_one(value) &&
+           place_of_first(i) == i;
+  }
+  /// The node that a result of a call, or what stands in its place, belongs to.
+  [[nodiscard]] constexpr int maker(int i) const {
+    return g.at[i].kind == node_kind::result ? g.at[i].operands[0] : i;
+  }
+
+ private:
+  [[nodiscard]] constexpr int place_of_first(int sum) const {
+    int const first = g.at[sum].operands[0];
+    return is_made_for_one(first) ? sum : -1;
+  }
+  /// Returns true if one node reads a gradient, which is neither dy nor what a body returns.
+  [[nodiscard]] constexpr bool is_made_for_one(int value) const {
+    if (value < g.forward_size || g.at[value].kind == node_kind::output_gradient) return false;
+    // A reshape lies where its operand does.
+    if (g.at[value].kind == node_kind::reshape) return false;
+    if (g.at[value].kind == node_kind::call || g.at[value].kind == node_kind::result ||
+        g.at[value].kind == node_kind::attention_gradient)
+      return false;
+    for (int k = 0; k < g.input_count; ++k)
+      if (g.gradient[g.inputs[k]] == value) return false;
+    int readers = 0;
+    for (int i = g.forward_size; i < g.size; ++i)
+      for (int k = 0; k < g.at[i].count; ++k) readers += g.at[i].operands[k] == value ? 1 : 0;
+    return readers == 1;
+  }
+  /// Returns true if a value is made again rather than kept: functions of elements, and copies.
+  [[nodiscard]] constexpr bool is_cheap(int value) const {
+    node_kind const kind = g.at[value].kind;
+    return kind == node_kind::map || kind == node_kind::part || kind == node_kind::shift;
+  }
+  constexpr void find_kept() {
+    for (int i = g.forward_size; i < g.size; ++i)
+      for (int k = 0; k < g.at[i].count; ++k)
+        if (int const x = base(g.at[i].operands[k]); x >= 0 && x < g.forward_size)
+          is_read_backward[x] = true;
+    for (int i = 0; i < g.forward_size; ++i)
+      is_kept[i] = is_read_backward[i] && !g.is_leaf(i) && i != output;
+    for (int i = g.forward_size - 1; i >= 0; --i) {
+      if (!is_kept[i] || !is_cheap(i)) continue;
+      is_kept[i] = false;
+      for (int k = 0; k < g.at[i].count; ++k)
+        if (!is_at_hand(g.at[i].operands[k])) is_kept[i] = true;
+    }
+    for (int i = 0; i < g.forward_size; ++i)
+      if (is_read_backward[i] && is_cheap(i) && !is_kept[i] && i != output) mark_read(i);
+    for (int i = 0; i < g.forward_size; ++i)
+      if (is_read_backward[i] && g.at[i].kind == node_kind::input) keeps_input = true;
+    keeps_output = is_read_backward[output];
+  }
+  constexpr void mark_read(int map) {
+    for (int k = 0; k < g.at[map].count; ++k) {
+      int const x = base(g.at[map].operands[k]);
+      is_read_backward[x] = true;
+      if (is_cheap(x) && !is_kept[x] && x != output) mark_read(x);
+    }
+  }
+  /// Returns true if the backward has a value, or can make it of what it has.
+  [[nodiscard]] constexpr bool is_at_hand(int value) const {
+    value = base(value);
+    if (g.is_leaf(value) || is_kept[value]) return true;
+    if (value == output) return is_read_backward[value];
+    if (!is_cheap(value)) return false;
+    for (int k = 0; k < g.at[value].count; ++k)
+      if (!is_at_hand(g.at[value].operands[k])) return false;
+    return true;
+  }
+  constexpr void find_runs(body which) {
+    bool(&out)[Graph::capacity] = runs[int(which)];
+    auto const want = [&](int value) {
+      if (value < 0 || is_given(value, which)) return;
+      out[value] = true;
+      out[maker(value)] = true;
+    };
+    if (which == body::forward) {
+      want(g.output);
+      for (int i = 0; i < g.forward_size; ++i)
+        if (is_kept[i]) want(i);
+    }
+    if (which == body::backward_input || which == body::backward)
+      for (int i = 0; i < g.input_count; ++i) want(g.gradient[g.inputs[i]]);
+    if (which == body::backward_parameters || which == body::backward)
+      for (int i = g.forward_size; i < g.size; ++i)
+        if (g.at[i].parameter >= 0) want(i);
+    for (int i = g.size - 1; i >= 0; --i)
+      if (out[i])
+        for (int k = 0; k < g.at[i].count; ++k)
+          if (g.at[i].operands[k] >= 0) want(g.at[i].operands[k]);
+    // A call has all of its results.
+    for (int i = 0; i < g.size; ++i)
+      if (g.at[i].kind == node_kind::result && out[maker(i)]) out[i] = true;
+  }
+  [[nodiscard]] constexpr bool is_made(int value) const {
+    for (auto const& each : runs)
+      if (each[value]) return true;
+    return false;
+  }
+  constexpr void find_home(int i) {
+    slot[i] = -1;
+    node const& n = g.at[i];
+    if (n.kind == node_kind::input) home[i] = storage::input;
+    else if (n.kind == node_kind::parameter) home[i] = storage::parameter;
+    else if (n.kind == node_kind::output_gradient) home[i] = storage::output_gradient;
+    else if (n.kind == node_kind::reshape) home[i] = storage::none;
+    else if (i == output) home[i] = storage::output;
+    else if (n.parameter >= 0) home[i] = storage::parameter_gradient;
+    else if (is_input_gradient(i)) home[i] = storage::input_gradient;
+    else if (i < g.forward_size && is_kept[i]) {
+      home[i] = storage::saved;
+      slot[i] = saved.count;
+      saved.value[saved.count++] = i;
+    } else if (!g.is_shapeless(i) && is_made(i) && place_of(i) == i) {
+      home[i] = storage::scratch;
+    }
+  }
+  /// Returns true if the node is the gradient of one input and nothing else reads it.
+  [[nodiscard]] constexpr bool is_input_gradient(int i) const {
+    int found = 0;
+    for (int k = 0; k < g.input_count; ++k) found += base(g.gradient[g.inputs[k]]) == i ? 1 : 0;
+    for (int k = g.forward_size; k < g.size; ++k)
+      for (int j = 0; j < g.at[k].count; ++j)
+        if (g.at[k].kind != node_kind::reshape && base(g.at[k].operands[j]) == i) found += 2;
+    return found == 1;
+  }
+
+  /// Sums over columns and statistics are kept in the type in which sums are formed, with functions
+  /// of them alone. All else has the type of activations, as products take nothing else. The
+  /// gradient of a value has its type.
+  constexpr void find_elements() {
+    using enum slot_element;
+    for (int i = 0; i < g.forward_size; ++i) {
+      node const& n = g.at[i];
+      bool is_sum = n.kind == node_kind::result || n.kind == node_kind::reduce;
+      if (n.kind == node_kind::reshape) is_sum = element[n.operands[0]] == accumulate;
+      if (n.kind == node_kind::map) {
+        int sums = 0, others = 0;
+        for (int k = 0; k < n.count; ++k)
+          if (g.at[n.operands[k]].is_per_row())
+            ++(element[n.operands[k]] == accumulate ? sums : others);
+        is_sum = sums > 0 && others == 0;
+      }
+      element[i] = is_sum ? accumulate : compute;
+    }
+    for (int i = g.forward_size; i < g.size; ++i)
+      element[i] = g.at[i].kind == node_kind::reduce ? accumulate : compute;
+    for (slot_element const type : {accumulate, compute})
+      for (int i = 0; i < g.forward_size; ++i)
+        if (g.gradient[i] >= 0 && element[i] == type) set_element(g.gradient[i], type);
+  }
+  constexpr void set_element(int gradient, slot_element type) {
+    node const& n = g.at[gradient];
+    element[gradient] = type;
+    if (n.kind != node_kind::add && n.kind != node_kind::reshape) return;
+    for (int k = 0; k < n.count; ++k)
+      if (n.operands[k] >= g.forward_size) set_element(n.operands[k], type);
+  }
+
+  // ---- Scratch: values whose lives do not meet share a slot -------------------------------------
+
+  /// The first and the last node of each body that touches a value, found once: compilers count the
+  /// steps of constants. A value without a life has its first after its last.
+  struct lives_of_values {
+    int place[Graph::capacity]{};
+    int first[body_count][Graph::capacity]{}, last[body_count][Graph::capacity]{};
+    int in_scratch[Graph::capacity]{}, count = 0;  ///< the values that have a slot
+
+    constexpr explicit lives_of_values(value_memory const& of) {
+      auto const& g = of.g;
+      for (int i = 0; i < g.size; ++i) place[i] = of.place_of(i);
+      for (int in = 0; in < body_count; ++in) {
+        for (int i = 0; i < g.size; ++i) first[in][i] = g.size, last[in][i] = -1;
+        for (int i = 0; i < g.size; ++i) {
+          if (!of.runs[in][i]) continue;
+          for (int k = 0; k < g.at[i].count; ++k)
+            if (int const x = g.at[i].operands[k]; x >= 0) last[in][place[x]] = i;
+          if (first[in][place[i]] == g.size) first[in][place[i]] = i;
+          last[in][place[i]] = i;
+        }
+      }
+    }
+  };
+  [[nodiscard]] constexpr bool meet(int a, int b, lives_of_values const& lives) const {
+    for (int in = 0; in < body_count; ++in) {
+      int const first_of_a = lives.first[in][a], first_of_b = lives.first[in][b];
+      if (first_of_a == g.size || first_of_b == g.size) continue;
+      // A result is made with the first one of its call.
+      int const a_first = maker(first_of_a), b_first = maker(first_of_b);
+      int const a_last = lives.last[in][a], b_last = lives.last[in][b];
+      if (a_first <= b_last && b_first <= a_last && !is_made_over(a_first, b_last) &&
+          !is_made_over(b_first, a_last))
+        return true;
+    }
+    return false;
+  }
+  /// Returns true if a value is made by a function of elements that is the last to read another.
+  [[nodiscard]] constexpr bool is_made_over(int first, int last) const {
+    bool const is_map = g.at[first].kind == node_kind::map || g.at[first].kind == node_kind::slope;
+    // A column is made of other columns than its own if heads are repeated.
+    return is_map && g.at[first].factor_count <= 1 && first == last && place_of(first) == first;
+  }
+  template <class Forms>
+  constexpr void find_slot(int i, Forms const& forms, lives_of_values& lives) {
+    lives.in_scratch[lives.count++] = i;
+    for (int s = 0; s < scratch.count; ++s) {
+      int const shaped_by = scratch.value[s];
+      bool fits = g.at[shaped_by].width() == g.at[i].width() && element[shaped_by] == element[i] &&
+                  g.at[shaped_by].is_per_row() == g.at[i].is_per_row() &&
+                  forms.has_like_placements(shaped_by, i);
+      for (int k = 0; fits && k < lives.count - 1; ++k)
+        if (int const other = lives.in_scratch[k]; slot[other] == s && meet(other, i, lives))
+          fits = false;
+      if (!fits) continue;
+      slot[i] = s;
+      return;
+    }
+    slot[i] = scratch.count;
+    scratch.value[scratch.count++] = i;
+  }
+};
+
+}  // namespace plait::formula

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/backend/attention_shape.hpp"
+#include "plait/layer/formula_operand.hpp"
+#include "plait/layer/parameter.hpp"
+#include "plait/operation/rows.hpp"
+#include "plait/tensor/dual_number.hpp"
+#include "plait/tensor/functions.hpp"
+
+/// The words that a formula is written in.
+///
+/// A formula is called once, by the compiler, with empty objects. It returns an empty object whose
+/// type is the expression: `term<op::map<functions::silu>, term<op::matmul<false>, input_value<0>,
+/// gate>>`. Equal types are one value, so a value that is used twice is calculated once.
+/// formula/graph.hpp makes a table of the terms; nothing else reads their types.
+namespace plait::formula {
+
+/// Input `Index` of a layer.
+template <int Index>
+struct input_value : operand_base {};
+
+/// A constant, Numerator / Denominator.
+template <long long Numerator, long long Denominator = 1>
+struct number : operand_base {
+  static_assert(Denominator > 0, "number<Numerator, Denominator>: the denominator is positive");
+  static constexpr double value = double(Numerator) / double(Denominator);
+};
+
+/// An operation on operands.
+template <class Operation, operand... Operands>
+struct term : operand_base {};
+
+/// The text of a contraction, "thd,shd->hts". It is no array of characters, which nvcc does not
+/// take in the name of a kernel.
+struct contraction_letters {
+  ext::name text;
+
+  template <std::size_t Size>
+  consteval contraction_letters(char const (&letters)[Size]) : text(letters) {}  // NOLINT: implicit
+  constexpr explicit contraction_letters(ext::name of) : text(of) {}
+};
+/// The letters of both operands and of the result.
+struct parsed_contraction {
+  static constexpr int most = 4;
+  char letters[3][most]{};
+  int counts[3]{};
+  bool is_sound = true;
+
+  constexpr explicit parsed_contraction(contraction_letters const& from) {
+    int group = 0;
+    for (std::size_t i = 0; i < from.text.size(); ++i) {
+      char const each = from.text[i];
+      bool const is_letter = each >= 'a' && each <= 'z';
+      if (is_letter && counts[group] < most) letters[group][counts[group]++] = each;
+      else if (each == ',' && group == 0) group = 1;
+      else if (each == '-' && group == 1 && from.text[i + 1] == '>') group = 2, ++i;
+      else if (each != ' ') is_sound = false;
+    }
+    is_sound = is_sound && group == 2 && counts[0] > 0 && counts[1] > 0 && counts[2] > 0;
+  }
+};
+
+/// The operations of terms.
+namespace op {
+template <class Function>
+struct at {};
+template <class Function>
+struct map {};
+template <bool IsTransposed>
+struct matmul {};
+template <bool IsMean>
+struct reduce {};
+template <int Count>
+struct heads {};
+struct side_by_side {};
+template <int Number, int Count>
+struct part {};
+struct concat {};
+template <contraction_letters Letters>
+struct contract {};
+template <bool IsCausal>
+struct softmax {};
+/// `Groups`: an ext::head_groups, without the width of a head.
+template <std::size_t Heads, std::size_t KeyValueHeads, ext::attention_options Options>
+struct attention {};
+template <int Steps>
+struct shift {};
+struct scan {};
+/// A row of operation/rows.hpp; `Numbers` follow the operands when it is called.
+template <class Row, class... Numbers>
+struct call {};
+}  // namespace op
+
+/// The place of an element of a result: `at.position` of the sequence, `at.sample` of the global
+/// batch, and at[0], at[1], ...: the places in the factors of its columns, the head and the feature
+/// of [heads, width]. All count from 0 in the whole sequence, batch and row.
+struct index_place {
+  std::size_t position = 0, sample = 0;
+  std::size_t factors[3]{};
+
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr std::size_t operator[](int factor) const {
+    return factors[factor];
+  }
+};
+
+/// How a function treats sums, beyond its derivative.
+enum class algebra : int { other, sum, difference, negation, product, quotient };
+
+/// The functions of the operators, for numbers of any type.
+namespace arithmetic {
+struct add {
+  static constexpr auto is = algebra::sum;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a + b; }
+};
+struct subtract {
+  static constexpr auto is = algebra::difference;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a - b; }
+};
+struct negate {
+  static constexpr auto is = algebra::negation;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a) const { return -a; }
+};
+struct multiply {
+  static constexpr auto is = algebra::product;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a * b; }
+};
+struct divide {
+  static constexpr auto is = algebra::quotient;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a / b; }
+};
+struct square {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto x) const { return x * x; }
+};
+struct exponential {
+  static constexpr bool from_output = true;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const {
+    return functions::exponential(x);
+  }
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto slope(auto y) const { return y; }
+};
+struct logarithm {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const {
+    using std::log;
+    return log(x);
+  }
+};
+struct square_root {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const {
+    using std::sqrt;
+    return sqrt(x);
+  }
+};
+struct inverse_root {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const {
+    using std::sqrt;
+    return decltype(x)(1) / sqrt(x);
+  }
+};
+}  // namespace arithmetic
+
+// ---- Element by element -------------------------------------------------------------------------
+
+template <operand A, operand B>
+constexpr auto operator+(A, B) {
+  return term<op::map<arithmetic::add>, A, B>{};
+}
+template <operand A, operand B>
+constexpr auto operator-(A, B) {
+  return term<op::map<arithmetic::subtract>, A, B>{};
+}
+template <operand A, operand B>
+constexpr auto operator*(A, B) {
+  return term<op::map<arithmetic::multiply>, A, B>{};
+}
+template <operand A, operand B>
+constexpr auto operator/(A, B) {
+  return term<op::map<arithmetic::divide>, A, B>{};
+}
+template <operand A>
+constexpr auto operator-(A) {
+  return term<op::map<arithmetic::negate>, A>{};
+}
+
+template <class T>
+concept arithmetic_number = std::is_arithmetic_v<T>;
+template <class Number>
+consteval void refuse_number() {
+  static_assert(sizeof(Number) == 0,
+                "a formula is a type, and so are its numbers: write 0.5_c for 0.5, after `using "
+                "namespace plait::literals;`");
+}
+template <operand A, arithmetic_number N>
+constexpr auto operator+(A, N) {
+  return refuse_number<N>(), A{};
+}
+template <arithmetic_number N, operand A>
+constexpr auto operator+(N, A) {
+  return refuse_number<N>(), A{};
+}
+template <operand A, arithmetic_number N>
+constexpr auto operator-(A, N) {
+  return refuse_number<N>(), A{};
+}
+template <arithmetic_number N, operand A>
+constexpr auto operator-(N, A) {
+  return refuse_number<N>(), A{};
+}
+template <operand A, arithmetic_number N>
+constexpr auto operator*(A, N) {
+  return refuse_number<N>(), A{};
+}
+template <arithmetic_number N, operand A>
+constexpr auto operator*(N, A) {
+  return refuse_number<N>(), A{};
+}
+template <operand A, arithmetic_number N>
+constexpr auto operator/(A, N) {
+  return refuse_number<N>(), A{};
+}
+template <arithmetic_number N, operand A>
+constexpr auto operator/(N, A) {
+  return refuse_number<N>(), A{};
+}
+
+// An alias would lose its pack in nvcc.
+template <class, class T>
+struct same_for {
+  using type = T;
+};
+/// f(values...), element by element: `f` is a function object without members, for up to four
+/// numbers of any type. Its derivative is made of it by dual numbers, or is its `slope`.
+///
+/// Example (tests/reference/names_in_use_test.cpp map_of_formula):
+///     static constexpr auto formula(auto x) {
+///       return map(smooth_step{}, x, b);  // a function object without members
+///     }
+template <class Function, operand... Operands>
+constexpr auto map(Function, Operands...) {
+  static_assert(std::is_empty_v<Function>,
+                "map(f, values...): f has members; a formula is a type, so write a function object "
+                "without members, and let parameters carry what it needs");
+  static_assert(sizeof...(Operands) >= 1 && sizeof...(Operands) <= 4,
+                "map(f, values...): f takes one to four values; write a chain of functions");
+  static_assert(std::is_invocable_v<Function const&, typename same_for<Operands, float>::type...>,
+                "map(f, values...): f cannot be called with a number of each value; write `auto "
+                "operator()(auto a, ...) const`, with as many numbers as there are values");
+  return term<op::map<Function>, Operands...>{};
+}
+
+#define PLAIT_FORMULA_FUNCTION(name, function) \
+  template <operand A>                         \
+  constexpr auto name(A) {                     \
+    return term<op::map<function>, A>{};       \
+  }
+PLAIT_FORMULA_FUNCTION(relu, functions::relu)
+PLAIT_FORMULA_FUNCTION(gelu, functions::gelu_tanh)
+PLAIT_FORMULA_FUNCTION(silu, functions::silu)
+PLAIT_FORMULA_FUNCTION(sigmoid, functions::sigmoid)
+PLAIT_FORMULA_FUNCTION(tanh, functions::tanh)
+PLAIT_FORMULA_FUNCTION(exp, arithmetic::exponential)
+PLAIT_FORMULA_FUNCTION(log, arithmetic::logarithm)
+PLAIT_FORMULA_FUNCTION(sqrt, arithmetic::square_root)
+PLAIT_FORMULA_FUNCTION(rsqrt, arithmetic::inverse_root)
+PLAIT_FORMULA_FUNCTION(square, arithmetic::square)
+#undef PLAIT_FORMULA_FUNCTION
+
+/// f(place): a number that depends on where an element lies, in a function of elements. `place` is
+/// an index_place; the numbers depend on no rank's block.
+template <class Function>
+constexpr auto at(Function) {
+  static_assert(std::is_empty_v<Function>,
+                "at(f): f has members; a formula is a type, so write a function object without "
+                "members");
+  static_assert(std::is_invocable_v<Function const&, index_place const&>,
+                "at(f): f cannot be called with a place; write `auto operator()(auto const& at) "
+                "const`, which returns a number");
+  return term<op::at<Function>>{};
+}
+
+// ---- Products and sums --------------------------------------------------------------------------
+
+/// A matrix that a product reads transposed.
+template <operand A>
+struct transposed_operand {};
+template <operand A>
+constexpr auto transposed(A) {
+  return transposed_operand<A>{};
+}
+/// x w, for each row of x; write transposed(w) for the transpose of a matrix.
+///
+/// Shapes: x (rows, k); w, a parameter, (k, n), or (n, k) if it is read transposed; result (rows,
+///         n).
+template <operand X, operand W>
+constexpr auto matmul(X, W) {
+  return term<op::matmul<false>, X, W>{};
+}
+template <operand X, operand W>
+constexpr auto matmul(X, transposed_operand<W>) {
+  return term<op::matmul<true>, X, W>{};
+}
+/// The sum of the features of each row, a single feature.
+template <operand A>
+constexpr auto sum(A) {
+  return term<op::reduce<false>, A>{};
+}
+/// The mean of the features of each row, a single feature.
+template <operand A>
+constexpr auto mean(A) {
+  return term<op::reduce<true>, A>{};
+}
+
+// ---- Heads and pieces ---------------------------------------------------------------------------
+
+/// The features as Heads equal heads: (rows, n) as (rows, [Heads, n / Heads]). Nothing moves.
+/// Functions of elements align such shapes at their last factors: a row of n / Heads numbers is
+/// repeated for each head. Sums, means, norms and softmax are those of each head.
+template <std::size_t Heads, operand A>
+constexpr auto heads(A) {
+  return term<op::heads<int(Heads)>, A>{};
+}
+/// Heads as features again: (rows, [h, d]) as (rows, h d).
+template <operand A>
+constexpr auto side_by_side(A) {
+  return term<op::side_by_side, A>{};
+}
+/// Piece `Number` of `Count` equal pieces of the features.
+template <int Number, int Count, operand A>
+constexpr auto part(A) {
+  static_assert(Count >= 2 && Count <= 8 && Number >= 0 && Number < Count,
+                "part<Number, Count>(x): write the number of a piece, from 0 on, and the number of "
+                "pieces, two to eight");
+  return term<op::part<Number, Count>, A>{};
+}
+/// Two to eight values of equal widths side by side.
+template <operand... A>
+constexpr auto concat(A...) {
+  static_assert(sizeof...(A) >= 2 && sizeof...(A) <= 8,
+                "concat(values...): write two to eight values");
+  return term<op::concat, A...>{};
+}
+
+// ---- Positions ----------------------------------------------------------------------------------
+
+/// The product of two activations by letters, one for each dimension: the position, and each factor
+/// of the features; samples are not written. einsum<"thd,shd->hts">(q, k) has the scores of each
+/// head: the sum over d of q at position t times k at position s. The rows of a result are the
+/// first of its letters that is a position; softmax is over the last letter.
+///
+/// Shapes: of the letters that only one operand has, at most one each is in the result, and at most
+///         one letter is summed. The sequence is whole on each rank.
+template <contraction_letters Letters, operand A, operand B>
+constexpr auto einsum(A, B) {
+  static_assert(parsed_contraction(Letters).is_sound,
+                "einsum<letters>(a, b): write small letters, one for each dimension of a, of b and "
+                "of the result, at most four each: einsum<\"thd,shd->hts\">(q, k)");
+  return term<op::contract<Letters>, A, B>{};
+}
+/// exp(x) divided by its sum, over the last factor of the features.
+template <operand A>
+constexpr auto softmax(A) {
+  return term<op::softmax<false>, A>{};
+}
+/// Softmax over the columns up to the position of the row; the others are 0.
+template <operand A>
+constexpr auto causal_softmax(A) {
+  return term<op::softmax<true>, A>{};
+}
+/// Attention of Heads query heads, Heads / KeyValueHeads of which read one key-value head, by the
+/// device's kernels: no scores are stored. The scores are divided by the root of a head's width.
+///
+/// Shapes: q (rows, Heads width), k and v (rows, KeyValueHeads width); result as q.
+template <std::size_t Heads, std::size_t KeyValueHeads = Heads,
+          ext::attention_options Options = ext::attention_options{}, operand Q, operand K,
+          operand V>
+constexpr auto attention(Q, K, V) {
+  return term<op::attention<Heads, KeyValueHeads, Options>, Q, K, V>{};
+}
+/// The value `Steps` positions before; 0 where there is none.
+template <int Steps, operand A>
+constexpr auto shift(A) {
+  return term<op::shift<Steps>, A>{};
+}
+/// h[t] = a[t] h[t - 1] + x[t] for the positions of each sample, from h = 0 on; feature by feature.
+template <operand A, operand X>
+constexpr auto scan(A, X) {
+  return term<op::scan, A, X>{};
+}
+
+// ---- Operations with rows of their own ---------------------------------------------------------
+
+/// For each token the row of a table.
+///
+/// Shapes: table, a parameter (tokens, n); ids, an input of plait::tokens; result (rows, n).
+template <operand Table, operand Ids>
+constexpr auto gather(Table, Ids) {
+  return term<op::call<operation::gather_rows>, Ids, Table>{};
+}
+
+template <class T>
+inline constexpr bool is_number = false;
+template <long long Numerator, long long Denominator>
+inline constexpr bool is_number<number<Numerator, Denominator>> = true;
+
+/// gamma x / sqrt(mean of the squares of the row + epsilon).
+template <operand X, operand Gamma, operand Epsilon = number<1, 100000>>
+constexpr auto rms_norm(X, Gamma, Epsilon = {}) {
+  static_assert(is_number<Epsilon>,
+                "rms_norm(x, gamma, epsilon): epsilon is a number, such as 1e-5_c");
+  return term<op::call<operation::rms_norm, Epsilon>, X, Gamma>{};
+}
+/// gamma (x - mean of the row) / sqrt(variance + epsilon) + beta.
+template <operand X, operand Gamma, operand Beta, operand Epsilon = number<1, 100000>>
+constexpr auto layer_norm(X, Gamma, Beta, Epsilon = {}) {
+  static_assert(is_number<Epsilon>,
+                "layer_norm(x, gamma, beta, epsilon): epsilon is a number, such as 1e-5_c");
+  return term<op::call<operation::layer_norm, Epsilon>, X, Gamma, Beta>{};
+}
+
+/// The number that the text of a constant says.
+struct parsed_number {
+  long long numerator = 0, denominator = 1;
+  bool is_number = true;
+};
+constexpr parsed_number parse_number(char const* text, int size) {
+  parsed_number out;
+  bool has_point = false;
+  int i = 0, exponent = 0;
+  for (; i < size && text[i] != 'e' && text[i] != 'E'; ++i) {
+    if (text[i] == '.' && !has_point) has_point = true;
+    else if (text[i] >= '0' && text[i] <= '9') {
+      out.numerator = out.numerator * 10 + (text[i] - '0');
+      if (has_point) out.denominator *= 10;
+    } else if (text[i] != '\'') out.is_number = false;
+  }
+  bool const is_negative = i + 1 < size && text[i + 1] == '-';
+  for (i += is_negative ? 2 : 1; i < size; ++i) exponent = exponent * 10 + (text[i] - '0');
+  for (; exponent > 0; --exponent) (is_negative ? out.denominator : out.numerator) *= 10;
+  return out;
+}
+
+}  // namespace plait::formula
+
+/// Numbers of formulas: `using namespace plait::literals;`.
+namespace plait {
+inline namespace literals {
+
+/// A number in a formula, such as 0.5_c or 1e-5_c: formulas are types, so their numbers are, too.
+///
+/// Errors: does not compile for more digits than a long long holds.
+template <char... Characters>
+constexpr auto operator""_c() {
+  constexpr char text[]{Characters...};
+  constexpr auto parsed = formula::parse_number(text, sizeof...(Characters));
+  static_assert(parsed.is_number, "0.5_c: write digits, a point and an exponent only");
+  return formula::number<parsed.numerator, parsed.denominator>{};
+}
+
+}  // namespace literals
+}  // namespace plait
