@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: an operation of this formula takes an activation first
+// quoted: product of w and x: w is a matrix
+#include "plait/formula.hpp"
+#include "plait/layer/combinators.hpp"
+
+struct my_layer {
+  static constexpr plait::parameter<"w", plait::extents<8, 8>> w{};
+  using input = plait::features<8>;
+#ifdef PLAIT_EXPECT_FAIL
+  static constexpr auto formula(auto x) { return matmul(w, x); }
+#else
+  static constexpr auto formula(auto x) { return matmul(x, w); }
+#endif
+};
+
+using model = plait::sequential<my_layer>;
+
+int main() { return model::output::info.width == 0; }
