@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: seconds=25
+// Formulas of layers that are also written by hand: the same forms, slots and FLOPs, and the same
+// bits in training.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "formula/layer_facts.hpp"
+#include "plait/formula/layer.hpp"
+#include "plait/nn/activation.hpp"
+#include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/layer_norm.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/nn/product.hpp"
+#include "plait/nn/rms_norm.hpp"
+#include "plait/nn/scale.hpp"
+#include "plait/nn/sum.hpp"
+#include "plait/plait.hpp"
+
+using namespace formula_testing;
+using namespace plait;
+using namespace plait::literals;
+
+constexpr nn::linear_options without_bias{.bias = false};
+constexpr nn::linear_options transposed_order{.order = nn::weight_order::output_input};
+constexpr nano_fraction factor = fraction(0.125);
+
+/// Layers that are written by hand.
+struct by_hand {
+  template <std::size_t In, std::size_t Out>
+  using linear = nn::linear<In, Out>;
+  template <std::size_t In, std::size_t Out>
+  using product_of_matrix = nn::linear<In, Out, without_bias>;
+  template <std::size_t In, std::size_t Out>
+  using transposed_linear = nn::linear<In, Out, transposed_order>;
+  template <std::size_t Width>
+  using relu = nn::relu<Width>;
+  template <std::size_t Width>
+  using gelu = nn::gelu<Width>;
+  template <std::size_t Width>
+  using silu = nn::silu<Width>;
+  template <std::size_t Width>
+  using sigmoid = nn::sigmoid<Width>;
+  template <std::size_t Width>
+  using tanh = nn::tanh<Width>;
+  template <std::size_t Width>
+  using product = nn::product<Width>;
+  template <std::size_t Width>
+  using sum = nn::sum<Width, 2>;
+  template <std::size_t Width>
+  using scale = nn::scale<Width, factor>;
+  template <std::size_t Width>
+  using rms_norm = nn::rms_norm<Width>;
+  template <std::size_t Width>
+  using layer_norm = nn::layer_norm<Width>;
+};
+
+/// The layers as formulas.
+struct by_formula {
+  template <std::size_t In, std::size_t Out>
+  struct linear {
+    static constexpr parameter<"weight", extents<In, Out>, normal(0.02)> weight{};
+    static constexpr parameter<"bias", extents<Out>> bias{};
+    using input = features<In>;
+    static constexpr auto formula(auto x) { return matmul(x, weight) + bias; }
+  };
+  template <std::size_t In, std::size_t Out>
+  struct product_of_matrix {
+    static constexpr parameter<"weight", extents<In, Out>, normal(0.02)> weight{};
+    using input = features<In>;
+    static constexpr auto formula(auto x) { return matmul(x, weight); }
+  };
+  template <std::size_t In, std::size_t Out>
+  struct transposed_linear {
+    static constexpr parameter<"weight", extents<Out, In>, normal(0.02)> weight{};
+    static constexpr parameter<"bias", extents<Out>> bias{};
+    using input = features<In>;
+    static constexpr auto formula(auto x) {
+      return matmul(x, plait::formula::transposed(weight)) + bias;
+    }
+  };
+  template <std::size_t Width>
+  struct relu {
+    using input = features<Width>;
+    static constexpr auto formula(auto x) { return plait::formula::relu(x); }
+  };
+  template <std::size_t Width>
+  struct gelu {
+    using input = features<Width>;
+    static constexpr auto formula(auto x) { return plait::formula::gelu(x); }
+  };
+  template <std::size_t Width>
+  struct silu {
+    using input = features<Width>;
+    static constexpr auto formula(auto x) { return plait::formula::silu(x); }
+  };
+  template <std::size_t Width>
+  struct sigmoid {
+    using input = features<Width>;
+    static constexpr auto formula(auto x) { return plait::formula::sigmoid(x); }
+  };
+  template <std::size_t Width>
+  struct tanh {
+    using input = features<Width>;
+    static constexpr auto formula(auto x) { return plait::formula::tanh(x); }
+  };
+  template <std::size_t Width>
+  struct product {
+    using input = inputs<features<Width>, features<Width>>;
+    static constexpr auto formula(auto x, auto y) { return x * y; }
+  };
+  template <std::size_t Width>
+  struct sum {
+    using input = inputs<features<Width>, features<Width>>;
+    static constexpr auto formula(auto x, auto y) { return x + y; }
+  };
+  template <std::size_t Width>
+  struct scale {
+    using input = features<Width>;
+    static constexpr auto formula(auto x) { return 0.125_c * x; }
+  };
+  template <std::size_t Width>
+  struct rms_norm {
+    static constexpr parameter<"weight", extents<Width>, constant(1.0)> weight{};
+    using input = features<Width>;
+    static constexpr auto formula(auto x) { return plait::formula::rms_norm(x, weight); }
+  };
+  template <std::size_t Width>
+  struct layer_norm {
+    static constexpr parameter<"weight", extents<Width>, constant(1.0)> weight{};
+    static constexpr parameter<"bias", extents<Width>> bias{};
+    using input = features<Width>;
+    static constexpr auto formula(auto x) { return plait::formula::layer_norm(x, weight, bias); }
+  };
+};
+
+// ---- Facts --------------------------------------------------------------------------------------
+
+template <class A, class B>
+inline constexpr bool has_same_flops = info_of<A>.flops_per_row == info_of<B>.flops_per_row;
+template <class A, class B>
+inline constexpr bool has_same_slots =
+    saved_bytes<A>() == saved_bytes<B>() &&
+    info_of<A>.saved.keeps_input == info_of<B>.saved.keeps_input &&
+    info_of<A>.saved.keeps_output == info_of<B>.saved.keeps_output &&
+    scratch_bytes<A>() == scratch_bytes<B>();
+/// The optional members that let a layer share buffers, overwrite gradients and have its function
+/// done by the product before it.
+constexpr bool are_alike(ext::leaf_info const& a, ext::leaf_info const& b) {
+  return a.may_alias.forward == b.may_alias.forward &&
+         a.may_alias.backward == b.may_alias.backward &&
+         a.overwrites_gradient == b.overwrites_gradient && a.takes_epilogue == b.takes_epilogue &&
+         a.is_elementwise == b.is_elementwise;
+}
+template <class A, class B>
+inline constexpr bool has_same_options = are_alike(info_of<A>, info_of<B>);
+template <class A, class B>
+inline constexpr bool is_same_layer =
+    has_same_forms<A, B> && has_same_flops<A, B> && has_same_slots<A, B> && has_same_options<A, B>;
+
+using f = by_formula;
+using h = by_hand;
+static_assert(is_same_layer<f::linear<12, 24>, h::linear<12, 24>>);
+static_assert(is_same_layer<f::product_of_matrix<12, 24>, h::product_of_matrix<12, 24>>);
+static_assert(is_same_layer<f::transposed_linear<12, 24>, h::transposed_linear<12, 24>>);
+static_assert(is_same_layer<f::relu<12>, h::relu<12>>);
+static_assert(is_same_layer<f::gelu<12>, h::gelu<12>>);
+static_assert(is_same_layer<f::silu<12>, h::silu<12>>);
+static_assert(is_same_layer<f::sigmoid<12>, h::sigmoid<12>>);
+static_assert(is_same_layer<f::tanh<12>, h::tanh<12>>);
+static_assert(is_same_layer<f::product<12>, h::product<12>>);
+static_assert(is_same_layer<f::sum<12>, h::sum<12>>);
+static_assert(is_same_layer<f::rms_norm<12>, h::rms_norm<12>>);
+static_assert(has_same_forms<f::layer_norm<12>, h::layer_norm<12>>);
+static_assert(has_same_flops<f::layer_norm<12>, h::layer_norm<12>>);
+static_assert(has_same_slots<f::layer_norm<12>, h::layer_norm<12>>);
+static_assert(has_same_forms<f::scale<12>, h::scale<12>>);
+static_assert(has_same_slots<f::scale<12>, h::scale<12>>);
+static_assert(has_same_options<f::scale<12>, h::scale<12>>);
+// The scale that is written by hand counts no FLOPs, so that ranks never share it for its own sake;
+// a formula counts its product.
+static_assert(info_of<h::scale<12>>.flops_per_row == 0);
+static_assert(info_of<f::scale<12>>.flops_per_row == 12);
+
+// ---- Training -----------------------------------------------------------------------------------
+
+/// Every layer once; both branches are put together twice.
+template <class Of>
+using body = sequential<
+    named<"first", typename Of::template linear<6, 12>>,
+    named<"rms", typename Of::template rms_norm<12>>, typename Of::template gelu<12>,
+    named<"second", typename Of::template product_of_matrix<12, 24>>,
+    typename Of::template silu<24>, typename Of::template scale<24>,
+    named<"third", typename Of::template transposed_linear<24, 12>>,
+    fan_out<typename Of::template sigmoid<12>, typename Of::template tanh<12>>,
+    typename Of::template product<12>, named<"norm", typename Of::template layer_norm<12>>,
+    fan_out<typename Of::template relu<12>, named<"fourth", typename Of::template linear<12, 12>>>,
+    typename Of::template sum<12>>;
+
+template <class Of, class Policy>
+struct job : parallel<objective<body<Of>, nn::cross_entropy<12>>, Policy, double> {};
+
+constexpr std::size_t samples = 16;
+
+template <class Job>
+std::vector<double> losses_of() {
+  std::vector<double> losses;
+  auto const data = in_memory<double>::random_classes(samples, 6, 12, 3);
+  launch<Job>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.05}, {.seed = 11});
+    auto from = batches(data, global_batch<samples>{}, rank, {.epochs = 0});
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      auto const report = trainer.step(from.at(step));
+      if (rank.is_root()) losses.push_back(report.loss);
+    }
+  });
+  return losses;
+}
+
+/// Each node of these formulas is the operation that the layer by hand calls, and no function of
+/// elements is part of another, so nothing is rounded elsewhere.
+template <class Policy>
+void expect_same_bits() {
+  auto const expected = losses_of<job<by_hand, Policy>>();
+  auto const got = losses_of<job<by_formula, Policy>>();
+  ASSERT_EQ(expected.size(), 6u);
+  EXPECT_LT(expected.back(), expected.front());
+  EXPECT_EQ(got, expected);
+}
+
+TEST(FormulaEquivalence, SameBitsOnOneRank) { expect_same_bits<serial>(); }
+TEST(FormulaEquivalence, SameBitsOnDataRanks) { expect_same_bits<data_parallel<2>>(); }
+TEST(FormulaEquivalence, SameBitsOnTensorRanks) { expect_same_bits<tensor_parallel<2>>(); }
+TEST(FormulaEquivalence, SameBitsOnStages) { expect_same_bits<pipeline<2>>(); }
+TEST(FormulaEquivalence, SameBitsOnAllAxes) {
+  expect_same_bits<hybrid<data_parallel<2>, tensor_parallel<2>, pipeline<2>>>();
+}
+
+/// A chain that formulas make one function of, so that it rounds once where layers round twice.
+template <class Of>
+struct gate;
+template <>
+struct gate<by_hand> {
+  using type = sequential<fan_out<sequential<named<"gate", by_hand::linear<6, 12>>, nn::silu<12>>,
+                                  named<"up", by_hand::linear<6, 12>>>,
+                          nn::product<12>>;
+};
+template <>
+struct gate<by_formula> {
+  struct layer {
+    static constexpr parameter<"gate.weight", extents<6, 12>, normal(0.02)> gate{};
+    static constexpr parameter<"gate.bias", extents<12>> gate_bias{};
+    static constexpr parameter<"up.weight", extents<6, 12>, normal(0.02)> up{};
+    static constexpr parameter<"up.bias", extents<12>> up_bias{};
+    using input = features<6>;
+    static constexpr auto formula(auto x) {
+      return silu(matmul(x, gate) + gate_bias) * (matmul(x, up) + up_bias);
+    }
+  };
+  using type = layer;
+};
+template <class Of, class Policy>
+struct gated_job
+    : parallel<objective<sequential<named<"mlp", typename gate<Of>::type>,
+                                    named<"out", typename Of::template linear<12, 12>>>,
+                         nn::cross_entropy<12>>,
+               Policy, double> {};
+
+template <class Policy>
+void expect_near() {
+  auto const expected = losses_of<gated_job<by_hand, Policy>>();
+  auto const got = losses_of<gated_job<by_formula, Policy>>();
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << i;
+}
+TEST(FormulaEquivalence, AFusedGateIsNearOnOneRank) { expect_near<serial>(); }
+TEST(FormulaEquivalence, AFusedGateIsNearOnTensorRanks) { expect_near<tensor_parallel<2>>(); }

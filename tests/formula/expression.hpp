@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "formula/interpreter.hpp"
+#include "plait/formula/facts.hpp"
+#include "plait/formula/terms.hpp"
+
+/// Formulas by the definitions of their words, read off the types of their terms: no table, nothing
+/// joined or fused, no gradients. The table is compared with it.
+namespace formula_testing {
+
+/// A value of a formula; rows are positions times samples, or those of a parameter.
+struct expression_value {
+  bool is_per_row = false;
+  std::size_t rows = 1;
+  std::vector<std::size_t> factors{};
+  std::size_t row_place = 0;  ///< the place of the position among the letters of a contraction
+  numbers elements{};
+
+  [[nodiscard]] std::size_t width() const {
+    std::size_t out = 1;
+    for (std::size_t const each : factors) out *= each;
+    return out;
+  }
+  [[nodiscard]] std::size_t last() const { return factors.empty() ? 1 : factors.back(); }
+  expression_value& make() {
+    elements.assign(rows * width(), 0);
+    return *this;
+  }
+};
+
+class expression_words {
+ public:
+  std::size_t batch = 2, positions = 6;
+
+  using value = expression_value;
+  using function = double (*)(formula::index_place const&, double const*);
+
+  value map(function f, std::vector<value const*> const& operands) const {
+    value out;
+    for (value const* x : operands) {
+      if (x->is_per_row) out.is_per_row = true, out.rows = x->rows;
+      if (x->factors.size() > out.factors.size()) {
+        out.factors.insert(out.factors.begin(), x->factors.size() - out.factors.size(), 1);
+        out.row_place = x->row_place;
+      }
+      for (std::size_t f_of_x = 0; f_of_x < x->factors.size(); ++f_of_x) {
+        std::size_t& made = out.factors[out.factors.size() - x->factors.size() + f_of_x];
+        made = std::max(made, x->factors[f_of_x]);
+      }
+    }
+    out.make();
+    for (std::size_t k = 0; k < out.elements.size(); ++k) {
+      std::size_t const row = k / out.width();
+      formula::index_place place{row / batch, row % batch, {}};
+      std::size_t rest = k % out.width();
+      for (std::size_t d = out.factors.size(); d-- > 0; rest /= out.factors[d])
+        place.factors[d] = rest % out.factors[d];
+      double given[4]{};
+      for (std::size_t j = 0; j < operands.size(); ++j) {
+        value const& x = *operands[j];
+        std::size_t at = x.is_per_row ? row : 0;
+        for (std::size_t d = 0; d < x.factors.size(); ++d)
+          at = at * x.factors[d] +
+               (x.factors[d] == 1 ? 0 : place.factors[out.factors.size() - x.factors.size() + d]);
+        given[j] = x.elements[at];
+      }
+      out.elements[k] = f(place, given);
+    }
+    return out;
+  }
+  value matmul(value const& x, value const& w, bool is_transposed) const {
+    std::size_t const inner = x.width(), outer = is_transposed ? w.rows : w.width();
+    value out{.is_per_row = true, .rows = x.rows};
+    if (outer > 1) out.factors = {outer};
+    out.make();
+    for (std::size_t k = 0; k < out.elements.size(); ++k)
+      for (std::size_t i = 0; i < inner; ++i)
+        out.elements[k] +=
+            x.elements[k / outer * inner + i] *
+            w.elements[is_transposed ? k % outer * inner + i : i * outer + k % outer];
+    return out;
+  }
+  value reduce(value const& x, bool is_mean) const {
+    value out = x;
+    if (out.factors.size() > 1) out.factors.back() = 1;
+    else out.factors.clear();
+    out.make();
+    for (std::size_t k = 0; k < x.elements.size(); ++k)
+      out.elements[k / x.last()] += x.elements[k] / (is_mean ? double(x.last()) : 1.0);
+    return out;
+  }
+  value reshape(value x, std::vector<std::size_t> factors) const {
+    x.factors = std::move(factors);
+    x.row_place = 0;
+    return x;
+  }
+  value part(value const& x, std::size_t number, std::size_t count) const {
+    value out = reshape(x, {x.width() / count});
+    out.make();
+    for (std::size_t k = 0; k < out.elements.size(); ++k)
+      out.elements[k] =
+          x.elements[(k / out.width() * count + number) * out.width() + k % out.width()];
+    return out;
+  }
+  value concat(std::vector<value const*> const& operands) const {
+    std::size_t const width = operands[0]->width();
+    value out = reshape(*operands[0], {width * operands.size()});
+    out.make();
+    for (std::size_t k = 0; k < out.elements.size(); ++k) {
+      std::size_t const piece = k / width;
+      out.elements[k] =
+          operands[piece % operands.size()]->elements[piece / operands.size() * width + k % width];
+    }
+    return out;
+  }
+  /// The sum over the letters that the result lacks, for each sample.
+  value contract(std::string_view text, value const& a, value const& b) const {
+    std::size_t const comma = text.find(','), arrow = text.find("->");
+    std::string_view const letters[]{
+        text.substr(0, comma), text.substr(comma + 1, arrow - comma - 1), text.substr(arrow + 2)};
+    std::map<char, std::size_t> lengths, index;
+    std::vector<std::size_t> dimensions[3];
+    value const* const operands[]{&a, &b};
+    for (int side = 0; side < 2; ++side) {
+      dimensions[side] = operands[side]->factors;
+      dimensions[side].insert(dimensions[side].begin() + std::ptrdiff_t(operands[side]->row_place),
+                              positions);
+      for (std::size_t d = 0; d < letters[side].size(); ++d)
+        lengths[letters[side][d]] = dimensions[side][d];
+    }
+    value out{.is_per_row = true, .rows = a.rows};
+    char const row_letters[]{letters[0][a.row_place], letters[1][b.row_place]};
+    out.row_place = letters[2].find_first_of(std::string_view(row_letters, 2));
+    for (std::size_t d = 0; d < letters[2].size(); ++d) {
+      dimensions[2].push_back(lengths[letters[2][d]]);
+      if (d != out.row_place) out.factors.push_back(lengths[letters[2][d]]);
+    }
+    out.make();
+    std::size_t count = batch;
+    for (auto const& [letter, length] : lengths) count *= length;
+    for (std::size_t j = 0; j < count; ++j) {
+      std::size_t rest = j / batch;
+      for (auto const& [letter, length] : lengths) index[letter] = rest % length, rest /= length;
+      auto const element = [&](int side, value const& of) {
+        std::size_t at = index[letters[side][of.row_place]] * batch + j % batch;
+        for (std::size_t d = 0; d < letters[side].size(); ++d)
+          if (d != of.row_place) at = at * dimensions[side][d] + index[letters[side][d]];
+        return at;
+      };
+      out.elements[element(2, out)] += a.elements[element(0, a)] * b.elements[element(1, b)];
+    }
+    return out;
+  }
+  value softmax(value x, bool is_causal) const {
+    std::size_t const last = x.last(), rows_of_position = x.elements.size() / last / positions;
+    for (std::size_t row = 0; row < x.elements.size() / last; ++row) {
+      double sum = 0;
+      for (std::size_t k = row * last; k < (row + 1) * last; ++k) {
+        bool const is_later = is_causal && k - row * last > row / rows_of_position;
+        sum += x.elements[k] = is_later ? 0 : std::exp(x.elements[k]);
+      }
+      for (std::size_t k = row * last; k < (row + 1) * last; ++k) x.elements[k] /= sum;
+    }
+    return x;
+  }
+  value shift(value const& x, int steps) const {
+    value out = x;
+    std::size_t const distance = std::size_t(steps) * batch * x.width();
+    for (std::size_t k = 0; k < x.elements.size(); ++k)
+      out.elements[k] = k < distance ? 0 : x.elements[k - distance];
+    return out;
+  }
+  value scan(value const& a, value const& x) const {
+    value out = x;
+    std::size_t const step = batch * x.width();
+    for (std::size_t k = step; k < x.elements.size(); ++k)
+      out.elements[k] += a.elements[k] * out.elements[k - step];
+    return out;
+  }
+  value norm(value const& x, value const& gamma, value const* beta) const {
+    value out = x;
+    std::size_t const width = x.last();
+    for (std::size_t begin = 0; begin < x.elements.size(); begin += width) {
+      double mean = 0, variance = 0;
+      for (std::size_t c = 0; beta != nullptr && c < width; ++c)
+        mean += x.elements[begin + c] / double(width);
+      for (std::size_t c = 0; c < width; ++c)
+        variance += (x.elements[begin + c] - mean) * (x.elements[begin + c] - mean) / double(width);
+      for (std::size_t c = 0; c < width; ++c)
+        out.elements[begin + c] = gamma.elements[c] * (x.elements[begin + c] - mean) /
+                                      std::sqrt(variance + node_maker::epsilon) +
+                                  (beta == nullptr ? 0 : beta->elements[c]);
+    }
+    return out;
+  }
+  /// Causal attention in the words of contractions.
+  value attention(value q, value k, value v, std::size_t heads, std::size_t key_heads) const {
+    std::size_t const width = q.width() / heads, shared = heads / key_heads;
+    auto const repeat = [&](value const& x) {
+      value out = reshape(q, {heads, width});
+      for (std::size_t i = 0; i < out.elements.size(); ++i)
+        out.elements[i] = x.elements[i / (heads * width) * x.width() +
+                                     i % (heads * width) / width / shared * width + i % width];
+      return out;
+    };
+    value const keys = repeat(k), values = repeat(v);
+    q = reshape(std::move(q), {heads, width});
+    for (double& each : q.elements) each /= std::sqrt(double(width));
+    value const shares = softmax(contract("thd,shd->hts", q, keys), true);
+    return reshape(contract("hts,shd->thd", shares, values), {heads * width});
+  }
+  value gather(value const& ids, value const& of) const {
+    value out{.is_per_row = true, .rows = ids.rows, .factors = of.factors};
+    out.make();
+    for (std::size_t k = 0; k < out.elements.size(); ++k)
+      out.elements[k] =
+          of.elements[std::size_t(ids.elements[k / of.width()]) * of.width() + k % of.width()];
+    return out;
+  }
+};
+
+/// Evaluates the terms of a formula, each once.
+class expression_evaluator : private expression_words {
+ public:
+  explicit expression_evaluator(std::size_t sequence) { positions = sequence > 0 ? sequence : 6; }
+
+  template <class Term>
+  void give(std::size_t rows, std::vector<std::size_t> factors, numbers const& elements) {
+    bool const is_per_row = rows == 0;
+    values_[&key<Term>] = {is_per_row, is_per_row ? batch * positions : rows, std::move(factors), 0,
+                           elements};
+  }
+  template <class Leaf>
+  value const& of(Leaf) {
+    return values_.at(&key<Leaf>);
+  }
+  template <long long Numerator, long long Denominator>
+  value const& of(formula::number<Numerator, Denominator> number) {
+    return values_[&key<decltype(number)>] = {.elements = {number.value}};
+  }
+  template <class Operation, class... Operands>
+  value const& of(formula::term<Operation, Operands...> term) {
+    auto const found = values_.find(&key<decltype(term)>);
+    if (found != values_.end()) return found->second;
+    return values_[&key<decltype(term)>] = made(term);
+  }
+
+ private:
+  template <class Term>
+  static constexpr char key = 0;
+
+  template <class Function>
+  value made(formula::term<formula::op::at<Function>>) {
+    return {};
+  }
+  template <class Function, class... X>
+  value made(formula::term<formula::op::map<Function>, X...>) {
+    std::vector<value const*> operands;
+    (operands.push_back(&of(X{})), ...);
+    return map(
+        [](formula::index_place const& place, double const* given) -> double {
+          return [&]<std::size_t... K>(std::index_sequence<K...>) {
+            return Function{}(argument(X{}, place, given[K])...);
+          }(std::index_sequence_for<X...>{});
+        },
+        without_places(operands));
+  }
+  template <class X>
+  static double argument(X, formula::index_place const&, double given) {
+    return given;
+  }
+  template <class Function>
+  static double argument(formula::term<formula::op::at<Function>>,
+                         formula::index_place const& place, double) {
+    return Function{}(place);
+  }
+  /// A function of places has no elements of its own.
+  std::vector<value const*> without_places(std::vector<value const*> operands) {
+    for (value const*& each : operands)
+      if (each->elements.empty()) each = &zero_;
+    return operands;
+  }
+  template <bool IsTransposed, class X, class W>
+  value made(formula::term<formula::op::matmul<IsTransposed>, X, W>) {
+    return matmul(of(X{}), of(W{}), IsTransposed);
+  }
+  template <bool IsMean, class X>
+  value made(formula::term<formula::op::reduce<IsMean>, X>) {
+    return reduce(of(X{}), IsMean);
+  }
+  template <int Count, class X>
+  value made(formula::term<formula::op::heads<Count>, X>) {
+    value const& x = of(X{});
+    return reshape(x, {Count, x.width() / Count});
+  }
+  template <class X>
+  value made(formula::term<formula::op::side_by_side, X>) {
+    value const& x = of(X{});
+    return reshape(x, {x.width()});
+  }
+  template <int Number, int Count, class X>
+  value made(formula::term<formula::op::part<Number, Count>, X>) {
+    return part(of(X{}), Number, Count);
+  }
+  template <class... X>
+  value made(formula::term<formula::op::concat, X...>) {
+    return concat({&of(X{})...});
+  }
+  template <formula::contraction_letters Letters, class A, class B>
+  value made(formula::term<formula::op::contract<Letters>, A, B>) {
+    return contract(Letters.text.text(), of(A{}), of(B{}));
+  }
+  template <bool IsCausal, class X>
+  value made(formula::term<formula::op::softmax<IsCausal>, X>) {
+    return softmax(of(X{}), IsCausal);
+  }
+  template <int Steps, class X>
+  value made(formula::term<formula::op::shift<Steps>, X>) {
+    return shift(of(X{}), Steps);
+  }
+  template <class A, class X>
+  value made(formula::term<formula::op::scan, A, X>) {
+    return scan(of(A{}), of(X{}));
+  }
+  template <std::size_t Heads, std::size_t KeyHeads, plait::ext::attention_options Options, class Q,
+            class K, class V>
+  value made(formula::term<formula::op::attention<Heads, KeyHeads, Options>, Q, K, V>) {
+    return attention(of(Q{}), of(K{}), of(V{}), Heads, KeyHeads);
+  }
+  template <class Epsilon, class X, class Gamma>
+  value made(formula::term<formula::op::call<plait::operation::rms_norm, Epsilon>, X, Gamma>) {
+    return norm(of(X{}), of(Gamma{}), nullptr);
+  }
+  template <class Epsilon, class X, class Gamma, class Beta>
+  value made(
+      formula::term<formula::op::call<plait::operation::layer_norm, Epsilon>, X, Gamma, Beta>) {
+    return norm(of(X{}), of(Gamma{}), &of(Beta{}));
+  }
+  template <class Ids, class Table>
+  value made(formula::term<formula::op::call<plait::operation::gather_rows>, Ids, Table>) {
+    return gather(of(Ids{}), of(Table{}));
+  }
+
+  std::map<void const*, value> values_;
+  value zero_{.elements = {0}};
+};
+
+/// The output of the formula of L.
+template <class L>
+numbers output_by_definition(given_numbers const& given) {
+  using facts = formula::formula_facts<L>;
+  expression_evaluator evaluator{std::size_t(facts::table.sequence)};
+  auto const factors = [](int value) {
+    std::size_t const columns = std::size_t(facts::table.at[value].width());
+    return columns == 1 ? std::vector<std::size_t>{} : std::vector<std::size_t>{columns};
+  };
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (evaluator.give<formula::input_value<int(I)>>(0, factors(facts::table.inputs[I]),
+                                                  given.inputs[I]),
+     ...);
+  }(std::make_index_sequence<std::size_t(facts::table.input_count)>{});
+  [&]<std::size_t... K>(std::index_sequence<K...>) {
+    (evaluator.give<typename facts::template parameter_at<int(K)>>(
+         std::size_t(facts::table.at[facts::table.parameters[K]].rows.extent),
+         factors(facts::table.parameters[K]), given.parameters[K]),
+     ...);
+  }(std::make_index_sequence<std::size_t(facts::parameter_count)>{});
+  return evaluator.of(typename facts::terms::expression{}).elements;
+}
+
+// ---- Formulas as the tests take them ------------------------------------------------------------
+
+/// A formula without its type.
+struct tested_formula {
+  table g;
+  std::vector<element_function> functions;
+  numbers (*by_definition)(given_numbers const&) = nullptr;
+  std::vector<plait::ext::name> labels{};  ///< names of the parameters
+
+  [[nodiscard]] given_numbers given(unsigned seed = 7) const {
+    return given_numbers(node_maker(g, functions), seed);
+  }
+  [[nodiscard]] outcome_of_table run(given_numbers const& of) const {
+    return run_whole(g, functions, of);
+  }
+};
+
+template <class L>
+tested_formula tested() {
+  using facts = formula::formula_facts<L>;
+  static_assert(facts::is_sound, "the formula has a mistake");
+  return [&]<std::size_t... K>(std::index_sequence<K...>) {
+    return tested_formula{as_table(facts::table),
+                          functions_of_table<facts>(),
+                          &output_by_definition<L>,
+                          {facts::template parameter_at<int(K)>::label...}};
+  }(std::make_index_sequence<std::size_t(facts::parameter_count)>{});
+}
+
+/// The largest distance of the output from its definition.
+inline double distance_from_definition(tested_formula const& of) {
+  auto const given = of.given();
+  numbers const expected = of.by_definition(given), got = of.run(given).y;
+  double out = expected.size() == got.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (std::size_t k = 0; k < std::min(got.size(), expected.size()); ++k)
+    out = worse(out, std::abs(got[k] - expected[k]) / (1 + std::abs(expected[k])));
+  return out;
+}
+
+/// The largest distance of a gradient from the central differences of the definition.
+inline double distance_from_differences(tested_formula const& of) {
+  auto given = of.given();
+  auto const whole = of.run(given);
+  auto const loss = [&] {
+    numbers const y = of.by_definition(given);
+    double sum = 0;
+    for (std::size_t k = 0; k < y.size(); ++k) sum += y[k] * given.dy[k];
+    return sum;
+  };
+  double worst = 0;
+  auto const compare = [&](numbers& x, numbers const& gradient) {
+    constexpr double step = 1e-5;
+    // No diagonal of a matrix, which its transpose has, too.
+    for (std::size_t k = 0; k < x.size(); k += x.size() / 17 + 1) {
+      double const kept = std::exchange(x[k], x[k] + step);
+      double const above = loss();
+      x[k] = kept - step;
+      double const slope = (above - loss()) / (2 * step);
+      x[k] = kept;
+      worst = worse(worst, std::abs(slope - gradient[k]) / (1 + std::abs(slope)));
+    }
+  };
+  for (int k = 0; k < of.g.input_count; ++k)
+    if (!of.g.at[of.g.inputs[k]].is_tokens)
+      compare(given.inputs[std::size_t(k)], whole.dx[std::size_t(k)]);
+  for (int k = 0; k < of.g.parameter_count; ++k)
+    compare(given.parameters[std::size_t(k)], whole.dp[std::size_t(k)]);
+  return worst;
+}
+
+/// The result of the trial of all forms of a formula.
+struct form_trial {
+  int forms = 0, refusals = 0;
+  double worst = 0;           ///< distance of a form from the whole
+  int needless_refusals = 0;  ///< refused forms that make right numbers
+};
+inline form_trial try_forms(tested_formula const& of) {
+  table const& g = of.g;
+  auto const given = of.given();
+  auto const whole = of.run(given);
+  form_trial out;
+  std::vector<int> variables{values_of_form::nothing};
+  for (int v = 0; v < g.variables; ++v)
+    if (g.root(v) == v) variables.push_back(v);
+  if (g.parameter_count == 0) variables.push_back(values_of_form::summands);
+  std::size_t const positions = g.sequence > 0 ? std::size_t(g.sequence) : 6;
+  for (int const variable : variables) {
+    values_of_form form(g, variable);
+    bool const is_taken = form.run();
+    std::size_t const units =
+        variable == formula::row_variable ? positions : std::size_t(form.units());
+    bool const is_by_numbers = form.why == formula::refusal::of_summands ||
+                               form.why == formula::refusal::cut_times_summand;
+    if (is_taken) ++out.forms;
+    else if (is_by_numbers) ++out.refusals;
+    else continue;
+    bool is_right = true;
+    for (std::size_t ranks = 2; ranks <= 3; ++ranks) {
+      if (units % ranks != 0) continue;
+      if (is_taken) {
+        auto const got = run_form(g, of.functions, given, form, variable, ranks);
+        out.worst = worse(out.worst, whole.distance_to(got));
+      } else {
+        is_right =
+            is_right && is_right_in_spite(g, of.functions, given, form, variable, ranks, whole);
+      }
+    }
+    if (!is_taken && is_right) ++out.needless_refusals;
+  }
+  return out;
+}
+
+}  // namespace formula_testing

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: seconds=60 alone
+// Formulas as layers: the laws of all layers, and the forms, slots and FLOPs that follow.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <set>
+
+#include "formula/interpreter.hpp"
+#include "formula/layer_facts.hpp"
+#include "formula/layers.hpp"
+#include "plait/plait.hpp"
+#include "plait/testing/check_layer.hpp"
+
+namespace formula_testing {
+
+using plait::invariant;
+using plait::partial;
+using plait::replicate;
+using plait::shard;
+
+constexpr auto features = shard<plait::dim::features>;
+constexpr auto sequence = shard<plait::dim::sequence>;
+constexpr auto rows = shard<0>, columns = shard<1>;  // of a matrix; the elements of a vector
+
+// ---- The forms that follow ----------------------------------------------------------------------
+
+// x is added to a summand of the output, so ranks cannot cut the hidden features.
+static_assert(has_forms<residual_mlp<6, 12>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant, invariant}},
+     {"sequence", sequence, sequence, {replicate, replicate, replicate, replicate}}}));
+static_assert(has_forms<normed_gate<6, 12>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant, invariant}},
+     {"hidden", replicate, partial, {replicate, columns, columns, rows}},
+     {"column", replicate, features, {replicate, replicate, replicate, columns}},
+     {"sequence", sequence, sequence, {replicate, replicate, replicate, replicate}}}));
+static_assert(has_forms<adapted<6, 12>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant}},
+     {"row", features, partial, {rows, rows, replicate}},
+     {"column", replicate, features, {columns, replicate, columns}},
+     {"sequence", sequence, sequence, {replicate, replicate, replicate}}}));
+static_assert(has_forms<affine<12>>({{"whole", invariant, invariant, {invariant, invariant}},
+                                     {"features", features, features, {rows, rows}},
+                                     {"sequence", sequence, sequence, {replicate, replicate}}}));
+static_assert(has_forms<soft_clip<6>>({{"whole", invariant, invariant, {invariant, invariant}},
+                                       {"column", replicate, features, {columns, rows}},
+                                       {"sequence", sequence, sequence, {replicate, replicate}}}));
+static_assert(has_forms<gate_of_two<6>>(
+    {{"whole", invariant, invariant, {invariant, invariant}},
+     {"features", {features, replicate}, features, {columns, rows}},
+     {"sequence", {sequence, sequence}, sequence, {replicate, replicate}}}));
+static_assert(has_forms<times_sum<6>>({{"whole", invariant, invariant},
+                                       {"features", {features, replicate}, features},
+                                       {"sequence", sequence, sequence}}));
+static_assert(has_forms<scaled_heads<12, 6>>({{"whole", invariant, invariant, {invariant}},
+                                              {"features", features, features, {replicate}},
+                                              {"sequence", sequence, sequence, {replicate}}}));
+static_assert(has_forms<last_part<6>>({{"whole", invariant, invariant},
+                                       {"features", shard<plait::dim::features, 2>, features},
+                                       {"sequence", sequence, sequence},
+                                       {"summands", partial, partial}}));
+static_assert(has_forms<concat_of_two<6>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant}},
+     {"hidden", replicate, partial, {columns, columns, shard<0, 2>}},
+     {"column", replicate, features, {replicate, replicate, columns}},
+     {"sequence", sequence, sequence, {replicate, replicate, replicate}}}));
+static_assert(has_forms<packed_attention<12, 6, 4>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant}},
+     {"hidden", replicate, partial, {shard<1, 3>, shard<0, 3>, rows}},
+     {"column", replicate, features, {replicate, replicate, columns}}}));
+// The norm of each head has one weight for all heads: each rank has a summand of its gradient.
+static_assert(has_forms<normed_attention<12, 6, 4>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant, invariant, invariant}},
+     {"hidden", replicate, partial, {columns, replicate, replicate, columns, rows}},
+     {"column", replicate, features, {replicate, replicate, replicate, replicate, columns}}}));
+static_assert(has_forms<scaled_lookup<12, 6>>({{"whole", invariant, invariant, {invariant}},
+                                               {"hidden", invariant, partial, {rows}},
+                                               {"column", invariant, features, {columns}},
+                                               {"sequence", sequence, sequence, {replicate}}}));
+// A scan and a shift need all positions.
+static_assert(
+    has_forms<depthwise<12, 4>>({{"whole", invariant, invariant, {invariant, invariant, invariant}},
+                                 {"features", features, features, {rows, rows, rows}}}));
+static_assert(info_of<gated_recurrence<6, 12, 4>>.forms.size() == 3);
+// The bias and x enter more than one sum, and x is both the rows and the columns of a matrix.
+static_assert(info_of<shared_bias<6>>.forms.size() == 2);
+static_assert(info_of<not_series_parallel<6>>.forms.size() == 2);
+static_assert(info_of<one_head<6, 4>>.forms.size() == 2);
+
+// ---- Units, slots and FLOPs ---------------------------------------------------------------------
+
+static_assert(info_of<packed_attention<12, 6, 4>>.forms[1].units == 6);  // heads
+static_assert(info_of<grouped_attention<12, 6, 3, 4>>.forms[1].units == 3);
+static_assert(info_of<concat_of_two<6>>.forms[1].units == 6);
+
+// The input, and the product before gelu.
+static_assert(saved_bytes<residual_mlp<6, 12>>() == 4 * (6 + 12));
+// The input, the norm's result and its number for each row, and the two products.
+static_assert(saved_bytes<normed_gate<6, 12>>() == 4 * (6 + 6 + 1 + 12 + 12));
+static_assert(saved_bytes<affine<12>>() == 4 * 12);
+static_assert(saved_bytes<last_part<6>>() == 0);
+static_assert(saved_bytes<reshaped<12, 6>>() == 4 * 12);
+// The input, query, key and value in one, the weights of 6 heads for 4 positions, and what they
+// make.
+static_assert(saved_bytes<packed_attention<12, 6, 4>>() == 4 * (12 + 3 * 12 + 6 * 4 + 12));
+static_assert(scratch_bytes<last_part<6>>() == 0);
+static_assert(scratch_bytes<reshaped<12, 6>>() == 0);
+static_assert(scratch_bytes<affine<12>>() == 4 * 12);
+
+// 2 for each multiply-add, 12 for gelu, 1 for each sum.
+static_assert(info_of<residual_mlp<6, 12>>.flops_per_row == 2 * 6 * 12 * 2 + 12 * 12 + 2 * 6);
+static_assert(info_of<normed_gate<6, 12>>.flops_per_row == 5 * 6 + 3 * 2 * 6 * 12 + (8 + 1) * 12);
+static_assert(info_of<affine<12>>.flops_per_row == 2 * 12);
+static_assert(info_of<last_part<6>>.flops_per_row == 0);
+// Two contractions over 4 positions, softmax of 5 for each score, and the scale.
+static_assert(info_of<packed_attention<12, 6, 4>>.flops_per_row ==
+              2 * 12 * 36 + 2 * 2 * 12 * 4 + (5 + 1) * 6 * 4 + 2 * 12 * 12);
+// Ranks that share the hidden features do the norm each.
+static_assert(info_of<normed_gate<6, 12>>.forms[1].shared_flops == 3 * 2 * 6 * 12 + 9 * 12);
+
+// ---- Each kind of node --------------------------------------------------------------------------
+
+template <class... L>
+std::set<node_kind> kinds_of() {
+  std::set<node_kind> out;
+  auto const add = [&](auto const& g) {
+    for (int i = 0; i < g.size; ++i) out.insert(g.at[i].kind);
+  };
+  (add(formula::formula_facts<L>::table), ...);
+  return out;
+}
+/// The layers of this file's laws have each kind of node, so each has a body.
+TEST(Formulas, HaveAllKindsOfNodes) {
+  auto const kinds =
+      kinds_of<normed_gate<6, 12>, soft_clip<6>, difference_of_products<6>, times_sum<6>,
+               scaled_heads<12, 6>, weighted_heads<12, 6>, concat_of_two<6>,
+               packed_attention<12, 6, 4>, normed_attention<12, 6, 4>, biased_attention<12, 6, 4>,
+               grouped_attention<12, 6, 3, 4>, depthwise<12, 4>, gated_recurrence<6, 12, 4>,
+               scaled_lookup<12, 6>>();
+  for (int kind = 0; kind <= int(node_kind::result); ++kind)
+    EXPECT_TRUE(kinds.contains(node_kind(kind))) << kind;
+}
+
+// ---- The laws of layers -------------------------------------------------------------------------
+
+template <class L>
+void expect_laws(std::size_t forms) {
+  static_assert(plait::layer<L>);
+  EXPECT_EQ(std::size_t(info_of<L>.forms.size()), forms);
+  auto const report = plait::testing::check_layer<L>();
+  EXPECT_TRUE(report.passed()) << report.text();
+  EXPECT_GT(report.checked.size(), 2 * forms);
+}
+
+TEST(Formulas, ProductsAndNormsKeepTheLaws) { expect_laws<normed_gate<6, 12>>(4); }
+TEST(Formulas, FunctionsOfUsersKeepTheLaws) { expect_laws<soft_clip<6>>(3); }
+TEST(Formulas, InputsWithOneGradientKeepTheLaws) { expect_laws<difference_of_products<6>>(2); }
+TEST(Formulas, SumsOfRowsKeepTheLaws) { expect_laws<times_sum<6>>(3); }
+TEST(Formulas, RowsForEachHeadKeepTheLaws) { expect_laws<weighted_heads<12, 6>>(2); }
+TEST(Formulas, NumbersOfHeadsKeepTheLaws) { expect_laws<scaled_heads<12, 6>>(3); }
+TEST(Formulas, PiecesKeepTheLaws) { expect_laws<concat_of_two<6>>(4); }
+TEST(Formulas, ContractionsKeepTheLaws) { expect_laws<packed_attention<12, 6, 4>>(3); }
+TEST(Formulas, NormsOfHeadsKeepTheLaws) { expect_laws<normed_attention<12, 6, 4>>(3); }
+TEST(Formulas, FunctionsOfPlacesKeepTheLaws) { expect_laws<biased_attention<12, 6, 4>>(2); }
+TEST(Formulas, KernelsOfAttentionKeepTheLaws) { expect_laws<grouped_attention<12, 6, 3, 4>>(3); }
+TEST(Formulas, ShiftsKeepTheLaws) { expect_laws<depthwise<12, 4>>(2); }
+TEST(Formulas, ScansKeepTheLaws) { expect_laws<gated_recurrence<6, 12, 4>>(3); }
+TEST(Formulas, TablesKeepTheLaws) { expect_laws<scaled_lookup<12, 6>>(4); }
+
+}  // namespace formula_testing

@@ -1,0 +1,674 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/formula/facts.hpp"
+#include "plait/formula/forms.hpp"
+#include "plait/formula/fused.hpp"
+#include "plait/formula/graph.hpp"
+#include "plait/formula/node.hpp"
+
+/// The table of a formula on arrays of double, whole or as several ranks hold it.
+namespace formula_testing {
+
+namespace formula = plait::formula;
+using formula::dimension;
+using formula::node;
+using formula::node_kind;
+using numbers = std::vector<double>;
+
+/// Tables of all formulas in one type, which tests may change.
+using table = formula::graph<256>;
+using values_of_form = formula::cut_values<table>;
+
+template <class Graph>
+table as_table(Graph const& from) {
+  table out;
+  std::copy_n(from.at, from.size, out.at);
+  std::copy_n(from.gradient, from.size, out.gradient);
+  std::copy_n(from.inputs, from.most_inputs, out.inputs);
+  std::copy_n(from.parameters, from.parameter_count, out.parameters);
+  std::copy_n(from.parent, from.variables, out.parent);
+  std::copy_n(from.pieces, from.variables, out.pieces);
+  std::copy_n(from.is_whole, from.variables, out.is_whole);
+  std::copy_n(from.extents, from.variables, out.extents);
+  out.size = from.size, out.forward_size = from.forward_size, out.output = from.output;
+  out.input_count = from.input_count, out.parameter_count = from.parameter_count;
+  out.sequence = from.sequence, out.variables = from.variables, out.wrong = from.wrong;
+  return out;
+}
+
+/// A map or a slope of a table, called with the place of an element and the node's operands.
+using element_function = double (*)(formula::index_place const&, double const*);
+
+template <class Function, std::size_t... K>
+double call_with(formula::index_place const& place, double const* operands,
+                 std::index_sequence<K...>) {
+  return Function{}(place, operands[K]...);
+}
+template <class Facts, int I>
+constexpr element_function function_of_node() {
+  constexpr node n = Facts::table.at[I];
+  using operands = std::make_index_sequence<std::size_t(n.count)>;
+  if constexpr (n.kind == node_kind::map && !n.is_inlined && n.count > 0)
+    return [](formula::index_place const& place, double const* given) {
+      return call_with<formula::map_value<Facts, I>>(place, given, operands{});
+    };
+  else if constexpr (n.kind == node_kind::slope)
+    return [](formula::index_place const& place, double const* given) {
+      return call_with<formula::map_slope<Facts, I>>(place, given, operands{});
+    };
+  else return nullptr;
+}
+template <class Facts>
+std::vector<element_function> functions_of_table() {
+  return []<int... I>(std::integer_sequence<int, I...>) {
+    return std::vector<element_function>{function_of_node<Facts, I>()...};
+  }(std::make_integer_sequence<int, Facts::table.size>{});
+}
+
+/// Values with rows and factors of columns, row by row.
+struct local_shape {
+  std::size_t rows = 1;
+  std::size_t factors[node::most_factors]{1, 1, 1};
+  int factor_count = 0;
+
+  [[nodiscard]] std::size_t width() const {
+    std::size_t out = 1;
+    for (int f = 0; f < factor_count; ++f) out *= factors[f];
+    return out;
+  }
+  [[nodiscard]] std::size_t count() const { return rows * width(); }
+  [[nodiscard]] std::size_t last() const {
+    return factor_count == 0 ? 1 : factors[factor_count - 1];
+  }
+  /// The index in each factor of a column.
+  void split(std::size_t column, std::size_t (&out)[node::most_factors]) const {
+    for (int f = factor_count - 1; f >= 0; --f) out[f] = column % factors[f], column /= factors[f];
+  }
+  /// The element that an element of `made` reads where shapes are aligned at their last factors.
+  [[nodiscard]] std::size_t aligned(local_shape const& made, std::size_t row,
+                                    std::size_t column) const {
+    std::size_t of_made[node::most_factors]{}, out = rows == 1 ? 0 : row;
+    made.split(column, of_made);
+    for (int f = 0; f < factor_count; ++f) {
+      int const same = made.factor_count - factor_count + f;
+      out = out * factors[f] + (factors[f] == 1 || same < 0 ? 0 : of_made[same]);
+    }
+    return out;
+  }
+};
+
+/// Makes nodes of a table, those of one rank.
+class node_maker {
+ public:
+  static constexpr double epsilon = 1e-5;  // of norms
+
+  table const& g;
+  std::vector<element_function> const& functions;
+  int variable = values_of_form::nothing;  ///< the variable that ranks cut
+  std::size_t ranks = 1, rank = 0;
+  std::size_t batch = 2, positions = 6;
+
+  node_maker(table const& of, std::vector<element_function> const& with)
+      : g(of), functions(with), positions(of.sequence > 0 ? std::size_t(of.sequence) : 6) {}
+
+  [[nodiscard]] bool is_cut(dimension const& of) const {
+    return variable >= 0 && of.variable >= 0 && g.root(of.variable) == variable;
+  }
+  [[nodiscard]] std::size_t length(dimension const& of) const {
+    return std::size_t(of.extent) / (is_cut(of) ? ranks : 1);
+  }
+  [[nodiscard]] std::size_t local_positions() const {
+    return positions / (is_cut({formula::row_variable, 0}) ? ranks : 1);
+  }
+  [[nodiscard]] local_shape shape(int value) const {
+    node const& n = g.at[value];
+    local_shape out;
+    out.rows = n.is_per_row() ? batch * local_positions() : length(n.rows);
+    out.factor_count = n.factor_count;
+    for (int f = 0; f < n.factor_count; ++f) out.factors[f] = length(n.factors[f]);
+    return out;
+  }
+  /// The index in the whole dimension of an index of this rank.
+  [[nodiscard]] std::size_t whole_index(dimension const& of, std::size_t index) const {
+    if (!is_cut(of)) return index;
+    std::size_t const piece = std::size_t(of.extent / g.pieces_of(of.variable));
+    std::size_t const block = piece / ranks;
+    return index / block * piece + rank * block + index % block;
+  }
+  [[nodiscard]] std::size_t whole_row(int value, std::size_t row) const {
+    if (!g.at[value].is_per_row()) return whole_index(g.at[value].rows, row);
+    return is_cut(g.at[value].rows) ? rank * local_positions() * batch + row : row;
+  }
+  /// The place among all elements of an element of this rank.
+  [[nodiscard]] std::size_t whole_element(int value, std::size_t element) const {
+    local_shape const here = shape(value);
+    std::size_t index[node::most_factors]{};
+    here.split(element % here.width(), index);
+    std::size_t out = whole_row(value, element / here.width());
+    for (int f = 0; f < here.factor_count; ++f)
+      out = out * std::size_t(g.at[value].factors[f].extent) +
+            whole_index(g.at[value].factors[f], index[f]);
+    return out;
+  }
+  [[nodiscard]] numbers block_of(int value, numbers const& whole) const {
+    numbers out(shape(value).count());
+    for (std::size_t k = 0; k < out.size(); ++k) out[k] = whole[whole_element(value, k)];
+    return out;
+  }
+
+  /// Makes node i of its operands: `at(value)` are the numbers of a value. What the result holds
+  /// before is lost, unless a function of elements is made in the place of what it reads.
+  template <class Values>
+  void make(int i, Values const& at, numbers& out) const {
+    node const& n = g.at[i];
+    local_shape const made = shape(i);
+    auto const in = [&](int k) -> numbers const& { return at(n.operands[k]); };
+    auto const of = [&](int k) { return shape(n.operands[k]); };
+    bool const is_function = n.kind == node_kind::map || n.kind == node_kind::slope ||
+                             n.kind == node_kind::add || n.kind == node_kind::multiply;
+    if (!is_function) out.assign(made.count(), 0);
+    else out.resize(made.count());
+    switch (n.kind) {
+      case node_kind::product: return product(n, in, of, made, out);
+      case node_kind::weight_gradient: return weight_gradient(n, in, of, made, out);
+      case node_kind::map:
+      case node_kind::slope: return map(i, n, in, of, made, out);
+      case node_kind::add:
+        for (std::size_t k = 0; k < out.size(); ++k) out[k] = in(0)[k] + in(1)[k];
+        return;
+      case node_kind::multiply:
+        for (std::size_t k = 0; k < out.size(); ++k) out[k] = in(0)[k] * in(1)[k];
+        return;
+      case node_kind::broadcast:
+        for (std::size_t k = 0; k < out.size(); ++k)
+          out[k] = n.factor * in(0)[of(0).aligned(made, k / made.width(), k % made.width())];
+        return;
+      case node_kind::reduce:
+        for (std::size_t k = 0; k < in(0).size(); ++k) out[k / of(0).last()] += n.factor * in(0)[k];
+        return;
+      case node_kind::sum_of_factors: {
+        std::size_t const width = of(0).width();
+        for (std::size_t k = 0; k < in(0).size(); ++k)
+          out[k / width * made.width() + k % width % made.width()] += in(0)[k];
+        return;
+      }
+      case node_kind::column_sum: {
+        local_shape const x = of(0);
+        for (std::size_t k = 0; k < in(0).size(); ++k)
+          out[made.aligned(x, 0, k % x.width())] += in(0)[k];
+        return;
+      }
+      case node_kind::reshape: out = in(0); return;
+      case node_kind::part:
+        for (std::size_t k = 0; k < out.size(); ++k)
+          out[k] = in(0)[k / made.width() * of(0).width() + std::size_t(n.number) * made.width() +
+                         k % made.width()];
+        return;
+      case node_kind::concat: {
+        std::size_t const piece = made.width() / std::size_t(n.count);
+        for (std::size_t k = 0; k < out.size(); ++k) {
+          std::size_t const row = k / made.width(), column = k % made.width();
+          int const from = n.operands[column / piece];
+          if (from >= 0) out[k] = at(from)[row * piece + column % piece];
+        }
+        return;
+      }
+      case node_kind::contract: return contract(n, in, of, made, out);
+      case node_kind::softmax: return softmax(n, in, made, out);
+      case node_kind::softmax_gradient:
+        for (std::size_t k = 0; k < out.size(); k += made.last()) {
+          double sum = 0;
+          for (std::size_t j = k; j < k + made.last(); ++j) sum += in(0)[j] * in(1)[j];
+          for (std::size_t j = k; j < k + made.last(); ++j) out[j] = in(0)[j] * (in(1)[j] - sum);
+        }
+        return;
+      case node_kind::shift: {
+        std::size_t const step = batch * made.width(), distance = std::size_t(std::abs(n.steps));
+        for (std::size_t k = 0; k < out.size(); ++k) {
+          std::size_t const position = k / step;
+          if (n.steps >= 0 && position >= distance) out[k] = in(0)[k - distance * step];
+          if (n.steps < 0 && position + distance < positions) out[k] = in(0)[k + distance * step];
+        }
+        return;
+      }
+      case node_kind::scan: {
+        std::size_t const step = batch * made.width();
+        for (std::size_t k = 0; k < out.size(); ++k)
+          out[k] = in(1)[k] + (k < step ? 0 : in(0)[k] * out[k - step]);
+        return;
+      }
+      case node_kind::scan_gradient: {
+        std::size_t const step = batch * made.width();
+        for (std::size_t k = out.size(); k-- > 0;)
+          out[k] = in(1)[k] + (k + step >= out.size() ? 0 : in(0)[k + step] * out[k + step]);
+        return;
+      }
+      case node_kind::call: return call(n, n, 0, at, out);
+      case node_kind::attention: return attention(i, 0, at, out);
+      case node_kind::attention_gradient: return attention_gradient(n, 0, at, out);
+      case node_kind::result: {
+        int const first = n.operands[0];
+        if (g.at[first].kind == node_kind::attention) return attention(first, 1, at, out);
+        if (g.at[first].kind == node_kind::attention_gradient)
+          return attention_gradient(g.at[first], n.number, at, out);
+        return call(g.at[first], n, i - first, at, out);
+      }
+      default: return;
+    }
+  }
+
+ private:
+  void product(node const& n, auto in, auto of, local_shape const& made, numbers& out) const {
+    std::size_t const inner = of(0).width(), columns = made.width();
+    for (std::size_t r = 0; r < made.rows; ++r)
+      for (std::size_t c = 0; c < columns; ++c) {
+        double sum = n.count == 3 ? in(2)[c] : 0;
+        for (std::size_t k = 0; k < inner; ++k)
+          sum += in(0)[r * inner + k] * in(1)[n.is_transposed ? c * inner + k : k * columns + c];
+        out[r * columns + c] = sum;
+      }
+  }
+  void weight_gradient(node const& n, auto in, auto of, local_shape const& made,
+                       numbers& out) const {
+    std::size_t const inputs = of(0).width(), outputs = of(1).width();
+    for (std::size_t r = 0; r < of(0).rows; ++r)
+      for (std::size_t i = 0; i < inputs; ++i)
+        for (std::size_t o = 0; o < outputs; ++o)
+          out[n.is_transposed ? o * made.width() + i : i * made.width() + o] +=
+              in(0)[r * inputs + i] * in(1)[r * outputs + o];
+  }
+  void map(int i, node const& n, auto in, auto of, local_shape const& made, numbers& out) const {
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      std::size_t const row = k / made.width(), column = k % made.width();
+      std::size_t const whole = whole_row(i, row);
+      formula::index_place place{whole / batch, whole % batch, {}};
+      made.split(column, place.factors);
+      for (int f = 0; f < made.factor_count; ++f)
+        place.factors[f] = whole_index(n.factors[f], place.factors[f]);
+      double operands[node::most_operands]{};
+      for (int j = 0; j < n.count; ++j) operands[j] = in(j)[of(j).aligned(made, row, column)];
+      out[k] = functions[std::size_t(i)](place, operands);
+    }
+  }
+  void softmax(node const& n, auto in, local_shape const& made, numbers& out) const {
+    std::size_t const rows_of_position = out.size() / made.last() / positions;
+    for (std::size_t row = 0; row < out.size() / made.last(); ++row) {
+      double const* const x = in(0).data() + row * made.last();
+      double* const y = out.data() + row * made.last();
+      std::size_t const count = n.is_causal ? row / rows_of_position + 1 : made.last();
+      double const most = *std::max_element(x, x + count);
+      double sum = 0;
+      for (std::size_t k = 0; k < count; ++k) sum += y[k] = std::exp(x[k] - most);
+      for (std::size_t k = 0; k < count; ++k) y[k] /= sum;
+    }
+  }
+  /// Each letter has an index, that of the rows the position.
+  void contract(node const& n, auto in, auto of, local_shape const& made, numbers& out) const {
+    std::size_t lengths[26]{}, index[26]{};
+    local_shape const shapes[]{of(0), of(1), made};
+    auto const letter = [&](int side, int d) { return std::size_t(n.letters[side][d] - 'a'); };
+    for (int side = 0; side < 3; ++side)
+      for (int d = 0; d <= shapes[side].factor_count; ++d)
+        lengths[letter(side, d)] = d == 0 ? positions : shapes[side].factors[d - 1];
+    std::size_t count = 1;
+    for (std::size_t const each : lengths) count *= std::max<std::size_t>(each, 1);
+    for (std::size_t j = 0; j < count * batch; ++j) {
+      std::size_t rest = j / batch;
+      for (std::size_t l = 0; l < 26; ++l)
+        if (lengths[l] > 0) index[l] = rest % lengths[l], rest /= lengths[l];
+      std::size_t element[3]{};
+      for (int side = 0; side < 3; ++side) {
+        element[side] = index[letter(side, 0)] * batch + j % batch;
+        for (int d = 1; d <= shapes[side].factor_count; ++d)
+          element[side] = element[side] * shapes[side].factors[d - 1] + index[letter(side, d)];
+      }
+      out[element[2]] += in(0)[element[0]] * in(1)[element[1]];
+    }
+  }
+
+  // ---- Causal attention of heads, of which several may read one head of keys and values
+  // ------------
+
+  struct head_shape {
+    std::size_t heads, width, queries, keys;  ///< columns of queries and of keys
+    std::size_t shared;                       ///< heads for each head of keys
+  };
+  [[nodiscard]] head_shape heads_of(int attention) const {
+    int const* const operands = g.at[attention].operands;
+    std::size_t const heads = shape(attention + 1).width();
+    std::size_t const queries = shape(operands[0]).width(), keys = shape(operands[1]).width();
+    return {heads, queries / heads, queries, keys, queries / keys};
+  }
+  /// The scores of a position by the positions up to it, and their largest value.
+  static double scores(head_shape const& of, std::size_t batch, std::size_t row, std::size_t head,
+                       numbers const& q, numbers const& k, numbers& out) {
+    out.assign(row / batch + 1, 0);
+    for (std::size_t t = 0; t < out.size(); ++t)
+      for (std::size_t c = 0; c < of.width; ++c)
+        out[t] += q[row * of.queries + head * of.width + c] *
+                  k[(t * batch + row % batch) * of.keys + head / of.shared * of.width + c] /
+                  std::sqrt(double(of.width));
+    return *std::max_element(out.begin(), out.end());
+  }
+  void attention(int i, int number, auto const& at, numbers& out) const {
+    int const* const operands = g.at[i].operands;
+    head_shape const of = heads_of(i);
+    numbers score;
+    for (std::size_t row = 0; row < batch * positions; ++row)
+      for (std::size_t head = 0; head < of.heads; ++head) {
+        double const most = scores(of, batch, row, head, at(operands[0]), at(operands[1]), score);
+        double sum = 0;
+        for (double const each : score) sum += std::exp(each - most);
+        if (number == 1) out[row * of.heads + head] = most + std::log(sum);
+        for (std::size_t t = 0; number == 0 && t < score.size(); ++t)
+          for (std::size_t c = 0; c < of.width; ++c)
+            out[row * of.queries + head * of.width + c] +=
+                std::exp(score[t] - most) / sum *
+                at(operands[2])[(t * batch + row % batch) * of.keys + head / of.shared * of.width +
+                                c];
+      }
+  }
+  /// Result 0 is the gradient of queries, 1 of keys, 2 of values.
+  void attention_gradient(node const& n, int number, auto const& at, numbers& out) const {
+    head_shape const of = heads_of(n.of);
+    auto const in = [&](int k) -> numbers const& { return at(n.operands[k]); };
+    numbers score;
+    for (std::size_t row = 0; row < batch * positions; ++row)
+      for (std::size_t head = 0; head < of.heads; ++head) {
+        scores(of, batch, row, head, in(0), in(1), score);
+        std::size_t const query = row * of.queries + head * of.width;
+        double product = 0;  // of the output and its gradient
+        for (std::size_t c = 0; c < of.width; ++c) product += in(3)[query + c] * in(5)[query + c];
+        for (std::size_t t = 0; t < score.size(); ++t) {
+          std::size_t const key = (t * batch + row % batch) * of.keys + head / of.shared * of.width;
+          double const share = std::exp(score[t] - in(4)[row * of.heads + head]);
+          double slope = -product;
+          for (std::size_t c = 0; c < of.width; ++c) slope += in(5)[query + c] * in(2)[key + c];
+          slope *= share / std::sqrt(double(of.width));
+          for (std::size_t c = 0; c < of.width; ++c) {
+            if (number == 0) out[query + c] += slope * in(1)[key + c];
+            if (number == 1) out[key + c] += slope * in(0)[query + c];
+            if (number == 2) out[key + c] += share * in(5)[query + c];
+          }
+        }
+      }
+  }
+
+  // ---- Rows of operation/rows.hpp: result `number` of a call
+  // --------------------------------------
+
+  void call(node const& n, node const& result, int number, auto const& at, numbers& out) const {
+    std::string_view const name = n.row->name;
+    auto const in = [&](int k) -> numbers const& { return at(n.operands[k]); };
+    auto const of = [&](int k) { return shape(n.operands[k]); };
+    if (name == "gather_rows" || name == "scatter_add_rows") return look_up(n, result, in, of, out);
+    bool const is_layer = name.substr(0, 5) == "layer";
+    bool const is_forward = name == "layer_norm" || name == "rms_norm";
+    numbers const& x = in(is_forward ? 0 : 1);
+    numbers const& gamma = in(is_forward ? 1 : n.count - 1);
+    std::size_t const width = of(0).last(), rows = x.size() / width;
+    for (std::size_t r = 0; r < rows; ++r) {
+      double const* const row = x.data() + r * width;
+      double mean = 0, inverse = 0;
+      if (is_forward) {
+        double square = 0;
+        for (std::size_t c = 0; is_layer && c < width; ++c) mean += row[c] / double(width);
+        for (std::size_t c = 0; c < width; ++c)
+          square += (row[c] - mean) * (row[c] - mean) / double(width);
+        inverse = 1 / std::sqrt(square + epsilon);
+      } else {
+        if (is_layer) mean = in(2)[2 * r];
+        inverse = is_layer ? in(2)[2 * r + 1] : in(2)[r];
+      }
+      auto const normed = [&](std::size_t c) { return (row[c] - mean) * inverse; };
+      if (is_forward && number == 0) {
+        for (std::size_t c = 0; c < width; ++c)
+          out[r * width + c] = gamma[c] * normed(c) + (is_layer ? in(2)[c] : 0);
+      } else if (is_forward) {
+        if (is_layer) out[2 * r] = mean, out[2 * r + 1] = inverse;
+        else out[r] = inverse;
+      } else if (name == "layer_norm_backward_input" || name == "rms_norm_backward_input") {
+        double sum = 0, product = 0;
+        auto const slope = [&](std::size_t c) { return in(0)[r * width + c] * gamma[c]; };
+        for (std::size_t c = 0; c < width; ++c)
+          sum += slope(c) / double(width), product += slope(c) * normed(c) / double(width);
+        for (std::size_t c = 0; c < width; ++c)
+          out[r * width + c] = inverse * (slope(c) - (is_layer ? sum : 0) - normed(c) * product);
+      } else {
+        for (std::size_t c = 0; c < width; ++c)
+          out[c] += in(0)[r * width + c] * (number == 0 ? normed(c) : 1);
+      }
+    }
+  }
+  /// A rank with a block of a table's rows finds zeros for the others.
+  void look_up(node const& n, node const& result, auto in, auto of, numbers& out) const {
+    bool const is_gather = n.row->name == std::string_view("gather_rows");
+    dimension const all = is_gather ? g.at[n.operands[1]].rows : result.rows;
+    std::size_t const width = is_gather ? of(1).width() : of(1).width(), here = length(all);
+    for (std::size_t r = 0; r < in(0).size(); ++r)
+      for (std::size_t row = 0; row < here; ++row) {
+        if (whole_index(all, row) != std::size_t(in(0)[r])) continue;
+        for (std::size_t c = 0; c < width; ++c) {
+          if (is_gather) out[r * width + c] = in(1)[row * width + c];
+          else out[row * width + c] += in(1)[r * width + c];
+        }
+      }
+  }
+};
+
+// ---- Whole, and as ranks ------------------------------------------------------------------------
+
+/// Inputs, parameters and the gradient of the output, with uneven numbers of both signs.
+struct given_numbers {
+  std::vector<numbers> inputs, parameters;
+  numbers dy;
+
+  given_numbers(node_maker const& maker, unsigned seed, double scale = 0.6) {
+    auto const fill = [&](int value, double factor) {
+      numbers out(maker.shape(value).count());
+      for (double& each : out) {
+        seed = seed * 1664525u + 1013904223u;
+        each = factor * (double(seed >> 8) / double(1 << 23) - 1.03);
+      }
+      return out;
+    };
+    table const& g = maker.g;
+    for (int k = 0; k < g.input_count; ++k) {
+      inputs.push_back(fill(g.inputs[k], 1));
+      if (!g.at[g.inputs[k]].is_tokens) continue;
+      for (double& id : inputs.back()) id = std::floor(5 * std::abs(id));
+    }
+    for (int k = 0; k < g.parameter_count; ++k) parameters.push_back(fill(g.parameters[k], scale));
+    dy = fill(g.output, 1);
+  }
+};
+
+/// The larger of two distances; infinity for nan.
+inline double worse(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::infinity() : std::max(a, b);
+}
+
+/// The output and the gradients of inputs and parameters, whole.
+struct outcome_of_table {
+  numbers y;
+  std::vector<numbers> dx, dp;
+  /// Largest difference of values that all ranks should have alike.
+  double unlike = 0;
+
+  [[nodiscard]] double distance_to(outcome_of_table const& other) const {
+    double out = unlike + other.unlike;
+    auto const compare = [&](numbers const& a, numbers const& b) {
+      if (a.size() != b.size()) out = std::numeric_limits<double>::infinity();
+      for (std::size_t k = 0; k < std::min(a.size(), b.size()); ++k)
+        out = worse(out, std::abs(a[k] - b[k]) / (1 + std::abs(a[k])));
+    };
+    compare(y, other.y);
+    for (std::size_t k = 0; k < dx.size(); ++k) compare(dx[k], other.dx[k]);
+    for (std::size_t k = 0; k < dp.size(); ++k) compare(dp[k], other.dp[k]);
+    return out;
+  }
+};
+
+/// All values of a table on each of several ranks.
+class table_run {
+ public:
+  /// `partial`: the values that are summands on each rank.
+  table_run(table const& of, std::vector<element_function> const& functions,
+            given_numbers const& given, int variable = values_of_form::nothing,
+            std::size_t ranks = 1, std::vector<bool> const& partial = {})
+      : g(of) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      node_maker maker(g, functions);
+      maker.variable = variable, maker.ranks = ranks, maker.rank = rank;
+      std::vector<numbers> values(std::size_t(g.size));
+      auto const at = [&](int value) -> numbers const& { return values[std::size_t(value)]; };
+      for (int i = 0; i < g.size; ++i) {
+        node const& n = g.at[i];
+        if (n.is_inlined || n.kind == node_kind::none) continue;
+        numbers& out = values[std::size_t(i)];
+        bool const is_summand = !partial.empty() && partial[std::size_t(i)];
+        if (n.kind == node_kind::input) {
+          out = maker.block_of(i, given.inputs[std::size_t(n.number)]);
+          if (is_summand) take_summand(out, rank, ranks);
+        } else if (n.kind == node_kind::parameter) {
+          out = maker.block_of(i, given.parameters[std::size_t(n.number)]);
+          if (is_summand && rank > 0) out.assign(out.size(), 0);  // it enters once
+        } else if (n.kind == node_kind::output_gradient) {
+          out = maker.block_of(i, given.dy);
+        } else {
+          maker.make(i, at, out);
+        }
+      }
+      makers_.push_back(maker);
+      values_.push_back(std::move(values));
+    }
+  }
+
+  /// The whole of a value that is blocks, summands, or the same on all ranks.
+  numbers whole(int value, bool is_partial, double& unlike) const {
+    if (value < 0) return {};
+    std::vector<numbers> each;
+    for (auto const& of_rank : values_) each.push_back(of_rank[std::size_t(value)]);
+    return joined(value, each, is_partial, unlike);
+  }
+  /// The gradient of a parameter, which several nodes add to.
+  numbers gradient_of_parameter(int parameter, bool is_partial, double& unlike) const {
+    int const value = g.parameters[parameter];
+    std::vector<numbers> each;
+    for (std::size_t rank = 0; rank < values_.size(); ++rank) {
+      each.emplace_back(makers_[rank].shape(value).count());
+      for (int i = g.forward_size; i < g.size; ++i)
+        if (g.at[i].parameter == parameter)
+          for (std::size_t k = 0; k < each.back().size(); ++k)
+            each.back()[k] += values_[rank][std::size_t(i)][k];
+    }
+    return joined(value, each, is_partial, unlike);
+  }
+  [[nodiscard]] numbers const& at(std::size_t rank, int value) const {
+    return values_[rank][std::size_t(value)];
+  }
+
+ private:
+  /// Splits a value into summands of other signs and sizes.
+  static void take_summand(numbers& of, std::size_t rank, std::size_t ranks) {
+    double const others = double(ranks - 1);
+    for (double& each : of)
+      each = rank == 0 ? each * (1 - 0.3 * others) + 0.7 * others : 0.3 * each - 0.7;
+  }
+  numbers joined(int value, std::vector<numbers> const& each, bool is_partial,
+                 double& unlike) const {
+    node const& n = g.at[value];
+    bool is_cut = makers_[0].is_cut(n.rows);
+    for (int f = 0; f < n.factor_count; ++f) is_cut = is_cut || makers_[0].is_cut(n.factors[f]);
+    std::size_t const ranks = each.size();
+    numbers out(each[0].size() * (is_cut ? ranks : 1));
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      for (std::size_t k = 0; k < each[rank].size(); ++k) {
+        double const number = each[rank][k];
+        if (is_cut) out[makers_[rank].whole_element(value, k)] = number;
+        else if (is_partial || rank == 0) out[k] += number;
+        else unlike = worse(unlike, std::abs(out[k] - number));
+      }
+    return out;
+  }
+
+  table const& g;
+  std::vector<node_maker> makers_;
+  std::vector<std::vector<numbers>> values_;
+};
+
+/// The table on one rank.
+inline outcome_of_table run_whole(table const& g, std::vector<element_function> const& functions,
+                                  given_numbers const& given) {
+  table_run const run(g, functions, given);
+  outcome_of_table out;
+  out.y = run.whole(g.output, false, out.unlike);
+  for (int k = 0; k < g.input_count; ++k)
+    out.dx.push_back(run.whole(g.gradient[g.inputs[k]], false, out.unlike));
+  for (int k = 0; k < g.parameter_count; ++k)
+    out.dp.push_back(run.gradient_of_parameter(k, false, out.unlike));
+  return out;
+}
+
+/// The table on ranks that cut a variable, put together as the placements of the form say: the
+/// gradient of a value that is replicate is made of summands, those of others are whole or blocks.
+inline outcome_of_table run_form(table const& g, std::vector<element_function> const& functions,
+                                 given_numbers const& given, values_of_form const& form,
+                                 int variable, std::size_t ranks) {
+  std::vector<bool> partial;
+  for (int i = 0; i < g.size; ++i) partial.push_back(form.is_partial(i));
+  table_run const run(g, functions, given, variable, ranks, partial);
+  auto const has_summands = [](plait::placement at) { return at == plait::replicate; };
+  outcome_of_table out;
+  out.y = run.whole(g.output, form.placement_of(g.output) == plait::partial, out.unlike);
+  for (int k = 0; k < g.input_count; ++k)
+    out.dx.push_back(run.whole(g.gradient[g.inputs[k]],
+                               has_summands(form.placement_of(g.inputs[k])), out.unlike));
+  for (int k = 0; k < g.parameter_count; ++k)
+    out.dp.push_back(
+        run.gradient_of_parameter(k, has_summands(form.placement_of_parameter(k)), out.unlike));
+  return out;
+}
+
+/// Returns true if ranks that cut a variable in spite of a refusal make right numbers, whatever is
+/// said of each result: that it is summands, or the same on all ranks.
+inline bool is_right_in_spite(table const& g, std::vector<element_function> const& functions,
+                              given_numbers const& given, values_of_form const& form, int variable,
+                              std::size_t ranks, outcome_of_table const& whole) {
+  std::vector<bool> partial;
+  for (int i = 0; i < g.size; ++i) partial.push_back(i < form.where && form.is_partial(i));
+  table_run const run(g, functions, given, variable, ranks, partial);
+  auto const is_right = [&](numbers const& expected, auto get) {
+    for (bool const is_sum : {false, true}) {
+      double worst = 0;
+      numbers const got = get(is_sum, worst);
+      for (std::size_t k = 0; k < got.size(); ++k)
+        worst = worse(worst, std::abs(got[k] - expected[k]));
+      if (worst < 1e-7) return true;
+    }
+    return false;
+  };
+  bool out = is_right(
+      whole.y, [&](bool is_sum, double& unlike) { return run.whole(g.output, is_sum, unlike); });
+  for (int k = 0; k < g.input_count; ++k)
+    out = out && is_right(whole.dx[std::size_t(k)], [&](bool is_sum, double& unlike) {
+            return run.whole(g.gradient[g.inputs[k]], is_sum, unlike);
+          });
+  for (int k = 0; k < g.parameter_count; ++k)
+    out = out && is_right(whole.dp[std::size_t(k)], [&](bool is_sum, double& unlike) {
+            return run.gradient_of_parameter(k, is_sum, unlike);
+          });
+  return out;
+}
+
+}  // namespace formula_testing

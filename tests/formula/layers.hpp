@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include "plait/core/macros.hpp"
+#include "plait/formula/layer.hpp"
+
+/// Formulas that together have each kind of node and meet each rule of forms.
+namespace formula_testing {
+
+using namespace plait::literals;
+
+template <plait::ext::name Label, std::size_t... Lengths>
+using weights = plait::parameter<Label, plait::extents<Lengths...>, plait::normal(0.4)>;
+
+// ---- Products, biases and functions of elements -------------------------------------------------
+
+/// A bias that a product adds, a matrix that is read transposed, and a bias that a product cannot
+/// add, as something stands between.
+template <std::size_t Width, std::size_t Hidden>
+struct residual_mlp {
+  static constexpr weights<"up", Width, Hidden> up{};
+  static constexpr weights<"up_bias", Hidden> up_bias{};
+  static constexpr weights<"down", Width, Hidden> down{};
+  static constexpr weights<"down_bias", Width> down_bias{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return x + matmul(gelu(matmul(x, up) + up_bias), transposed(down)) + down_bias;
+  }
+};
+
+/// A norm whose result two products read, and two functions of elements that become one.
+template <std::size_t Width, std::size_t Hidden>
+struct normed_gate {
+  static constexpr weights<"gamma", Width> gamma{};
+  static constexpr weights<"gate", Width, Hidden> gate{};
+  static constexpr weights<"up", Width, Hidden> up{};
+  static constexpr weights<"down", Hidden, Width> down{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const normed = rms_norm(x, gamma);
+    return matmul(silu(matmul(normed, gate)) * matmul(normed, up), down);
+  }
+};
+
+/// Two products that add up, and a constant.
+template <std::size_t Width, std::size_t Rank>
+struct adapted {
+  static constexpr weights<"weight", Width, Width> weight{};
+  static constexpr weights<"a", Width, Rank> a{};
+  static constexpr weights<"b", Rank, Width> b{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return matmul(x, weight) + matmul(matmul(x, a), b) * 0.5_c;
+  }
+};
+
+/// Rows that are repeated.
+template <std::size_t Width>
+struct affine {
+  static constexpr weights<"factor", Width> factor{};
+  static constexpr weights<"summand", Width> summand{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return x * factor + summand; }
+};
+
+/// A bias that two nodes read: it may enter no sum once.
+template <std::size_t Width>
+struct shared_bias {
+  static constexpr weights<"bias", Width> bias{};
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return matmul(x + bias, transposed(weight)) + bias; }
+};
+
+struct clipped_softly {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x, auto limit) const {
+    using std::sqrt;
+    auto const ratio = x / limit;
+    return x / sqrt(decltype(x)(1) + ratio * ratio);
+  }
+};
+/// A function of the user's, with slopes by dual numbers.
+template <std::size_t Width>
+struct soft_clip {
+  static constexpr weights<"weight", Width, Width> weight{};
+  static constexpr weights<"limit", Width> limit{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return map(clipped_softly{}, matmul(x, weight), 2_c + square(limit));
+  }
+};
+
+/// Values that are used several times, at several depths.
+template <std::size_t Width>
+struct not_series_parallel {
+  static constexpr weights<"w", Width, Width> w{};
+  static constexpr weights<"v", Width, Width> v{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const h = matmul(x, w);
+    auto const a = silu(h) * x;
+    auto const b = matmul(a, v) + h;
+    auto const c = b * a;
+    return c + tanh(b * h) - h;
+  }
+};
+
+// ---- Norms and numbers of rows ------------------------------------------------------------------
+
+/// A norm of a norm, with parameters that both read.
+template <std::size_t Width>
+struct two_norms {
+  static constexpr weights<"gamma", Width> gamma{};
+  static constexpr weights<"beta", Width> beta{};
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return layer_norm(matmul(rms_norm(x, gamma), weight) + x, gamma, beta);
+  }
+};
+
+/// Nearly a norm by its definition: means, and numbers that are repeated along rows.
+template <std::size_t Width>
+struct centred {
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const distance = x - mean(x) * 0.5_c;
+    return distance * rsqrt(mean(square(distance)) + 1e-3_c);
+  }
+};
+
+/// A product of one column, which is a number for each row.
+template <std::size_t Width>
+struct row_gate {
+  static constexpr weights<"direction", Width, 1> direction{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return x * sigmoid(matmul(x, direction)); }
+};
+
+// ---- Several inputs -----------------------------------------------------------------------------
+
+template <std::size_t Width>
+struct gate_of_two {
+  static constexpr weights<"weight", Width, Width> weight{};
+  static constexpr weights<"bias", Width> bias{};
+  using input = plait::inputs<plait::features<Width>, plait::features<Width>>;
+  static constexpr auto formula(auto x, auto gate) {
+    return x * sigmoid(matmul(gate, weight) + bias);
+  }
+};
+
+/// An input that enters through a sum only.
+template <std::size_t Width>
+struct times_sum {
+  using input = plait::inputs<plait::features<Width>, plait::features<Width>>;
+  static constexpr auto formula(auto x, auto other) { return relu(x) / (2_c + square(sum(other))); }
+};
+
+/// Two inputs with the same gradient.
+template <std::size_t Width>
+struct difference_of_products {
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::inputs<plait::features<Width>, plait::features<Width>>;
+  static constexpr auto formula(auto x, auto y) { return matmul(x + y, weight) - x; }
+};
+
+// ---- Heads and pieces ---------------------------------------------------------------------------
+
+/// A row for each head, a number for each head, and heads side by side as the output.
+template <std::size_t Width, std::size_t Heads>
+struct scaled_heads {
+  static constexpr weights<"of_head", Width / Heads> of_head{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Heads>(x);
+    return side_by_side(h * of_head / (1_c + square(mean(h))) + h);
+  }
+};
+
+/// A row that is calculated, for each head.
+template <std::size_t Width, std::size_t Heads>
+struct weighted_heads {
+  static constexpr weights<"w", Width, Width / Heads> w{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return side_by_side(heads<Heads>(x) * matmul(x, w)); }
+};
+
+/// An output that is its input in other factors.
+template <std::size_t Width, std::size_t Heads>
+struct reshaped {
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return side_by_side(heads<Heads>(matmul(x, weight))); }
+};
+
+template <std::size_t Width>
+struct last_part {
+  using input = plait::features<2 * Width>;
+  static constexpr auto formula(auto x) { return part<1, 2>(x); }
+};
+
+template <std::size_t Width>
+struct concat_of_two {
+  static constexpr weights<"a", Width, Width> a{};
+  static constexpr weights<"b", Width, Width> b{};
+  static constexpr weights<"c", 2 * Width, Width> c{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return matmul(concat(silu(matmul(x, a)), matmul(x, b)), c);
+  }
+};
+
+// ---- Positions ----------------------------------------------------------------------------------
+
+/// Query, key and value as parts of one product.
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct packed_attention {
+  static constexpr weights<"qkv", Width, 3 * Width> qkv{};
+  static constexpr weights<"bias", 3 * Width> bias{};
+  static constexpr weights<"out", Width, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const all = matmul(x, qkv) + bias;
+    auto const q = heads<Heads>(part<0, 3>(all));
+    auto const k = heads<Heads>(part<1, 3>(all));
+    auto const v = heads<Heads>(part<2, 3>(all));
+    auto const scores = causal_softmax(einsum<"thd,shd->hts">(q, k) * 0.5_c);
+    return matmul(side_by_side(einsum<"hts,shd->thd">(scores, v)), out);
+  }
+};
+
+/// Norms of each head, by the row of norms and by its definition.
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct normed_attention {
+  static constexpr weights<"q", Width, Width> q{};
+  static constexpr weights<"k", Width, Width> k{};
+  static constexpr weights<"gamma", Width / Heads> gamma{};
+  static constexpr weights<"beta", Width / Heads> beta{};
+  static constexpr weights<"out", Width, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Heads>(matmul(x, q));
+    auto const normed = h * rsqrt(mean(square(h)) + 1e-3_c) * gamma;
+    auto const keys = layer_norm(heads<Heads>(matmul(x, k)), gamma, beta);
+    // The operands change places: the scores of keys by queries.
+    auto const scores = softmax(einsum<"shd,thd->hts">(keys, normed));
+    return matmul(side_by_side(einsum<"hts,shd->thd">(scores, keys)), out);
+  }
+};
+
+struct distance_bias {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto const& at) const {
+    return -0.25 * double(1 + at[0]) * (double(at.position) - double(at[1]));
+  }
+};
+/// A number that depends on places, in the scores of one position by another.
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct biased_attention {
+  static constexpr weights<"q", Width, Width> q{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Heads>(matmul(x, q));
+    auto const scores = einsum<"thd,shd->hts">(h, h) + plait::formula::at(distance_bias{});
+    return side_by_side(einsum<"hts,shd->thd">(causal_softmax(scores), h));
+  }
+};
+
+/// Attention by kernels that store no scores; several heads of queries read one of keys.
+template <std::size_t Width, std::size_t Heads, std::size_t KeyHeads, std::size_t Sequence>
+struct grouped_attention {
+  static constexpr std::size_t key_width = Width / Heads * KeyHeads;
+  static constexpr weights<"q", Width, Width> q{};
+  static constexpr weights<"k", Width, key_width> k{};
+  static constexpr weights<"v", Width, key_width> v{};
+  static constexpr weights<"out", Width, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    return matmul(attention<Heads, KeyHeads>(matmul(x, q), matmul(x, k), matmul(x, v)), out);
+  }
+};
+
+/// Attention without heads: no rank can have a part of the features.
+template <std::size_t Width, std::size_t Sequence>
+struct one_head {
+  static constexpr weights<"q", Width, Width> q{};
+  static constexpr weights<"k", Width, Width> k{};
+  static constexpr weights<"v", Width, Width> v{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const scores = causal_softmax(einsum<"td,sd->ts">(matmul(x, q), matmul(x, k)) * 0.35_c);
+    return einsum<"ts,sd->td">(scores, matmul(x, v));
+  }
+};
+
+template <std::size_t Width, std::size_t Sequence>
+struct depthwise {
+  static constexpr weights<"now", Width> now{};
+  static constexpr weights<"before", Width> before{};
+  static constexpr weights<"earlier", Width> earlier{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    return silu(x * now + shift<1>(x) * before + shift<2>(x) * earlier);
+  }
+};
+
+template <std::size_t Width, std::size_t Hidden, std::size_t Sequence>
+struct gated_recurrence {
+  static constexpr weights<"in", Width, Hidden> in{};
+  static constexpr weights<"decay", Width, Hidden> decay{};
+  static constexpr weights<"bias", Hidden> bias{};
+  static constexpr weights<"out", Hidden, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const kept = sigmoid(matmul(x, decay) + bias);
+    return matmul(scan(kept, (1_c - kept) * matmul(x, in)), out);
+  }
+};
+
+// ---- Tables -------------------------------------------------------------------------------------
+
+template <std::size_t Tokens, std::size_t Width>
+struct scaled_lookup {
+  static constexpr weights<"table", Tokens, Width> table{};
+  using input = plait::tokens;
+  static constexpr auto formula(auto ids) { return gather(table, ids) * 3_c; }
+};
+
+}  // namespace formula_testing
