@@ -154,7 +154,7 @@ inline constexpr int most_loss_terms = 8;
 
 /// The facts that a plan has about a layer that is not a combination of others.
 struct leaf_info {
-  static constexpr int most_forms = 8;  ///< that a layer may list
+  static constexpr int most_forms = 8;  ///< the largest number that a layer may list
   static constexpr int most_inputs = int(input_placements::most);
 
   std::array<value_info, most_inputs> inputs{};
