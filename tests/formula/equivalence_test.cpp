@@ -26,7 +26,7 @@ using namespace plait::literals;
 
 constexpr nn::linear_options without_bias{.bias = false};
 constexpr nn::linear_options transposed_order{.order = nn::weight_order::output_input};
-constexpr nano_fraction factor = fraction(0.125);
+constexpr nano_fraction an_eighth = fraction(0.125);
 
 /// Layers that are written by hand.
 struct by_hand {
@@ -51,7 +51,7 @@ struct by_hand {
   template <std::size_t Width>
   using sum = nn::sum<Width, 2>;
   template <std::size_t Width>
-  using scale = nn::scale<Width, factor>;
+  using scale = nn::scale<Width, an_eighth>;
   template <std::size_t Width>
   using rms_norm = nn::rms_norm<Width>;
   template <std::size_t Width>
