@@ -331,7 +331,6 @@ struct formula_facts {
   using function_at = typename term_parts<term_at<Term>>::function;
 
   static constexpr graph_type table = terms::make_graph();
-  static constexpr bool is_sound = !table.has_failed();
 
   template <int Number>
   using parameter_at = term_at<table.at[table.parameters[Number]].term>;
