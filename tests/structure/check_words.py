@@ -76,7 +76,7 @@ def faults_of_names(headers):
 def operations_of(headers):
     """The public member functions of `ops`, but for those that the library itself calls."""
     out = set()
-    for name in ("operations", "attention_operations", "image_operations", "element_operations", "forward_operations", "term_operations"):
+    for name in ("operations", "attention_operations", "image_operations", "element_operations", "listed_operations", "term_operations"):
         is_public = False
         for line in headers["include/plait/run/%s.hpp" % name].split("\n"):
             if (label := re.match(r" (public|protected|private):|(};)", line)):

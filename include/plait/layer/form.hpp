@@ -46,6 +46,13 @@ struct input_placements {
 
 }  // namespace plait::ext
 
+namespace plait::ext {
+
+/// The body of a layer in which something is done.
+enum class layer_body : int { forward, backward_input };
+
+}  // namespace plait::ext
+
 namespace plait {
 
 /// In a form: the placement that the body sees `Parameter` in. Of a slot it is the placement that
@@ -57,10 +64,12 @@ namespace plait {
 template <class Parameter, placement At>
 struct use {};
 
-/// In a form: an `ops.move` of `Width` values per row in the layer's forward; of the type that sums
-/// are kept in, unless said otherwise. A form lists all of them, in their order.
+/// In a form: an `ops.move` of `Width` values per row in the layer's forward or backward_input; of
+/// the type that sums are kept in, unless said otherwise. A form lists all moves of a body, in
+/// their order.
 template <placement From, placement To, std::size_t Width,
-          slot_element Element = slot_element::accumulate>
+          slot_element Element = slot_element::accumulate,
+          ext::layer_body Body = ext::layer_body::forward>
 struct inner {};
 
 /// A typing judgment: which placements the input, the parameters and the output of a layer may have
@@ -130,9 +139,6 @@ struct forms {};
 
 namespace plait::ext {
 
-/// The body of a layer in which something is done.
-enum class layer_body : int { forward, backward_input };
-
 /// In a form: an `ops.sum_over_samples` of `Width` values, placed `At`, by the layer's forward or
 /// backward_input: over the ranks that have other samples. A form lists all of them, in their
 /// order.
@@ -196,6 +202,12 @@ struct form_info {
   /// input or the output is cut, else none.
   double shared_flops = -1;
 
+  /// Returns true if a body moves values within itself.
+  [[nodiscard]] constexpr bool moves_in(layer_body body) const {
+    for (int i = 0; i < inner_count - sum_count; ++i)
+      if (inner[static_cast<std::size_t>(i)].body == body) return true;
+    return false;
+  }
   /// Whether a body sums over samples.
   [[nodiscard]] constexpr bool sums_over_samples(layer_body body) const {
     for (int i = inner_count - sum_count; i < inner_count; ++i)
@@ -316,14 +328,15 @@ inline constexpr clause_info
     clause_of<clause_keys<Parameters, Saved, Scratch, Inputs>, use<Key, At>> =
         use_of(parameter_index<Parameters, Key>, slot_number<Saved, Scratch, Key>, At);
 
-template <class Keys, placement From, placement To, std::size_t Width, slot_element Element>
-inline constexpr clause_info clause_of<Keys, inner<From, To, Width, Element>>{
+template <class Keys, placement From, placement To, std::size_t Width, slot_element Element,
+          layer_body Body>
+inline constexpr clause_info clause_of<Keys, inner<From, To, Width, Element, Body>>{
     reduces_in_place(transition_between(From, To).moves) ? form_problem::none
                                                          : form_problem::no_inner_move,
     clause_info::kind::inner,
     0,
     {},
-    {From, To, Width, Element}};
+    {From, To, Width, Element, false, Body}};
 
 template <class Keys, placement At, std::size_t Width, layer_body Body>
 inline constexpr clause_info clause_of<Keys, batch_sum<At, Width, Body>> = [] {

@@ -177,7 +177,7 @@ struct exchange_lister {
               add_sum_over_samples(place, move, times, item);
             continue;
           }
-          if (!forward) continue;
+          if (!plan.makes_move(move, now, forward)) continue;
           bool const is_compute = move.element == slot_element::compute;
           send(move.from, move.to, is_compute ? exchange_element::compute : exchange_element::slot,
                move.width);

@@ -74,9 +74,10 @@ template <class Plan>
           pending += concat({(pending.empty() ? "inside: " : ", "),
                              move.over_samples ? "sum over samples" : to_string(row.moves), " of ",
                              move.width,
-                             (!move.over_samples                 ? " per row"
-                              : move.body == layer_body::forward ? " forward"
-                                                                 : " backward")});
+                             (move.over_samples ? "" : " per row"),
+                             (move.body != layer_body::forward ? " backward"
+                              : move.over_samples              ? " forward"
+                                                               : "")});
         }
       } else if (now.kind == step_kind::move) {
         auto const& what = code.values[now.in];

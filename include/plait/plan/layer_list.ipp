@@ -184,9 +184,10 @@ PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) c
     auto const& form = *plan_.forms[step.leaf];
     for (int k = 0; k < form.inner_count; ++k) {
       auto const& inside = form.inner[std::size_t(k)];
-      if (communicates(transition_between(inside.from, inside.to).moves) ||
-          (has_sums && inside.over_samples && inside.body == layer_body::forward))
-        take(forward, true);
+      bool const is_made = inside.over_samples
+                               ? has_sums
+                               : communicates(transition_between(inside.from, inside.to).moves);
+      if (is_made && inside.body == layer_body::forward) take(forward, true);
     }
   }
   while (taken < forward.size()) take(forward, true);
@@ -201,8 +202,9 @@ PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) c
     auto const& form = *plan_.forms[step.leaf];
     for (int k = 0; k < form.inner_count; ++k)
       if (auto const& inside = form.inner[std::size_t(k)];
-          has_sums && inside.over_samples &&
-          plan_.makes_sum(inside, step, exchange_place::backward))
+          inside.over_samples
+              ? has_sums && plan_.makes_sum(inside, step, exchange_place::backward)
+              : plan_.makes_move(inside, step, false))
         take(backward, false);
     --leaf;
   }

@@ -80,6 +80,12 @@ struct listed_plan {
     if (sum.body == layer_body::forward) return place == exchange_place::forward;
     return place == exchange_place::backward && needs_gradient[of.in];
   }
+  /// Returns true if a step makes a move of its form in a pass.
+  [[nodiscard]] constexpr bool makes_move(form_info::inner_move const& move, step const& of,
+                                          bool is_forward) const {
+    if (move.body == layer_body::forward) return is_forward;
+    return !is_forward && needs_gradient[of.in];
+  }
   /// The stage that has a unit.
   [[nodiscard]] constexpr int stage_of(int unit) const {
     int chunk = 0;

@@ -9,7 +9,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
-#include "plait/run/forward_operations.hpp"
+#include "plait/run/listed_operations.hpp"
 #include "plait/run/leaf_views.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/term_operations.hpp"
@@ -97,7 +97,7 @@ struct leaf_bodies {
   /// `other`: as in output.
   template <class Epilogue>
   static void forward(operations_type const& with, place const& at, std::byte* other) {
-    forward_operations<operations_type, element, Formed> ops(with);
+    listed_operations<operations_type, element, Formed> ops(with);
     call_forward<layer>(ops, forward_views<Epilogue>(at, ops.context, other));
     ops.require_all_moves();
   }
@@ -142,10 +142,11 @@ struct leaf_bodies {
   template <class Epilogue, bool Joint>
   static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
                              place const* epilogue, std::byte* mapped) {
-    constexpr bool sums = Formed::form.sums_over_samples(layer_body::backward_input);
-    using with_sums =
-        summing_operations<operations_type, element, Formed, layer_body::backward_input>;
-    std::conditional_t<sums, with_sums, operations_type&> with(ops);
+    constexpr auto this_body = layer_body::backward_input;
+    constexpr bool is_listed =
+        Formed::form.moves_in(this_body) || Formed::form.sums_over_samples(this_body);
+    using listed = listed_operations<operations_type, element, Formed, this_body>;
+    std::conditional_t<is_listed, listed, operations_type&> with(ops);
     parameters const p{at.stage, at.parameters};
     auto const dy = output_gradient(at, ops.context, of.dy);
     auto const dx = input_gradient<Epilogue>(of, at.stage.rows, epilogue, mapped);
@@ -158,7 +159,7 @@ struct leaf_bodies {
       if constexpr (Formed::info.has_backward_input) call_backward_input<layer>(with, l);
       else call_backward<layer>(with, l);
     }
-    if constexpr (sums) with.require_all_sums();
+    if constexpr (is_listed) with.require_all_moves();
   }
 
   /// A loss that is made together with its gradient.

@@ -315,14 +315,15 @@ class operations : public image_operations<Rank> {
                   "ext::layer_body::backward_input> for each of the backward");
   }
 
-  /// The same values in another placement, in place, where nothing has to be sent for it; what the
-  /// forward of a layer may send is in forward_operations.
+  /// The same values in another placement, in place, where nothing has to be sent for it; the moves
+  /// that a form lists are in listed_operations.
   template <placement To, class T, placement From>
   view_of<T, To> move(view_of<T, From> x) {
     static_assert(!typing::moves_values<From, To>(),
-                  "ops.move<To>(x): only the forward of a layer may send this to other ranks, as "
-                  "no clause of a form lists a move in a backward; move it in the forward and save "
-                  "it, or give the form placements that need no sum here");
+                  "ops.move<To>(x): the form lists no move of backward_input, and "
+                  "backward_parameters may send nothing; move it in the forward and save it, or "
+                  "write inner<From, To, Width, slot_element::accumulate, "
+                  "ext::layer_body::backward_input> into the form");
     return {x.data, x.rows, x.columns};
   }
 

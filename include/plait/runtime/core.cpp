@@ -76,7 +76,7 @@
 #include "plait/plan/synchronization.ipp"
 #include "plait/plan/text_table.ipp"
 #include "plait/run/block_rooms.ipp"
-#include "plait/run/forward_operations.ipp"
+#include "plait/run/listed_operations.ipp"
 #include "plait/run/item_runner.ipp"
 #include "plait/run/launch.ipp"
 #include "plait/run/shapes.ipp"

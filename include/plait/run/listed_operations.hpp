@@ -29,7 +29,8 @@ consteval void report_unlisted_move() {
   static_assert(is_listed_in_form<Layer, Label, Form, Move>,
                 "ops.move<To>(x): the form of this layer lists no such move of such elements, so "
                 "the plan knows nothing of what it sends; write inner<From, To, Width> into the "
-                "form, one for each move, in their order");
+                "form, one for each move, in their order; a move of backward_input says so, "
+                "inner<From, To, Width, slot_element::accumulate, ext::layer_body::backward_input>");
 }
 
 template <class Forms, std::size_t Index>
@@ -39,7 +40,8 @@ struct form_at<forms<Forms...>, Index> : std::tuple_element<Index, std::tuple<Fo
 
 /// A move of a body, or one that it has not made: without placements.
 struct made_move {
-  int number = 0;
+  layer_body body{};
+  int number = 0;  ///< among the moves of its body
   placement from{}, to{};
   std::size_t count = 0, rows = 0;
 };
@@ -48,25 +50,34 @@ struct made_move {
 [[noreturn]] [[gnu::cold]] void fail_move(std::string const& layer, form_info const& form,
                                           made_move const& made);
 
-/// `Operations` of a forward, with sums over samples if its form lists some.
-template <class Operations, class Element, class Formed>
+/// `Operations` of a body, with sums over samples if its form lists some.
+template <class Operations, class Element, class Formed, layer_body Body>
 using with_sums =
-    std::conditional_t<Formed::form.sums_over_samples(layer_body::forward),
-                       summing_operations<Operations, Element, Formed, layer_body::forward>,
-                       Operations>;
+    std::conditional_t<Formed::form.sums_over_samples(Body),
+                       summing_operations<Operations, Element, Formed, Body>, Operations>;
 
-/// What the forward of a layer may do: `Operations`, and the moves that the form lists which the
-/// plan has chosen, each of them once and in their order.
+/// The operations of a forward or backward_input: `Operations`, and the moves that the form lists
+/// for this body, each of them once and in their order.
 ///
 /// Cost: a move compares three integers; a layer whose form lists none compares nothing.
-template <class Operations, class Element, class Formed>
-class forward_operations final : public with_sums<Operations, Element, Formed> {
+template <class Operations, class Element, class Formed, layer_body Body = layer_body::forward>
+class listed_operations final : public with_sums<Operations, Element, Formed, Body> {
   static constexpr auto& form = Formed::form;
-  static constexpr int moves = form.inner_count - form.sum_count;
-  using base = with_sums<Operations, Element, Formed>;
+  using base = with_sums<Operations, Element, Formed, Body>;
+  /// The clauses of the moves of this body.
+  struct clause_list {
+    int at[form_info::most_inner]{};
+    int count = 0;
+  };
+  static constexpr clause_list moves = [] {
+    clause_list out;
+    for (int i = 0; i < form.inner_count - form.sum_count; ++i)
+      if (form.inner[std::size_t(i)].body == Body) out.at[out.count++] = i;
+    return out;
+  }();
 
  public:
-  explicit forward_operations(Operations const& ops) : base(ops) {}
+  explicit listed_operations(Operations const& ops) : base(ops) {}
 
   /// The same values in another placement, in place: a sum or maximum over the tensor axis, or
   /// nothing if the view has that placement already.
@@ -78,9 +89,10 @@ class forward_operations final : public with_sums<Operations, Element, Formed> {
       constexpr unsigned listed = find_clauses<T>(From, To);
       check_listed<listed != 0, T, From, To>();
       std::size_t const rows = this->context.batch * this->context.sequence;
-      if ((listed >> made_ & 1U) == 0 || x.count() != rows * form.inner[std::size_t(made_)].width)
-        fail_move(this->shapes_.layer_text(), form, {made_, From, To, x.count(), rows});
-      this->template reduce_in_place<To>(x, made_++);
+      if ((listed >> made_ & 1U) == 0 ||
+          x.count() != rows * form.inner[std::size_t(moves.at[made_])].width)
+        fail_move(this->shapes_.layer_text(), form, {Body, made_, From, To, x.count(), rows});
+      this->template reduce_in_place<To>(x, moves.at[made_++]);
     }
     return {x.data, x.rows, x.columns};
   }
@@ -99,18 +111,18 @@ class forward_operations final : public with_sums<Operations, Element, Formed> {
   /// than
   ///         the form lists.
   void require_all_moves() const {
-    if constexpr (moves > 0)
-      if (made_ < moves) fail_move(this->shapes_.layer_text(), form, {made_});
-    if constexpr (form.sums_over_samples(layer_body::forward)) this->require_all_sums();
+    if constexpr (moves.count > 0)
+      if (made_ < moves.count) fail_move(this->shapes_.layer_text(), form, {Body, made_});
+    if constexpr (form.sums_over_samples(Body)) this->require_all_sums();
   }
 
  private:
-  /// The clauses that list such a move: bit i is that of clause i.
+  /// The moves of this body that are listed so: bit i is that of the i-th.
   template <class T>
   static consteval unsigned find_clauses(placement from, placement to) {
     unsigned found = 0;
-    for (int i = 0; i < moves; ++i) {
-      auto const& clause = form.inner[std::size_t(i)];
+    for (int i = 0; i < moves.count; ++i) {
+      auto const& clause = form.inner[std::size_t(moves.at[i])];
       bool const same_type = clause.element == slot_element::compute
                                  ? std::is_same_v<T, Element>
                                  : std::is_same_v<T, accumulate_t<Element>>;
@@ -136,5 +148,5 @@ class forward_operations final : public with_sums<Operations, Element, Formed> {
 }  // namespace plait::execution
 
 #if PLAIT_HEADER_ONLY
-#include "plait/run/forward_operations.ipp"
+#include "plait/run/listed_operations.ipp"
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/run/forward_operations.hpp"
+#include "plait/run/listed_operations.hpp"
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
@@ -18,13 +18,15 @@ PLAIT_DECL void fail_move(std::string const& layer, form_info const& form, made_
     text += concat({"move ", number, " of the body is ", row(made.from, made.to), " of ",
                     made.count, " values in ", made.rows, " rows, but "});
   else text += concat({"the body ends without move ", number, ", and "});
-  if (made.number < form.inner_count - form.sum_count) {
-    auto const& listed = form.inner[std::size_t(made.number)];
-    text += concat({"the form lists there ", row(listed.from, listed.to), " of ", listed.width,
+  int listed = 0;
+  form_info::inner_move const* there = nullptr;
+  for (int i = 0; i < form.inner_count - form.sum_count; ++i)
+    if (auto const& each = form.inner[std::size_t(i)]; each.body == made.body)
+      if (listed++ == made.number) there = &each;
+  if (there != nullptr)
+    text += concat({"the form lists there ", row(there->from, there->to), " of ", there->width,
                     " values per row"});
-  } else {
-    text += concat({"the form lists only ", form.inner_count - form.sum_count, " of them"});
-  }
+  else text += concat({"the form lists only ", listed, " of them"});
   throw error({text, "; write one inner<From, To, Width> for each move, in their order"});
 }
 
