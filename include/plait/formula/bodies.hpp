@@ -98,7 +98,11 @@ struct formula_bodies {
   }
   template <body Which, int I>
   static void run_node(auto& ops, auto const& l) {
-    if constexpr (memory.runs[int(Which)][I]) make<I>(ops, l);
+    if constexpr (memory.runs[int(Which)][I]) {
+      make<I>(ops, l);
+      if constexpr (is_completed<I, decltype(l)>())
+        ops.template move<decltype(view_of<I>(l))::at>(result_of<I>(l));
+    }
   }
 
   // ---- Views ------------------------------------------------------------------------------------
@@ -138,6 +142,32 @@ struct formula_bodies {
     for (int k = 0; k < table.input_count; ++k)
       if (table.gradient[table.inputs[k]] == value) return k;
     return -1;
+  }
+  /// Returns true if the form says that a value is whole and ranks make summands of it: then they
+  /// add these up.
+  template <int I, class Body>
+  static constexpr bool is_completed() {
+    if constexpr (memory.is_completed[I]) {
+      constexpr placement at = decltype(view_of<I>(std::declval<Body>()))::at;
+      return !ext::is_shard(at) && at != partial &&
+             reads_summands<I, Body>(std::make_index_sequence<std::size_t(table.at[I].count)>{});
+    } else return false;
+  }
+  template <int I, class Body, std::size_t... K>
+  static constexpr bool reads_summands(std::index_sequence<K...>) {
+    return (is_summand(decltype(view_of<table.at[I].operands[K]>(std::declval<Body>()))::at) ||
+            ...);
+  }
+  static constexpr bool is_summand(placement at) { return ext::is_shard(at) || at == partial; }
+  /// The view that a node writes: of a summand, if ranks add it up afterwards.
+  template <int I>
+  static auto result_of(auto const& l) {
+    auto const y = view_of<I>(l);
+    if constexpr (is_completed<I, decltype(l)>()) {
+      using given = std::remove_cvref_t<decltype(y)>;
+      return view<typename given::element, partial, typename given::memory>{y.data, y.rows,
+                                                                            y.columns};
+    } else return y;
   }
   template <int Value, bool IsTransposed>
   static auto matrix_of(auto const& l) {
@@ -268,9 +298,10 @@ struct formula_bodies {
     constexpr node n = table.at[I];
     auto const x = view_of<n.operands[0]>(l);
     auto const w = matrix_of<n.operands[1], n.is_transposed>(l);
-    if constexpr (n.count == 3) ops.matmul_add_row(x, w, view_of<n.operands[2]>(l), view_of<I>(l));
-    else if constexpr (is_added<I>()) ops.accumulate_matmul(x, w, view_of<I>(l));
-    else ops.matmul(x, w, view_of<I>(l));
+    auto const y = result_of<I>(l);
+    if constexpr (n.count == 3) ops.matmul_add_row(x, w, view_of<n.operands[2]>(l), y);
+    else if constexpr (is_added<I>()) ops.accumulate_matmul(x, w, y);
+    else ops.matmul(x, w, y);
   }
   /// Returns true if a product adds to the sum that it is an operand of.
   template <int I>
@@ -327,7 +358,23 @@ struct formula_bodies {
     if constexpr (is_plain &&
                   (is_same_element<decltype(view_of<n.operands[K]>(l)), decltype(y)> && ...))
       ops.map(Function{}, view_of<n.operands[K]>(l)..., y);
-    else ops.map_at(function_at_place<facts, Function, I, K...>{}, y, view_of<n.operands[K]>(l)...);
+    else
+      ops.map_at(function_at_place<facts, Function, I, K...>{}, y,
+                 beside<n.operands[K]>(y, view_of<n.operands[K]>(l))...);
+  }
+  /// The sums that ranks complete within the layer are the same on all ranks, as are their
+  /// gradients. Beside a block such a value is read as replicate: its gradient is completed, too.
+  static constexpr bool completes_sums = [] {
+    for (int i = 0; i < facts::forms.count; ++i)
+      if (facts::forms.at[i].completed_count > 0) return true;
+    return false;
+  }();
+  template <int Value, class Y, class X>
+  static auto beside(Y const&, X const& x) {
+    if constexpr (completes_sums && table.at[Value].is_per_row() &&
+                  table.at[Value].last().is_single() && ext::is_shard(Y::at) && X::at == invariant)
+      return view<typename X::element, replicate, typename X::memory>{x.data, x.rows, x.columns};
+    else return x;
   }
   template <class A, class B>
   static constexpr bool is_same_element =
@@ -336,7 +383,7 @@ struct formula_bodies {
   static void make_sum(auto& ops, auto const& l) {
     constexpr int a = table.at[I].operands[0], b = table.at[I].operands[1];
     constexpr bool is_added = memory.is_added_in_place(b, I);
-    if constexpr (!is_added) make_sum_of<I>(ops, view_of<a>(l), view_of<b>(l), view_of<I>(l));
+    if constexpr (!is_added) make_sum_of<I>(ops, view_of<a>(l), view_of<b>(l), result_of<I>(l));
   }
   /// A sum and what it adds up may have different types.
   template <int I>

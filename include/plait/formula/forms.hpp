@@ -55,17 +55,12 @@ class cut_values {
   /// Returns true if ranks can cut it so; else `why` and `where` say what is in the way.
   constexpr bool run() {
     if (variable_ >= 0 && g.is_whole[variable_]) return refuse(refusal::needs_whole, -1);
-    for (;;) {
-      unsigned const before = once_;
-      why = refusal::none;
-      for (bool& each : is_partial_) each = false;
-      bool const is_sound = visit_all();
-      if (once_ != before) continue;
-      if (!is_sound) return false;
-      break;
-    }
-    for (int i = 0; i < g.size; ++i) find_mode(i);
-    return has_whole_duals() && has_like_gradients();
+    if (try_all()) return true;
+    refusal const because = why;
+    int const at_node = where;
+    while (variable_ >= 0 && complete_summands())
+      if (try_all() && can_list_moves()) return true;
+    return refuse(because, at_node);
   }
 
   /// The dimension of a value that is cut: 0 for the rows, 1 for the first factor of the columns
@@ -108,6 +103,9 @@ class cut_values {
     return is_replicate_[value] ? replicate : invariant;
   }
 
+  /// Returns true if ranks add up their summands of a value where it is made.
+  [[nodiscard]] constexpr bool is_completed(int value) const { return is_completed_[value]; }
+
   refusal why = refusal::none;
   int where = -1;  ///< the node that is in the way
 
@@ -118,6 +116,57 @@ class cut_values {
   constexpr bool refuse(refusal because, int at_node) {
     why = because, where = at_node;
     return false;
+  }
+  constexpr bool try_all() {
+    once_ = 0;
+    for (;;) {
+      unsigned const before = once_;
+      why = refusal::none;
+      for (int i = 0; i < g.size; ++i) is_partial_[i] = is_completed_[i] = false;
+      bool const is_sound = visit_all();
+      if (once_ != before) continue;
+      if (!is_sound) return false;
+      break;
+    }
+    for (int i = 0; i < g.size; ++i) find_mode(i);
+    return has_whole_duals() && has_like_gradients();
+  }
+  /// Lets ranks complete the summands that node `where` cannot take: one number for each row or
+  /// head. Returns true if there are such.
+  constexpr bool complete_summands() {
+    if (why != refusal::of_summands && why != refusal::cut_times_summand) return false;
+    node const& n = g.at[where].kind == node_kind::result ? g.at[g.at[where].operands[0]]
+                                                          : g.at[where];
+    bool found = complete(where);
+    for (int k = 0; k < n.count; ++k)
+      if (n.operands[k] >= 0 && complete(n.operands[k])) found = true;
+    return found;
+  }
+  constexpr bool complete(int value) {
+    node const& n = g.at[value];
+    if (!is_partial_[value] || completes_[value] || !n.last().is_single()) return false;
+    if (n.kind == node_kind::reduce || n.kind == node_kind::add ||
+        (n.kind == node_kind::product && n.count == 2))
+      return completes_[value] = true;
+    bool found = false;  // a function of summands: they are completed before it
+    for (int k = 0; k < n.count; ++k) found = complete(n.operands[k]) || found;
+    return found;
+  }
+  /// Returns true if a form can list all completed sums: few of them, and in the backward none that
+  /// a gradient of a parameter needs, as only backward_input may move values.
+  [[nodiscard]] constexpr bool can_list_moves() const {
+    bool is_for_parameter[Graph::capacity]{};
+    int moves = 0;
+    for (int i = g.size - 1; i >= 0; --i) {
+      moves += is_completed_[i] ? 1 : 0;
+      if (i < g.forward_size) continue;
+      if (g.at[i].parameter >= 0) is_for_parameter[i] = true;
+      if (!is_for_parameter[i]) continue;
+      if (is_completed_[i]) return false;
+      for (int k = 0; k < g.at[i].count; ++k)
+        if (g.at[i].operands[k] >= 0) is_for_parameter[g.at[i].operands[k]] = true;
+    }
+    return moves <= ext::form_info::most_inner;
   }
   constexpr bool visit_all() {
     for (int i = 0; i < g.size; ++i)
@@ -151,8 +200,10 @@ class cut_values {
     if (sums > 0 && (cuts > 0 || here)) return refuse(refusal::cut_times_summand, i);
     if (cuts > 0) is_partial_[i] = !here;  // reduced over what is cut
     else if (sums > 0 && !visit_summands(i, of, sums)) return false;
-    if (!has_bias || !is_partial_[i]) return true;
-    return enters_once(of.operands[2]) || refuse(refusal::of_summands, i);
+    if (has_bias && is_partial_[i] && !enters_once(of.operands[2]))
+      return refuse(refusal::of_summands, i);
+    if (is_partial_[i] && completes_[i]) is_partial_[i] = false, is_completed_[i] = true;
+    return true;
   }
   constexpr bool visit_summands(int i, node const& of, int sums) {
     switch (of.kind) {
@@ -285,9 +336,12 @@ class cut_values {
   }
   /// The gradient of a summand is whole.
   constexpr bool has_whole_duals() {
-    for (int i = 0; i < g.forward_size; ++i)
-      if (!g.at[i].is_inlined && is_partial_[i] && g.gradient[i] >= 0 && is_partial_[g.gradient[i]])
-        return refuse(refusal::of_summands, i);
+    for (int i = 0; i < g.forward_size; ++i) {
+      bool const is_summand = is_partial_[i] || is_completed_[i];
+      if (g.at[i].is_inlined || !is_summand || g.gradient[i] < 0) continue;
+      if (is_partial_[g.gradient[i]])
+        return refuse(refusal::of_summands, is_completed_[i] ? g.gradient[i] : i);
+    }
     return true;
   }
   constexpr bool has_like_gradients() {
@@ -304,6 +358,8 @@ class cut_values {
   Graph const& g;
   int variable_;
   unsigned once_ = 0;  ///< parameters that enter a sum on one rank
+  bool completes_[Graph::capacity]{};  ///< values whose summands ranks are to add up
+  bool is_completed_[Graph::capacity]{};
   bool is_partial_[Graph::capacity]{};
   bool is_replicate_[Graph::capacity]{};
 };
@@ -315,6 +371,8 @@ struct formula_form {
   int variable = cut_values<Graph>::nothing;
   placement at[Graph::capacity]{};
   bool is_shared[Graph::capacity]{};  ///< each rank does a part of the work of a node
+  /// The values whose summands the ranks add up where they are made, in their order.
+  int completed[ext::form_info::most_inner]{}, completed_count = 0;
   placement parameters[Graph::most_parameters]{};
   int units = 0;  ///< the common divisor of all that is cut, which the ranks divide
 };
@@ -368,6 +426,7 @@ struct formula_forms {
     out.units = values.units();
     for (int i = 0; i < g.size; ++i) {
       out.at[i] = values.placement_of(i);
+      if (values.is_completed(i)) out.completed[out.completed_count++] = i;
       out.is_shared[i] = values.is_cut(i);
       node const& n = g.at[i];
       for (int k = 0; k < n.count; ++k)

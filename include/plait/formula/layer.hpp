@@ -34,6 +34,14 @@ class forms_of_formula {
       if (ext::is_shard(at) && !g.at[g.parameters[k]].is_matrix) at.index = 0;
       out.uses[std::size_t(k)] = at;
     }
+    for (int k = 0; k < form.completed_count; ++k) {
+      int const value = form.completed[k];
+      auto const body = value < g.forward_size ? ext::layer_body::forward
+                                               : ext::layer_body::backward_input;
+      out.inner[std::size_t(out.inner_count++)] = {
+          partial, form.at[value], std::size_t(g.at[value].width()), Facts::memory.element[value],
+          false,   body};
+    }
     out.units = std::size_t(form.units);
     out.shared_flops = Facts::shared_flops(form);
     return out;

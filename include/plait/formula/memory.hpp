@@ -48,10 +48,14 @@ class value_memory {
   slot_list saved{}, scratch{};
   bool keeps_input = false, keeps_output = false;
   bool shares_work = false;  ///< both gradients need values that are made in the backward
+  bool is_completed[Graph::capacity]{};  ///< ranks add up its summands in some form
 
   template <class Forms>
   constexpr value_memory(Graph const& graph, Forms const& forms)
       : g(graph), output(base(graph.output)) {
+    for (int i = 0; i < forms.count; ++i)
+      for (int k = 0; k < forms.at[i].completed_count; ++k)
+        is_completed[forms.at[i].completed[k]] = true;
     find_kept();
     for (int which = 0; which < body_count; ++which) find_runs(body(which));
     for (int i = g.forward_size; i < g.size; ++i)
@@ -83,7 +87,8 @@ class value_memory {
   [[nodiscard]] constexpr int place_of(int value) const {
     if (g.at[value].kind == node_kind::reshape) return place_of(g.at[value].operands[0]);
     for (int i = value + 1; i < g.size; ++i)
-      if (g.at[i].kind == node_kind::add && g.at[i].operands[0] == value && is_made_for_one(value))
+      if (g.at[i].kind == node_kind::add && g.at[i].operands[0] == value &&
+          is_made_for_one(value) && !is_completed[i])
         return place_of(i);
     for (int i = value + 1; i < g.size; ++i)
       if (is_added_in_place(value, i)) return place_of(i);
@@ -93,7 +98,7 @@ class value_memory {
   [[nodiscard]] constexpr bool is_added_in_place(int value, int i) const {
     return g.at[i].kind == node_kind::add && g.at[i].operands[1] == value &&
            g.at[value].kind == node_kind::product && is_made_for_one(value) &&
-           place_of_first(i) == i;
+           place_of_first(i) == i && !is_completed[i];
   }
   /// The node that a result of a call, or what stands in its place, belongs to.
   [[nodiscard]] constexpr int maker(int i) const {
