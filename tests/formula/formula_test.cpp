@@ -51,7 +51,17 @@ static_assert(has_forms<gate_of_two<6>>(
      {"sequence", {sequence, sequence}, sequence, {replicate, replicate}}}));
 static_assert(has_forms<times_sum<6>>({{"whole", invariant, invariant},
                                        {"features", {features, replicate}, features},
+                                       {"row", {invariant, features}, invariant},
                                        {"sequence", sequence, sequence}}));
+static_assert(has_forms<norm_of_words<12>>({{"whole", invariant, invariant, {invariant}},
+                                           {"features", features, features, {rows}},
+                                           {"sequence", sequence, sequence, {replicate}}}));
+static_assert(
+    has_forms<centred_norm<12>>({{"whole", invariant, invariant, {invariant, invariant}},
+                                 {"features", features, features, {rows, rows}},
+                                 {"sequence", sequence, sequence, {replicate, replicate}}}));
+static_assert(has_forms<norm_of_product<6, 12>>({{"whole", invariant, invariant, {invariant}},
+                                                 {"sequence", sequence, sequence, {replicate}}}));
 static_assert(has_forms<scaled_heads<12, 6>>({{"whole", invariant, invariant, {invariant}},
                                               {"features", features, features, {replicate}},
                                               {"sequence", sequence, sequence, {replicate}}}));
@@ -86,6 +96,24 @@ static_assert(info_of<gated_recurrence<6, 12, 4>>.forms.size() == 3);
 static_assert(info_of<shared_bias<6>>.forms.size() == 2);
 static_assert(info_of<not_series_parallel<6>>.forms.size() == 2);
 static_assert(info_of<one_head<6, 4>>.forms.size() == 2);
+
+// ---- Sums between ranks -------------------------------------------------------------------------
+
+/// Returns true if a form lists so many sums of one number for each row in both bodies.
+constexpr bool lists_sums(plait::ext::form_info const& form, int forward, int backward) {
+  int counts[2]{};
+  for (int i = 0; i < form.inner_count; ++i) {
+    auto const& move = form.inner[std::size_t(i)];
+    if (move.from != partial || move.to != invariant || move.width != 1) return false;
+    if (move.element != plait::slot_element::accumulate) return false;
+    ++counts[int(move.body)];
+  }
+  return counts[0] == forward && counts[1] == backward;
+}
+static_assert(lists_sums(info_of<norm_of_words<12>>.forms[0], 0, 0));
+static_assert(lists_sums(info_of<norm_of_words<12>>.forms[1], 1, 1));
+static_assert(lists_sums(info_of<centred_norm<12>>.forms[1], 2, 2));
+static_assert(lists_sums(info_of<centred_norm<12>>.forms[2], 0, 0));
 
 // ---- Units, slots and FLOPs ---------------------------------------------------------------------
 
@@ -155,7 +183,8 @@ void expect_laws(std::size_t forms) {
 TEST(Formulas, ProductsAndNormsKeepTheLaws) { expect_laws<normed_gate<6, 12>>(4); }
 TEST(Formulas, FunctionsOfUsersKeepTheLaws) { expect_laws<soft_clip<6>>(3); }
 TEST(Formulas, InputsWithOneGradientKeepTheLaws) { expect_laws<difference_of_products<6>>(2); }
-TEST(Formulas, SumsOfRowsKeepTheLaws) { expect_laws<times_sum<6>>(3); }
+TEST(Formulas, SumsOfRowsKeepTheLaws) { expect_laws<times_sum<6>>(4); }
+TEST(Formulas, SumsBetweenRanksKeepTheLaws) { expect_laws<centred_norm<12>>(3); }
 TEST(Formulas, RowsForEachHeadKeepTheLaws) { expect_laws<weighted_heads<12, 6>>(2); }
 TEST(Formulas, NumbersOfHeadsKeepTheLaws) { expect_laws<scaled_heads<12, 6>>(3); }
 TEST(Formulas, PiecesKeepTheLaws) { expect_laws<concat_of_two<6>>(4); }

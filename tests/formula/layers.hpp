@@ -66,6 +66,41 @@ struct affine {
   static constexpr auto formula(auto x) { return x * factor + summand; }
 };
 
+/// A norm in words of its own: ranks can cut the features if they add up one number for each row in
+/// the forward and one in the backward.
+template <std::size_t Width>
+struct norm_of_words {
+  static constexpr weights<"gamma", Width> gamma{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return x * rsqrt(mean(square(x)) + 0.1_c) * gamma;
+  }
+};
+
+/// Two sums for each row in the forward, the second of which needs the first, and two in the
+/// backward.
+template <std::size_t Width>
+struct centred_norm {
+  static constexpr weights<"gamma", Width> gamma{};
+  static constexpr weights<"beta", Width> beta{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const centred = x - mean(x);
+    return centred * rsqrt(mean(square(centred)) + 0.1_c) * gamma + beta;
+  }
+};
+
+/// A norm of hidden features: the gradients of `up` would need its sum of the backward.
+template <std::size_t Width, std::size_t Hidden>
+struct norm_of_product {
+  static constexpr weights<"up", Width, Hidden> up{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const hidden = matmul(x, up);
+    return hidden / sqrt(sum(square(hidden)) + 0.1_c);
+  }
+};
+
 /// A bias that two nodes read: it may enter no sum once.
 template <std::size_t Width>
 struct shared_bias {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "plait/backend/simulated/simulated.hpp"
+#include "formula/layers.hpp"
 #include "plan/expected_calls.hpp"
 #include "schedule/waves.hpp"
 #include "testing/broken_layers.hpp"
@@ -294,6 +295,24 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
   using sliced_job = plait::parallel<
       model, hybrid<data_parallel<2>, small_gpt::tp2_sharded, plait::reproducible<4>>, double>;
   expect_calls_of_the_list<sliced_job>(plait::threads{});
+}
+
+// A formula adds up numbers of rows between ranks, in the forward and in the backward.
+TEST(ExchangesOfFormulas, AreWhatIsCalled) {
+  using plait::named;
+  constexpr std::size_t width = small_gpt::width, vocabulary = small_gpt::vocabulary;
+  using norm = plait::use_form<"features", formula_testing::centred_norm<width>>;
+  using model = plait::objective<
+      plait::sequential<plait::nn::embedding<vocabulary, width>, norm,
+                        plait::residual<plait::sequential<norm, plait::nn::linear<width, width>>>,
+                        plait::nn::linear<width, vocabulary>>,
+      plait::nn::cross_entropy<vocabulary>>;
+  using tensor = plait::tensor_parallel<2>;
+  expect_calls_of_the_list<plait::parallel<model, tensor, double>>(plait::threads{});
+  expect_calls_of_the_list<plait::parallel<model, hybrid<pipeline<2>, data_parallel<2>, tensor>>>(
+      plait::threads{});
+  using again = plait::parallel<model, hybrid<tensor, plait::recompute<plait::again::all>>, double>;
+  expect_calls_of_the_list<again>(plait::simulated{});
 }
 
 /// The rows of a place, in words.

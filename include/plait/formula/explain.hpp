@@ -62,6 +62,10 @@ class form_explainer : expression_writer<grown_text> {
         begins = false;
         value(i);
       }
+    for (int k = 0; k < form.completed_count; ++k) {
+      this->out_.add(k == 0 ? "; summed between ranks: " : ", ");
+      value(form.completed[k]);
+    }
     this->out_.add("\n");
   }
   /// Returns true if no operand of a node is partial, so that it is the first that is.
@@ -103,6 +107,15 @@ class form_explainer : expression_writer<grown_text> {
       case refusal::unlike_gradients:
         this->out_.add("one part of the gradient of "), value(tried.where);
         this->out_.add(" would be complete and another a summand");
+        break;
+      case refusal::sum_for_parameter:
+        value(tried.where);
+        this->out_.add(
+            " would be summed between ranks for the gradient of a parameter; only the gradient of "
+            "an input can be, so make two formulas of it");
+        break;
+      case refusal::many_sums:
+        this->out_.add("it needs more sums between ranks than a form can have");
         break;
     }
   }

@@ -23,7 +23,9 @@ enum class refusal : int {
   twice,              ///< a value has it in both dimensions
   of_summands,        ///< a function that is not linear would see a summand
   cut_times_summand,  ///< a block would meet a summand
-  unlike_gradients    ///< a part of a gradient is complete and another is a summand
+  unlike_gradients,   ///< a part of a gradient is complete and another is a summand
+  sum_for_parameter,  ///< the gradient of a parameter would need a sum between ranks
+  many_sums           ///< more sums between ranks than a form may list
 };
 
 /// The degree of a value in what is partial.
@@ -59,7 +61,7 @@ class cut_values {
     refusal const because = why;
     int const at_node = where;
     while (variable_ >= 0 && complete_summands())
-      if (try_all() && can_list_moves()) return true;
+      if (try_all()) return can_list_moves();
     return refuse(because, at_node);
   }
 
@@ -154,7 +156,7 @@ class cut_values {
   }
   /// Returns true if a form can list all completed sums: few of them, and in the backward none that
   /// a gradient of a parameter needs, as only backward_input may move values.
-  [[nodiscard]] constexpr bool can_list_moves() const {
+  constexpr bool can_list_moves() {
     bool is_for_parameter[Graph::capacity]{};
     int moves = 0;
     for (int i = g.size - 1; i >= 0; --i) {
@@ -162,11 +164,11 @@ class cut_values {
       if (i < g.forward_size) continue;
       if (g.at[i].parameter >= 0) is_for_parameter[i] = true;
       if (!is_for_parameter[i]) continue;
-      if (is_completed_[i]) return false;
+      if (is_completed_[i]) return refuse(refusal::sum_for_parameter, i);
       for (int k = 0; k < g.at[i].count; ++k)
         if (g.at[i].operands[k] >= 0) is_for_parameter[g.at[i].operands[k]] = true;
     }
-    return moves <= ext::form_info::most_inner;
+    return moves <= ext::form_info::most_inner || refuse(refusal::many_sums, -1);
   }
   constexpr bool visit_all() {
     for (int i = 0; i < g.size; ++i)
