@@ -9,7 +9,7 @@
 // expect: ops.move<To>(x): the form of this layer lists no such move of such elements
 // expect: is_listed_in_form<summed
 // expect: unlisted_move<float
-// expect: ops.move<To>(x): only the forward of a layer may send this to other ranks
+// expect: ops.move<To>(x): the form lists no move of backward_input
 // expect: plait::execution::backward_parameters_body<
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
