@@ -522,20 +522,25 @@ struct outcome_of_table {
 /// All values of a table on each of several ranks.
 class table_run {
  public:
-  /// `partial`: the values that are summands on each rank.
+  /// `partial`: the values that are summands on each rank; `completed`: those that ranks add up.
   table_run(table const& of, std::vector<element_function> const& functions,
             given_numbers const& given, int variable = values_of_form::nothing,
-            std::size_t ranks = 1, std::vector<bool> const& partial = {})
-      : g(of) {
+            std::size_t ranks = 1, std::vector<bool> const& partial = {},
+            std::vector<bool> const& completed = {})
+      : g(of), values_(ranks, std::vector<numbers>(std::size_t(of.size))) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      node_maker maker(g, functions);
-      maker.variable = variable, maker.ranks = ranks, maker.rank = rank;
-      std::vector<numbers> values(std::size_t(g.size));
-      auto const at = [&](int value) -> numbers const& { return values[std::size_t(value)]; };
-      for (int i = 0; i < g.size; ++i) {
-        node const& n = g.at[i];
-        if (n.is_inlined || n.kind == node_kind::none) continue;
-        numbers& out = values[std::size_t(i)];
+      makers_.emplace_back(g, functions);
+      makers_[rank].variable = variable, makers_[rank].ranks = ranks, makers_[rank].rank = rank;
+    }
+    for (int i = 0; i < g.size; ++i) {
+      node const& n = g.at[i];
+      if (n.is_inlined || n.kind == node_kind::none) continue;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        auto const at = [&](int value) -> numbers const& {
+          return values_[rank][std::size_t(value)];
+        };
+        auto& maker = makers_[rank];
+        numbers& out = values_[rank][std::size_t(i)];
         bool const is_summand = !partial.empty() && partial[std::size_t(i)];
         if (n.kind == node_kind::input) {
           out = maker.block_of(i, given.inputs[std::size_t(n.number)]);
@@ -549,8 +554,7 @@ class table_run {
           maker.make(i, at, out);
         }
       }
-      makers_.push_back(maker);
-      values_.push_back(std::move(values));
+      if (!completed.empty() && completed[std::size_t(i)]) add_up(i);
     }
   }
 
@@ -579,6 +583,13 @@ class table_run {
   }
 
  private:
+  /// Gives the sum of a value over all ranks to each.
+  void add_up(int value) {
+    numbers sum = values_[0][std::size_t(value)];
+    for (std::size_t rank = 1; rank < values_.size(); ++rank)
+      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values_[rank][std::size_t(value)][k];
+    for (auto& of_rank : values_) of_rank[std::size_t(value)] = sum;
+  }
   /// Splits a value into summands of other signs and sizes.
   static void take_summand(numbers& of, std::size_t rank, std::size_t ranks) {
     double const others = double(ranks - 1);
@@ -625,9 +636,10 @@ inline outcome_of_table run_whole(table const& g, std::vector<element_function> 
 inline outcome_of_table run_form(table const& g, std::vector<element_function> const& functions,
                                  given_numbers const& given, values_of_form const& form,
                                  int variable, std::size_t ranks) {
-  std::vector<bool> partial;
-  for (int i = 0; i < g.size; ++i) partial.push_back(form.is_partial(i));
-  table_run const run(g, functions, given, variable, ranks, partial);
+  std::vector<bool> partial, completed;
+  for (int i = 0; i < g.size; ++i)
+    partial.push_back(form.is_partial(i)), completed.push_back(form.is_completed(i));
+  table_run const run(g, functions, given, variable, ranks, partial, completed);
   auto const has_summands = [](plait::placement at) { return at == plait::replicate; };
   outcome_of_table out;
   out.y = run.whole(g.output, form.placement_of(g.output) == plait::partial, out.unlike);
