@@ -25,10 +25,15 @@ constexpr auto rows = shard<0>, columns = shard<1>;  // of a matrix; the element
 
 // ---- The forms that follow ----------------------------------------------------------------------
 
-// x is added to a summand of the output, so ranks cannot cut the hidden features.
+// Ranks that cut the hidden features add up the branch before x is added.
 static_assert(has_forms<residual_mlp<6, 12>>(
     {{"whole", invariant, invariant, {invariant, invariant, invariant, invariant}},
+     {"hidden", invariant, invariant, {columns, rows, columns, invariant}},
      {"sequence", sequence, sequence, {replicate, replicate, replicate, replicate}}}));
+static_assert(has_forms<residual_block<6, 12>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant, invariant, invariant}},
+     {"hidden", invariant, invariant, {replicate, columns, columns, rows, partial}},
+     {"sequence", sequence, sequence, {replicate, replicate, replicate, replicate, replicate}}}));
 static_assert(has_forms<normed_gate<6, 12>>(
     {{"whole", invariant, invariant, {invariant, invariant, invariant, invariant}},
      {"hidden", replicate, partial, {replicate, columns, columns, rows}},
@@ -38,6 +43,7 @@ static_assert(has_forms<adapted<6, 12>>(
     {{"whole", invariant, invariant, {invariant, invariant, invariant}},
      {"row", features, partial, {rows, rows, replicate}},
      {"column", replicate, features, {columns, replicate, columns}},
+     {"hidden", invariant, invariant, {invariant, columns, rows}},
      {"sequence", sequence, sequence, {replicate, replicate, replicate}}}));
 static_assert(has_forms<affine<12>>({{"whole", invariant, invariant, {invariant, invariant}},
                                      {"features", features, features, {rows, rows}},
@@ -185,6 +191,7 @@ TEST(Formulas, FunctionsOfUsersKeepTheLaws) { expect_laws<soft_clip<6>>(3); }
 TEST(Formulas, InputsWithOneGradientKeepTheLaws) { expect_laws<difference_of_products<6>>(2); }
 TEST(Formulas, SumsOfRowsKeepTheLaws) { expect_laws<times_sum<6>>(4); }
 TEST(Formulas, SumsBetweenRanksKeepTheLaws) { expect_laws<centred_norm<12>>(3); }
+TEST(Formulas, ResidualsKeepTheLaws) { expect_laws<residual_block<6, 12>>(3); }
 TEST(Formulas, RowsForEachHeadKeepTheLaws) { expect_laws<weighted_heads<12, 6>>(2); }
 TEST(Formulas, NumbersOfHeadsKeepTheLaws) { expect_laws<scaled_heads<12, 6>>(3); }
 TEST(Formulas, PiecesKeepTheLaws) { expect_laws<concat_of_two<6>>(4); }

@@ -90,6 +90,22 @@ struct centred_norm {
   }
 };
 
+/// A block with its residual: ranks that cut the hidden features add up the branch before x is
+/// added, and the gradient of the branch before that of the residual.
+template <std::size_t Width, std::size_t Hidden>
+struct residual_block {
+  static constexpr weights<"gamma", Width> gamma{};
+  static constexpr weights<"gate", Width, Hidden> gate{};
+  static constexpr weights<"up", Width, Hidden> up{};
+  static constexpr weights<"down", Hidden, Width> down{};
+  static constexpr weights<"bias", Width> bias{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const normed = rms_norm(x, gamma);
+    return x + (matmul(silu(matmul(normed, gate)) * matmul(normed, up), down) + bias);
+  }
+};
+
 /// A norm of hidden features: the gradients of `up` would need its sum of the backward.
 template <std::size_t Width, std::size_t Hidden>
 struct norm_of_product {

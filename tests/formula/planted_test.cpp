@@ -32,10 +32,14 @@ named_formula named_as(char const* name) {
 std::vector<named_formula> const& formulas() {
   static std::vector<named_formula> const all{
       named_as<residual_mlp<6, 12>>("residual_mlp"),
+      named_as<residual_block<6, 12>>("residual_block"),
       named_as<normed_gate<6, 12>>("normed_gate"),
       named_as<adapted<6, 12>>("adapted"),
       named_as<affine<12>>("affine"),
       named_as<shared_bias<6>>("shared_bias"),
+      named_as<norm_of_words<12>>("norm_of_words"),
+      named_as<centred_norm<12>>("centred_norm"),
+      named_as<norm_of_product<6, 12>>("norm_of_product"),
       named_as<soft_clip<6>>("soft_clip"),
       named_as<not_series_parallel<6>>("not_series_parallel"),
       named_as<two_norms<6>>("two_norms"),
@@ -45,6 +49,7 @@ std::vector<named_formula> const& formulas() {
       named_as<times_sum<6>>("times_sum"),
       named_as<difference_of_products<6>>("difference_of_products"),
       named_as<scaled_heads<12, 6>>("scaled_heads"),
+      named_as<weighted_heads<12, 6>>("weighted_heads"),
       named_as<reshaped<12, 6>>("reshaped"),
       named_as<last_part<6>>("last_part"),
       named_as<concat_of_two<6>>("concat_of_two"),
@@ -239,6 +244,7 @@ TEST(PlantedFaults, ASlotIsReleasedOneNodeEarly) {
         int const read = g.at[i].operands[j] < 0 ? -1 : plan.place_of(g.at[i].operands[j]);
         if (read < 0 || read == i || !is_in_scratch(read) || plan.slot[read] == plan.slot[i])
           continue;
+        if (g.at[read].width() != g.at[i].width()) continue;  // slots of one width
         auto faulty = plan;
         faulty.slot[i] = faulty.slot[read];
         ++planted;

@@ -64,12 +64,14 @@ struct formula_bodies {
 
   /// Returns true if one product writes the gradient of the input.
   static constexpr bool is_last_product(int dx) {
-    return table.at[dx].kind == node_kind::product && memory.home[dx] == storage::input_gradient;
+    return table.at[dx].kind == node_kind::product && !memory.is_completed[dx] &&
+           memory.home[dx] == storage::input_gradient;
   }
   /// Returns true if a body ends in one product that nothing else of it touches.
   static constexpr bool takes_epilogue =
       table.input_count == 1 && table.at[table.output].kind == node_kind::product &&
-      !memory.keeps_output && table.gradient[table.inputs[0]] >= 0 &&
+      !memory.keeps_output && !memory.is_completed[table.output] &&
+      table.gradient[table.inputs[0]] >= 0 &&
       is_last_product(table.gradient[table.inputs[0]]);
   /// The parameter whose gradient is one product and nothing else, or -1.
   static constexpr int overwritten = [] {
@@ -149,8 +151,10 @@ struct formula_bodies {
   static constexpr bool is_completed() {
     if constexpr (memory.is_completed[I]) {
       constexpr placement at = decltype(view_of<I>(std::declval<Body>()))::at;
+      constexpr int maker = memory.maker(I);
       return !ext::is_shard(at) && at != partial &&
-             reads_summands<I, Body>(std::make_index_sequence<std::size_t(table.at[I].count)>{});
+             reads_summands<maker, Body>(
+                 std::make_index_sequence<std::size_t(table.at[maker].count)>{});
     } else return false;
   }
   template <int I, class Body, std::size_t... K>
@@ -159,6 +163,31 @@ struct formula_bodies {
             ...);
   }
   static constexpr bool is_summand(placement at) { return ext::is_shard(at) || at == partial; }
+  /// Operand K of a node. Sums that ranks complete within the layer, and their gradients, are the
+  /// same on all ranks; what is made of them and of blocks or summands reads them as replicate.
+  template <int I, std::size_t K>
+  static auto operand_of(auto const& l) {
+    auto const x = view_of<table.at[I].operands[K]>(l);
+    if constexpr (completes_sums && table.at[table.at[I].operands[K]].is_per_row()) {
+      using given = std::remove_cvref_t<decltype(x)>;
+      constexpr bool is_like_all = []<std::size_t... J>(std::index_sequence<J...>) {
+        return given::at != invariant ||
+               (decltype(result_of<I>(l))::at == invariant &&
+                ((decltype(view_of<table.at[I].operands[J]>(l))::at == invariant ||
+                  !table.at[table.at[I].operands[J]].is_per_row()) &&
+                 ...));
+      }(std::make_index_sequence<std::size_t(table.at[I].count)>{});
+      if constexpr (!is_like_all)
+        return view<typename given::element, replicate, typename given::memory>{x.data, x.rows,
+                                                                                x.columns};
+      else return x;
+    } else return x;
+  }
+  static constexpr bool completes_sums = [] {
+    for (bool const each : memory.is_completed)
+      if (each) return true;
+    return false;
+  }();
   /// The view that a node writes: of a summand, if ranks add it up afterwards.
   template <int I>
   static auto result_of(auto const& l) {
@@ -226,7 +255,10 @@ struct formula_bodies {
   /// heads are cut, these rows are cut. `Width`: in place of the width of the last factor.
   template <int Value, int Width = 0>
   static auto rows_of(auto const& l) {
-    auto const all = view_of<Value>(l);
+    return rows_of_view<Value, Width>(view_of<Value>(l));
+  }
+  template <int Value, int Width = 0>
+  static auto rows_of_view(auto const& all) {
     constexpr node n = table.at[Value];
     constexpr int width = Width == 0 ? n.last().extent : Width;
     if constexpr (n.width() == width) {
@@ -296,7 +328,7 @@ struct formula_bodies {
   template <int I>
   static void make_product(auto& ops, auto const& l) {
     constexpr node n = table.at[I];
-    auto const x = view_of<n.operands[0]>(l);
+    auto const x = operand_of<I, 0>(l);
     auto const w = matrix_of<n.operands[1], n.is_transposed>(l);
     auto const y = result_of<I>(l);
     if constexpr (n.count == 3) ops.matmul_add_row(x, w, view_of<n.operands[2]>(l), y);
@@ -313,8 +345,8 @@ struct formula_bodies {
   template <int I>
   static void make_weight_gradient(auto& ops, auto const& l) {
     constexpr node n = table.at[I];
-    auto const x = view_of<n.operands[0]>(l);
-    auto const dy = view_of<n.operands[1]>(l);
+    auto const x = operand_of<I, 0>(l);
+    auto const dy = operand_of<I, 1>(l);
     if constexpr (n.of >= 0)
       ops.matmul_add_row_backward_parameters(x, dy, matrix_of<I, n.is_transposed>(l),
                                              view_of<n.of>(l));
@@ -358,23 +390,7 @@ struct formula_bodies {
     if constexpr (is_plain &&
                   (is_same_element<decltype(view_of<n.operands[K]>(l)), decltype(y)> && ...))
       ops.map(Function{}, view_of<n.operands[K]>(l)..., y);
-    else
-      ops.map_at(function_at_place<facts, Function, I, K...>{}, y,
-                 beside<n.operands[K]>(y, view_of<n.operands[K]>(l))...);
-  }
-  /// The sums that ranks complete within the layer are the same on all ranks, as are their
-  /// gradients. Beside a block such a value is read as replicate: its gradient is completed, too.
-  static constexpr bool completes_sums = [] {
-    for (int i = 0; i < facts::forms.count; ++i)
-      if (facts::forms.at[i].completed_count > 0) return true;
-    return false;
-  }();
-  template <int Value, class Y, class X>
-  static auto beside(Y const&, X const& x) {
-    if constexpr (completes_sums && table.at[Value].is_per_row() &&
-                  table.at[Value].last().is_single() && ext::is_shard(Y::at) && X::at == invariant)
-      return view<typename X::element, replicate, typename X::memory>{x.data, x.rows, x.columns};
-    else return x;
+    else ops.map_at(function_at_place<facts, Function, I, K...>{}, y, operand_of<I, K>(l)...);
   }
   template <class A, class B>
   static constexpr bool is_same_element =
@@ -428,15 +444,15 @@ struct formula_bodies {
   template <int I, std::size_t... K, std::size_t... R, class... Numbers>
   static void run_row(auto& ops, auto const& l, auto row, std::index_sequence<K...>,
                       std::index_sequence<R...>, std::tuple<Numbers...>) {
-    ops.run(row, rows_of_call<I, table.at[I].operands[K]>(l)..., rows_of_call<I, I + int(R)>(l)...,
-            Numbers::value...);
+    ops.run(row, rows_of_call<I, table.at[I].operands[K]>(operand_of<I, K>(l))...,
+            rows_of_call<I, I + int(R)>(result_of<I + int(R)>(l))..., Numbers::value...);
   }
   /// A norm of [heads, width] is one of each head.
   template <int Call, int Value>
-  static auto rows_of_call(auto const& l) {
+  static auto rows_of_call(auto const& all) {
     if constexpr (is_factored_call(Call) && table.at[Value].is_activation())
-      return rows_of<Value>(l);
-    else return view_of<Value>(l);
+      return rows_of_view<Value>(all);
+    else return all;
   }
   static constexpr bool is_factored_call(int call) {
     for (int k = 0; k < table.at[call].count; ++k)

@@ -157,6 +157,8 @@ class form_explainer : expression_writer<grown_text> {
   static int value_of_gradient(int i) {
     for (int value = 0; value < g.forward_size; ++value)
       if (g.gradient[value] == i) return value;
+    for (int sum = i + 1; sum < g.size; ++sum)
+      if (g.at[sum].kind == node_kind::add && g.at[sum].reads(i)) return value_of_gradient(sum);
     return g.at[i].parameter >= 0 ? g.parameters[g.at[i].parameter] : -1;
   }
 };

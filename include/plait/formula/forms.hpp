@@ -124,7 +124,8 @@ class cut_values {
     for (;;) {
       unsigned const before = once_;
       why = refusal::none;
-      for (int i = 0; i < g.size; ++i) is_partial_[i] = is_completed_[i] = false;
+      for (int i = 0; i < g.size; ++i)
+        is_partial_[i] = is_completed_[i] = is_replicate_[i] = false;
       bool const is_sound = visit_all();
       if (once_ != before) continue;
       if (!is_sound) return false;
@@ -134,25 +135,43 @@ class cut_values {
     return has_whole_duals() && has_like_gradients();
   }
   /// Lets ranks complete the summands that node `where` cannot take: one number for each row or
-  /// head. Returns true if there are such.
+  /// head, or a whole row where it is added to one that is complete, as at the end of a residual.
+  /// Returns true if there are such.
   constexpr bool complete_summands() {
     if (why != refusal::of_summands && why != refusal::cut_times_summand) return false;
-    node const& n = g.at[where].kind == node_kind::result ? g.at[g.at[where].operands[0]]
-                                                          : g.at[where];
-    bool found = complete(where);
+    node const& n = g.at[g.at[where].kind == node_kind::result ? g.at[where].operands[0] : where];
+    bool const is_sum = n.kind == node_kind::add || (n.kind == node_kind::map && adds_up(where));
+    bool found = complete(where, false);
     for (int k = 0; k < n.count; ++k)
-      if (n.operands[k] >= 0 && complete(n.operands[k])) found = true;
+      if (n.operands[k] >= 0 && complete(n.operands[k], is_sum)) found = true;
     return found;
   }
-  constexpr bool complete(int value) {
+  constexpr bool complete(int value, bool is_row) {
     node const& n = g.at[value];
-    if (!is_partial_[value] || completes_[value] || !n.last().is_single()) return false;
-    if (n.kind == node_kind::reduce || n.kind == node_kind::add ||
-        (n.kind == node_kind::product && n.count == 2))
+    if (!is_partial_[value] || completes_[value] || !(is_row || n.last().is_single())) return false;
+    bool const is_call = n.kind == node_kind::call ||
+                         (n.kind == node_kind::result &&
+                          g.at[n.operands[0]].kind == node_kind::call);
+    if (n.kind == node_kind::reduce || n.kind == node_kind::add || n.kind == node_kind::product ||
+        is_call)
       return completes_[value] = true;
     bool found = false;  // a function of summands: they are completed before it
-    for (int k = 0; k < n.count; ++k) found = complete(n.operands[k]) || found;
+    for (int k = 0; k < n.count; ++k)
+      if (n.operands[k] >= 0) found = complete(n.operands[k], is_row) || found;
     return found;
+  }
+  /// Returns true if a map adds up its operands, each times a number.
+  [[nodiscard]] constexpr bool adds_up(int map) const {
+    auto const functions = g.functions_of(map);
+    for (int i = 0; i < functions.count; ++i) {
+      node const& n = g.at[functions.at[i]];
+      bool const is_scaled =
+          n.is == algebra::product && (g.is_shapeless(n.own[0]) || g.is_shapeless(n.own[1]));
+      if (!is_scaled && n.is != algebra::sum && n.is != algebra::difference &&
+          n.is != algebra::negation)
+        return false;
+    }
+    return true;
   }
   /// Returns true if a form can list all completed sums: few of them, and in the backward none that
   /// a gradient of a parameter needs, as only backward_input may move values.
@@ -328,6 +347,7 @@ class cut_values {
       if (n.kind == node_kind::result) is_replicate_[i] = is_replicate_[n.operands[0]];
       return;
     }
+    if (is_completed_[i]) return;
     if (n.kind == node_kind::output_gradient) is_replicate_[i] = is_partial_[g.output];
     for (int k = 0; k < n.count; ++k) {
       int const x = n.operands[k];

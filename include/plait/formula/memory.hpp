@@ -98,7 +98,7 @@ class value_memory {
   [[nodiscard]] constexpr bool is_added_in_place(int value, int i) const {
     return g.at[i].kind == node_kind::add && g.at[i].operands[1] == value &&
            g.at[value].kind == node_kind::product && is_made_for_one(value) &&
-           place_of_first(i) == i && !is_completed[i];
+           place_of_first(i) == i && !is_completed[i] && !is_completed[value];
   }
   /// The node that a result of a call, or what stands in its place, belongs to.
   [[nodiscard]] constexpr int maker(int i) const {
