@@ -6,6 +6,7 @@
 
 #include "plait/core/macros.hpp"
 #include "plait/formula/layer.hpp"
+#include "plait/nn/image.hpp"
 
 /// Formulas that together have each kind of node and meet each rule of forms.
 namespace formula_testing {
@@ -374,6 +375,95 @@ struct gated_recurrence {
   static constexpr auto formula(auto x) {
     auto const kept = sigmoid(matmul(x, decay) + bias);
     return matmul(scan(kept, (1_c - kept) * matmul(x, in)), out);
+  }
+};
+
+// ---- Images -------------------------------------------------------------------------------------
+
+/// A convolution with strides and padding, its bias, and pooling.
+template <std::size_t Channels, std::size_t Outputs>
+struct convolved {
+  static constexpr weights<"weight", Outputs, Channels * 9> weight{};
+  static constexpr weights<"bias", Outputs> bias{};
+  using input = plait::nn::image<Channels, 5, 4>;
+  using output = plait::nn::image<Outputs, 3, 2>;
+  static constexpr auto formula(auto x) {
+    return convolve<{.kernel = 3, .stride = 2, .padding = 1}>(x, weight, bias);
+  }
+};
+
+/// A convolution of blocks of channels.
+template <std::size_t Channels, std::size_t Groups>
+struct grouped_convolution {
+  static constexpr weights<"weight", 2 * Channels, Channels / Groups * 4> weight{};
+  using input = plait::nn::image<Channels, 4, 4>;
+  static constexpr auto formula(auto x) {
+    return tanh(convolve<{.kernel = 2, .groups = Groups}>(x, weight));
+  }
+};
+
+/// A convolution of each map, and one of all maps at each place.
+template <std::size_t Channels, std::size_t Outputs>
+struct separable_block {
+  static constexpr weights<"depthwise", Channels, 9> depthwise{};
+  static constexpr weights<"depthwise_bias", Channels> depthwise_bias{};
+  static constexpr weights<"pointwise", Outputs, Channels> pointwise{};
+  using input = plait::nn::image<Channels, 3, 4>;
+  using output = plait::nn::image<Outputs, 3, 4>;
+  static constexpr auto formula(auto x) {
+    auto const own = convolve<{.padding = 1, .groups = Channels}>(x, depthwise, depthwise_bias);
+    return convolve<{.kernel = 1}>(relu(own), pointwise);
+  }
+};
+
+/// Maps times numbers that follow from their means.
+template <std::size_t Channels, std::size_t Hidden>
+struct squeeze_and_excite {
+  static constexpr weights<"down", Channels, Hidden> down{};
+  static constexpr weights<"up", Hidden, Channels> up{};
+  using input = plait::nn::image<Channels, 2, 3>;
+  using output = input;
+  static constexpr auto formula(auto x) {
+    auto const maps = heads<Channels>(x);
+    auto const hidden = relu(matmul(side_by_side(mean(maps)), down));
+    return maps * heads<Channels>(sigmoid(matmul(hidden, up)));
+  }
+};
+
+/// A number of each map, as a factor and as a summand.
+template <std::size_t Channels>
+struct scaled_maps {
+  static constexpr weights<"factor", Channels> factor{};
+  static constexpr weights<"summand", Channels> summand{};
+  static constexpr weights<"weight", Channels, Channels> weight{};
+  using input = plait::nn::image<Channels, 2, 3>;
+  static constexpr auto formula(auto x) {
+    auto const maps = heads<Channels>(tanh(x)) * heads<Channels>(factor);
+    return heads<Channels>(convolve<{.kernel = 1}>(maps, weight)) + heads<Channels>(summand);
+  }
+};
+
+/// Pooling of both kinds, whose windows overlap.
+template <std::size_t Channels>
+struct pooled {
+  using input = plait::nn::image<Channels, 5, 5>;
+  static constexpr auto formula(auto x) {
+    auto const largest = max_pool<{.kernel = 3, .stride = 2, .padding = 1}>(x);
+    return average_pool(concat(largest, average_pool<{.kernel = 3, .stride = 1}>(x)));
+  }
+};
+
+/// Features that become an image, halves of which are put together.
+template <std::size_t Width, std::size_t Channels>
+struct decoded {
+  static constexpr weights<"in", Width, 2 * Channels * 6> in{};
+  static constexpr weights<"out", Channels, 2 * Channels * 4> out{};
+  using input = plait::features<Width>;
+  using output = plait::nn::image<Channels, 2, 1>;
+  static constexpr auto formula(auto x) {
+    auto const image = as_image<2 * Channels, 3, 2>(matmul(x, in));
+    auto const gated = part<0, 2>(image) * sigmoid(part<1, 2>(image));
+    return convolve<{.kernel = 2}>(concat(gated, part<0, 2>(image)), out);
   }
 };
 

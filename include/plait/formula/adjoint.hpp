@@ -67,7 +67,10 @@ struct adjoint_writer {
         case node_kind::softmax: softmax(i, n, dy); break;
         case node_kind::shift: add_to(n.operands[0], g.put(g.shifted(dy, -n.steps))); break;
         case node_kind::scan: scan(i, n, dy); break;
-        case node_kind::call: call(i, n, dy); break;
+        case node_kind::call:
+          if (n.row == &operation::convolve::is) convolve(i, n, dy);
+          else call(i, n);
+          break;
         case node_kind::result: g.fail(mistake::kind::no_adjoint); break;
         default: break;
       }
@@ -98,9 +101,14 @@ struct adjoint_writer {
   /// Adds `made`, which has the shape of a map, to the gradient of an operand that it repeats.
   constexpr void add_reduced(int value, int made) {
     node const& x = g.at[value];
-    if (x.kind == node_kind::parameter) {
-      node sum = g.like(value, node_kind::column_sum);
+    if (int const row = g.row_of(value); row >= 0) {
+      node sum = g.like(row, node_kind::column_sum);
       sum.read(made);
+      // One number for each head.
+      if (x.factor_count > 1 && x.last().is_single()) sum.pieces = g.at[made].last().extent;
+      if (x.factor_count > 1 && g.at[made].factor_count != 2)
+        return g.fail(mistake::kind::no_adjoint);
+      value = row;
       made = g.put(sum);
     } else {
       // A number of each row or head is repeated along the last factor, and a row for each head.
@@ -129,6 +137,24 @@ struct adjoint_writer {
     }
     add_to(w, g.put(dw));
     add_to(x, g.put(dx));
+  }
+  constexpr void convolve(int i, node const& n, int dy) {
+    int const x = n.operands[0], w = n.operands[1];
+    auto const gradient = [&](int by, operation::row const& row, int read) {
+      node out = g.like(by, node_kind::call);
+      out.row = &row, out.windows = n.windows;
+      out.of = i, out.term = n.term;
+      out.read(dy), out.read(read);
+      add_to(by, g.put(out));
+    };
+    if (n.count == 3) {
+      node bias = g.like(n.operands[2], node_kind::column_sum);
+      bias.pieces = n.image.map();
+      bias.read(dy);
+      add_to(n.operands[2], g.put(bias));
+    }
+    gradient(w, operation::convolve_backward_weight::is, x);
+    gradient(x, operation::convolve_backward_input::is, w);
   }
   constexpr void map(int i, node const& n, int dy) {
     bool const from_output = n.from_output && g.functions_of(i).count == 1 && n.count == 1;
@@ -263,13 +289,14 @@ struct adjoint_writer {
   constexpr int value_at(int i, node const& n, int operand) const {
     return operand < n.count ? n.operands[operand] : i + (operand - n.count);
   }
-  constexpr void call(int i, node const& n, int) {
+  constexpr void call(int i, node const& n) {
     for (int a = 0; a < n.adjoint_count; ++a) {
       operation::row const& row = *n.adjoints[a];
       auto const by = operation::signature::of(row.text);
       node out;
       out.kind = node_kind::call;
-      out.row = &row, out.of = i, out.term = n.term;
+      out.row = &row, out.windows = n.windows;
+      out.of = i, out.term = n.term;
       int first = -1;
       int operands[operation::signature::most_operands]{}, results = 0;
       for (int k = 0; k < by.count; ++k) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -49,6 +50,19 @@ struct formula_bodies {
         (copy_gradient<int(K)>(ops, l), ...);
       }(std::make_index_sequence<std::size_t(table.input_count)>{});
   }
+
+  /// Room for the windows that convolutions write out.
+  static constexpr std::size_t patch_room = [] {
+    std::size_t out = 0;
+    for (int i = 0; i < table.forward_size; ++i) {
+      node const& n = table.at[i];
+      if (n.row != &operation::convolve::is) continue;
+      auto const windows = windows_of(table.at[n.operands[0]].image, n.windows);
+      out = std::max(out, ext::patch_block_of(windows, std::size_t(n.image.channels)).room());
+    }
+    return out;
+  }();
+  using patches = slot<"patches", 0, patch_room>;
 
   /// Lets the device get ready what its kernels of attention need.
   static void prepare(auto& ops, auto const& l) {
@@ -222,6 +236,8 @@ struct formula_bodies {
     else if constexpr (kind == node_kind::softmax) make_softmax<I>(ops, l);
     else if constexpr (kind == node_kind::attention) make_attention<I>(ops, l);
     else if constexpr (kind == node_kind::attention_gradient) make_attention_gradient<I>(ops, l);
+    else if constexpr (kind == node_kind::call && table.at[I].windows.kernel > 0)
+      make_windows<I>(ops, l);
     else if constexpr (kind == node_kind::call) make_call<I>(ops, l);
     else if constexpr (kind != node_kind::result && kind != node_kind::reshape)
       make_by_kernel<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
@@ -364,8 +380,11 @@ struct formula_bodies {
     // A row that is repeated for each head has the sum over heads, too.
     constexpr int x = table.at[I].operands[0];
     constexpr int width = table.at[I].width();
+    constexpr int pieces = table.at[I].pieces;
     if constexpr (!is_made_with_weight) {
-      if constexpr (width == table.at[x].width())
+      if constexpr (pieces > 0)
+        ops.accumulate_map_sums(view_of<x>(l), view_of<I>(l), std::size_t(pieces));
+      else if constexpr (width == table.at[x].width())
         ops.accumulate_column_sums(view_of<x>(l), view_of<I>(l));
       else ops.accumulate_column_sums(rows_of<x, width>(l), view_of<I>(l));
     }
@@ -428,6 +447,34 @@ struct formula_bodies {
       using rows = typename adjoint_list<typename parts::row::adjoints>::type;
       run_row<I>(ops, l, plait::detail::type_at<rows, std::size_t(n.number)>{}, reads, writes,
                  std::tuple<>{});
+    }
+  }
+  /// A convolution, a pooling, or a gradient of one.
+  template <int I>
+  static void make_windows(auto& ops, auto const& l) {
+    constexpr node n = table.at[I];
+    constexpr node of = table.at[n.of < 0 ? I : n.of];
+    constexpr auto in = windows_of(table.at[of.operands[0]].image, of.windows);
+    constexpr auto groups = std::size_t(of.windows.groups);
+    auto const a = view_of<n.operands[0]>(l);
+    auto const b = view_of<n.operands[n.count > 1 ? 1 : 0]>(l);
+    auto const y = view_of<I>(l);
+    if constexpr (n.row == &operation::convolve::is) {
+      ops.convolve(in, groups, a, b, y, l.scratch[patches{}]);
+      if constexpr (n.count == 3) ops.add_to_maps(view_of<n.operands[2]>(l), y, in.out_map());
+    } else if constexpr (n.row == &operation::convolve_backward_input::is) {
+      ops.convolve_backward_input(in, groups, a, b, y, l.scratch[patches{}]);
+    } else if constexpr (n.row == &operation::convolve_backward_weight::is) {
+      ops.convolve_backward_weight(in, groups, a, b, y, l.scratch[patches{}]);
+    } else if constexpr (n.row == &operation::max_pool::is) {
+      ops.max_pool(in, a, y);
+    } else if constexpr (n.row == &operation::max_pool_backward::is) {
+      ops.max_pool_backward(in, a, b, y);
+    } else if constexpr (n.row == &operation::average_pool::is) {
+      ops.average_pool(in, a, y);
+    } else {
+      static_assert(n.row == &operation::average_pool_backward::is);
+      ops.average_pool_backward(in, a, y);
     }
   }
   // The numbers of lookups depend on the rank.

@@ -13,13 +13,14 @@ template <class Graph>
 struct graph_builder {
   Graph& g;
 
-  constexpr void input(int number, int width, bool is_tokens) {
+  constexpr void input(int number, int width, bool is_tokens, image_shape const& image) {
     if (number >= Graph::most_inputs) return g.fail(mistake::kind::too_many_inputs, number);
     node out;
     out.kind = node_kind::input;
     out.number = number;
     out.rows = {row_variable, 0};
     out.set_columns(g.make_dimension(width));
+    out.image = image;
     out.is_tokens = is_tokens;
     g.inputs[number] = g.put(out);
   }
@@ -63,6 +64,13 @@ struct graph_builder {
       align(out, x);
       out.own[out.own_count++] = operands[k];
     }
+    for (int k = 0; k < count; ++k) {
+      node const& x = g.at[operands[k]];
+      if (x.image.channels == 0 || x.width() != out.width()) continue;
+      if (out.image.channels > 0 && out.image != x.image)
+        return g.fail(mistake::kind::unlike_images);
+      out.image = x.image;
+    }
     g.put(out);
   }
 
@@ -92,7 +100,8 @@ struct graph_builder {
   // ---- Factors and pieces of columns ------------------------------------------------------------
 
   constexpr void heads(int x, int count) {
-    if (!takes_flat(x)) return;
+    bool const is_row = g.at[x].kind == node_kind::parameter && !g.at[x].is_matrix;
+    if (!(is_row && g.at[x].factor_count == 1) && !takes_flat(x)) return;
     int const width = g.at[x].width();
     if (width % count != 0) return g.fail(mistake::kind::heads, width, count);
     node out = g.like(x, node_kind::reshape);
@@ -112,6 +121,7 @@ struct graph_builder {
     if (g.at[x].factors[0].extent > 1) g.unite(all, g.at[x].factors[0]);
     else g.need_whole(all);
     out.set_columns(all);
+    out.image = g.at[x].image;
     out.row_place = 0;
     out.read(x);
     g.put(out);
@@ -124,6 +134,7 @@ struct graph_builder {
     dimension const piece = g.make_dimension(width / count);
     g.unite(g.at[x].last(), piece, count);
     out.set_columns(piece);
+    if (g.at[x].image.channels % count == 0) out.image = g.at[x].image, out.image.channels /= count;
     out.number = number, out.pieces = count;
     out.read(x);
     g.put(out);
@@ -132,16 +143,19 @@ struct graph_builder {
     node out = g.like(operands[0], node_kind::concat);
     int const width = g.at[operands[0]].width();
     dimension const all = g.make_dimension(width * count);
+    image_shape image = g.at[operands[0]].image;
     for (int k = 0; k < count; ++k) {
       node const& x = g.at[operands[k]];
       if (!takes(operands[k])) return;
       if (x.factor_count > 1) return g.fail(mistake::kind::has_factors);
       if (x.width() != width) return g.fail(mistake::kind::map_shapes, width, x.width());
+      if (x.image != image) image = {};
       g.unite(all, x.last(), count);
       out.read(operands[k]);
     }
     out.pieces = count;
     out.set_columns(all);
+    out.image = image, out.image.channels *= count;
     g.put(out);
   }
 
@@ -234,6 +248,59 @@ struct graph_builder {
     g.put(out);
   }
 
+  // ---- Images -----------------------------------------------------------------------------------
+
+  constexpr void as_image(int x, image_shape const& image) {
+    if (!takes_flat(x)) return;
+    if (g.at[x].width() != image.size())
+      return g.fail(mistake::kind::image_width, g.at[x].width(), image.size());
+    node out = g.like(x, node_kind::reshape);
+    out.image = image;
+    out.read(x);
+    g.put(out);
+  }
+  /// Without groups ranks cut the input channels or the outputs, else both by whole groups.
+  constexpr void convolve(int const* operands, int count, window_numbers const& by) {
+    int const x = operands[0], w = operands[1];
+    if (!takes_windows(x, by)) return;
+    if (g.at[w].kind != node_kind::parameter || !g.at[w].is_matrix)
+      return g.fail(mistake::kind::is_no_matrix);
+    int const channels = g.at[x].image.channels, outputs = g.at[w].rows.extent;
+    for (int const each : {channels, outputs})
+      if (each % by.groups != 0) return g.fail(mistake::kind::groups, each, by.groups);
+    int const inputs = channels / by.groups * by.kernel * by.kernel;
+    if (g.at[w].width() != inputs)
+      return g.fail(mistake::kind::weight_shape, g.at[w].width(), inputs);
+    node out = windowed(x, operation::convolve::is, by, outputs);
+    g.unite(out.last(), g.at[w].rows);
+    if (by.groups == 1) {
+      dimension const cut = g.make_dimension(channels);
+      g.unite(g.at[x].first(), cut), g.unite(column_of(w), cut);
+    } else {
+      dimension const cut = g.make_dimension(by.groups);
+      g.unite(g.at[x].first(), cut), g.unite(g.at[w].rows, cut);
+      g.need_whole(column_of(w));
+    }
+    out.read(w);
+    if (count == 3) {
+      node const& b = g.at[operands[2]];
+      if (b.kind != node_kind::parameter || b.is_matrix || b.width() != outputs)
+        return g.fail(mistake::kind::bias_shape, outputs);
+      g.unite(out.last(), b.last());
+      out.read(operands[2]);
+    }
+    g.put(out);
+  }
+  constexpr void pool(int x, operation::row const& row, operation::row const& adjoint,
+                      window_numbers const& by) {
+    if (!takes_windows(x, by)) return;
+    node out = windowed(x, row, by, g.at[x].image.channels);
+    dimension const cut = g.make_dimension(g.at[x].image.channels);
+    g.unite(g.at[x].first(), cut), g.unite(out.last(), cut);
+    out.adjoints[out.adjoint_count++] = &adjoint;
+    g.put(out);
+  }
+
   // ---- Rows of operation/rows.hpp ---------------------------------------------------------------
 
   /// To the operation the slower factors of an operand are rows, so that a norm of [heads, width]
@@ -272,8 +339,10 @@ struct graph_builder {
       out.number = k - count;
       if (factored >= 0) out.copy_shape(g.at[factored]), --out.factor_count;
       out.rows = known.dimension_of(by.operands[k].rows);
+      out.image = {};
       dimension const columns = known.dimension_of(by.operands[k].columns);
       if (factored >= 0 || !columns.is_single()) out.factors[out.factor_count++] = columns;
+      if (out.width() == g.at[operands[0]].width()) out.image = g.at[operands[0]].image;
       g.put(out);
     }
     if (!g.at[first].is_per_row()) g.fail(mistake::kind::is_no_activation);
@@ -312,6 +381,30 @@ struct graph_builder {
     if (!takes(value)) return false;
     if (g.at[value].factor_count != 1) g.fail(mistake::kind::has_factors);
     return g.at[value].factor_count == 1;
+  }
+  /// Returns true for an image that the windows fit into.
+  constexpr bool takes_windows(int value, window_numbers const& by) {
+    if (!takes(value)) return false;
+    image_shape const of = g.at[value].image;
+    if (of.channels == 0) g.fail(mistake::kind::is_no_image);
+    for (int const side : {of.height, of.width})
+      if (by.kernel > side + 2 * by.padding)
+        g.fail(mistake::kind::kernel, by.kernel, side + 2 * by.padding);
+    return !g.has_failed();
+  }
+  /// A call of an operation on the windows of x, whose result is an image of `channels`.
+  constexpr node windowed(int x, operation::row const& row, window_numbers const& by,
+                          int channels) {
+    auto const in = windows_of(g.at[x].image, by);
+    image_shape const made{channels, int(in.out_height()), int(in.out_width())};
+    node out;
+    out.kind = node_kind::call;
+    out.row = &row, out.windows = by;
+    out.rows = g.at[x].rows;
+    out.set_columns(g.make_dimension(made.size()));
+    out.image = made;
+    out.read(x);
+    return out;
   }
   constexpr void align(node& out, node const& x) {
     if (x.factor_count > out.factor_count) {

@@ -79,7 +79,11 @@ struct term_placer {
   static constexpr void place(Graph& g, input_value<Index>, int const*) {
     using input = plait::detail::type_at<Inputs, std::size_t(Index)>;
     constexpr ext::value_info info = input::info;
-    graph_builder<Graph>{g}.input(Index, int(info.width), info.kind == ext::value_kind::tokens);
+    image_shape image;
+    if (info.channels > 0)
+      image = {int(info.channels), int(info.height), int(info.width / info.channels / info.height)};
+    graph_builder<Graph>{g}.input(Index, int(info.width), info.kind == ext::value_kind::tokens,
+                                  image);
   }
   template <class Graph, ext::name Label, class Extents, initializer Initial, std::size_t Padding,
             class InFiles>
@@ -156,6 +160,29 @@ struct term_placer {
   }
   static constexpr void place_operation(auto to, op::scan, int const* operands, int) {
     to.scan(operands[0], operands[1]);
+  }
+  template <std::size_t Channels, std::size_t Height, std::size_t Width>
+  static constexpr void place_operation(auto to, op::as_image<Channels, Height, Width>,
+                                        int const* operands, int) {
+    to.as_image(operands[0], {int(Channels), int(Height), int(Width)});
+  }
+  template <convolution_options Options>
+  static constexpr void place_operation(auto to, op::convolve<Options>, int const* operands,
+                                        int count) {
+    to.convolve(
+        operands, count,
+        {int(Options.kernel), int(Options.stride), int(Options.padding), int(Options.groups)});
+  }
+  template <class Row, pool_options Options>
+  static constexpr void place_operation(auto to, op::pool<Row, Options>, int const* operands, int) {
+    constexpr std::size_t stride = Options.stride == 0 ? Options.kernel : Options.stride;
+    place_pool(to, Row{}, typename Row::adjoints{}, operands[0],
+               {int(Options.kernel), int(stride), int(Options.padding)});
+  }
+  template <class Row, class Adjoint>
+  static constexpr void place_pool(auto to, Row, operation::adjoints_of<Adjoint>, int x,
+                                   window_numbers const& by) {
+    to.pool(x, Row::is, Adjoint::is, by);
   }
   template <class Row, class... Numbers>
   static constexpr void place_operation(auto to, op::call<Row, Numbers...>, int const* operands,
@@ -301,6 +328,12 @@ constexpr double contraction_flops(Graph const& g, node const& n) {
   }
   return out;
 }
+/// Elements that an element of a call's result is made of: one, or those of windows.
+template <class Graph>
+constexpr int elements_of_call(Graph const& g, node const& n) {
+  if (n.windows.kernel == 0) return 1;
+  return n.count == 1 ? n.windows.kernel * n.windows.kernel : g.at[n.operands[1]].width();
+}
 /// FLOPs of a node of the forward for each row.
 template <class Graph>
 constexpr double flops_of(Graph const& g, int i) {
@@ -315,7 +348,7 @@ constexpr double flops_of(Graph const& g, int i) {
     case node_kind::attention: return 4 * width * g.sequence;
     case node_kind::softmax: return 5 * width;
     case node_kind::scan: return 2 * width;
-    case node_kind::call: return n.row->flops * width;
+    case node_kind::call: return n.row->flops * width * elements_of_call(g, n);
     default: return 0;
   }
 }
@@ -335,6 +368,12 @@ struct formula_facts {
   template <int Number>
   using parameter_at = term_at<table.at[table.parameters[Number]].term>;
   static constexpr int parameter_count = table.parameter_count;
+
+  static constexpr bool has_convolution = [] {
+    for (int i = 0; i < table.forward_size; ++i)
+      if (table.at[i].row == &operation::convolve::is) return true;
+    return false;
+  }();
 
   static constexpr bool has_names_of_their_own() {
     return []<std::size_t... K>(std::index_sequence<K...>) {

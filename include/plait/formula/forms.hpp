@@ -209,7 +209,8 @@ class cut_values {
   }
   /// `of` has the operands of node i.
   constexpr bool visit_operation(int i, node const& of) {
-    bool const has_bias = of.kind == node_kind::product && of.count == 3;
+    bool const takes_bias = of.kind == node_kind::product || of.row == &operation::convolve::is;
+    bool const has_bias = takes_bias && of.count == 3;
     int const count = has_bias ? 2 : of.count;
     int cuts = 0, sums = 0;
     for (int k = 0; k < count; ++k) {
@@ -277,8 +278,9 @@ class cut_values {
   }
   /// Lets a parameter enter a sum on one rank, if nothing else reads it.
   constexpr bool enters_once(int value) {
-    if (g.at[value].kind != node_kind::parameter || g.readers(value) != 1) return false;
-    once_ |= 1u << g.at[value].number;
+    int const row = g.row_of(value);
+    if (row < 0 || g.readers(row) != 1 || g.readers(value) != 1) return false;
+    once_ |= 1u << g.at[row].number;
     return true;
   }
   /// The degree of a map, or of its slope by an operand, in what is partial.

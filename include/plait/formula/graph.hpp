@@ -67,6 +67,12 @@ struct graph {
     return at[value].kind == node_kind::number || at[value].kind == node_kind::index_function;
   }
 
+  /// The parameter that a value is, or is heads of; else -1.
+  [[nodiscard]] constexpr int row_of(int value) const {
+    if (at[value].kind == node_kind::reshape) value = at[value].operands[0];
+    return at[value].kind == node_kind::parameter ? value : -1;
+  }
+
   // ---- Variables --------------------------------------------------------------------------------
 
   constexpr dimension make_dimension(int extent) {
@@ -117,6 +123,7 @@ struct graph {
     out.factor = factor;
     if (out.factor_count == 1) out.factor_count = 0;
     else out.factors[out.factor_count - 1] = {};
+    out.image = {};
     out.read(x);
     return out;
   }

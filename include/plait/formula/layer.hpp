@@ -79,6 +79,17 @@ class forms_of_formula {
   }();
 };
 
+/// The output of a formula's layer: that which L says, else features.
+template <class L>
+struct formula_output {
+  static constexpr auto& g = formula_facts<L>::table;
+  using type = features<std::size_t(g.at[g.output].width())>;
+};
+template <class L>
+  requires requires { typename L::output; }
+struct formula_output<L> {
+  using type = typename L::output;
+};
 template <class L>
 struct formula_sequence {};
 template <class L>
@@ -186,7 +197,7 @@ struct formula_layer : formula_sequence<L>,
                 "of its own");
   using concept_tag = layer_tag;
   using input = typename L::input;
-  using output = features<std::size_t(facts::table.at[facts::table.output].width())>;
+  using output = typename formula_output<L>::type;
   template <std::size_t... K>
   static auto make_parameters(std::index_sequence<K...>)
       -> parameter_list<typename facts::template parameter_at<int(K)>...>;
@@ -207,8 +218,12 @@ struct formula_layer : formula_sequence<L>,
   using saved =
       decltype(make_saved(std::make_index_sequence<std::size_t(facts::memory.saved.count)>{}));
   template <std::size_t... K>
-  static auto make_scratch(std::index_sequence<K...>)
-      -> plait::scratch<slot_of<facts, facts::memory.scratch.value[K]>...>;
+  static auto make_scratch(std::index_sequence<K...>) {
+    if constexpr (facts::has_convolution)
+      return plait::scratch<slot_of<facts, facts::memory.scratch.value[K]>...,
+                            typename formula_bodies<L>::patches>{};
+    else return plait::scratch<slot_of<facts, facts::memory.scratch.value[K]>...>{};
+  }
   using scratch =
       decltype(make_scratch(std::make_index_sequence<std::size_t(facts::memory.scratch.count)>{}));
   static constexpr double flops_per_row = facts::flops_per_row;

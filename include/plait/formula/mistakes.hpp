@@ -53,6 +53,36 @@ class mistake_writer : expression_writer<made_text<1024>> {
       case letters: letters_of_dimensions(); break;
       case needs_sequence: sequence(); break;
       case has_factors: factors(); break;
+      case is_no_image: node(), says_of(0); break;
+      case image_width:
+        node(), operand(term(), 0, 1), out_.add(" has "), out_.add(wrong_.left);
+        out_.add(" columns, and the image "), out_.add(wrong_.right);
+        break;
+      case unlike_images: images(); break;
+      case kernel:
+        node(), out_.add("a kernel of "), out_.add(wrong_.left);
+        out_.add(" is larger than a side of the maps, which has "), out_.add(wrong_.right);
+        out_.add(" with the padding");
+        break;
+      case groups:
+        node(), out_.add(wrong_.right), out_.add(" groups do not divide ");
+        out_.add(wrong_.left), out_.add(" channels");
+        break;
+      case weight_shape:
+        node(), operand(term(), 1, 1), out_.add(" has "), out_.add(wrong_.left);
+        out_.add(" columns where "), out_.add(wrong_.right), out_.add(" fit: "), says_of(0);
+        break;
+      case bias_shape:
+        node(), says_of(2), out_.add(", and there are "), out_.add(wrong_.left);
+        out_.add(" output channels");
+        break;
+      case output_width:
+        returns(), out_.add(", and `output` is no features of "), out_.add(wrong_.left);
+        break;
+      case output_image:
+        returns(), out_.add(", and `output` has "), out_.add(wrong_.left);
+        out_.add(" channels of "), out_.add(wrong_.right), out_.add(" rows");
+        break;
       case is_tokens: operand_that([this](int term) { return node_of(term).is_tokens; }); break;
       case is_matrix: operand_that([this](int term) { return terms_[term].rank == 2; }); break;
       case is_no_activation:
@@ -64,10 +94,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
           return !std::exchange(first, false) && terms_[term].rank == 0;
         });
         break;
-      case output_shape:
-        out_.add("formula returns "), expression(wrong_.term), out_.add(", ");
-        kind_of(wrong_.term);
-        break;
+      case output_shape: returns(); break;
       case unused_input: input(" is not read"); break;
       case no_adjoint:
         node(), out_.add("the rows of its gradients do not say the gradient of each operand");
@@ -144,7 +171,31 @@ class mistake_writer : expression_writer<made_text<1024>> {
       else if (of.count == 0) out_.add("an input, ");
       else out_.add("an activation, ");
       columns(number), out_.add(" in each row");
+      if (is.image.channels > 0) out_.add(", an image of "), image(number);
     }
+  }
+  [[nodiscard]] constexpr image_shape image_of(int operand_number) const {
+    return node_of(term().operands[operand_number]).image;
+  }
+  /// Writes the channels of an image, and the rows and columns of its maps.
+  constexpr void image(int number) {
+    image_shape const of = node_of(number).image;
+    out_.add(of.channels), out_.add(" x "), out_.add(of.height), out_.add(" x ");
+    out_.add(of.width);
+  }
+  /// Writes two operands that are images of other shapes.
+  constexpr void images() {
+    node();
+    int found[formula::node::most_operands]{}, count = 0;
+    for (int k = 0; k < term().count; ++k) {
+      image_shape const of = image_of(k);
+      if (of.channels > 0 && (count == 0 || of != image_of(found[0]))) found[count++] = k;
+    }
+    says_of(found[0]), out_.add(", "), says_of(found[1]);
+  }
+  constexpr void returns() {
+    out_.add("formula returns "), expression(wrong_.term), out_.add(", ");
+    kind_of(wrong_.term);
   }
   constexpr void says_of(int operand_number) {
     operand(term(), operand_number, 1), out_.add(" is ");
@@ -275,6 +326,18 @@ consteval bool takes_inputs(std::index_sequence<I...>) {
   return requires { L::formula(input_value<int(I)>{}...); };
 }
 
+/// Returns what is wrong with the output that a layer says.
+template <class Graph>
+consteval mistake mistake_of_output(Graph const& g, ext::value_info const& said) {
+  node const& made = g.at[g.output];
+  int const width = int(said.width), channels = int(said.channels), height = int(said.height);
+  if (said.kind != ext::value_kind::features || width != made.width())
+    return {mistake::kind::output_width, made.term, made.width(), width};
+  bool const is_like = channels == made.image.channels && height == made.image.height;
+  if (channels > 0 && made.image.channels > 0 && !is_like)
+    return {mistake::kind::output_image, made.term, channels, height};
+  return {};
+}
 /// Returns what is wrong with the formula of L, which has no forms and no memory until it is right.
 template <class L>
 consteval mistake find_mistake() {
@@ -289,9 +352,12 @@ consteval mistake find_mistake() {
       return facts::table.wrong;
     } else {
       constexpr int saved = facts::memory.saved.count, scratch = facts::memory.scratch.count;
-      constexpr int most = ext::slots_info::most_slots;
-      if constexpr (saved > most) return {mistake::kind::too_many_saved, -1, saved, most};
+      constexpr int most = ext::slots_info::most_slots - (facts::has_convolution ? 1 : 0);
+      if constexpr (saved > ext::slots_info::most_slots)
+        return {mistake::kind::too_many_saved, -1, saved};
       if constexpr (scratch > most) return {mistake::kind::too_many_scratch, -1, scratch, most};
+      if constexpr (requires { L::output::info; })
+        return mistake_of_output(facts::table, L::output::info);
       return {};
     }
   }
@@ -373,6 +439,36 @@ inline constexpr bool refuse = [] {
                 "an operation of this formula takes features in another shape; write "
                 "side_by_side(x) where heads are features again, heads<Count>(x) where there are "
                 "none yet, and nothing for a single column");
+  static_assert(What != is_no_image,
+                "a convolution or pooling of this formula takes an image; write `using input = "
+                "plait::nn::image<Channels, Height, Width>`, or as_image<Channels, Height, "
+                "Width>(x) where features become one");
+  static_assert(What != image_width,
+                "as_image<Channels, Height, Width>(x) of this formula takes as many features as "
+                "the image has elements; correct one of its numbers");
+  static_assert(What != unlike_images,
+                "a function of elements in this formula reads images of unlike shapes, whose "
+                "elements do not belong together; give one of them another kernel, stride or "
+                "padding, or as_image<Channels, Height, Width>(x)");
+  static_assert(What != kernel,
+                "a kernel of this formula does not fit into its image; write a smaller one, or "
+                "{.padding}");
+  static_assert(What != groups,
+                "a convolution of this formula has groups of equal numbers of channels; write "
+                "{.groups} that divides the channels of the image and the rows of the weight");
+  static_assert(What != weight_shape,
+                "the weight of a convolution in this formula does not fit; write "
+                "plait::extents<outputs, channels / groups * kernel * kernel>");
+  static_assert(What != bias_shape,
+                "the bias of a convolution in this formula is a parameter with one number for "
+                "each output channel; write plait::extents<outputs>, and add other values to "
+                "heads<outputs>(...) of the convolution");
+  static_assert(What != output_width,
+                "the `output` that this layer says is not what its formula returns; write "
+                "features or an image of as many numbers, or leave it out");
+  static_assert(What != output_image,
+                "the `output` that this layer says is an image of another shape than its formula "
+                "returns; correct its numbers");
   static_assert(What != is_tokens,
                 "an operation of this formula reads tokens, which are no features; give it "
                 "an input of features, and put an embedding before the layer");
@@ -434,10 +530,10 @@ consteval void report_result() {
 /// A member of the protocol, which follows from a formula: nothing would read it.
 template <class L>
 concept has_member_of_protocol =
-    requires { typename L::output; } || requires { typename L::parameters; } ||
-    requires { typename L::forms; } || requires { typename L::saved; } ||
-    requires { typename L::scratch; } || requires { L::units; } || requires { L::mixes_samples; } ||
-    requires { L::flops_per_row; } || requires { L::may_alias; } || requires { L::takes_epilogue; };
+    requires { typename L::parameters; } || requires { typename L::forms; } ||
+    requires { typename L::saved; } || requires { typename L::scratch; } ||
+    requires { L::units; } || requires { L::mixes_samples; } || requires { L::flops_per_row; } ||
+    requires { L::may_alias; } || requires { L::takes_epilogue; };
 template <class L>
 inline constexpr bool has_body =
     plait::detail::has_forward<L>() || plait::detail::has_backward<L>() ||
@@ -448,8 +544,8 @@ template <class L>
 inline constexpr bool is_sound_formula = [] {
   static_assert(
       !has_member_of_protocol<L> && !has_body<L>,
-      "this layer is written as a formula and also has members of the protocol (output, "
-      "parameters, forms, saved, scratch, units, mixes_samples, flops_per_row, may_alias, "
+      "this layer is written as a formula and also has members of the protocol "
+      "(parameters, forms, saved, scratch, units, mixes_samples, flops_per_row, may_alias, "
       "takes_epilogue or a body), which nothing reads; leave them out, or write `using "
       "concept_tag = plait::layer_tag;` and all bodies in place of the formula");
   constexpr mistake::kind what = mistake_of<L>.what;

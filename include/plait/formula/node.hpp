@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "plait/backend/window_shape.hpp"
 #include "plait/formula/terms.hpp"
 #include "plait/operation/row.hpp"
 
@@ -50,6 +51,25 @@ struct dimension {
 /// The variable of the rows of activations, whose number is known when a program runs.
 inline constexpr int row_variable = 0;
 
+/// The shape of a value whose columns are an image; without channels it is none.
+struct image_shape {
+  int channels = 0, height = 0, width = 0;
+
+  [[nodiscard]] constexpr int map() const { return height * width; }
+  [[nodiscard]] constexpr int size() const { return channels * map(); }
+  friend constexpr bool operator==(image_shape const&, image_shape const&) = default;
+};
+/// The windows of a convolution or pooling; without a kernel it is neither.
+struct window_numbers {
+  int kernel = 0, stride = 1, padding = 0, groups = 1;
+};
+/// The windows of an image as ops takes them.
+constexpr ext::window_shape windows_of(image_shape const& of, window_numbers const& by) {
+  auto const kernel = std::size_t(by.kernel);
+  return {std::size_t(of.channels), std::size_t(of.height), std::size_t(of.width), kernel, kernel,
+          std::size_t(by.stride),   std::size_t(by.padding)};
+}
+
 struct node {
   static constexpr int most_operands = 16;
   static constexpr int most_adjoints = 3;
@@ -60,6 +80,7 @@ struct node {
   dimension rows{};
   dimension factors[most_factors]{};  ///< factors of the columns
   int factor_count = 0;               ///< 0: a single column
+  image_shape image{};                ///< of the columns, if they are known to be one
   int row_place = 0;                  ///< the place of the rows among the letters of a contraction
   int operands[most_operands]{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   int count = 0;
@@ -77,8 +98,10 @@ struct node {
   bool is_causal = false;      ///< a softmax of the columns up to the position of the row
   int number = 0;              ///< the number of an input, parameter, part or result; of the
                                ///< operand that a slope is by; of an adjoint
-  int pieces = 0;              ///< the number of pieces of a part or concat
+  int pieces = 0;              ///< the number of pieces of a part or concat; the neighbouring
+                               ///< columns that a sum over rows adds up, too, or 0
   int steps = 0;               ///< the positions of a shift
+  window_numbers windows{};    ///< of a call that works on images, of the forward
   int of = -1;                 ///< the node that a slope or an adjoint is the gradient of
   int parameter = -1;          ///< the gradient of which parameter it adds to
   int term = -1;               ///< the term that it stands for; of a gradient, that of node `of`
@@ -102,12 +125,17 @@ struct node {
   [[nodiscard]] constexpr dimension last() const {
     return factor_count == 0 ? dimension{} : factors[factor_count - 1];
   }
+  /// The slowest factor of the columns: blocks of the columns are cut along it.
+  [[nodiscard]] constexpr dimension first() const {
+    return factor_count == 0 ? dimension{} : factors[0];
+  }
   constexpr void set_columns(dimension const& all) {
-    factor_count = 0;
+    factor_count = 0, image = {};
     if (!all.is_single()) factors[factor_count++] = all;
   }
   constexpr void copy_shape(node const& from) {
     rows = from.rows, factor_count = from.factor_count, row_place = from.row_place;
+    image = from.image;
     for (int f = 0; f < most_factors; ++f) factors[f] = from.factors[f];
   }
   [[nodiscard]] constexpr bool reads(int value) const {
@@ -138,6 +166,15 @@ struct mistake {
     heads,                ///< `left` columns in `right` heads
     parts,                ///< `left` columns in `right` pieces
     letters,              ///< `left` letters for an operand of `right` dimensions, or others
+    is_no_image,          ///< an operand
+    output_image,         ///< the layer says one of `left` channels and `right` rows
+    image_width,          ///< `left` columns as an image of `right`
+    unlike_images,        ///< the operands
+    kernel,               ///< `left` does not fit into `right`, a side with its padding
+    groups,               ///< `left` channels in `right` groups
+    weight_shape,         ///< `left` columns of a convolution's weight where `right` fit
+    bias_shape,           ///< no row of `left` numbers, one for each output channel
+    output_width,         ///< the layer says `right` columns and the result has `left`
     needs_sequence,       ///< the layer does not say it, or `left` is not `right`
     is_tokens,            ///< an operand
     is_matrix,            ///< an operand of a function of elements

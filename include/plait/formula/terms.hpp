@@ -64,6 +64,21 @@ struct parsed_contraction {
   }
 };
 
+/// Options of `convolve`. nvcc does not read them in braces after the name of a function: give it a
+/// constant, convolve<convolution_options{.kernel = 5}>(x, w).
+struct convolution_options {
+  std::size_t kernel = 3;   ///< rows and columns of the windows
+  std::size_t stride = 1;   ///< from window to window
+  std::size_t padding = 0;  ///< zeros on each side of a map
+  std::size_t groups = 1;   ///< of input and output channels that are convolved by themselves
+};
+/// Options of `max_pool` and `average_pool`.
+struct pool_options {
+  std::size_t kernel = 2;   ///< rows and columns of the windows
+  std::size_t stride = 0;   ///< from window to window; 0: the kernel
+  std::size_t padding = 0;  ///< places on each side of a map; half the kernel at most
+};
+
 /// The operations of terms.
 namespace op {
 template <class Function>
@@ -90,6 +105,13 @@ struct attention {};
 template <int Steps>
 struct shift {};
 struct scan {};
+template <std::size_t Channels, std::size_t Height, std::size_t Width>
+struct as_image {};
+template <convolution_options Options>
+struct convolve {};
+/// `Row`: the operation on windows.
+template <class Row, pool_options Options>
+struct pool {};
 /// A row of operation/rows.hpp; `Numbers` follow the operands when it is called.
 template <class Row, class... Numbers>
 struct call {};
@@ -388,6 +410,66 @@ constexpr auto shift(A) {
 template <operand A, operand X>
 constexpr auto scan(A, X) {
   return term<op::scan, A, X>{};
+}
+
+// ---- Images -------------------------------------------------------------------------------------
+
+/// Features as an image: Channels maps of Height x Width, one after the other. Nothing moves. An
+/// input that is declared as an image is one, and so is what functions of elements, heads,
+/// part, concat and the words for images make of one.
+template <std::size_t Channels, std::size_t Height, std::size_t Width, operand A>
+constexpr auto as_image(A) {
+  static_assert(Channels > 0 && Height > 0 && Width > 0,
+                "as_image<Channels, Height, Width>(x): one of the three is 0; write the number of "
+                "maps, and the rows and columns of each");
+  return term<op::as_image<Channels, Height, Width>, A>{};
+}
+
+template <convolution_options Options>
+consteval void check_convolution() {
+  static_assert(Options.kernel > 0 && Options.stride > 0 && Options.groups > 0,
+                "convolve<{.kernel, .stride, .groups}>(x, w): one of the three is 0; write at "
+                "least 1");
+}
+/// Each output channel is the sum over the windows of its group's input channels, times its
+/// weights.
+///
+/// Shapes: x an image; w, a parameter, (outputs, channels / groups * kernel * kernel); b, a
+///         parameter (outputs) that is added to the maps; result an image of `outputs` channels
+///         with (height + 2 padding - kernel) / stride + 1 rows.
+template <convolution_options Options = convolution_options{}, operand X, operand W>
+constexpr auto convolve(X, W) {
+  check_convolution<Options>();
+  return term<op::convolve<Options>, X, W>{};
+}
+template <convolution_options Options = convolution_options{}, operand X, operand W, operand B>
+constexpr auto convolve(X, W, B) {
+  check_convolution<Options>();
+  return term<op::convolve<Options>, X, W, B>{};
+}
+
+template <class Row, pool_options Options, operand X>
+constexpr auto pool_of(X) {
+  static_assert(Options.kernel > 0 && 2 * Options.padding <= Options.kernel,
+                "max_pool or average_pool<{.kernel, .padding}>(x): a window needs an element; "
+                "write a kernel of at least 1, and a padding of at most half of it");
+  return term<op::pool<Row, Options>, X>{};
+}
+/// The largest of each window. The gradient goes to it; of equal ones to the first.
+///
+/// Shapes: x an image; result an image of its channels with
+///         (height + 2 padding - kernel) / stride + 1 rows.
+template <pool_options Options = pool_options{}, operand X>
+constexpr auto max_pool(X) {
+  return pool_of<operation::max_pool, Options>(X{});
+}
+/// The mean of each window, in which padding counts as zeros. mean(heads<Channels>(x)) is the mean
+/// of each map.
+///
+/// Shapes: as max_pool
+template <pool_options Options = pool_options{}, operand X>
+constexpr auto average_pool(X) {
+  return pool_of<operation::average_pool, Options>(X{});
 }
 
 // ---- Operations with rows of their own ---------------------------------------------------------

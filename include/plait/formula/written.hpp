@@ -118,6 +118,10 @@ template <std::size_t Heads, std::size_t KeyValueHeads, ext::attention_options O
 inline constexpr char const* word_of<op::attention<Heads, KeyValueHeads, Options>> = "attention";
 template <>
 inline constexpr char const* word_of<op::scan> = "scan";
+template <convolution_options Options>
+inline constexpr char const* word_of<op::convolve<Options>> = "convolve";
+template <class Row, pool_options Options>
+inline constexpr char const* word_of<op::pool<Row, Options>> = Row::is.name;
 template <class Function>
 inline constexpr char const* word_of<op::at<Function>> = "at(f)";
 template <>
@@ -217,6 +221,11 @@ struct written_terms<Terms, std::tuple<Term...>> {
     out.word = "einsum<";
     for (std::size_t i = 0; i < Letters.text.size(); ++i) out.word.add(Letters.text[i]);
     out.word.add('>');
+  }
+  template <std::size_t Channels, std::size_t Height, std::size_t Width>
+  static constexpr void read(written_term& out, op::as_image<Channels, Height, Width>) {
+    out.word = "as_image<", out.word.add(int(Channels)), out.word.add(", ");
+    out.word.add(int(Height)), out.word.add(", "), out.word.add(int(Width)), out.word.add('>');
   }
   template <int Steps>
   static constexpr void read(written_term& out, op::shift<Steps>) {
