@@ -11,9 +11,12 @@
 #include "formula/layer_facts.hpp"
 #include "plait/formula/layer.hpp"
 #include "plait/nn/activation.hpp"
+#include "plait/nn/conv2d.hpp"
 #include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/image.hpp"
 #include "plait/nn/layer_norm.hpp"
 #include "plait/nn/linear.hpp"
+#include "plait/nn/pooling.hpp"
 #include "plait/nn/product.hpp"
 #include "plait/nn/rms_norm.hpp"
 #include "plait/nn/scale.hpp"
@@ -27,6 +30,12 @@ using namespace plait::literals;
 constexpr nn::linear_options without_bias{.bias = false};
 constexpr nn::linear_options transposed_order{.order = nn::weight_order::output_input};
 constexpr nano_fraction an_eighth = fraction(0.125);
+constexpr nn::conv_options with_strides{.stride = 2, .padding = 1, .weight = normal(0.2)};
+template <std::size_t Channels>
+constexpr nn::conv_options of_each_map{
+    .kernel = 3, .padding = 1, .groups = Channels, .weight = normal(0.2)};
+constexpr nn::conv_options at_each_place{.kernel = 1, .bias = false, .weight = normal(0.2)};
+constexpr nn::pool_options overlapping{.kernel = 3, .stride = 2, .padding = 1};
 
 /// Layers that are written by hand.
 struct by_hand {
@@ -56,6 +65,16 @@ struct by_hand {
   using rms_norm = nn::rms_norm<Width>;
   template <std::size_t Width>
   using layer_norm = nn::layer_norm<Width>;
+  template <class Image, std::size_t Outputs>
+  using convolution = nn::conv2d<Image, Outputs, with_strides>;
+  template <class Image, std::size_t Outputs>
+  using depthwise = nn::conv2d<Image, Outputs, of_each_map<Image::channels>>;
+  template <class Image, std::size_t Outputs>
+  using pointwise = nn::conv2d<Image, Outputs, at_each_place>;
+  template <class Image>
+  using max_pool = nn::max_pool<Image, overlapping>;
+  template <class Image>
+  using average_pool = nn::average_pool<Image>;
 };
 
 /// The layers as formulas.
@@ -135,6 +154,48 @@ struct by_formula {
     using input = features<Width>;
     static constexpr auto formula(auto x) { return plait::formula::layer_norm(x, weight, bias); }
   };
+  template <class Image, std::size_t Outputs>
+  struct convolution {
+    static constexpr parameter<"weight", extents<Outputs, 9 * Image::channels>, normal(0.2)>
+        weight{};
+    static constexpr parameter<"bias", extents<Outputs>> bias{};
+    using input = Image;
+    using output = typename by_hand::convolution<Image, Outputs>::output;
+    static constexpr auto formula(auto x) {
+      return convolve<{.stride = 2, .padding = 1}>(x, weight, bias);
+    }
+  };
+  template <class Image, std::size_t Outputs>
+  struct depthwise {
+    static constexpr parameter<"weight", extents<Outputs, 9>, normal(0.2)> weight{};
+    static constexpr parameter<"bias", extents<Outputs>> bias{};
+    using input = Image;
+    using output = typename by_hand::depthwise<Image, Outputs>::output;
+    static constexpr auto formula(auto x) {
+      return convolve<{.padding = 1, .groups = Image::channels}>(x, weight, bias);
+    }
+  };
+  template <class Image, std::size_t Outputs>
+  struct pointwise {
+    static constexpr parameter<"weight", extents<Outputs, Image::channels>, normal(0.2)> weight{};
+    using input = Image;
+    using output = typename by_hand::pointwise<Image, Outputs>::output;
+    static constexpr auto formula(auto x) { return convolve<{.kernel = 1}>(x, weight); }
+  };
+  template <class Image>
+  struct max_pool {
+    using input = Image;
+    using output = typename by_hand::max_pool<Image>::output;
+    static constexpr auto formula(auto x) {
+      return plait::formula::max_pool<{.kernel = 3, .stride = 2, .padding = 1}>(x);
+    }
+  };
+  template <class Image>
+  struct average_pool {
+    using input = Image;
+    using output = typename by_hand::average_pool<Image>::output;
+    static constexpr auto formula(auto x) { return plait::formula::average_pool(x); }
+  };
 };
 
 // ---- Facts --------------------------------------------------------------------------------------
@@ -146,7 +207,7 @@ inline constexpr bool has_same_slots =
     saved_bytes<A>() == saved_bytes<B>() &&
     info_of<A>.saved.keeps_input == info_of<B>.saved.keeps_input &&
     info_of<A>.saved.keeps_output == info_of<B>.saved.keeps_output &&
-    scratch_bytes<A>() == scratch_bytes<B>();
+    scratch_bytes<A>() == scratch_bytes<B>() && fixed_scratch<A>() == fixed_scratch<B>();
 /// The optional members that let a layer share buffers, overwrite gradients and have its function
 /// done by the product before it.
 constexpr bool are_alike(ext::leaf_info const& a, ext::leaf_info const& b) {
@@ -160,6 +221,25 @@ inline constexpr bool has_same_options = are_alike(info_of<A>, info_of<B>);
 template <class A, class B>
 inline constexpr bool is_same_layer =
     has_same_forms<A, B> && has_same_flops<A, B> && has_same_slots<A, B> && has_same_options<A, B>;
+
+/// The units of each form, which a form of a layer by hand may leave to the layer.
+template <class L>
+constexpr std::size_t units_of_form(plait::ext::form_info const& form) {
+  bool const cuts_features =
+      form.input() == shard<dim::features> || form.output == shard<dim::features>;
+  return form.units != 0 || !cuts_features ? form.units : info_of<L>.units;
+}
+template <class A, class B>
+constexpr bool has_same_units() {
+  for (auto const& a : info_of<A>.forms)
+    for (auto const& b : info_of<B>.forms)
+      if (a.inputs[0] == b.inputs[0] && a.output == b.output &&
+          units_of_form<A>(a) != units_of_form<B>(b))
+        return false;
+  return true;
+}
+template <class A, class B>
+inline constexpr bool is_same_on_images = is_same_layer<A, B> && has_same_units<A, B>();
 
 using f = by_formula;
 using h = by_hand;
@@ -180,6 +260,14 @@ static_assert(has_same_slots<f::layer_norm<12>, h::layer_norm<12>>);
 static_assert(has_same_forms<f::scale<12>, h::scale<12>>);
 static_assert(has_same_slots<f::scale<12>, h::scale<12>>);
 static_assert(has_same_options<f::scale<12>, h::scale<12>>);
+using image = nn::image<6, 9, 7>;
+static_assert(is_same_on_images<f::convolution<image, 4>, h::convolution<image, 4>>);
+static_assert(is_same_on_images<f::depthwise<image, 12>, h::depthwise<image, 12>>);
+static_assert(is_same_on_images<f::pointwise<image, 4>, h::pointwise<image, 4>>);
+static_assert(is_same_on_images<f::max_pool<image>, h::max_pool<image>>);
+static_assert(is_same_on_images<f::average_pool<image>, h::average_pool<image>>);
+static_assert(info_of<f::convolution<image, 4>>.forms.size() == 4);
+static_assert(info_of<f::average_pool<image>>.forms.size() == 4);
 // The scale that is written by hand counts no FLOPs, so that ranks never share it for its own sake;
 // a formula counts its product.
 static_assert(info_of<h::scale<12>>.flops_per_row == 0);
@@ -203,12 +291,29 @@ using body = sequential<
 template <class Of, class Policy>
 struct job : parallel<objective<body<Of>, nn::cross_entropy<12>>, Policy, double> {};
 
+/// Layers on images.
+template <class Of>
+struct image_layers {
+  using first = typename Of::template convolution<nn::image<2, 9, 7>, 6>;
+  using second = typename Of::template depthwise<typename first::output, 12>;
+  using third = typename Of::template max_pool<typename second::output>;
+  using fourth = typename Of::template pointwise<typename third::output, 8>;
+  using fifth = typename Of::template average_pool<typename fourth::output>;
+  using type = sequential<named<"first", first>, typename Of::template tanh<first::output::size>,
+                          named<"second", second>, third, named<"third", fourth>, fifth,
+                          named<"last", typename Of::template linear<fifth::output::size, 12>>>;
+};
+template <class Of, class Policy>
+struct image_job
+    : parallel<objective<typename image_layers<Of>::type, nn::cross_entropy<12>>, Policy, double> {
+};
+
 constexpr std::size_t samples = 16;
 
 template <class Job>
-std::vector<double> losses_of() {
+std::vector<double> losses_of(std::size_t features = 6) {
   std::vector<double> losses;
-  auto const data = in_memory<double>::random_classes(samples, 6, 12, 3);
+  auto const data = in_memory<double>::random_classes(samples, features, 12, 3);
   launch<Job>(threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.05}, {.seed = 11});
     auto from = batches(data, global_batch<samples>{}, rank, {.epochs = 0});
@@ -237,6 +342,19 @@ TEST(FormulaEquivalence, SameBitsOnTensorRanks) { expect_same_bits<tensor_parall
 TEST(FormulaEquivalence, SameBitsOnStages) { expect_same_bits<pipeline<2>>(); }
 TEST(FormulaEquivalence, SameBitsOnAllAxes) {
   expect_same_bits<hybrid<data_parallel<2>, tensor_parallel<2>, pipeline<2>>>();
+}
+
+template <class Policy>
+void expect_same_bits_of_images() {
+  auto const expected = losses_of<image_job<by_hand, Policy>>(2 * 9 * 7);
+  auto const got = losses_of<image_job<by_formula, Policy>>(2 * 9 * 7);
+  ASSERT_EQ(expected.size(), 6u);
+  EXPECT_LT(expected.back(), expected.front());
+  EXPECT_EQ(got, expected);
+}
+TEST(FormulaEquivalence, ImagesHaveSameBitsOnOneRank) { expect_same_bits_of_images<serial>(); }
+TEST(FormulaEquivalence, ImagesHaveSameBitsOnTensorRanks) {
+  expect_same_bits_of_images<tensor_parallel<2>>();
 }
 
 /// A chain that formulas make one function of, so that it rounds once where layers round twice.

@@ -25,6 +25,7 @@ struct expression_value {
   std::vector<std::size_t> factors{};
   std::size_t row_place = 0;  ///< the place of the position among the letters of a contraction
   numbers elements{};
+  formula::image_shape image{};
 
   [[nodiscard]] std::size_t width() const {
     std::size_t out = 1;
@@ -58,6 +59,8 @@ class expression_words {
         made = std::max(made, x->factors[f_of_x]);
       }
     }
+    for (value const* x : operands)
+      if (x->image.channels > 0 && x->width() == out.width()) out.image = x->image;
     out.make();
     for (std::size_t k = 0; k < out.elements.size(); ++k) {
       std::size_t const row = k / out.width();
@@ -106,6 +109,7 @@ class expression_words {
   }
   value part(value const& x, std::size_t number, std::size_t count) const {
     value out = reshape(x, {x.width() / count});
+    out.image.channels /= int(count);
     out.make();
     for (std::size_t k = 0; k < out.elements.size(); ++k)
       out.elements[k] =
@@ -115,6 +119,7 @@ class expression_words {
   value concat(std::vector<value const*> const& operands) const {
     std::size_t const width = operands[0]->width();
     value out = reshape(*operands[0], {width * operands.size()});
+    out.image.channels *= int(operands.size());
     out.make();
     for (std::size_t k = 0; k < out.elements.size(); ++k) {
       std::size_t const piece = k / width;
@@ -219,6 +224,70 @@ class expression_words {
     value const shares = softmax(contract("thd,shd->hts", q, keys), true);
     return reshape(contract("hts,shd->thd", shares, values), {heads * width});
   }
+  /// An image whose element at `row` and `column` of map `channel` of `sample` is
+  /// f(sample, channel, row, column).
+  static value make_image(value const& x, formula::image_shape const& image, auto f) {
+    value out{.is_per_row = true, .rows = x.rows, .image = image};
+    out.factors = {std::size_t(image.size())};
+    for (std::size_t sample = 0; sample < x.rows; ++sample)
+      for (int channel = 0; channel < image.channels; ++channel)
+        for (int row = 0; row < image.height; ++row)
+          for (int column = 0; column < image.width; ++column)
+            out.elements.push_back(f(sample, channel, row, column));
+    return out;
+  }
+  /// Calls use(row of the window, column of it, element) for the elements of a window.
+  static void window(value const& x, formula::window_numbers const& by, std::size_t sample,
+                     int channel, int row, int column, auto use) {
+    for (int i = 0; i < by.kernel; ++i)
+      for (int k = 0; k < by.kernel; ++k) {
+        int const in_row = row * by.stride - by.padding + i;
+        int const in_column = column * by.stride - by.padding + k;
+        bool const is_inside =
+            in_row >= 0 && in_column >= 0 && in_row < x.image.height && in_column < x.image.width;
+        std::size_t const map = sample * std::size_t(x.image.channels) + std::size_t(channel);
+        std::size_t const at =
+            (map * std::size_t(x.image.height) + std::size_t(in_row)) * std::size_t(x.image.width) +
+            std::size_t(in_column);
+        if (is_inside) use(std::size_t(i * by.kernel + k), x.elements[at]);
+      }
+  }
+  static formula::image_shape image_after(value const& x, formula::window_numbers const& by,
+                                          int channels) {
+    auto const side = [&](int length) {
+      int count = 0;
+      for (int first = -by.padding; first + by.kernel <= length + by.padding; first += by.stride)
+        ++count;
+      return count;
+    };
+    return {channels, side(x.image.height), side(x.image.width)};
+  }
+  value convolve(value const& x, value const& w, value const* b,
+                 formula::window_numbers const& by) const {
+    int const outputs = int(w.rows), inputs = x.image.channels / by.groups;
+    return make_image(
+        x, image_after(x, by, outputs), [&](std::size_t sample, int output, int row, int column) {
+          double sum = b == nullptr ? 0 : b->elements[std::size_t(output)];
+          int const group = output * by.groups / outputs;
+          std::size_t at = std::size_t(output) * w.width();
+          for (int c = group * inputs; c < (group + 1) * inputs; ++c) {
+            window(x, by, sample, c, row, column,
+                   [&](std::size_t k, double each) { sum += w.elements[at + k] * each; });
+            at += std::size_t(by.kernel * by.kernel);
+          }
+          return sum;
+        });
+  }
+  value pool(value const& x, formula::window_numbers const& by, bool is_maximum) const {
+    return make_image(x, image_after(x, by, x.image.channels),
+                      [&](std::size_t sample, int channel, int row, int column) {
+                        double sum = 0, largest = -std::numeric_limits<double>::infinity();
+                        window(x, by, sample, channel, row, column, [&](std::size_t, double each) {
+                          sum += each, largest = std::max(largest, each);
+                        });
+                        return is_maximum ? largest : sum / (by.kernel * by.kernel);
+                      });
+  }
   value gather(value const& ids, value const& of) const {
     value out{.is_per_row = true, .rows = ids.rows, .factors = of.factors};
     out.make();
@@ -235,10 +304,11 @@ class expression_evaluator : private expression_words {
   explicit expression_evaluator(std::size_t sequence) { positions = sequence > 0 ? sequence : 6; }
 
   template <class Term>
-  void give(std::size_t rows, std::vector<std::size_t> factors, numbers const& elements) {
+  void give(std::size_t rows, std::vector<std::size_t> factors, numbers const& elements,
+            formula::image_shape const& image) {
     bool const is_per_row = rows == 0;
-    values_[&key<Term>] = {is_per_row, is_per_row ? batch * positions : rows, std::move(factors), 0,
-                           elements};
+    values_[&key<Term>] = {
+        is_per_row, is_per_row ? batch * positions : rows, std::move(factors), 0, elements, image};
   }
   template <class Leaf>
   value const& of(Leaf) {
@@ -346,6 +416,26 @@ class expression_evaluator : private expression_words {
       formula::term<formula::op::call<plait::operation::layer_norm, Epsilon>, X, Gamma, Beta>) {
     return norm(of(X{}), of(Gamma{}), &of(Beta{}));
   }
+  template <std::size_t Channels, std::size_t Height, std::size_t Width, class X>
+  value made(formula::term<formula::op::as_image<Channels, Height, Width>, X>) {
+    value out = of(X{});
+    out.image = {int(Channels), int(Height), int(Width)};
+    return out;
+  }
+  template <formula::convolution_options Options, class X, class W, class... B>
+  value made(formula::term<formula::op::convolve<Options>, X, W, B...>) {
+    value const* bias = nullptr;
+    ((bias = &of(B{})), ...);
+    return convolve(
+        of(X{}), of(W{}), bias,
+        {int(Options.kernel), int(Options.stride), int(Options.padding), int(Options.groups)});
+  }
+  template <class Row, formula::pool_options Options, class X>
+  value made(formula::term<formula::op::pool<Row, Options>, X>) {
+    std::size_t const stride = Options.stride == 0 ? Options.kernel : Options.stride;
+    return pool(of(X{}), {int(Options.kernel), int(stride), int(Options.padding)},
+                std::is_same_v<Row, plait::operation::max_pool>);
+  }
   template <class Ids, class Table>
   value made(formula::term<formula::op::call<plait::operation::gather_rows>, Ids, Table>) {
     return gather(of(Ids{}), of(Table{}));
@@ -366,13 +456,14 @@ numbers output_by_definition(given_numbers const& given) {
   };
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (evaluator.give<formula::input_value<int(I)>>(0, factors(facts::table.inputs[I]),
-                                                  given.inputs[I]),
+                                                  given.inputs[I],
+                                                  facts::table.at[facts::table.inputs[I]].image),
      ...);
   }(std::make_index_sequence<std::size_t(facts::table.input_count)>{});
   [&]<std::size_t... K>(std::index_sequence<K...>) {
     (evaluator.give<typename facts::template parameter_at<int(K)>>(
          std::size_t(facts::table.at[facts::table.parameters[K]].rows.extent),
-         factors(facts::table.parameters[K]), given.parameters[K]),
+         factors(facts::table.parameters[K]), given.parameters[K], formula::image_shape{}),
      ...);
   }(std::make_index_sequence<std::size_t(facts::parameter_count)>{});
   return evaluator.of(typename facts::terms::expression{}).elements;

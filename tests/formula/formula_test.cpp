@@ -93,6 +93,24 @@ static_assert(has_forms<scaled_lookup<12, 6>>({{"whole", invariant, invariant, {
                                                {"hidden", invariant, partial, {rows}},
                                                {"column", invariant, features, {columns}},
                                                {"sequence", sequence, sequence, {replicate}}}));
+// The bias enters the sum over the input channels on one rank.
+static_assert(
+    has_forms<convolved<4, 6>>({{"whole", invariant, invariant, {invariant, invariant}},
+                                {"row", features, partial, {columns, partial}},
+                                {"column", replicate, features, {rows, rows}},
+                                {"sequence", sequence, sequence, {replicate, replicate}}}));
+static_assert(
+    has_forms<grouped_convolution<6, 3>>({{"whole", invariant, invariant, {invariant}},
+                                          {"features", features, features, {rows}},
+                                          {"sequence", sequence, sequence, {replicate}}}));
+// Both halves of the channels are cut.
+static_assert(has_forms<decoded<6, 6>>({{"whole", invariant, invariant, {invariant, invariant}},
+                                        {"hidden", replicate, partial, {shard<1, 2>, shard<1, 2>}},
+                                        {"column", replicate, features, {replicate, rows}},
+                                        {"sequence", sequence, sequence, {replicate, replicate}}}));
+static_assert(has_forms<pooled<6>>({{"whole", invariant, invariant},
+                                    {"features", features, shard<plait::dim::features, 2>},
+                                    {"sequence", sequence, sequence}}));
 // A scan and a shift need all positions.
 static_assert(
     has_forms<depthwise<12, 4>>({{"whole", invariant, invariant, {invariant, invariant, invariant}},
@@ -127,6 +145,10 @@ static_assert(info_of<packed_attention<12, 6, 4>>.forms[1].units == 6);  // head
 static_assert(info_of<grouped_attention<12, 6, 3, 4>>.forms[1].units == 3);
 static_assert(info_of<concat_of_two<6>>.forms[1].units == 6);
 
+static_assert(info_of<grouped_convolution<6, 3>>.forms[1].units == 3);
+static_assert(info_of<decoded<6, 6>>.forms[1].units == 6);
+static_assert(info_of<pooled<6>>.forms[1].units == 6);
+
 // The input, and the product before gelu.
 static_assert(saved_bytes<residual_mlp<6, 12>>() == 4 * (6 + 12));
 // The input, the norm's result and its number for each row, and the two products.
@@ -149,6 +171,8 @@ static_assert(info_of<last_part<6>>.flops_per_row == 0);
 // Two contractions over 4 positions, softmax of 5 for each score, and the scale.
 static_assert(info_of<packed_attention<12, 6, 4>>.flops_per_row ==
               2 * 12 * 36 + 2 * 2 * 12 * 4 + (5 + 1) * 6 * 4 + 2 * 12 * 12);
+// 9 multiply-adds for each of 6 maps of 3 x 4, relu, and 6 for each of 12 maps.
+static_assert(info_of<separable_block<6, 12>>.flops_per_row == 2 * 9 * 6 * 12 + 2 * 6 * 12 * 12);
 // Ranks that share the hidden features do the norm each.
 static_assert(info_of<normed_gate<6, 12>>.forms[1].shared_flops == 3 * 2 * 6 * 12 + 9 * 12);
 
@@ -201,6 +225,13 @@ TEST(Formulas, FunctionsOfPlacesKeepTheLaws) { expect_laws<biased_attention<12, 
 TEST(Formulas, KernelsOfAttentionKeepTheLaws) { expect_laws<grouped_attention<12, 6, 3, 4>>(3); }
 TEST(Formulas, ShiftsKeepTheLaws) { expect_laws<depthwise<12, 4>>(2); }
 TEST(Formulas, ScansKeepTheLaws) { expect_laws<gated_recurrence<6, 12, 4>>(3); }
+TEST(Formulas, ConvolutionsKeepTheLaws) { expect_laws<convolved<4, 6>>(4); }
+TEST(Formulas, ConvolutionsOfGroupsKeepTheLaws) { expect_laws<grouped_convolution<6, 3>>(3); }
+TEST(Formulas, SeparableConvolutionsKeepTheLaws) { expect_laws<separable_block<6, 12>>(4); }
+TEST(Formulas, NumbersOfMapsKeepTheLaws) { expect_laws<squeeze_and_excite<6, 3>>(2); }
+TEST(Formulas, ParametersOfMapsKeepTheLaws) { expect_laws<scaled_maps<6>>(4); }
+TEST(Formulas, PoolingKeepsTheLaws) { expect_laws<pooled<6>>(3); }
+TEST(Formulas, FeaturesAsImagesKeepTheLaws) { expect_laws<decoded<6, 6>>(4); }
 TEST(Formulas, TablesKeepTheLaws) { expect_laws<scaled_lookup<12, 6>>(4); }
 
 }  // namespace formula_testing

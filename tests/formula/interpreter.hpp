@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "formula/images.hpp"
 #include "plait/formula/facts.hpp"
 #include "plait/formula/forms.hpp"
 #include "plait/formula/fused.hpp"
@@ -204,8 +205,10 @@ class node_maker {
       }
       case node_kind::column_sum: {
         local_shape const x = of(0);
+        std::size_t const together = std::max<std::size_t>(std::size_t(n.pieces), 1);
         for (std::size_t k = 0; k < in(0).size(); ++k)
-          out[made.aligned(x, 0, k % x.width())] += in(0)[k];
+          out[n.pieces > 0 ? k % x.width() / together : made.aligned(x, 0, k % x.width())] +=
+              in(0)[k];
         return;
       }
       case node_kind::reshape: out = in(0); return;
@@ -253,7 +256,9 @@ class node_maker {
           out[k] = in(1)[k] + (k + step >= out.size() ? 0 : in(0)[k + step] * out[k + step]);
         return;
       }
-      case node_kind::call: return call(n, n, 0, at, out);
+      case node_kind::call:
+        if (n.windows.kernel > 0) return on_images(i, at, out);
+        return call(n, n, 0, at, out);
       case node_kind::attention: return attention(i, 0, at, out);
       case node_kind::attention_gradient: return attention_gradient(n, 0, at, out);
       case node_kind::result: {
@@ -402,6 +407,20 @@ class node_maker {
           }
         }
       }
+  }
+
+  void on_images(int i, auto const& at, numbers& out) const {
+    node const& n = g.at[i];
+    node const& forward = g.at[n.of < 0 ? i : n.of];
+    int const x = forward.operands[0];
+    image_call call{n.row->name, forward.windows, g.at[x].image, forward.image};
+    call.rows = shape(x).rows;
+    call.channels = shape(x).width() / std::size_t(call.x.map());
+    call.outputs = shape(n.of < 0 ? i : n.of).width() / std::size_t(call.y.map());
+    make_on_images(call, [&](int k) -> numbers const& { return at(n.operands[k]); }, out);
+    std::size_t const map = std::size_t(call.y.map());
+    for (std::size_t k = 0; n.of < 0 && n.count == 3 && k < out.size(); ++k)
+      out[k] += at(n.operands[2])[k / map % call.outputs];
   }
 
   // ---- Rows of operation/rows.hpp: result `number` of a call
@@ -593,8 +612,10 @@ class table_run {
   /// Splits a value into summands of other signs and sizes.
   static void take_summand(numbers& of, std::size_t rank, std::size_t ranks) {
     double const others = double(ranks - 1);
-    for (double& each : of)
-      each = rank == 0 ? each * (1 - 0.3 * others) + 0.7 * others : 0.3 * each - 0.7;
+    for (std::size_t k = 0; k < of.size(); ++k) {
+      double const other = 0.3 * of[k] - 0.7 + 0.5 * double(k % 3);
+      of[k] = rank == 0 ? of[k] - others * other : other;
+    }
   }
   numbers joined(int value, std::vector<numbers> const& each, bool is_partial,
                  double& unlike) const {

@@ -32,6 +32,14 @@ constexpr std::size_t scratch_bytes() {
   return values * sizeof(float);
 }
 
+/// Values of scratch for all rows together.
+template <class L>
+constexpr std::size_t fixed_scratch() {
+  std::size_t values = 0;
+  for (auto const& slot : info_of<L>.scratch.own) values += slot.fixed;
+  return values;
+}
+
 /// A form as a test writes it.
 struct expected_form {
   plait::ext::name label;

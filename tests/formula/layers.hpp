@@ -443,13 +443,14 @@ struct scaled_maps {
   }
 };
 
-/// Pooling of both kinds, whose windows overlap.
+/// Pooling of both kinds, with padding and with windows that overlap.
 template <std::size_t Channels>
 struct pooled {
   using input = plait::nn::image<Channels, 5, 5>;
   static constexpr auto formula(auto x) {
-    auto const largest = max_pool<{.kernel = 3, .stride = 2, .padding = 1}>(x);
-    return average_pool(concat(largest, average_pool<{.kernel = 3, .stride = 1}>(x)));
+    auto const largest = max_pool<{.padding = 1}>(x);
+    auto const means = average_pool<{.kernel = 3, .stride = 1}>(x);
+    return average_pool<{.stride = 1}>(concat(largest, means));
   }
 };
 

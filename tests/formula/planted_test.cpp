@@ -60,6 +60,13 @@ std::vector<named_formula> const& formulas() {
       named_as<one_head<6, 4>>("one_head"),
       named_as<depthwise<12, 4>>("depthwise"),
       named_as<gated_recurrence<6, 12, 4>>("gated_recurrence"),
+      named_as<convolved<4, 6>>("convolved"),
+      named_as<grouped_convolution<6, 3>>("grouped_convolution"),
+      named_as<separable_block<6, 12>>("separable_block"),
+      named_as<squeeze_and_excite<6, 3>>("squeeze_and_excite"),
+      named_as<scaled_maps<6>>("scaled_maps"),
+      named_as<pooled<6>>("pooled"),
+      named_as<decoded<6, 6>>("decoded"),
       named_as<scaled_lookup<12, 6>>("scaled_lookup")};
   return all;
 }

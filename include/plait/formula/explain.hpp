@@ -71,10 +71,9 @@ class form_explainer : expression_writer<grown_text> {
   /// Returns true if no operand of a node is partial, so that it is the first that is.
   static bool makes_sum(formula_form<graph_type> const& form, int i) {
     node const& n = g.at[i];
-    if (n.is_inlined || n.kind == node_kind::parameter || n.kind == node_kind::none) return false;
+    if (n.is_inlined || g.row_of(i) >= 0 || n.kind == node_kind::none) return false;
     for (int k = 0; k < n.count; ++k)
-      if (form.at[n.operands[k]] == partial && g.at[n.operands[k]].kind != node_kind::parameter)
-        return false;
+      if (form.at[n.operands[k]] == partial && g.row_of(n.operands[k]) < 0) return false;
     return true;
   }
   void unlisted(dimension const& of, bool* is_seen) {
