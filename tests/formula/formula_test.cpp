@@ -201,11 +201,11 @@ TEST(Formulas, HaveAllKindsOfNodes) {
 
 // ---- The laws of layers -------------------------------------------------------------------------
 
-template <class L>
+template <class L, class Element = double>
 void expect_laws(std::size_t forms) {
   static_assert(plait::layer<L>);
   EXPECT_EQ(std::size_t(info_of<L>.forms.size()), forms);
-  auto const report = plait::testing::check_layer<L>();
+  auto const report = plait::testing::check_layer<L, Element>();
   EXPECT_TRUE(report.passed()) << report.text();
   EXPECT_GT(report.checked.size(), 2 * forms);
 }
@@ -229,6 +229,10 @@ TEST(Formulas, ConvolutionsKeepTheLaws) { expect_laws<convolved<4, 6>>(4); }
 TEST(Formulas, ConvolutionsOfGroupsKeepTheLaws) { expect_laws<grouped_convolution<6, 3>>(3); }
 TEST(Formulas, SeparableConvolutionsKeepTheLaws) { expect_laws<separable_block<6, 12>>(4); }
 TEST(Formulas, NumbersOfMapsKeepTheLaws) { expect_laws<squeeze_and_excite<6, 3>>(2); }
+/// A product takes no sums in wider numbers than its matrix has.
+TEST(Formulas, ProductsOfMeansKeepTheLawsInMixedPrecision) {
+  expect_laws<squeeze_and_excite<6, 3>, plait::precision<plait::bfloat16, float>>(2);
+}
 TEST(Formulas, ParametersOfMapsKeepTheLaws) { expect_laws<scaled_maps<6>>(4); }
 TEST(Formulas, PoolingKeepsTheLaws) { expect_laws<pooled<6>>(3); }
 TEST(Formulas, FeaturesAsImagesKeepTheLaws) { expect_laws<decoded<6, 6>>(4); }

@@ -105,7 +105,8 @@ struct adjoint_writer {
       node sum = g.like(row, node_kind::column_sum);
       sum.read(made);
       // One number for each head.
-      if (x.factor_count > 1 && x.last().is_single()) sum.pieces = g.at[made].last().extent;
+      int const repeated = x.factor_count > 1 ? g.at[made].last().extent : 1;
+      if (x.last().is_single() && repeated > 1) sum.pieces = repeated;
       if (x.factor_count > 1 && g.at[made].factor_count != 2)
         return g.fail(mistake::kind::no_adjoint);
       value = row;

@@ -225,8 +225,8 @@ class value_memory {
   }
 
   /// Sums over columns and statistics are kept in the type in which sums are formed, with functions
-  /// of them alone. All else has the type of activations, as products take nothing else. The
-  /// gradient of a value has its type.
+  /// of them alone. All else has the type of activations, and so have sums that a product or
+  /// another such operation reads, which takes nothing else. The gradient of a value has its type.
   constexpr void find_elements() {
     using enum slot_element;
     for (int i = 0; i < g.forward_size; ++i) {
@@ -240,6 +240,7 @@ class value_memory {
             ++(element[n.operands[k]] == accumulate ? sums : others);
         is_sum = sums > 0 && others == 0;
       }
+      is_sum = is_sum && (n.kind == node_kind::result || !is_read_narrow(i));
       element[i] = is_sum ? accumulate : compute;
     }
     for (int i = g.forward_size; i < g.size; ++i)
@@ -247,6 +248,16 @@ class value_memory {
     for (slot_element const type : {accumulate, compute})
       for (int i = 0; i < g.forward_size; ++i)
         if (g.gradient[i] >= 0 && element[i] == type) set_element(g.gradient[i], type);
+  }
+  /// Returns true if an operation of the forward reads a value that is neither a function of
+  /// elements nor a sum over columns.
+  [[nodiscard]] constexpr bool is_read_narrow(int value) const {
+    for (int i = value + 1; i < g.forward_size; ++i) {
+      node const& n = g.at[i];
+      if (!n.reads(value) || n.kind == node_kind::map || n.kind == node_kind::reduce) continue;
+      if (n.kind != node_kind::reshape || is_read_narrow(i)) return true;
+    }
+    return false;
   }
   constexpr void set_element(int gradient, slot_element type) {
     node const& n = g.at[gradient];
