@@ -403,24 +403,31 @@ struct grouped_convolution {
 };
 
 /// A convolution of each map, and one of all maps at each place.
+// example-begin separable
 template <std::size_t Channels, std::size_t Outputs>
 struct separable_block {
-  static constexpr weights<"depthwise", Channels, 9> depthwise{};
-  static constexpr weights<"depthwise_bias", Channels> depthwise_bias{};
-  static constexpr weights<"pointwise", Outputs, Channels> pointwise{};
+  using matrix = plait::extents<Outputs, Channels>;
+  static constexpr plait::parameter<"depthwise", plait::extents<Channels, 9>, plait::normal(0.4)>
+      depthwise{};
+  static constexpr plait::parameter<"bias", plait::extents<Channels>, plait::normal(0.4)> bias{};
+  static constexpr plait::parameter<"pointwise", matrix, plait::normal(0.4)> pointwise{};
   using input = plait::nn::image<Channels, 3, 4>;
   using output = plait::nn::image<Outputs, 3, 4>;
   static constexpr auto formula(auto x) {
-    auto const own = convolve<{.padding = 1, .groups = Channels}>(x, depthwise, depthwise_bias);
+    auto const own = convolve<{.padding = 1, .groups = Channels}>(x, depthwise, bias);
     return convolve<{.kernel = 1}>(relu(own), pointwise);
   }
 };
+// example-end
 
 /// Maps times numbers that follow from their means.
+// example-begin squeeze
 template <std::size_t Channels, std::size_t Hidden>
 struct squeeze_and_excite {
-  static constexpr weights<"down", Channels, Hidden> down{};
-  static constexpr weights<"up", Hidden, Channels> up{};
+  using of_hidden = plait::extents<Channels, Hidden>;
+  using of_maps = plait::extents<Hidden, Channels>;
+  static constexpr plait::parameter<"down", of_hidden, plait::normal(0.4)> down{};
+  static constexpr plait::parameter<"up", of_maps, plait::normal(0.4)> up{};
   using input = plait::nn::image<Channels, 2, 3>;
   using output = input;
   static constexpr auto formula(auto x) {
@@ -429,6 +436,7 @@ struct squeeze_and_excite {
     return maps * heads<Channels>(sigmoid(matmul(hidden, up)));
   }
 };
+// example-end
 
 /// A number of each map, as a factor and as a summand.
 template <std::size_t Channels>

@@ -44,7 +44,7 @@ class form_explainer : expression_writer<grown_text> {
   }
 
  private:
-  static constexpr graph_type const& g = Facts::table;
+  static constexpr auto& g = Facts::table;
 
   void form(formula_form<graph_type> const& form) {
     this->out_.add(form.label.text().c_str());

@@ -77,7 +77,9 @@ class mistake_writer : expression_writer<made_text<1024>> {
         out_.add(" output channels");
         break;
       case output_width:
-        returns(), out_.add(", and `output` is no features of "), out_.add(wrong_.left);
+        returns(), out_.add(", and `output` ");
+        if (wrong_.left == wrong_.right) out_.add("is no value of features");
+        else out_.add("has "), out_.add(wrong_.right);
         break;
       case output_image:
         returns(), out_.add(", and `output` has "), out_.add(wrong_.left);

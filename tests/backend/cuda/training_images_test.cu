@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_testing.hpp"
+#include "plait/formula.hpp"
 #include "plait/plait.hpp"
 
 namespace {
@@ -34,8 +35,42 @@ using net = sequential<first, named<"bn", norm<first::output, 4>>, nn::relu<firs
                        named<"bn2", norm<second::output, 0>>, third, pooled,
                        nn::global_average_pool<pooled::output>, nn::linear<6, classes>>;
 
-template <class Policy>
-struct job : plait::parallel<plait::objective<net, nn::cross_entropy<classes>>, Policy, double> {};
+/// Formulas of images: a convolution of several maps and one of each, both kinds of pooling, and maps
+/// times functions of their means.
+namespace words = plait::formula;
+template <std::size_t Rows, std::size_t Columns>
+using matrix_of = plait::extents<Rows, Columns>;
+struct separable {
+  static constexpr plait::parameter<"first", matrix_of<4, 18>, plait::normal(0.2)> first{};
+  static constexpr plait::parameter<"bias", plait::extents<4>> bias{};
+  static constexpr plait::parameter<"second", matrix_of<4, 9>, plait::normal(0.2)> second{};
+  using input = picture;
+  using output = nn::image<8, 2, 2>;
+  static constexpr auto formula(auto x) {
+    auto const y = tanh(convolve<words::convolution_options{.padding = 1}>(x, first, bias));
+    auto const z =
+        convolve<words::convolution_options{.stride = 2, .padding = 1, .groups = 4}>(y, second);
+    auto const most = max_pool<words::pool_options{.kernel = 3, .stride = 2, .padding = 1}>(y);
+    return average_pool<words::pool_options{.stride = 1}>(concat(most, z));
+  }
+};
+struct excited {
+  static constexpr plait::parameter<"down", matrix_of<8, 4>, plait::normal(0.2)> down{};
+  static constexpr plait::parameter<"up", matrix_of<4, 8>, plait::normal(0.2)> up{};
+  static constexpr plait::parameter<"gain", plait::extents<8>, plait::constant(1.0)> gain{};
+  using input = separable::output;
+  using output = input;
+  static constexpr auto formula(auto x) {
+    auto const maps = words::heads<8>(x);
+    auto const hidden = relu(matmul(side_by_side(mean(maps)), down));
+    return maps * words::heads<8>(sigmoid(matmul(hidden, up))) * words::heads<8>(gain);
+  }
+};
+using net_of_formulas =
+    sequential<named<"first", separable>, named<"second", excited>, nn::linear<32, classes>>;
+
+template <class Policy, class Net = net>
+struct job : plait::parallel<plait::objective<Net, nn::cross_entropy<classes>>, Policy, double> {};
 
 struct outcome {
   std::vector<double> losses;
@@ -65,14 +100,14 @@ outcome train(Backend const& backend) {
   return out;
 }
 
-template <class Policy>
+template <class Policy, class Net = net>
 void expect_as_host(plait::cuda const& backend = {}) {
-  auto const expected = train<job<plait::serial>>(plait::threads{});
-  auto const got = train<job<Policy>>(backend);
+  auto const expected = train<job<plait::serial, Net>>(plait::threads{});
+  auto const got = train<job<Policy, Net>>(backend);
   ASSERT_EQ(got.losses.size(), expected.losses.size());
   for (std::size_t i = 0; i < got.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance) << i;
-  ASSERT_EQ(got.buffers.size(), 4u);
+  ASSERT_EQ(got.buffers.size(), expected.buffers.size());
   for (auto const& [name, values] : expected.buffers)
     for (std::size_t i = 0; i < values.size(); ++i)
       EXPECT_NEAR(got.buffers.at(name)[i], values[i],
@@ -92,6 +127,10 @@ TEST(CudaTrainingOfImages, Replayed) {
 }
 TEST(CudaTrainingOfImages, OnTwoTensorRanks) {
   expect_as_host<plait::tensor_parallel<2>>({.share_one_gpu = true});
+}
+TEST(CudaTrainingOfImages, LayersThatAreFormulas) {
+  expect_as_host<plait::serial, net_of_formulas>();
+  expect_as_host<plait::tensor_parallel<2>, net_of_formulas>({.share_one_gpu = true});
 }
 TEST(CudaTrainingOfImages, OnTwoDataRanks) {
   expect_as_host<plait::data_parallel<2>>({.share_one_gpu = true});
