@@ -111,6 +111,10 @@ static_assert(has_forms<decoded<6, 6>>({{"whole", invariant, invariant, {invaria
 static_assert(has_forms<pooled<6>>({{"whole", invariant, invariant},
                                     {"features", features, shard<plait::dim::features, 2>},
                                     {"sequence", sequence, sequence}}));
+// Ranks that cut the second factor of a product of rows, or each piece of a row, would have several
+// pieces of columns, which a repeated row cannot be read beside.
+static_assert(info_of<outer_product<6, 12>>.forms.size() == 2);
+static_assert(info_of<scaled_pieces<6>>.forms.size() == 2);
 // A scan and a shift need all positions.
 static_assert(
     has_forms<depthwise<12, 4>>({{"whole", invariant, invariant, {invariant, invariant, invariant}},
@@ -218,6 +222,8 @@ TEST(Formulas, SumsBetweenRanksKeepTheLaws) { expect_laws<centred_norm<12>>(3); 
 TEST(Formulas, ResidualsKeepTheLaws) { expect_laws<residual_block<6, 12>>(3); }
 TEST(Formulas, RowsForEachHeadKeepTheLaws) { expect_laws<weighted_heads<12, 6>>(2); }
 TEST(Formulas, NumbersOfHeadsKeepTheLaws) { expect_laws<scaled_heads<12, 6>>(3); }
+TEST(Formulas, NumbersOfChannelsKeepTheLaws) { expect_laws<squeezed<6, 2>>(2); }
+TEST(Formulas, ProductsOfRowsKeepTheLaws) { expect_laws<outer_product<6, 12>>(2); }
 TEST(Formulas, PiecesKeepTheLaws) { expect_laws<concat_of_two<6>>(4); }
 TEST(Formulas, ContractionsKeepTheLaws) { expect_laws<packed_attention<12, 6, 4>>(3); }
 TEST(Formulas, NormsOfHeadsKeepTheLaws) { expect_laws<normed_attention<12, 6, 4>>(3); }

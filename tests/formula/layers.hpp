@@ -248,6 +248,41 @@ struct reshaped {
   static constexpr auto formula(auto x) { return side_by_side(heads<Heads>(matmul(x, weight))); }
 };
 
+/// A number for each channel: the mean of its places, and a factor that is made of all of them.
+template <std::size_t Channels, std::size_t Places>
+struct squeezed {
+  static constexpr weights<"weight", Channels, Channels> weight{};
+  using input = plait::features<Channels * Places>;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Channels>(x);
+    auto const factor = sigmoid(matmul(side_by_side(mean(h)), weight));
+    return side_by_side(h * heads<Channels>(factor));
+  }
+};
+
+/// Each element of a row by each of another. Ranks that cut the second have pieces of the product.
+template <std::size_t Width, std::size_t Other>
+struct outer_product {
+  static constexpr weights<"weight", Width, Other> weight{};
+  static constexpr weights<"scale", Other> scale{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return side_by_side(sum(tanh(heads<Width>(x) * matmul(x, weight)) * scale));
+  }
+};
+
+/// A row that pieces of a product read, which are cut each.
+template <std::size_t Width>
+struct scaled_pieces {
+  static constexpr weights<"weight", Width, 2 * Width> weight{};
+  static constexpr weights<"scale", 2 * Width> scale{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const all = silu(matmul(x, weight)) * scale;
+    return part<0, 2>(all) * part<1, 2>(all);
+  }
+};
+
 template <std::size_t Width>
 struct last_part {
   using input = plait::features<2 * Width>;

@@ -103,6 +103,9 @@ class form_explainer : expression_writer<grown_text> {
       case refusal::cut_times_summand:
         value(tried.where), this->out_.add(" would put a summand together with a block");
         break;
+      case refusal::in_pieces:
+        value(tried.where), this->out_.add(" would have several pieces of it on each rank");
+        break;
       case refusal::unlike_gradients:
         this->out_.add("one part of the gradient of "), value(tried.where);
         this->out_.add(" would be complete and another a summand");

@@ -23,6 +23,7 @@ enum class refusal : int {
   twice,              ///< a value has it in both dimensions
   of_summands,        ///< a function that is not linear would see a summand
   cut_times_summand,  ///< a block would meet a summand
+  in_pieces,          ///< a rank's columns would be no neighbours, and an operation takes no others
   unlike_gradients,   ///< a part of a gradient is complete and another is a summand
   sum_for_parameter,  ///< the gradient of a parameter would need a sum between ranks
   many_sums           ///< more sums between ranks than a form may list
@@ -220,6 +221,7 @@ class cut_values {
     }
     bool const here = is_cut(i);
     if (sums > 0 && (cuts > 0 || here)) return refuse(refusal::cut_times_summand, i);
+    if (cuts > 0 && !takes_columns(i, of)) return refuse(refusal::in_pieces, i);
     if (cuts > 0) is_partial_[i] = !here;  // reduced over what is cut
     else if (sums > 0 && !visit_summands(i, of, sums)) return false;
     if (has_bias && is_partial_[i] && !enters_once(of.operands[2]))
@@ -251,6 +253,36 @@ class cut_values {
       default: is_partial_[i] = true;  // a sum, or the same elements elsewhere
     }
     return is_partial_[i] || refuse(refusal::of_summands, i);
+  }
+  /// Returns true unless a rank has several pieces of the columns of a value and its kernel takes
+  /// neighbours only.
+  [[nodiscard]] constexpr bool takes_columns(int i, node const& of) const {
+    int pieces = parts_of(i);
+    for (int k = 0; k < of.count; ++k)
+      if (int const x = of.operands[k]; x >= 0 && parts_of(x) > pieces) pieces = parts_of(x);
+    if (pieces <= 1) return true;
+    switch (of.kind) {
+      case node_kind::map:
+      case node_kind::slope: return is_plain(i, of);
+      case node_kind::broadcast:
+      case node_kind::sum_of_factors: return false;
+      case node_kind::column_sum: return g.at[i].width() == g.at[of.operands[0]].width();
+      case node_kind::reduce: return g.at[of.operands[0]].factor_count <= 1;
+      default: return true;
+    }
+  }
+  [[nodiscard]] constexpr int parts_of(int value) const {
+    return cut_dimension(value) > 0 ? placement_of(value).parts : 1;
+  }
+  /// Returns true if a function of elements needs no place and repeats no operand.
+  [[nodiscard]] constexpr bool is_plain(int i, node const& of) const {
+    bool out = of.count <= 3 && !g.is_placed(of.kind == node_kind::slope ? of.of : i);
+    for (int k = 0; k < of.count; ++k) {
+      node const& x = g.at[of.operands[k]];
+      bool const is_sum = x.kind == node_kind::reduce || x.kind == node_kind::result;
+      out = out && x.is_per_row() && x.width() == of.width() && !is_sum;
+    }
+    return out;
   }
   static constexpr int operands_of(node const& n) {
     int out = 0;
