@@ -111,6 +111,11 @@ static_assert(has_forms<decoded<6, 6>>({{"whole", invariant, invariant, {invaria
 static_assert(has_forms<pooled<6>>({{"whole", invariant, invariant},
                                     {"features", features, shard<plait::dim::features, 2>},
                                     {"sequence", sequence, sequence}}));
+// A dropout of a sum that is still to be made drops each rank's summand.
+static_assert(has_forms<dropped<12>>({{"whole", invariant, invariant},
+                                      {"features", features, features},
+                                      {"sequence", sequence, sequence},
+                                      {"summands", partial, partial}}));
 // Ranks that cut the second factor of a product of rows, or each piece of a row, would have several
 // pieces of columns, which a repeated row cannot be read beside.
 static_assert(info_of<outer_product<6, 12>>.forms.size() == 2);
@@ -159,6 +164,8 @@ static_assert(saved_bytes<residual_mlp<6, 12>>() == 4 * (6 + 12));
 static_assert(saved_bytes<normed_gate<6, 12>>() == 4 * (6 + 6 + 1 + 12 + 12));
 static_assert(saved_bytes<affine<12>>() == 4 * 12);
 static_assert(saved_bytes<last_part<6>>() == 0);
+// Nothing: the backward draws again.
+static_assert(saved_bytes<dropped<12>>() == 0);
 static_assert(saved_bytes<reshaped<12, 6>>() == 4 * 12);
 // The input, query, key and value in one, the weights of 6 heads for 4 positions, and what they
 // make.
@@ -198,7 +205,7 @@ TEST(Formulas, HaveAllKindsOfNodes) {
                scaled_heads<12, 6>, weighted_heads<12, 6>, concat_of_two<6>,
                packed_attention<12, 6, 4>, normed_attention<12, 6, 4>, biased_attention<12, 6, 4>,
                grouped_attention<12, 6, 3, 4>, depthwise<12, 4>, gated_recurrence<6, 12, 4>,
-               scaled_lookup<12, 6>>();
+               scaled_lookup<12, 6>, dropped<12>>();
   for (int kind = 0; kind <= int(node_kind::result); ++kind)
     EXPECT_TRUE(kinds.contains(node_kind(kind))) << kind;
 }
@@ -216,6 +223,10 @@ void expect_laws(std::size_t forms) {
 
 TEST(Formulas, ProductsAndNormsKeepTheLaws) { expect_laws<normed_gate<6, 12>>(4); }
 TEST(Formulas, FunctionsOfUsersKeepTheLaws) { expect_laws<soft_clip<6>>(3); }
+TEST(Formulas, DropoutKeepsTheLaws) { expect_laws<dropped<12>>(4); }
+TEST(Formulas, DropoutOfHiddenFeaturesKeepsTheLaws) { expect_laws<dropped_mlp<6, 12>>(4); }
+TEST(Formulas, RandomNumbersKeepTheLaws) { expect_laws<reparametrised<6>>(4); }
+TEST(Formulas, RandomNumbersOfHeadsKeepTheLaws) { expect_laws<noisy_heads<12, 6>>(3); }
 TEST(Formulas, InputsWithOneGradientKeepTheLaws) { expect_laws<difference_of_products<6>>(2); }
 TEST(Formulas, SumsOfRowsKeepTheLaws) { expect_laws<times_sum<6>>(4); }
 TEST(Formulas, SumsBetweenRanksKeepTheLaws) { expect_laws<centred_norm<12>>(3); }

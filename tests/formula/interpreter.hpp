@@ -300,6 +300,7 @@ class node_maker {
       made.split(column, place.factors);
       for (int f = 0; f < made.factor_count; ++f)
         place.factors[f] = whole_index(n.factors[f], place.factors[f]);
+      place.random = {{7, 1, 3}, whole_element(i, k), true};
       double operands[node::most_operands]{};
       for (int j = 0; j < n.count; ++j) operands[j] = in(j)[of(j).aligned(made, row, column)];
       out[k] = functions[std::size_t(i)](place, operands);

@@ -160,6 +160,49 @@ struct not_series_parallel {
   }
 };
 
+// ---- Random numbers -----------------------------------------------------------------------------
+
+/// A dropout alone, which drops what nn::dropout drops.
+template <std::size_t Width>
+struct dropped {
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return dropout(x, 0.3_c); }
+};
+
+/// Dropouts where the hidden features are cut and where they are summed, each with its own numbers.
+template <std::size_t Width, std::size_t Hidden>
+struct dropped_mlp {
+  static constexpr weights<"up", Width, Hidden> up{};
+  static constexpr weights<"down", Hidden, Width> down{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return dropout(matmul(dropout(silu(matmul(x, up)), 0.3_c), down), 0.25_c);
+  }
+};
+
+/// A sample of a normal distribution of which the input has the means and the logarithms of the
+/// variances.
+template <std::size_t Width>
+struct reparametrised {
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<2 * Width>;
+  static constexpr auto formula(auto x) {
+    auto const deviation = exp(part<1, 2>(x) * 0.5_c);
+    return matmul(part<0, 2>(x) + deviation * plait::formula::normal<0>(), weight);
+  }
+};
+
+/// Numbers of heads, and a draw that two functions of elements read.
+template <std::size_t Width, std::size_t Heads>
+struct noisy_heads {
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Heads>(x);
+    auto const noise = plait::formula::uniform<0>() + plait::formula::uniform<1>();
+    return side_by_side(h * noise / (2_c + square(mean(h * noise))));
+  }
+};
+
 // ---- Norms and numbers of rows ------------------------------------------------------------------
 
 /// A norm of a norm, with parameters that both read.

@@ -51,6 +51,12 @@ PLAIT_HOST_DEVICE constexpr std::uint32_t random_word(random_key key, std::uint6
   return random_bits(key, index / 4).word[index % 4];
 }
 
+/// The words below which a number is dropped with `probability` in [0, 1), to 2^-32.
+constexpr std::uint32_t dropout_threshold(double probability) {
+  double const scaled = probability * 4294967296.0;
+  return scaled < 4294967295.0 ? static_cast<std::uint32_t>(scaled) : 4294967295u;
+}
+
 /// A uniform number in (0, 1), never 0 or 1, from 32 bits.
 PLAIT_HOST_DEVICE constexpr double uniform_from_bits(std::uint32_t bits) {
   return (static_cast<double>(bits) + 0.5) * (1.0 / 4294967296.0);

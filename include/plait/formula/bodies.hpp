@@ -13,6 +13,7 @@
 #include "plait/formula/kernels.hpp"
 #include "plait/layer/slot.hpp"
 #include "plait/operation/rows.hpp"
+#include "plait/run/context.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::formula {
@@ -408,8 +409,14 @@ struct formula_bodies {
     }();
     if constexpr (is_plain &&
                   (is_same_element<decltype(view_of<n.operands[K]>(l)), decltype(y)> && ...))
-      ops.map(Function{}, view_of<n.operands[K]>(l)..., y);
+      ops.map(Function{}, operand_of<I, K>(l)..., y);
+    else if constexpr (Function::is_drawn)
+      ops.map_at(function_at_place<facts, Function, I, K...>{source_of(l.context)}, y,
+                 operand_of<I, K>(l)...);
     else ops.map_at(function_at_place<facts, Function, I, K...>{}, y, operand_of<I, K>(l)...);
+  }
+  static random_source source_of(ext::layer_context const& of) {
+    return {{of.seed, of.site, of.step}, of.sequence, of.training};
   }
   template <class A, class B>
   static constexpr bool is_same_element =

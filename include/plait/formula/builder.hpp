@@ -48,6 +48,21 @@ struct graph_builder {
     g.put(out);
   }
 
+  constexpr void draw(distribution from, double probability = 0) {
+    node out;
+    out.kind = node_kind::draw;
+    out.draws = from, out.factor = probability;
+    for (int i = 0; i < g.size; ++i) out.number += g.at[i].kind == node_kind::draw ? 1 : 0;
+    g.put(out);
+  }
+  /// A draw of its own, and x times it. It moves memory only, so it has no FLOPs.
+  constexpr void dropout(int x, double probability) {
+    if (!takes(x)) return;
+    draw(distribution::dropout, probability);
+    int const operands[]{x, g.size - 1};
+    map(algebra::product, false, 0, operands, 2);
+  }
+
   // ---- Elements ---------------------------------------------------------------------------------
 
   /// Shapes are aligned at their last factors. A factor that a value lacks, or that has a single

@@ -116,6 +116,15 @@ struct term_placer {
   static constexpr void place_operation(auto to, op::at<Function>, int const*, int) {
     to.index_function();
   }
+  template <distribution From, int Number>
+  static constexpr void place_operation(auto to, op::draw<From, Number>, int const*, int) {
+    to.draw(From);
+  }
+  template <long long Numerator, long long Denominator>
+  static constexpr void place_operation(auto to, op::dropout<Numerator, Denominator>,
+                                        int const* operands, int) {
+    to.dropout(operands[0], number<Numerator, Denominator>::value);
+  }
   template <bool IsTransposed>
   static constexpr void place_operation(auto to, op::matmul<IsTransposed>, int const* operands,
                                         int) {
@@ -212,6 +221,10 @@ template <class Function>
 struct term_parts<term<op::at<Function>>> {
   using function = Function;
 };
+template <long long Numerator, long long Denominator, class X>
+struct term_parts<term<op::dropout<Numerator, Denominator>, X>> {
+  using function = arithmetic::multiply;
+};
 template <class Row, class... Numbers, class... Operands>
 struct term_parts<term<op::call<Row, Numbers...>, Operands...>> {
   using row = Row;
@@ -292,6 +305,8 @@ struct formula_terms {
     if (made.leaves > most_leaves) g.fail(mistake::kind::too_many_leaves, made.leaves);
     else term_placer<inputs>::place(g, Term{}, operands);
     g.blame(number);
+    // The draw of a dropout comes before its value.
+    if (made.node + 1 < g.size && g.at[made.node].kind == node_kind::draw) ++made.node;
     for (int i = made.node; i < g.size; ++i) g.at[i].term = number;
     ++number;
   }

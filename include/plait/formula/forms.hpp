@@ -203,6 +203,7 @@ class cut_values {
       case node_kind::input: is_partial_[i] = variable_ == summands && !n.is_tokens; return true;
       case node_kind::number:
       case node_kind::index_function:
+      case node_kind::draw:
       case node_kind::output_gradient: return true;
       case node_kind::result: return visit_operation(i, g.at[n.operands[0]]);
       default: return visit_operation(i, n);

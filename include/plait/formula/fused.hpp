@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
+#include "plait/backend/arguments.hpp"
 #include "plait/backend/element_place.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/macros.hpp"
+#include "plait/formula/draws.hpp"
 #include "plait/formula/graph.hpp"
 #include "plait/tensor/dual_number.hpp"
 #include "plait/tensor/functions.hpp"
@@ -80,6 +83,16 @@ struct function_call {
   }
 };
 
+/// The type of a number, or of a number with its derivative.
+template <class T>
+struct real_number {
+  using type = T;
+};
+template <class T>
+struct real_number<functions::dual_number<T>> {
+  using type = T;
+};
+
 /// The functions that map `Map` of a formula consists of, as one. `Facts` is a formula_facts.
 template <class Facts, int Map>
 struct fused_map {
@@ -103,6 +116,16 @@ struct fused_map {
   template <int Value>
   static constexpr bool is_index_function = table.at[Value].kind == node_kind::index_function;
   template <int Value>
+  static constexpr bool is_draw = table.at[Value].kind == node_kind::draw;
+  template <int Value>
+  static constexpr distribution draws = table.at[Value].draws;
+  template <int Value>
+  static constexpr int draw_number = table.at[Value].number;
+  template <int Value>
+  static constexpr std::uint32_t threshold = ext::dropout_threshold(table.at[Value].factor);
+  template <int Value>
+  static constexpr double kept_factor = 1 / (1 - table.at[Value].factor);
+  template <int Value>
   static constexpr bool is_inlined = table.at[Value].is_inlined;
   template <int Value>
   static constexpr int term_of_value = table.at[Value].term;
@@ -125,6 +148,9 @@ struct fused_map {
     } else if constexpr (is_index_function<Value>) {
       using function = typename Facts::template function_at<term_of_value<Value>>;
       return number_as<T>(function{}(place));
+    } else if constexpr (is_draw<Value>) {
+      using drawn = random_draw<draws<Value>, draw_number<Value>, typename real_number<T>::type>;
+      return number_as<T>(drawn::of(place.random, threshold<Value>, kept_factor<Value>));
     } else if constexpr (is_inlined<Value>) {
       return made[number_of<Value>];
     } else {
@@ -177,6 +203,7 @@ template <class Facts, int Map>
 struct map_value {
   static constexpr bool is_linear = is_linear_map(Facts::table, Map);
   static constexpr bool is_placed = Facts::table.is_placed(Map);
+  static constexpr bool is_drawn = Facts::table.is_drawn(Map);
 
   template <class T, class... More>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(index_place const& place, T first,
@@ -205,6 +232,7 @@ struct map_slope {
   static constexpr node n = Facts::table.at[Slope];
   static constexpr bool is_linear = n.count == 1, is_linear_in_last = true;
   static constexpr bool is_placed = Facts::table.is_placed(n.of);
+  static constexpr bool is_drawn = Facts::table.is_drawn(n.of);
 
   template <class T, class... More>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T first, More... more) const {
@@ -252,7 +280,7 @@ struct map_slope {
 /// A number of each row, repeated along it and times a factor.
 template <class Facts, int Node>
 struct repeated {
-  static constexpr bool is_linear = true, is_placed = false;
+  static constexpr bool is_linear = true, is_placed = false, is_drawn = false;
   static constexpr double factor = Facts::table.at[Node].factor;
 
   template <class T>
@@ -288,10 +316,26 @@ struct column_map {
   }
 };
 
+/// The source of the random numbers of a function of elements, as a body of the layer knows it.
+struct random_source {
+  ext::dropout_key key{};
+  std::size_t positions = 1;  ///< of the whole sequence
+  bool is_training = false;
+
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE random_place place_of(ext::element_place const& at,
+                                                         std::size_t columns) const {
+    if (!is_training) return {};
+    return {{key.seed, key.site, *key.step},
+            (at.sample * positions + at.position) * columns + at.column,
+            true};
+  }
+};
+struct no_random_source {};
+
 /// A function of elements for ops.map_at, in which operands are repeated along rows or factors.
 /// `Facts` is a formula_facts, and `Node` the map.
 template <class Facts, class Function, int Node, std::size_t... Operand>
-struct function_at_place {
+struct function_at_place : std::conditional_t<Function::is_drawn, random_source, no_random_source> {
   static constexpr node n = Facts::table.at[Node];
   static constexpr std::size_t whole_columns = std::size_t(n.width());
   /// The columns of the slowest factor stay together.
@@ -310,7 +354,7 @@ struct function_at_place {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(ext::element_place const& at,
                                                    Rows... rows) const {
     if constexpr (Function::is_placed)
-      return Function{}(place_of(at), rows[column<Operand>(at.column)]...);
+      return Function{}(index_of(at), rows[column<Operand>(at.column)]...);
     else return Function{}(rows[column<Operand>(at.column)]...);
   }
 
@@ -324,11 +368,13 @@ struct function_at_place {
   }();
   template <int F>
   static constexpr std::size_t length = F < n.factor_count ? std::size_t(n.factors[F].extent) : 1;
-  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static index_place place_of(ext::element_place const& at) {
-    return {at.position,
-            at.sample,
-            {at.column / faster<0> % length<0>, at.column / faster<1> % length<1>,
-             at.column / faster<2> % length<2>}};
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE index_place index_of(ext::element_place const& at) const {
+    index_place out{at.position,
+                    at.sample,
+                    {at.column / faster<0> % length<0>, at.column / faster<1> % length<1>,
+                     at.column / faster<2> % length<2>}};
+    if constexpr (Function::is_drawn) out.random = this->place_of(at, whole_columns);
+    return out;
   }
 
   template <std::size_t K, int F>
@@ -351,7 +397,7 @@ struct function_at_place {
 
 /// The sum of two gradients.
 struct sum_of_two {
-  static constexpr bool is_linear = true, is_placed = false;
+  static constexpr bool is_linear = true, is_placed = false, is_drawn = false;
 
   template <class A, class B>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(A a, B b) const {

@@ -62,9 +62,12 @@ struct graph {
     return at[value].kind == node_kind::input || at[value].kind == node_kind::parameter ||
            is_shapeless(value);
   }
-  /// A number, or a function of places: it has no shape and no gradient, and nothing stores it.
+  /// A number, a function of places or a draw: it has no shape and no gradient, and nothing stores
+  /// it.
   [[nodiscard]] constexpr bool is_shapeless(int value) const {
-    return at[value].kind == node_kind::number || at[value].kind == node_kind::index_function;
+    node_kind const kind = at[value].kind;
+    return kind == node_kind::number || kind == node_kind::index_function ||
+           kind == node_kind::draw;
   }
 
   /// The parameter that a value is, or is heads of; else -1.
@@ -224,12 +227,10 @@ struct graph {
   }
   /// Returns true if a map needs to know the place of each element.
   [[nodiscard]] constexpr bool is_placed(int map) const {
-    auto const functions = functions_of(map);
-    for (int i = 0; i < functions.count; ++i)
-      for (int k = 0; k < at[functions.at[i]].own_count; ++k)
-        if (at[at[functions.at[i]].own[k]].kind == node_kind::index_function) return true;
-    return false;
+    return reads_kind(map, node_kind::index_function) || is_drawn(map);
   }
+  /// Returns true if a map reads random numbers.
+  [[nodiscard]] constexpr bool is_drawn(int map) const { return reads_kind(map, node_kind::draw); }
   /// The place of a value among the operands of a map, or -1.
   [[nodiscard]] constexpr int operand_of(int map, int value) const {
     for (int k = 0; k < at[map].count; ++k)
@@ -238,6 +239,13 @@ struct graph {
   }
 
  private:
+  [[nodiscard]] constexpr bool reads_kind(int map, node_kind kind) const {
+    auto const functions = functions_of(map);
+    for (int i = 0; i < functions.count; ++i)
+      for (int k = 0; k < at[functions.at[i]].own_count; ++k)
+        if (at[at[functions.at[i]].own[k]].kind == kind) return true;
+    return false;
+  }
   constexpr void read_once(node& n, int value) {
     if (n.reads(value)) return;
     if (n.count == node::most_operands - 1)

@@ -14,6 +14,7 @@ enum class node_kind : int {
   parameter,
   number,
   index_function,   ///< a function of the place of an element
+  draw,             ///< a random number for each element
   output_gradient,  ///< dy
   product,          ///< x w, or x w + bias
   map,              ///< a function of elements; rows, columns and single numbers are repeated
@@ -89,14 +90,15 @@ struct node {
   int own[4]{-1, -1, -1, -1};
   int own_count = 0;
   algebra is = algebra::other;
-  bool is_inlined = false;     ///< a map that is a part of the maps that read it
+  distribution draws = distribution::dropout;  ///< the numbers of a draw
+  bool is_inlined = false;                     ///< a map that is a part of the maps that read it
   bool from_output = false;    ///< the derivative of a map is a function of its result
   bool is_transposed = false;  ///< a product reads its matrix transposed
   bool is_tokens = false;      ///< an input of integers
   bool is_matrix = false;      ///< a parameter of two lengths
   bool is_lookup = false;      ///< a call that reads some rows of a table
   bool is_causal = false;      ///< a softmax of the columns up to the position of the row
-  int number = 0;              ///< the number of an input, parameter, part or result; of the
+  int number = 0;              ///< the number of an input, parameter, part, draw or result; of the
                                ///< operand that a slope is by; of an adjoint
   int pieces = 0;              ///< the number of pieces of a part or concat; the neighbouring
                                ///< columns that a sum over rows adds up, too, or 0
@@ -106,7 +108,8 @@ struct node {
   int parameter = -1;          ///< the gradient of which parameter it adds to
   int term = -1;               ///< the term that it stands for; of a gradient, that of node `of`
   int flops = 1;               ///< operations of a map's own function for each element
-  double factor = 1;           ///< the factor of a reduce or broadcast; the value of a number
+  double factor = 1;           ///< the factor of a reduce or broadcast; the value of a number; the
+                               ///< probability of a dropout
   /// The letters of a contraction, for the rows and factors of both operands and of the result.
   char letters[3][most_dimensions]{};
   operation::row const* row = nullptr;              ///< the row of a call

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "plait/backend/attention_shape.hpp"
+#include "plait/formula/draws.hpp"
 #include "plait/layer/formula_operand.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/operation/rows.hpp"
@@ -85,6 +86,11 @@ template <class Function>
 struct at {};
 template <class Function>
 struct map {};
+/// Numbers that are drawn; `Number` makes draws unlike each other.
+template <distribution From, int Number>
+struct draw {};
+template <long long Numerator, long long Denominator>
+struct dropout {};
 template <bool IsTransposed>
 struct matmul {};
 template <bool IsMean>
@@ -123,6 +129,7 @@ struct call {};
 struct index_place {
   std::size_t position = 0, sample = 0;
   std::size_t factors[3]{};
+  random_place random{};  ///< for the draws of a formula
 
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr std::size_t operator[](int factor) const {
     return factors[factor];
@@ -301,6 +308,44 @@ constexpr auto at(Function) {
                 "at(f): f cannot be called with a place; write `auto operator()(auto const& at) "
                 "const`, which returns a number");
   return term<op::at<Function>>{};
+}
+
+// ---- Random numbers -----------------------------------------------------------------------------
+
+/// A uniform number in (0, 1) for each element of what reads it, in a function of elements. Unlike
+/// numbers `Number` make unlike draws; one is the same draw wherever it stands in a formula.
+///
+/// The numbers depend on the seed, the step, the layer and the place of an element in the whole, so
+/// that every plan draws the same, and the backward what the forward drew. In evaluation all are
+/// 0.5, their mean.
+template <int Number>
+constexpr auto uniform() {
+  return term<op::draw<distribution::uniform, Number>>{};
+}
+/// A standard normal number for each element of what reads it, as `uniform`; in evaluation 0, the
+/// mean: mu + sigma * plait::formula::normal<0>() is mu.
+template <int Number>
+constexpr auto normal() {
+  return term<op::draw<distribution::normal, Number>>{};
+}
+/// Drops elements with a probability while training and scales the others up; in evaluation x.
+/// Each dropout of a formula draws its own numbers; the first one drops what nn::dropout would drop
+/// in the layer's place.
+///
+/// Example (examples/own_formula.cpp dropout):
+///     matmul(dropout(gelu(matmul(x, up)), 0.1_c), down)
+template <operand X, long long Numerator, long long Denominator>
+constexpr auto dropout(X, number<Numerator, Denominator>) {
+  static_assert(Numerator >= 0 && Numerator < Denominator,
+                "dropout(x, probability): the probability is in [0, 1), such as 0.1_c");
+  return term<op::dropout<Numerator, Denominator>, X>{};
+}
+template <operand X, class Probability>
+constexpr auto dropout(X, Probability) {
+  static_assert(sizeof(Probability) == 0,
+                "dropout(x, probability): the probability is a number of the formula, such as "
+                "0.1_c after `using namespace plait::literals;`");
+  return X{};
 }
 
 // ---- Products and sums --------------------------------------------------------------------------

@@ -124,6 +124,8 @@ template <class Row, pool_options Options>
 inline constexpr char const* word_of<op::pool<Row, Options>> = Row::is.name;
 template <class Function>
 inline constexpr char const* word_of<op::at<Function>> = "at(f)";
+template <long long Numerator, long long Denominator>
+inline constexpr char const* word_of<op::dropout<Numerator, Denominator>> = "dropout";
 template <>
 inline constexpr char const* word_of<op::call<operation::gather_rows>> = "gather";
 template <class Row, class... Numbers>
@@ -226,6 +228,11 @@ struct written_terms<Terms, std::tuple<Term...>> {
   static constexpr void read(written_term& out, op::as_image<Channels, Height, Width>) {
     out.word = "as_image<", out.word.add(int(Channels)), out.word.add(", ");
     out.word.add(int(Height)), out.word.add(", "), out.word.add(int(Width)), out.word.add('>');
+  }
+  template <distribution From, int Number>
+  static constexpr void read(written_term& out, op::draw<From, Number>) {
+    out.word = From == distribution::uniform ? "uniform<" : "normal<";
+    out.word.add(Number), out.word.add(">()");
   }
   template <int Steps>
   static constexpr void read(written_term& out, op::shift<Steps>) {

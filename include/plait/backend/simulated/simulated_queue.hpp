@@ -223,6 +223,12 @@ class simulated_queue : public queue_calls<simulated_queue> {
   static void touch(executed& now, int&, dropout_key const& key) {
     if (IsRead) now.reads(key.step, 1);
   }
+  /// A function of elements that draws random numbers.
+  template <class Row, bool IsRead, class Function>
+    requires requires(Function const& f) { f.key.step; }
+  static void touch(executed& now, int& number, Function const& f) {
+    if (f.key.step != nullptr) touch<Row, IsRead>(now, number, f.key);
+  }
   template <class Row, bool IsRead>
   static void touch(executed&, int&, auto const&) {}  // a number
 

@@ -12,12 +12,6 @@
 
 namespace plait::host_maths {
 
-/// The threshold that drops an element with `probability` in [0, 1), to 2^-32.
-constexpr std::uint32_t dropout_threshold(double probability) {
-  double const scaled = probability * 4294967296.0;
-  return scaled < 4294967295.0 ? static_cast<std::uint32_t>(scaled) : 4294967295u;
-}
-
 /// y = x * keep_scale where random number `global index` of the stream `key` is at least
 /// `threshold`, else 0; with dy and dx for x and y it is its own gradient. y may be x.
 ///

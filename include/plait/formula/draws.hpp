@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "plait/core/macros.hpp"
+#include "plait/core/random.hpp"
+
+/// The random numbers of formulas.
+///
+/// A number depends on the seed, the step, the layer, the draw within the layer, and the place of
+/// the element in the whole value. So every plan draws the same numbers, and what is made again
+/// draws them again.
+namespace plait::formula {
+
+/// What a draw gives: of dropout the factor of an element, 0 or 1 / (1 - probability).
+enum class distribution : int { dropout, uniform, normal };
+
+/// The stream of a layer's numbers, and an element's place in it.
+struct random_place {
+  ext::random_key key{};
+  std::uint64_t element = 0;  ///< of the whole value: samples, in them positions, in them columns
+  bool is_training = false;   ///< in evaluation a draw gives its mean
+};
+
+/// Gives the numbers of a draw as `Real`. `Number`: of the draw in its formula; the first one has
+/// the words that ops.dropout has.
+template <distribution From, int Number, class Real>
+struct random_draw {
+  static_assert(Number < 256, "a formula draws random numbers at most 256 times");
+
+  /// `threshold`, `factor`: of dropout, for what is kept.
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static Real of(random_place const& at, std::uint32_t threshold,
+                                                  double factor) {
+    if constexpr (From == distribution::normal) {
+      if (!at.is_training) return Real(0);
+      using std::cos, std::log, std::sqrt;  // Box-Muller on two words of a block
+      ext::random_block const words = ext::random_bits(at.key, first + at.element);
+      Real const radius = sqrt(Real(-2) * log(Real(ext::uniform_from_bits(words.word[0]))));
+      return radius * cos(Real(6.283185307179586) * Real(ext::uniform_from_bits(words.word[1])));
+    } else {
+      if (!at.is_training) return From == distribution::uniform ? Real(0.5) : Real(1);
+      ext::random_block const words = ext::random_bits(at.key, first + at.element / 4);
+      std::uint32_t const word = words.word[at.element % 4];
+      if constexpr (From == distribution::uniform) return Real(ext::uniform_from_bits(word));
+      else return word >= threshold ? Real(factor) : Real(0);
+    }
+  }
+
+ private:
+  /// The first block of a draw: no value has 2^56 elements.
+  static constexpr std::uint64_t first = std::uint64_t(Number) << 56;
+};
+
+}  // namespace plait::formula
