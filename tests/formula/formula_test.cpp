@@ -254,5 +254,13 @@ TEST(Formulas, ParametersOfMapsKeepTheLaws) { expect_laws<scaled_maps<6>>(4); }
 TEST(Formulas, PoolingKeepsTheLaws) { expect_laws<pooled<6>>(3); }
 TEST(Formulas, FeaturesAsImagesKeepTheLaws) { expect_laws<decoded<6, 6>>(4); }
 TEST(Formulas, TablesKeepTheLaws) { expect_laws<scaled_lookup<12, 6>>(4); }
+TEST(Formulas, IntegersAsNumbersKeepTheLaws) { expect_laws<weighted_lookup<12, 6>>(4); }
+TEST(Formulas, IntegersNextToFeaturesKeepTheLaws) {
+  EXPECT_EQ((info_of<scaled_by_number<12, 24>>.forms.size()), 4);
+  using both = plait::sequential<plait::fan_out<scaled_lookup<12, 12>, passed_tokens>,
+                                 scaled_by_number<12, 24>>;
+  auto const report = plait::testing::check_layer<both>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
 
 }  // namespace formula_testing

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 
 #include "plait/core/macros.hpp"
 #include "plait/formula/layer.hpp"
@@ -561,6 +563,52 @@ struct scaled_lookup {
   static constexpr weights<"table", Tokens, Width> table{};
   using input = plait::tokens;
   static constexpr auto formula(auto ids) { return gather(table, ids) * 3_c; }
+};
+
+/// A function of integers alone: it is called with plain numbers and may index an array.
+struct weight_of_id {
+  template <std::floating_point T>
+  PLAIT_HOST_DEVICE double operator()(T id) const {
+    constexpr double weights[]{1, 2, 0.5};
+    return weights[int(id) % 3];
+  }
+};
+/// Integers as numbers, in functions that are stored and in functions that are not.
+template <std::size_t Tokens, std::size_t Width>
+struct weighted_lookup {
+  static constexpr weights<"table", Tokens, Width> table{};
+  static constexpr weights<"out", Width, Width> out{};
+  using input = plait::tokens;
+  static constexpr auto formula(auto ids) {
+    auto const number = number_of(ids);
+    auto const weight = map(weight_of_id{}, number) / (1_c + square(number));
+    return matmul(gather(table, ids) * weight + exp(number * 0.1_c), out);
+  }
+};
+/// Integers next to features.
+template <std::size_t Width, std::size_t Hidden>
+struct scaled_by_number {
+  static constexpr weights<"up", Width, Hidden> up{};
+  static constexpr weights<"down", Hidden, Width> down{};
+  using input = plait::inputs<plait::features<Width>, plait::tokens>;
+  static constexpr auto formula(auto x, auto ids) {
+    return matmul(tanh(matmul(x, up) * exp(-0.1_c * number_of(ids))), down);
+  }
+};
+
+/// Gives its integers on, next to what another layer makes of them.
+struct passed_tokens {
+  struct copy_integers {
+    static constexpr bool any_placement = true;
+    void operator()(auto const& queue, auto x, auto y) const {
+      queue.copy_bytes(x.data, const_cast<std::int32_t*>(y.data), x.rows * sizeof(*x.data));
+    }
+  };
+  using concept_tag = plait::layer_tag;
+  using input = plait::tokens;
+  using output = plait::tokens;
+  using forms = plait::forms<plait::whole, plait::by_sequence<>>;
+  static void forward(auto& ops, auto const& l) { ops.run(copy_integers{}, l.x, l.y); }
 };
 
 }  // namespace formula_testing

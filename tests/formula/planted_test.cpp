@@ -67,7 +67,9 @@ std::vector<named_formula> const& formulas() {
       named_as<scaled_maps<6>>("scaled_maps"),
       named_as<pooled<6>>("pooled"),
       named_as<decoded<6, 6>>("decoded"),
-      named_as<scaled_lookup<12, 6>>("scaled_lookup")};
+      named_as<scaled_lookup<12, 6>>("scaled_lookup"),
+      named_as<weighted_lookup<12, 6>>("weighted_lookup"),
+      named_as<scaled_by_number<6, 12>>("scaled_by_number")};
   return all;
 }
 

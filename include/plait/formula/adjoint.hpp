@@ -78,16 +78,14 @@ struct adjoint_writer {
       if (g.has_failed()) return;
     }
     for (int i = 0; i < g.input_count; ++i)
-      if (g.inputs[i] < 0 || (g.gradient[g.inputs[i]] < 0 && !g.at[g.inputs[i]].is_tokens))
+      if (g.inputs[i] < 0 || (g.gradient[g.inputs[i]] < 0 && !g.at[g.inputs[i]].is_data))
         g.fail(mistake::kind::unused_input, i);
   }
 
  private:
-  [[nodiscard]] constexpr bool has_gradient(int value) const {
-    return !g.is_shapeless(value) && !g.at[value].is_tokens;
-  }
   /// Adds node `made` to the gradient of a value.
   constexpr void add_to(int value, int made) {
+    if (!g.has_gradient(value)) return;
     if (g.at[value].kind == node_kind::parameter) {
       g.at[made].parameter = g.at[value].number;
     } else if (g.gradient[value] < 0) {
@@ -137,7 +135,7 @@ struct adjoint_writer {
       add_to(n.operands[2], dw.of);
     }
     add_to(w, g.put(dw));
-    add_to(x, g.put(dx));
+    if (g.has_gradient(x)) add_to(x, g.put(dx));
   }
   constexpr void convolve(int i, node const& n, int dy) {
     int const x = n.operands[0], w = n.operands[1];
@@ -161,7 +159,7 @@ struct adjoint_writer {
     bool const from_output = n.from_output && g.functions_of(i).count == 1 && n.count == 1;
     for (int by = 0; by < n.count; ++by) {
       int const x = n.operands[by];
-      if (!has_gradient(x)) continue;
+      if (!g.has_gradient(x)) continue;
       bool const is_itself =
           g.functions_of(i).count == 1 && reads_each_once(n) &&
           (n.is == algebra::sum || (n.is == algebra::difference && by == 0 && n.own[0] == x));
@@ -224,6 +222,7 @@ struct adjoint_writer {
   constexpr void contract(node const& n, int dy) {
     for (int side = 0; side < 2; ++side) {
       int const value = n.operands[side];
+      if (!g.has_gradient(value)) continue;
       node out = g.like(value, node_kind::contract);
       out.read(side == 0 ? dy : n.operands[0]);
       out.read(side == 0 ? n.operands[1] : dy);
@@ -328,7 +327,7 @@ struct adjoint_writer {
       }
       // Sums of gradients come after all results, which are neighbours.
       for (int k = 0; k < results; ++k)
-        if (has_gradient(operands[k])) add_to(operands[k], first + k);
+        if (g.has_gradient(operands[k])) add_to(operands[k], first + k);
     }
   }
 };

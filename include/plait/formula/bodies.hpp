@@ -155,6 +155,21 @@ struct formula_bodies {
       return l.scratch[slot_of<facts, memory.scratch.value[memory.slot[value]]>{}];
     }
   }
+  /// The view of a value that is read for `made`. Each rank has all of a value without a gradient,
+  /// unless it is cut, so it may stand beside blocks and beside whole values of either kind.
+  template <int Value, class Made>
+  static auto read(auto const& l, Made const&) {
+    auto const given = view_of<Value>(l);
+    if constexpr (!table.at[Value].is_data || requires { requires ext::is_shard(given.at); }) {
+      return given;
+    } else {
+      constexpr bool is_beside_blocks = ext::is_shard(Made::at) && Made::at.index != 0;
+      constexpr placement at = is_beside_blocks || Made::at == partial ? replicate : Made::at;
+      using element = std::remove_pointer_t<decltype(given.data)>;
+      return view<element, at, typename Made::memory>{given.data, given.rows,
+                                                      std::size_t(table.at[Value].width())};
+    }
+  }
   static constexpr int input_of_gradient(int value) {
     for (int k = 0; k < table.input_count; ++k)
       if (table.gradient[table.inputs[k]] == value) return k;
@@ -183,7 +198,9 @@ struct formula_bodies {
   template <int I, std::size_t K>
   static auto operand_of(auto const& l) {
     auto const x = view_of<table.at[I].operands[K]>(l);
-    if constexpr (completes_sums && table.at[table.at[I].operands[K]].is_per_row()) {
+    if constexpr (table.at[table.at[I].operands[K]].is_data)
+      return read<table.at[I].operands[K]>(l, result_of<I>(l));
+    else if constexpr (completes_sums && table.at[table.at[I].operands[K]].is_per_row()) {
       using given = std::remove_cvref_t<decltype(x)>;
       constexpr bool is_like_all = []<std::size_t... J>(std::index_sequence<J...>) {
         return given::at != invariant ||
@@ -408,7 +425,7 @@ struct formula_bodies {
       return out;
     }();
     if constexpr (is_plain &&
-                  (is_same_element<decltype(view_of<n.operands[K]>(l)), decltype(y)> && ...))
+                  (is_same_element<decltype(operand_of<I, K>(l)), decltype(y)> && ...))
       ops.map(Function{}, operand_of<I, K>(l)..., y);
     else if constexpr (Function::is_drawn)
       ops.map_at(function_at_place<facts, Function, I, K...>{source_of(l.context)}, y,

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "plait/formula/graph.hpp"
+#include "plait/layer/value.hpp"
 #include "plait/operation/signature.hpp"
 
 namespace plait::formula {
@@ -13,7 +14,7 @@ template <class Graph>
 struct graph_builder {
   Graph& g;
 
-  constexpr void input(int number, int width, bool is_tokens, image_shape const& image) {
+  constexpr void input(int number, int width, ext::value_kind kind, image_shape const& image) {
     if (number >= Graph::most_inputs) return g.fail(mistake::kind::too_many_inputs, number);
     node out;
     out.kind = node_kind::input;
@@ -21,7 +22,8 @@ struct graph_builder {
     out.rows = {row_variable, 0};
     out.set_columns(g.make_dimension(width));
     out.image = image;
-    out.is_tokens = is_tokens;
+    out.is_tokens = kind == ext::value_kind::tokens;
+    out.is_data = kind != ext::value_kind::features;
     g.inputs[number] = g.put(out);
   }
   constexpr void parameter(int rank, int rows, int columns) {
@@ -60,20 +62,22 @@ struct graph_builder {
     if (!takes(x)) return;
     draw(distribution::dropout, probability);
     int const operands[]{x, g.size - 1};
-    map(algebra::product, false, 0, operands, 2);
+    map(algebra::product, false, 0, operands, 2, false);
   }
 
   // ---- Elements ---------------------------------------------------------------------------------
 
   /// Shapes are aligned at their last factors. A factor that a value lacks, or that has a single
-  /// element, is repeated.
-  constexpr void map(algebra is, bool from_output, int flops, int const* operands, int count) {
+  /// element, is repeated. `of_integers`: the function takes integers, and no other does.
+  constexpr void map(algebra is, bool from_output, int flops, int const* operands, int count,
+                     bool of_integers) {
     node out;
     out.kind = node_kind::map;
     out.is = is, out.from_output = from_output, out.flops = flops;
     for (int k = 0; k < count; ++k) {
       node const& x = g.at[operands[k]];
-      if (x.is_tokens) return g.fail(mistake::kind::is_tokens);
+      if (of_integers && !x.is_tokens) return g.fail(mistake::kind::is_no_tokens);
+      if (x.is_tokens && !of_integers) return g.fail(mistake::kind::is_tokens);
       if (x.rows.variable > row_variable) return g.fail(mistake::kind::is_matrix);
       if (x.is_per_row()) out.rows = x.rows;
       align(out, x);
@@ -93,7 +97,7 @@ struct graph_builder {
 
   constexpr void product(int x, int w, bool is_transposed) {
     node out = g.like(x, node_kind::product);
-    if (!takes(x)) return;
+    if (!takes_made(x)) return;
     if (g.at[x].factor_count > 1) return g.fail(mistake::kind::has_factors);
     if (g.at[w].kind != node_kind::parameter || !g.at[w].is_matrix)
       return g.fail(mistake::kind::is_no_matrix);
@@ -161,7 +165,7 @@ struct graph_builder {
     image_shape image = g.at[operands[0]].image;
     for (int k = 0; k < count; ++k) {
       node const& x = g.at[operands[k]];
-      if (!takes(operands[k])) return;
+      if (!takes_made(operands[k])) return;
       if (x.factor_count > 1) return g.fail(mistake::kind::has_factors);
       if (x.width() != width) return g.fail(mistake::kind::map_shapes, width, x.width());
       if (x.image != image) image = {};
@@ -185,7 +189,7 @@ struct graph_builder {
     int const operands[]{a, b};
     for (int side = 0; side < 2; ++side) {
       node const& x = g.at[operands[side]];
-      if (!takes(operands[side])) return;
+      if (!takes_made(operands[side])) return;
       if (counts[side] != 1 + x.factor_count)
         return g.fail(mistake::kind::letters, counts[side], 1 + x.factor_count);
       out.letters[side][0] = letters[side][x.row_place];
@@ -216,7 +220,7 @@ struct graph_builder {
     dimension const cut = g.make_dimension(key_value_heads);
     node out = g.like(operands[0], node_kind::attention);
     for (int k = 0; k < 3; ++k) {
-      if (!takes_flat(operands[k])) return;
+      if (!takes_made(operands[k]) || !takes_flat(operands[k])) return;
       int const width = g.at[operands[k]].width();
       if (width % counts[k] != 0) return g.fail(mistake::kind::heads, width, counts[k]);
       if (width / counts[k] != head_width)
@@ -253,7 +257,7 @@ struct graph_builder {
   }
   constexpr void scan(int a, int x) {
     if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
-    if (!takes_flat(a) || !takes_flat(x)) return;
+    if (!takes_made(a) || !takes_made(x) || !takes_flat(a) || !takes_flat(x)) return;
     if (g.at[a].width() != g.at[x].width())
       return g.fail(mistake::kind::map_shapes, g.at[a].width(), g.at[x].width());
     g.unite(g.at[a].last(), g.at[x].last());
@@ -333,6 +337,7 @@ struct graph_builder {
     for (int k = 0; k < count; ++k) {
       node const& x = g.at[operands[k]];
       if (x.is_tokens && !by.operands[k].is_constant) return g.fail(mistake::kind::is_tokens);
+      if (x.is_data && !x.is_tokens && !takes_made(operands[k])) return;
       bool const takes_rows = by.operands[k].rows.index != '1';
       if (x.kind != node_kind::parameter && !(x.is_per_row() && takes_rows))
         return g.fail(takes_rows ? mistake::kind::is_no_activation
@@ -390,6 +395,14 @@ struct graph_builder {
     if (g.at[value].is_tokens) g.fail(mistake::kind::is_tokens);
     else if (!g.at[value].is_per_row()) g.fail(mistake::kind::is_no_activation);
     return g.at[value].is_activation();
+  }
+  /// Returns true for an activation that is no real number of the data set as it is: products and
+  /// norms take the type of activations.
+  constexpr bool takes_made(int value) {
+    if (!takes(value)) return false;
+    bool const is_given = g.at[value].kind == node_kind::input && g.at[value].is_data;
+    if (is_given) g.fail(mistake::kind::is_data);
+    return !is_given;
   }
   /// Returns true for an activation of several features without heads.
   constexpr bool takes_flat(int value) {

@@ -82,8 +82,7 @@ struct term_placer {
     image_shape image;
     if (info.channels > 0)
       image = {int(info.channels), int(info.height), int(info.width / info.channels / info.height)};
-    graph_builder<Graph>{g}.input(Index, int(info.width), info.kind == ext::value_kind::tokens,
-                                  image);
+    graph_builder<Graph>{g}.input(Index, int(info.width), info.kind, image);
   }
   template <class Graph, ext::name Label, class Extents, initializer Initial, std::size_t Padding,
             class InFiles>
@@ -109,8 +108,9 @@ struct term_placer {
       if constexpr (requires { Function::is; }) return Function::is;
       else return algebra::other;
     }();
+    constexpr bool of_integers = std::is_same_v<Function, arithmetic::to_number>;
     to.map(is, derivative_by_hand<Function>::from_output, flops_of_function<Function>, operands,
-           count);
+           count, of_integers);
   }
   template <class Function>
   static constexpr void place_operation(auto to, op::at<Function>, int const*, int) {

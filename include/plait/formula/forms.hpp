@@ -200,7 +200,7 @@ class cut_values {
     if (cut_dimension(i) == -2) return refuse(refusal::twice, i);
     switch (n.kind) {
       case node_kind::parameter: is_partial_[i] = (once_ >> n.number & 1) != 0; return true;
-      case node_kind::input: is_partial_[i] = variable_ == summands && !n.is_tokens; return true;
+      case node_kind::input: is_partial_[i] = variable_ == summands && !n.is_data; return true;
       case node_kind::number:
       case node_kind::index_function:
       case node_kind::draw:

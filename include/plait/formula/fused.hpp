@@ -135,6 +135,8 @@ struct fused_map {
   static constexpr int number_of =
       table.at[Value].is_inlined ? functions.place_of(Value) : table.operand_of(Map, Value);
   template <int Function>
+  static constexpr bool is_data = table.at[functions.at[Function]].is_data;
+  template <int Function>
   static constexpr int term_number = table.at[functions.at[Function]].term;
   template <int Function>
   static constexpr std::size_t operand_count =
@@ -162,12 +164,23 @@ struct fused_map {
     if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
     else return T(static_cast<decltype(T{}.value)>(value));
   }
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static auto without_slope(T value) {
+    if constexpr (std::is_floating_point_v<T>) return value;
+    else return value.value;
+  }
   template <int Function, class T, std::size_t... K>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T call(T const* operands, T const* made,
                                                  index_place const& place,
                                                  std::index_sequence<K...>) {
     using function = typename Facts::template function_at<term_number<Function>>;
-    return function_call<function>::of(operand<value<Function, int(K)>>(operands, made, place)...);
+    // A function of integers and targets may be no function of dual numbers, as it has no slope.
+    if constexpr (is_data<Function>)
+      return number_as<T>(
+          function{}(without_slope(operand<value<Function, int(K)>>(operands, made, place))...));
+    else
+      return function_call<function>::of(
+          operand<value<Function, int(K)>>(operands, made, place)...);
   }
   template <class T, std::size_t... I>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T evaluate_all(T const* operands,
@@ -331,6 +344,10 @@ struct random_source {
   }
 };
 struct no_random_source {};
+/// The type in which a function of elements calculates that reads numbers of these types.
+template <class... Numbers>
+using common_number = std::conditional_t<(std::is_integral_v<Numbers> && ...), double,
+                                         std::common_type_t<Numbers...>>;
 
 /// A function of elements for ops.map_at, in which operands are repeated along rows or factors.
 /// `Facts` is a formula_facts, and `Node` the map.
@@ -353,9 +370,10 @@ struct function_at_place : std::conditional_t<Function::is_drawn, random_source,
   template <class... Rows>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(ext::element_place const& at,
                                                    Rows... rows) const {
+    using number = common_number<decltype(rows[0])...>;
     if constexpr (Function::is_placed)
-      return Function{}(index_of(at), rows[column<Operand>(at.column)]...);
-    else return Function{}(rows[column<Operand>(at.column)]...);
+      return Function{}(index_of(at), static_cast<number>(rows[column<Operand>(at.column)])...);
+    else return Function{}(static_cast<number>(rows[column<Operand>(at.column)])...);
   }
 
  private:

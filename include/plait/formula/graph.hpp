@@ -49,7 +49,12 @@ struct graph {
   constexpr int put(node const& of) {
     if (size == Capacity) return fail(mistake::kind::too_many_nodes), size - 1;
     at[size] = of;
+    if (forward_size == 0 && is_made_of_data(of)) at[size].is_data = true;
     return size++;
+  }
+  /// Returns true if a value has a gradient.
+  [[nodiscard]] constexpr bool has_gradient(int value) const {
+    return !is_shapeless(value) && !at[value].is_data;
   }
   /// A node with the shape of another.
   [[nodiscard]] constexpr node like(int value, node_kind kind) const {
@@ -245,6 +250,17 @@ struct graph {
       for (int k = 0; k < at[functions.at[i]].own_count; ++k)
         if (at[at[functions.at[i]].own[k]].kind == kind) return true;
     return false;
+  }
+  /// Returns true if a node of the forward reads integers, targets and numbers alone.
+  [[nodiscard]] constexpr bool is_made_of_data(node const& of) const {
+    bool is_data = false;
+    int const count = of.own_count + of.count;
+    for (int k = 0; k < count; ++k) {
+      int const x = k < of.own_count ? of.own[k] : of.operands[k - of.own_count];
+      if (has_gradient(x)) return false;
+      is_data = is_data || at[x].is_data;
+    }
+    return is_data;
   }
   constexpr void read_once(node& n, int value) {
     if (n.reads(value)) return;

@@ -231,7 +231,7 @@ class value_memory {
     using enum slot_element;
     for (int i = 0; i < g.forward_size; ++i) {
       node const& n = g.at[i];
-      bool is_sum = n.kind == node_kind::result || n.kind == node_kind::reduce;
+      bool is_sum = n.is_data || n.kind == node_kind::result || n.kind == node_kind::reduce;
       if (n.kind == node_kind::reshape) is_sum = element[n.operands[0]] == accumulate;
       if (n.kind == node_kind::map) {
         int sums = 0, others = 0;

@@ -86,6 +86,8 @@ class mistake_writer : expression_writer<made_text<1024>> {
         out_.add(" channels of "), out_.add(wrong_.right), out_.add(" rows");
         break;
       case is_tokens: operand_that([this](int term) { return node_of(term).is_tokens; }); break;
+      case is_no_tokens: operand_that([this](int term) { return !node_of(term).is_tokens; }); break;
+      case is_data: operand_that([this](int term) { return is_real_data(node_of(term)); }); break;
       case is_matrix: operand_that([this](int term) { return terms_[term].rank == 2; }); break;
       case is_no_activation:
         operand_that([this](int term) { return !node_of(term).is_per_row(); });
@@ -140,6 +142,9 @@ class mistake_writer : expression_writer<made_text<1024>> {
       if (g.at[i].term == term) return g.at[i];
     return g.at[0];
   }
+  static constexpr bool is_real_data(formula::node const& of) {
+    return of.kind == node_kind::input && of.is_data && !of.is_tokens;
+  }
   /// Writes the term that is wrong, and a colon.
   constexpr void node() {
     if (term().word.is("matmul")) {
@@ -170,6 +175,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
       out_.add("made of parameters alone");
     } else {
       if (is.is_tokens) out_.add("an input of tokens, ");
+      else if (is_real_data(is)) out_.add("an input of real numbers of the data set, ");
       else if (of.count == 0) out_.add("an input, ");
       else out_.add("an activation, ");
       columns(number), out_.add(" in each row");
@@ -472,8 +478,16 @@ inline constexpr bool refuse = [] {
                 "the `output` that this layer says is an image of another shape than its formula "
                 "returns; correct its numbers");
   static_assert(What != is_tokens,
-                "an operation of this formula reads tokens, which are no features; give it "
-                "an input of features, and put an embedding before the layer");
+                "an operation of this formula reads tokens, which are no features; write "
+                "number_of(ids) in a function of elements, or give it an input of features, and "
+                "put an embedding before the layer");
+  static_assert(What != is_no_tokens,
+                "number_of(ids) in this formula takes an input of integers; write plait::tokens "
+                "for it in `input`, or leave number_of out");
+  static_assert(What != is_data,
+                "an operation of this formula that has gradients by its operands reads real "
+                "numbers of the data set, which have none; read them in functions of elements, "
+                "sum, mean, part, heads, softmax or shift, and write 1_c * target for others");
   static_assert(What != is_matrix,
                 "a function of elements in this formula reads a matrix, which has no row for "
                 "each row of an activation; write matmul(x, w) for a product, or give the "

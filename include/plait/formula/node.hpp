@@ -95,6 +95,7 @@ struct node {
   bool from_output = false;    ///< the derivative of a map is a function of its result
   bool is_transposed = false;  ///< a product reads its matrix transposed
   bool is_tokens = false;      ///< an input of integers
+  bool is_data = false;        ///< integers, targets, and what is made of them: without a gradient
   bool is_matrix = false;      ///< a parameter of two lengths
   bool is_lookup = false;      ///< a call that reads some rows of a table
   bool is_causal = false;      ///< a softmax of the columns up to the position of the row
@@ -180,6 +181,8 @@ struct mistake {
     output_width,         ///< the layer says `right` columns and the result has `left`
     needs_sequence,       ///< the layer does not say it, or `left` is not `right`
     is_tokens,            ///< an operand
+    is_no_tokens,         ///< an operand
+    is_data,              ///< an operand
     is_matrix,            ///< an operand of a function of elements
     is_no_activation,     ///< an operand
     is_no_matrix,         ///< the second operand of a product

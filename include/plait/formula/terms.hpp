@@ -161,6 +161,10 @@ struct divide {
   static constexpr auto is = algebra::quotient;
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a / b; }
 };
+/// An integer as a number.
+struct to_number {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto id) const { return id; }
+};
 struct square {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto x) const { return x * x; }
 };
@@ -525,6 +529,14 @@ constexpr auto average_pool(X) {
 template <operand Table, operand Ids>
 constexpr auto gather(Table, Ids) {
   return term<op::call<operation::gather_rows>, Ids, Table>{};
+}
+
+/// The integers of an input as numbers, for functions of elements. They have no gradient.
+///
+/// Shapes: ids, an input of plait::tokens or integers<n> (rows, n); result the same.
+template <operand Ids>
+constexpr auto number_of(Ids) {
+  return term<op::map<arithmetic::to_number>, Ids>{};
 }
 
 template <class T>

@@ -82,6 +82,8 @@ inline constexpr char const* word_of<arithmetic::multiply> = "*";
 template <>
 inline constexpr char const* word_of<arithmetic::divide> = "/";
 template <>
+inline constexpr char const* word_of<arithmetic::to_number> = "number_of";
+template <>
 inline constexpr char const* word_of<arithmetic::square> = "square";
 template <>
 inline constexpr char const* word_of<arithmetic::exponential> = "exp";
