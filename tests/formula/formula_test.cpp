@@ -120,6 +120,11 @@ static_assert(has_forms<dropped<12>>({{"whole", invariant, invariant},
 // pieces of columns, which a repeated row cannot be read beside.
 static_assert(info_of<outer_product<6, 12>>.forms.size() == 2);
 static_assert(info_of<scaled_pieces<6>>.forms.size() == 2);
+// The numbers of heads are cut with the heads.
+static_assert(has_forms<heads_of_parameters<12, 6>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant}},
+     {"column", replicate, features, {columns, rows, rows}},
+     {"sequence", sequence, sequence, {replicate, replicate, replicate}}}));
 // A scan and a shift need all positions.
 static_assert(
     has_forms<depthwise<12, 4>>({{"whole", invariant, invariant, {invariant, invariant, invariant}},
@@ -233,6 +238,7 @@ TEST(Formulas, SumsBetweenRanksKeepTheLaws) { expect_laws<centred_norm<12>>(3); 
 TEST(Formulas, ResidualsKeepTheLaws) { expect_laws<residual_block<6, 12>>(3); }
 TEST(Formulas, RowsForEachHeadKeepTheLaws) { expect_laws<weighted_heads<12, 6>>(2); }
 TEST(Formulas, NumbersOfHeadsKeepTheLaws) { expect_laws<scaled_heads<12, 6>>(3); }
+TEST(Formulas, ParametersOfHeadsKeepTheLaws) { expect_laws<heads_of_parameters<12, 6>>(3); }
 TEST(Formulas, NumbersOfChannelsKeepTheLaws) { expect_laws<squeezed<6, 2>>(2); }
 TEST(Formulas, ProductsOfRowsKeepTheLaws) { expect_laws<outer_product<6, 12>>(2); }
 TEST(Formulas, PiecesKeepTheLaws) { expect_laws<concat_of_two<6>>(4); }

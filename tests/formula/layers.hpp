@@ -285,6 +285,20 @@ struct weighted_heads {
   static constexpr auto formula(auto x) { return side_by_side(heads<Heads>(x) * matmul(x, w)); }
 };
 
+/// A number and a row of parameters for each head.
+template <std::size_t Width, std::size_t Heads>
+struct heads_of_parameters {
+  static constexpr weights<"weight", Width, Width> weight{};
+  static constexpr weights<"of_head", Heads> of_head{};
+  static constexpr weights<"of_element", Width> of_element{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Heads>(matmul(x, weight));
+    auto const scale = exp(heads<Heads>(of_head));
+    return side_by_side(tanh(h * scale + heads<Heads>(of_element)) * heads<Heads>(of_head));
+  }
+};
+
 /// An output that is its input in other factors.
 template <std::size_t Width, std::size_t Heads>
 struct reshaped {

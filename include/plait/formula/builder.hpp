@@ -118,6 +118,7 @@ struct graph_builder {
 
   // ---- Factors and pieces of columns ------------------------------------------------------------
 
+  /// A row of parameters may have heads, too, where functions of elements read it.
   constexpr void heads(int x, int count) {
     bool const is_row = g.at[x].kind == node_kind::parameter && !g.at[x].is_matrix;
     if (!(is_row && g.at[x].factor_count == 1) && !takes_flat(x)) return;

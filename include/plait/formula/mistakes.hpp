@@ -494,7 +494,8 @@ inline constexpr bool refuse = [] {
                 "parameter one extent, a vector");
   static_assert(What != is_no_activation,
                 "an operation of this formula takes an activation first, an input or what is "
-                "made of one; write matmul(x, w), sum(x), rms_norm(x, gamma)");
+                "made of one; write matmul(x, w), sum(x), rms_norm(x, gamma), and exp(heads<2>(b)) "
+                "for a function of a row of parameters");
   static_assert(What != is_no_matrix,
                 "a product of this formula takes a parameter with two extents second; write "
                 "x * v for a vector v, sum(x * y) for the product of two activations, and "

@@ -389,6 +389,9 @@ constexpr auto mean(A) {
 /// The features as Heads equal heads: (rows, n) as (rows, [Heads, n / Heads]). Nothing moves.
 /// Functions of elements align such shapes at their last factors: a row of n / Heads numbers is
 /// repeated for each head. Sums, means, norms and softmax are those of each head.
+///
+/// A row of parameters may have heads where functions of elements read it: Heads numbers are one
+/// number for each head, Heads * width numbers one for each element.
 template <std::size_t Heads, operand A>
 constexpr auto heads(A) {
   return term<op::heads<int(Heads)>, A>{};
