@@ -237,6 +237,15 @@ struct row_gate {
   static constexpr auto formula(auto x) { return x * sigmoid(matmul(x, direction)); }
 };
 
+/// A chain with a quotient that slopes of its other part do not read.
+template <std::size_t Width>
+struct quotient_and_product {
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return (tanh(x) / (2_c + square(mean(x))) + sum(x) * 0.25_c) * x;
+  }
+};
+
 // ---- Several inputs -----------------------------------------------------------------------------
 
 template <std::size_t Width>

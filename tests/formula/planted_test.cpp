@@ -45,6 +45,7 @@ std::vector<named_formula> const& formulas() {
       named_as<two_norms<6>>("two_norms"),
       named_as<centred<12>>("centred"),
       named_as<row_gate<12>>("row_gate"),
+      named_as<quotient_and_product<6>>("quotient_and_product"),
       named_as<gate_of_two<6>>("gate_of_two"),
       named_as<times_sum<6>>("times_sum"),
       named_as<difference_of_products<6>>("difference_of_products"),

@@ -100,11 +100,13 @@ struct fused_map {
   static constexpr auto functions = table.functions_of(Map);
 
   /// The result for the map's operands, in their order; T is a number or a dual number. `place`:
-  /// of the element, for functions of it.
-  template <class T>
+  /// of the element, for functions of it. `By`: the operand that has a slope, or -1; `Given`: the
+  /// operands that are given, a bit for each. The slope reads no others.
+  template <int By = -1, unsigned Given = ~0u, class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T evaluate(T const* operands,
                                                      index_place const& place = {}) {
-    return evaluate_all(operands, place, std::make_index_sequence<std::size_t(functions.count)>{});
+    return evaluate_all<By, Given>(operands, place,
+                                   std::make_index_sequence<std::size_t(functions.count)>{});
   }
 
  private:
@@ -182,15 +184,39 @@ struct fused_map {
       return function_call<function>::of(
           operand<value<Function, int(K)>>(operands, made, place)...);
   }
-  template <class T, std::size_t... I>
+  /// The operands of the map that the result of a function is made of, a bit for each.
+  template <int Function>
+  static constexpr unsigned made_of = [] {
+    unsigned masks[Facts::graph_type::function_list::most]{};
+    for (int i = 0; i <= Function; ++i) {
+      node const& n = table.at[functions.at[i]];
+      for (int k = 0; k < n.own_count; ++k) {
+        int const x = n.own[k], operand = table.operand_of(Map, x);
+        if (table.at[x].is_inlined) masks[i] |= masks[functions.place_of(x)];
+        else if (operand >= 0) masks[i] |= 1u << operand;
+      }
+    }
+    return masks[Function];
+  }();
+  /// False for a function without a slope that reads what is not given: 0 / 0 would not be 0.
+  template <int Function, int By, unsigned Given>
+  static constexpr bool is_wanted = Given == ~0u || (made_of<Function> & ~Given) == 0 ||
+                                    (By >= 0 && (made_of<Function> >> By & 1) != 0);
+
+  template <int By, unsigned Given, class T, std::size_t... I>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T evaluate_all(T const* operands,
                                                          index_place const& place,
                                                          std::index_sequence<I...>) {
     T made[sizeof...(I)]{};
-    ((made[I] =
-          call<int(I)>(operands, made, place, std::make_index_sequence<operand_count<int(I)>>{})),
-     ...);
+    (make_one<int(I), is_wanted<int(I), By, Given>>(operands, made, place), ...);
     return made[sizeof...(I) - 1];
+  }
+  template <int Function, bool IsWanted, class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static void make_one(T const* operands, T* made,
+                                                        index_place const& place) {
+    if constexpr (IsWanted)
+      made[Function] = call<Function>(operands, static_cast<T const*>(made), place,
+                                      std::make_index_sequence<operand_count<Function>>{});
   }
 };
 
@@ -261,7 +287,8 @@ struct map_slope {
     } else {
       functions::dual_number<T> operands[count]{};
       set_all(operands, given, std::make_index_sequence<count>{});
-      return fused_map<Facts, map>::evaluate(operands, place).slope * given[last];
+      return fused_map<Facts, map>::template evaluate<by, read_operands>(operands, place).slope *
+             given[last];
     }
   }
 
@@ -280,6 +307,13 @@ struct map_slope {
     return -1;
   }();
   static constexpr int by = n.number;
+  static constexpr unsigned read_operands = [] {
+    unsigned out = 0;
+    for (std::size_t k = 0; k < count; ++k)
+      for (int i = 0; i + 1 < n.count; ++i)
+        if (n.operands[i] == Facts::table.at[n.of].operands[k]) out |= 1u << k;
+    return out;
+  }();
 
   template <class T, std::size_t... K>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static void set_all(functions::dual_number<T>* operands,
