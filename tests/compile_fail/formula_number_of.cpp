@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: number_of(ids) in this formula takes an input of integers
+// first: number_of(ids) and pick(x, ids) in this formula take an input of integers
 // quoted: number_of(x): x is an input
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"

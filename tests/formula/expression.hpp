@@ -178,6 +178,26 @@ class expression_words {
     }
     return x;
   }
+  value log_sum_exp(value x) const {
+    for (double& each : x.elements) each = std::exp(each);
+    value out = reduce(x, false);
+    for (double& each : out.elements) each = std::log(each);
+    return out;
+  }
+  value max(value const& x) const {
+    value out = reduce(x, false);
+    for (std::size_t k = 0; k < x.elements.size(); ++k) {
+      double& made = out.elements[k / x.last()];
+      made = k % x.last() == 0 ? x.elements[k] : std::max(made, x.elements[k]);
+    }
+    return out;
+  }
+  value pick(value const& x, value const& ids) const {
+    value out = reduce(x, false);
+    for (std::size_t row = 0; row < out.elements.size(); ++row)
+      out.elements[row] = x.elements[row * x.width() + std::size_t(ids.elements[row])];
+    return out;
+  }
   value shift(value const& x, int steps) const {
     value out = x;
     std::size_t const distance = std::size_t(steps) * batch * x.width();
@@ -393,6 +413,18 @@ class expression_evaluator : private expression_words {
   template <bool IsCausal, class X>
   value made(formula::term<formula::op::softmax<IsCausal>, X>) {
     return softmax(of(X{}), IsCausal);
+  }
+  template <class X>
+  value made(formula::term<formula::op::log_sum_exp, X>) {
+    return log_sum_exp(of(X{}));
+  }
+  template <class X>
+  value made(formula::term<formula::op::maximum, X>) {
+    return max(of(X{}));
+  }
+  template <class X, class Ids>
+  value made(formula::term<formula::op::pick, X, Ids>) {
+    return pick(of(X{}), of(Ids{}));
   }
   template <int Steps, class X>
   value made(formula::term<formula::op::shift<Steps>, X>) {

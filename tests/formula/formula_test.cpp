@@ -210,7 +210,7 @@ TEST(Formulas, HaveAllKindsOfNodes) {
                scaled_heads<12, 6>, weighted_heads<12, 6>, concat_of_two<6>,
                packed_attention<12, 6, 4>, normed_attention<12, 6, 4>, biased_attention<12, 6, 4>,
                grouped_attention<12, 6, 3, 4>, depthwise<12, 4>, gated_recurrence<6, 12, 4>,
-               scaled_lookup<12, 6>, dropped<12>>();
+               scaled_lookup<12, 6>, heads_as_numbers<12, 6>, picked_lookup<12, 12>, dropped<12>>();
   for (int kind = 0; kind <= int(node_kind::result); ++kind)
     EXPECT_TRUE(kinds.contains(node_kind(kind))) << kind;
 }
@@ -261,6 +261,11 @@ TEST(Formulas, PoolingKeepsTheLaws) { expect_laws<pooled<6>>(3); }
 TEST(Formulas, FeaturesAsImagesKeepTheLaws) { expect_laws<decoded<6, 6>>(4); }
 TEST(Formulas, TablesKeepTheLaws) { expect_laws<scaled_lookup<12, 6>>(4); }
 TEST(Formulas, IntegersAsNumbersKeepTheLaws) { expect_laws<weighted_lookup<12, 6>>(4); }
+TEST(Formulas, NumbersOfHeadsAndRowsKeepTheLaws) {
+  expect_laws<heads_as_numbers<12, 6>>(3);
+  expect_laws<rows_as_numbers<12>>(2);
+}
+TEST(Formulas, PickedColumnsKeepTheLaws) { expect_laws<picked_lookup<12, 12>>(3); }
 TEST(Formulas, IntegersNextToFeaturesKeepTheLaws) {
   EXPECT_EQ((info_of<scaled_by_number<12, 24>>.forms.size()), 4);
   using both = plait::sequential<plait::fan_out<scaled_lookup<12, 12>, passed_tokens>,

@@ -256,6 +256,18 @@ class node_maker {
           out[k] = in(1)[k] + (k + step >= out.size() ? 0 : in(0)[k + step] * out[k + step]);
         return;
       }
+      case node_kind::log_sum_exp:
+      case node_kind::maximum:
+      case node_kind::log_sum_exp_gradient:
+      case node_kind::maximum_gradient: return of_rows(n, in, of(0).last(), out);
+      case node_kind::pick:
+        for (std::size_t k = 0; k < out.size(); ++k)
+          out[k] = in(0)[k * of(0).width() + std::size_t(in(1)[k])];
+        return;
+      case node_kind::pick_gradient:
+        for (std::size_t k = 0; k < in(1).size(); ++k)
+          out[k * made.width() + std::size_t(in(0)[k])] = in(1)[k];
+        return;
       case node_kind::call:
         if (n.windows.kernel > 0) return on_images(i, at, out);
         return call(n, n, 0, at, out);
@@ -316,6 +328,20 @@ class node_maker {
       double sum = 0;
       for (std::size_t k = 0; k < count; ++k) sum += y[k] = std::exp(x[k] - most);
       for (std::size_t k = 0; k < count; ++k) y[k] /= sum;
+    }
+  }
+  /// Logarithms of sums of exponentials, maxima, and their gradients.
+  void of_rows(node const& n, auto in, std::size_t width, numbers& out) const {
+    for (std::size_t row = 0; row < in(0).size() / width; ++row) {
+      double const* const x = in(0).data() + row * width;
+      auto const place = std::size_t(std::max_element(x, x + width) - x);
+      double sum = 0;
+      for (std::size_t c = 0; c < width; ++c) sum += std::exp(x[c] - x[place]);
+      if (n.kind == node_kind::log_sum_exp) out[row] = x[place] + std::log(sum);
+      if (n.kind == node_kind::maximum) out[row] = x[place];
+      if (n.kind == node_kind::maximum_gradient) out[row * width + place] = in(1)[row];
+      for (std::size_t c = 0; n.kind == node_kind::log_sum_exp_gradient && c < width; ++c)
+        out[row * width + c] = std::exp(x[c] - in(1)[row]) * in(2)[row];
     }
   }
   /// Each letter has an index, that of the rows the position.

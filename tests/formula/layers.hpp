@@ -368,6 +368,23 @@ struct concat_of_two {
   }
 };
 
+/// The logarithm of a sum and the greatest, of each head.
+template <std::size_t Width, std::size_t Heads>
+struct heads_as_numbers {
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Heads>(matmul(x, weight));
+    return side_by_side(h * max(h) - square(log_sum_exp(h)));
+  }
+};
+/// The same of all features.
+template <std::size_t Width>
+struct rows_as_numbers {
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return x / (2_c + square(log_sum_exp(x))) + max(x) * x; }
+};
+
 // ---- Positions ----------------------------------------------------------------------------------
 
 /// Query, key and value as parts of one product.
@@ -616,6 +633,18 @@ struct scaled_by_number {
   using input = plait::inputs<plait::features<Width>, plait::tokens>;
   static constexpr auto formula(auto x, auto ids) {
     return matmul(tanh(matmul(x, up) * exp(-0.1_c * number_of(ids))), down);
+  }
+};
+
+/// A column of each row, and numbers that need all columns.
+template <std::size_t Tokens, std::size_t Width>
+struct picked_lookup {
+  static constexpr weights<"table", Tokens, Width> table{};
+  static constexpr weights<"out", Width, Width> out{};
+  using input = plait::tokens;
+  static constexpr auto formula(auto ids) {
+    auto const row = gather(table, ids);
+    return matmul(row * pick(row, ids), out) + cross_entropy(row, ids);
   }
 };
 

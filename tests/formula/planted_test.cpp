@@ -73,7 +73,10 @@ std::vector<named_formula> const& formulas() {
       named_as<decoded<6, 6>>("decoded"),
       named_as<scaled_lookup<12, 6>>("scaled_lookup"),
       named_as<weighted_lookup<12, 6>>("weighted_lookup"),
-      named_as<scaled_by_number<6, 12>>("scaled_by_number")};
+      named_as<scaled_by_number<6, 12>>("scaled_by_number"),
+      named_as<heads_as_numbers<12, 6>>("heads_as_numbers"),
+      named_as<rows_as_numbers<12>>("rows_as_numbers"),
+      named_as<picked_lookup<12, 12>>("picked_lookup")};
   return all;
 }
 

@@ -88,7 +88,7 @@ class slot_run {
       numbers made;
       maker_.make(i, read, made);
       add(made, dp_[std::size_t(n.parameter)]);
-    } else if (n.kind == node_kind::product && is_added(i)) {
+    } else if (is_added(i)) {
       numbers made;
       maker_.make(i, read, made);
       add(made, at(i));
@@ -96,9 +96,9 @@ class slot_run {
       maker_.make(i, read, at(i));
     }
   }
-  [[nodiscard]] bool is_added(int product) const {
-    for (int i = product + 1; i < g.size; ++i)
-      if (plan_.is_added_in_place(product, i)) return true;
+  [[nodiscard]] bool is_added(int value) const {
+    for (int i = value + 1; i < g.size; ++i)
+      if (plan_.is_added_in_place(value, i)) return true;
     return false;
   }
   static void add(numbers const& from, numbers& to) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
+
 #include "plait/formula/graph.hpp"
 
 /// The gradients of a formula: nodes of the same kinds after those of the forward.
@@ -67,6 +69,11 @@ struct adjoint_writer {
         case node_kind::softmax: softmax(i, n, dy); break;
         case node_kind::shift: add_to(n.operands[0], g.put(g.shifted(dy, -n.steps))); break;
         case node_kind::scan: scan(i, n, dy); break;
+        case node_kind::log_sum_exp:
+          of_row(n, node_kind::log_sum_exp_gradient, {n.operands[0], i, dy});
+          break;
+        case node_kind::maximum: of_row(n, node_kind::maximum_gradient, {n.operands[0], dy}); break;
+        case node_kind::pick: of_row(n, node_kind::pick_gradient, {n.operands[1], dy}); break;
         case node_kind::call:
           if (n.row == &operation::convolve::is) convolve(i, n, dy);
           else call(i, n);
@@ -252,6 +259,12 @@ struct adjoint_writer {
     }
     // Sums of gradients come after all results, which are neighbours.
     for (int k = 0; k < 3; ++k) add_to(n.operands[k], first + k);
+  }
+  /// The gradient of a number of each row by the row.
+  constexpr void of_row(node const& n, node_kind kind, std::initializer_list<int> reads) {
+    node out = g.like(n.operands[0], kind);
+    for (int const value : reads) out.read(value);
+    add_to(n.operands[0], g.put(out));
   }
   constexpr void softmax(int i, node const& n, int dy) {
     node out = g.like(i, node_kind::softmax_gradient);

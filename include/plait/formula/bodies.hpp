@@ -256,6 +256,8 @@ struct formula_bodies {
     else if constexpr (kind == node_kind::attention_gradient) make_attention_gradient<I>(ops, l);
     else if constexpr (kind == node_kind::call && table.at[I].windows.kernel > 0)
       make_windows<I>(ops, l);
+    else if constexpr (kind == node_kind::pick || kind == node_kind::pick_gradient)
+      make_pick<I>(ops, l);
     else if constexpr (kind == node_kind::call) make_call<I>(ops, l);
     else if constexpr (kind != node_kind::result && kind != node_kind::reshape)
       make_by_kernel<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
@@ -271,14 +273,22 @@ struct formula_bodies {
     auto const run_rows = [&](auto kernel) {
       ops.run(kernel, rows_of<table.at[I].operands[K]>(l)..., rows_of<I, 1>(l));
     };
+    auto const run_gradient = [&](auto kernel) {
+      ops.run(kernel, rows_of<table.at[I].operands[K]>(l)..., rows_of<I>(l));
+    };
     if constexpr (n.kind == node_kind::multiply)
       ops.map(functions::multiply{}, view_of<table.at[I].operands[K]>(l)..., view_of<I>(l));
+    else if constexpr (n.kind == node_kind::log_sum_exp) run_rows(row_kernel<log_sum_exp_of_row>{});
+    else if constexpr (n.kind == node_kind::maximum) run_rows(row_kernel<greatest_of_row>{});
+    else if constexpr (n.kind == node_kind::log_sum_exp_gradient)
+      run_gradient(row_kernel<log_sum_exp_gradient_of_row<is_added<I>()>>{});
+    else if constexpr (n.kind == node_kind::maximum_gradient)
+      run_gradient(row_kernel<greatest_gradient_of_row<is_added<I>()>>{});
+    else if constexpr (n.kind == node_kind::softmax_gradient)
+      run_gradient(row_kernel<softmax_gradient_of_row>{});
     else if constexpr (n.kind == node_kind::reduce) run_rows(row_kernel<sum_of_row<facts, I>>{});
     else if constexpr (n.kind == node_kind::sum_of_factors)
       run(row_kernel<sum_of_pieces<n.width()>>{});
-    else if constexpr (n.kind == node_kind::softmax_gradient)
-      ops.run(row_kernel<softmax_gradient_of_row>{}, rows_of<table.at[I].operands[K]>(l)...,
-              rows_of<I>(l));
     else if constexpr (n.kind == node_kind::part) run(part_kernel<n.number>{});
     else if constexpr (n.kind == node_kind::shift) run(shift_kernel{n.steps, batch});
     else if constexpr (n.kind == node_kind::scan) run(scan_kernel{batch});
@@ -346,6 +356,16 @@ struct formula_bodies {
     ops.run(numbered_row_kernel<softmax_of_row>{{rows_of_position}}, x, rows_of<I>(l));
   }
   template <int I>
+  static void make_pick(auto& ops, auto const& l) {
+    constexpr node n = table.at[I];
+    auto const y = view_of<I>(l);
+    if constexpr (n.kind == node_kind::pick)
+      ops.run(row_kernel<pick_of_row>{}, view_of<n.operands[0]>(l), read<n.operands[1]>(l, y), y);
+    else
+      ops.run(row_kernel<pick_gradient_of_row<is_added<I>()>>{}, y, read<n.operands[0]>(l, y),
+              view_of<n.operands[1]>(l));
+  }
+  template <int I>
   static void make_contract(auto& ops, auto const& l) {
     constexpr int first = table.at[I].operands[0], second = table.at[I].operands[1];
     auto const a = view_of<first>(l);
@@ -369,7 +389,7 @@ struct formula_bodies {
     else if constexpr (is_added<I>()) ops.accumulate_matmul(x, w, y);
     else ops.matmul(x, w, y);
   }
-  /// Returns true if a product adds to the sum that it is an operand of.
+  /// Returns true if a node adds to the sum that it is an operand of.
   template <int I>
   static constexpr bool is_added() {
     for (int i = I + 1; i < table.size; ++i)

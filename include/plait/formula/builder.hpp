@@ -116,6 +116,26 @@ struct graph_builder {
     g.put(g.reduced(x, is_mean ? 1.0 / g.at[x].last().extent : 1.0));
   }
 
+  /// A number of each row, or of each head, that needs all of its columns.
+  constexpr void over_last_factor(int x, node_kind kind) {
+    if (!takes(x)) return;
+    if (g.at[x].factor_count == 0) return g.fail(mistake::kind::has_factors);
+    g.need_whole(g.at[x].last());
+    node out = g.reduced(x, 1);
+    out.kind = kind;
+    g.put(out);
+  }
+  constexpr void pick(int x, int ids) {
+    if (!takes_flat(x)) return;
+    if (!g.at[ids].is_tokens || g.at[ids].factor_count > 0)
+      return g.fail(mistake::kind::is_no_tokens);
+    g.need_whole(g.at[x].last());
+    node out = g.reduced(x, 1);
+    out.kind = node_kind::pick;
+    out.read(ids);
+    g.put(out);
+  }
+
   // ---- Factors and pieces of columns ------------------------------------------------------------
 
   /// A row of parameters may have heads, too, where functions of elements read it.

@@ -193,6 +193,15 @@ struct term_placer {
                                    window_numbers const& by) {
     to.pool(x, Row::is, Adjoint::is, by);
   }
+  static constexpr void place_operation(auto to, op::log_sum_exp, int const* operands, int) {
+    to.over_last_factor(operands[0], node_kind::log_sum_exp);
+  }
+  static constexpr void place_operation(auto to, op::maximum, int const* operands, int) {
+    to.over_last_factor(operands[0], node_kind::maximum);
+  }
+  static constexpr void place_operation(auto to, op::pick, int const* operands, int) {
+    to.pick(operands[0], operands[1]);
+  }
   template <class Row, class... Numbers>
   static constexpr void place_operation(auto to, op::call<Row, Numbers...>, int const* operands,
                                         int count) {
@@ -362,6 +371,8 @@ constexpr double flops_of(Graph const& g, int i) {
     case node_kind::contract: return contraction_flops(g, n);
     case node_kind::attention: return 4 * width * g.sequence;
     case node_kind::softmax: return 5 * width;
+    case node_kind::log_sum_exp: return 4 * g.at[n.operands[0]].width();
+    case node_kind::maximum: return g.at[n.operands[0]].width();
     case node_kind::scan: return 2 * width;
     case node_kind::call: return n.row->flops * width * elements_of_call(g, n);
     default: return 0;

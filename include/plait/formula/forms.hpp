@@ -239,11 +239,17 @@ class cut_values {
       case node_kind::add:
       case node_kind::concat: is_partial_[i] = sums == operands_of(of); break;
       case node_kind::attention:
-      case node_kind::softmax: break;
+      case node_kind::softmax:
+      case node_kind::log_sum_exp:
+      case node_kind::maximum: break;
       case node_kind::attention_gradient:
         is_partial_[i] = sums == 1 && is_partial_[of.operands[5]];
         break;
+      case node_kind::log_sum_exp_gradient:
+        is_partial_[i] = sums == 1 && is_partial_[of.operands[2]];
+        break;
       case node_kind::softmax_gradient:
+      case node_kind::maximum_gradient:
       case node_kind::scan:
       case node_kind::scan_gradient:
         is_partial_[i] = sums == 1 && is_partial_[of.operands[1]];

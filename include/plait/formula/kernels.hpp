@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "plait/backend/matrix.hpp"
@@ -100,6 +101,88 @@ struct softmax_gradient_of_row {
       sum += static_cast<sum_type>(y[i]) * static_cast<sum_type>(dy[i]);
     for (std::size_t i = 0; i < columns; ++i)
       dx[i] = static_cast<X>(static_cast<sum_type>(y[i]) * (static_cast<sum_type>(dy[i]) - sum));
+  }
+};
+
+/// y = log of the sum of exp(x), for one row.
+struct log_sum_exp_of_row {
+  template <class X, class Y>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, Y* y) const {
+    using std::log;
+    using sum_type = accumulate_t<std::remove_const_t<X>>;
+    auto const greatest = static_cast<sum_type>(x[place_of_greatest(columns, x)]);
+    sum_type sum{};
+    for (std::size_t i = 0; i < columns; ++i)
+      sum += functions::exponential(static_cast<sum_type>(x[i]) - greatest);
+    *y = static_cast<Y>(greatest + log(sum));
+  }
+  /// The first of several.
+  template <class X>
+  PLAIT_HOST_DEVICE static std::size_t place_of_greatest(std::size_t columns, X const* x) {
+    std::size_t out = 0;
+    for (std::size_t i = 1; i < columns; ++i)
+      if (static_cast<accumulate_t<X>>(x[i]) > static_cast<accumulate_t<X>>(x[out])) out = i;
+    return out;
+  }
+};
+struct greatest_of_row {
+  template <class X, class Y>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, Y* y) const {
+    std::size_t const place = log_sum_exp_of_row::place_of_greatest(columns, x);
+    *y = static_cast<Y>(static_cast<accumulate_t<X>>(x[place]));
+  }
+};
+/// y, or with `IsAdded` what lies there and y.
+template <bool IsAdded, class T>
+PLAIT_HOST_DEVICE void put_gradient(T& at, accumulate_t<T> y) {
+  at = static_cast<T>(IsAdded ? static_cast<accumulate_t<T>>(at) + y : y);
+}
+/// dx = exp(x - y) dy, for one row: softmax of x.
+template <bool IsAdded>
+struct log_sum_exp_gradient_of_row {
+  template <class X, class Y, class DX>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, Y const* y, Y const* dy,
+                                    DX* dx) const {
+    using sum_type = accumulate_t<DX>;
+    for (std::size_t i = 0; i < columns; ++i)
+      put_gradient<IsAdded>(
+          dx[i], functions::exponential(static_cast<sum_type>(x[i]) - static_cast<sum_type>(*y)) *
+                     static_cast<sum_type>(*dy));
+  }
+};
+/// dx = dy in one column and 0 in others, for one row.
+template <bool IsAdded>
+struct gradient_in_column {
+  template <class Y, class DX>
+  PLAIT_HOST_DEVICE static void put(std::size_t columns, std::size_t column, Y const* dy, DX* dx) {
+    for (std::size_t i = 0; !IsAdded && i < columns; ++i) dx[i] = static_cast<DX>(0);
+    if (column < columns) put_gradient<IsAdded>(dx[column], static_cast<accumulate_t<DX>>(*dy));
+  }
+};
+template <bool IsAdded>
+struct greatest_gradient_of_row {
+  template <class X, class Y, class DX>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, Y const* dy, DX* dx) const {
+    gradient_in_column<IsAdded>::put(columns, log_sum_exp_of_row::place_of_greatest(columns, x), dy,
+                                     dx);
+  }
+};
+/// y = x[id], for one row; 0 if there is no such column.
+struct pick_of_row {
+  template <class X, class Y>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, std::int32_t const* id,
+                                    Y* y) const {
+    bool const is_column = *id >= 0 && static_cast<std::size_t>(*id) < columns;
+    *y = is_column ? static_cast<Y>(static_cast<accumulate_t<X>>(x[*id])) : Y{0};
+  }
+};
+template <bool IsAdded>
+struct pick_gradient_of_row {
+  template <class Y, class DX>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, DX* dx, std::int32_t const* id,
+                                    Y const* dy) const {
+    // A negative integer is no column, either.
+    gradient_in_column<IsAdded>::put(columns, static_cast<std::size_t>(*id), dy, dx);
   }
 };
 

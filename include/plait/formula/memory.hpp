@@ -94,11 +94,11 @@ class value_memory {
       if (is_added_in_place(value, i)) return place_of(i);
     return value;
   }
-  /// Returns true if a product adds to the other operand of sum `i`.
+  /// Returns true if a node adds to the other operand of sum `i`.
   [[nodiscard]] constexpr bool is_added_in_place(int value, int i) const {
     return g.at[i].kind == node_kind::add && g.at[i].operands[1] == value &&
-           g.at[value].kind == node_kind::product && is_made_for_one(value) &&
-           place_of_first(i) == i && !is_completed[i] && !is_completed[value];
+           adds(g.at[value].kind) && is_made_for_one(value) && place_of_first(i) == i &&
+           !is_completed[i] && !is_completed[value];
   }
   /// The node that a result of a call, or what stands in its place, belongs to.
   [[nodiscard]] constexpr int maker(int i) const {
@@ -106,6 +106,12 @@ class value_memory {
   }
 
  private:
+  /// Returns true for nodes that can add to what lies there.
+  static constexpr bool adds(node_kind kind) {
+    using enum node_kind;
+    return kind == product || kind == log_sum_exp_gradient || kind == maximum_gradient ||
+           kind == pick_gradient;
+  }
   [[nodiscard]] constexpr int place_of_first(int sum) const {
     int const first = g.at[sum].operands[0];
     return is_made_for_one(first) ? sum : -1;
@@ -232,6 +238,8 @@ class value_memory {
     for (int i = 0; i < g.forward_size; ++i) {
       node const& n = g.at[i];
       bool is_sum = n.is_data || n.kind == node_kind::result || n.kind == node_kind::reduce;
+      is_sum = is_sum || n.kind == node_kind::log_sum_exp || n.kind == node_kind::maximum ||
+               n.kind == node_kind::pick;
       if (n.kind == node_kind::reshape) is_sum = element[n.operands[0]] == accumulate;
       if (n.kind == node_kind::map) {
         int sums = 0, others = 0;

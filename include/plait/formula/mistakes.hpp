@@ -86,7 +86,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
         out_.add(" channels of "), out_.add(wrong_.right), out_.add(" rows");
         break;
       case is_tokens: operand_that([this](int term) { return node_of(term).is_tokens; }); break;
-      case is_no_tokens: operand_that([this](int term) { return !node_of(term).is_tokens; }); break;
+      case is_no_tokens: node(), says_of(term().count - 1); break;
       case is_data: operand_that([this](int term) { return is_real_data(node_of(term)); }); break;
       case is_matrix: operand_that([this](int term) { return terms_[term].rank == 2; }); break;
       case is_no_activation:
@@ -481,9 +481,10 @@ inline constexpr bool refuse = [] {
                 "an operation of this formula reads tokens, which are no features; write "
                 "number_of(ids) in a function of elements, or give it an input of features, and "
                 "put an embedding before the layer");
-  static_assert(What != is_no_tokens,
-                "number_of(ids) in this formula takes an input of integers; write plait::tokens "
-                "for it in `input`, or leave number_of out");
+  static_assert(
+      What != is_no_tokens,
+      "number_of(ids) and pick(x, ids) in this formula take an input of integers, one for "
+      "each row (number_of also several); write plait::tokens for it in `input`");
   static_assert(What != is_data,
                 "an operation of this formula that has gradients by its operands reads real "
                 "numbers of the data set, which have none; read them in functions of elements, "

@@ -37,6 +37,12 @@ enum class node_kind : int {
   shift,  ///< the rows of an earlier position
   scan,   ///< h[t] = a[t] h[t - 1] + x[t]
   scan_gradient,
+  log_sum_exp,  ///< over the last factor
+  log_sum_exp_gradient,
+  maximum,  ///< over the last factor
+  maximum_gradient,
+  pick,  ///< the column of each row that an integer says
+  pick_gradient,
   call,   ///< the first result of a row of operation/rows.hpp
   result  ///< another result of it
 };

@@ -118,6 +118,9 @@ struct convolve {};
 /// `Row`: the operation on windows.
 template <class Row, pool_options Options>
 struct pool {};
+struct log_sum_exp {};
+struct maximum {};
+struct pick {};
 /// A row of operation/rows.hpp; `Numbers` follow the operands when it is called.
 template <class Row, class... Numbers>
 struct call {};
@@ -384,6 +387,17 @@ constexpr auto mean(A) {
   return term<op::reduce<true>, A>{};
 }
 
+/// The logarithm of the sum of exp(x) over the last factor of the features, without overflow.
+template <operand A>
+constexpr auto log_sum_exp(A) {
+  return term<op::log_sum_exp, A>{};
+}
+/// The greatest of the last factor of the features. The gradient goes to the first of several.
+template <operand A>
+constexpr auto max(A) {
+  return term<op::maximum, A>{};
+}
+
 // ---- Heads and pieces ---------------------------------------------------------------------------
 
 /// The features as Heads equal heads: (rows, n) as (rows, [Heads, n / Heads]). Nothing moves.
@@ -540,6 +554,22 @@ constexpr auto gather(Table, Ids) {
 template <operand Ids>
 constexpr auto number_of(Ids) {
   return term<op::map<arithmetic::to_number>, Ids>{};
+}
+
+/// For each row the column of x that an integer says.
+///
+/// Shapes: x (rows, n); ids, an input of plait::tokens (rows); result (rows, 1). An integer that is
+///         no column gives 0, and its row no gradient.
+template <operand X, operand Ids>
+constexpr auto pick(X, Ids) {
+  return term<op::pick, X, Ids>{};
+}
+/// -log(softmax(x)[id]) for each row: log_sum_exp(x) - pick(x, ids).
+///
+/// Shapes: as pick.
+template <operand X, operand Ids>
+constexpr auto cross_entropy(X, Ids) {
+  return log_sum_exp(X{}) - pick(X{}, Ids{});
 }
 
 template <class T>

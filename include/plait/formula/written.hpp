@@ -124,6 +124,12 @@ template <convolution_options Options>
 inline constexpr char const* word_of<op::convolve<Options>> = "convolve";
 template <class Row, pool_options Options>
 inline constexpr char const* word_of<op::pool<Row, Options>> = Row::is.name;
+template <>
+inline constexpr char const* word_of<op::log_sum_exp> = "log_sum_exp";
+template <>
+inline constexpr char const* word_of<op::maximum> = "max";
+template <>
+inline constexpr char const* word_of<op::pick> = "pick";
 template <class Function>
 inline constexpr char const* word_of<op::at<Function>> = "at(f)";
 template <long long Numerator, long long Denominator>
