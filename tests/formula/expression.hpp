@@ -10,13 +10,16 @@
 #include <utility>
 #include <vector>
 
-#include "formula/interpreter.hpp"
 #include "plait/formula/facts.hpp"
 #include "plait/formula/terms.hpp"
+#include "plait/testing/formula_trial.hpp"
 
 /// Formulas by the definitions of their words, read off the types of their terms: no table, nothing
 /// joined or fused, no gradients. The table is compared with it.
 namespace formula_testing {
+
+namespace formula = plait::formula;
+using namespace plait::testing::tables;
 
 /// A value of a formula; rows are positions times samples, or those of a parameter.
 struct expression_value {
@@ -503,19 +506,10 @@ numbers output_by_definition(given_numbers const& given) {
 
 // ---- Formulas as the tests take them ------------------------------------------------------------
 
-/// A formula without its type.
-struct tested_formula {
-  table g;
-  std::vector<element_function> functions;
+/// A formula without its type, and its definition.
+struct tested_formula : tried_formula {
   numbers (*by_definition)(given_numbers const&) = nullptr;
   std::vector<plait::ext::name> labels{};  ///< names of the parameters
-
-  [[nodiscard]] given_numbers given(unsigned seed = 7) const {
-    return given_numbers(node_maker(g, functions), seed);
-  }
-  [[nodiscard]] outcome_of_table run(given_numbers const& of) const {
-    return run_whole(g, functions, of);
-  }
 };
 
 template <class L>
@@ -523,8 +517,7 @@ tested_formula tested() {
   using facts = formula::formula_facts<L>;
   static_assert(!facts::table.has_failed(), "the formula has a mistake");
   return [&]<std::size_t... K>(std::index_sequence<K...>) {
-    return tested_formula{as_table(facts::table),
-                          functions_of_table<facts>(),
+    return tested_formula{as_tried<facts>(),
                           &output_by_definition<L>,
                           {facts::template parameter_at<int(K)>::label...}};
   }(std::make_index_sequence<std::size_t(facts::parameter_count)>{});
@@ -571,44 +564,18 @@ inline double distance_from_differences(tested_formula const& of) {
   return worst;
 }
 
-/// The result of the trial of all forms of a formula.
+/// The result of the trial of all cuts of a formula.
 struct form_trial {
   int forms = 0, refusals = 0;
   double worst = 0;           ///< distance of a form from the whole
   int needless_refusals = 0;  ///< refused forms that make right numbers
 };
 inline form_trial try_forms(tested_formula const& of) {
-  table const& g = of.g;
-  auto const given = of.given();
-  auto const whole = of.run(given);
   form_trial out;
-  std::vector<int> variables{values_of_form::nothing};
-  for (int v = 0; v < g.variables; ++v)
-    if (g.root(v) == v) variables.push_back(v);
-  if (g.parameter_count == 0) variables.push_back(values_of_form::summands);
-  std::size_t const positions = g.sequence > 0 ? std::size_t(g.sequence) : 6;
-  for (int const variable : variables) {
-    values_of_form form(g, variable);
-    bool const is_taken = form.run();
-    std::size_t const units =
-        variable == formula::row_variable ? positions : std::size_t(form.units());
-    bool const is_by_numbers = form.why == formula::refusal::of_summands ||
-                               form.why == formula::refusal::cut_times_summand;
-    if (is_taken) ++out.forms;
-    else if (is_by_numbers) ++out.refusals;
-    else continue;
-    bool is_right = true;
-    for (std::size_t ranks = 2; ranks <= 3; ++ranks) {
-      if (units % ranks != 0) continue;
-      if (is_taken) {
-        auto const got = run_form(g, of.functions, given, form, variable, ranks);
-        out.worst = worse(out.worst, whole.distance_to(got));
-      } else {
-        is_right =
-            is_right && is_right_in_spite(g, of.functions, given, form, variable, ranks, whole);
-      }
-    }
-    if (!is_taken && is_right) ++out.needless_refusals;
+  for (auto const& cut : try_cuts(of)) {
+    ++(cut.is_listed ? out.forms : out.refusals);
+    out.worst = worse(out.worst, cut.distance);
+    out.needless_refusals += cut.is_missing() ? 1 : 0;
   }
   return out;
 }

@@ -6,13 +6,15 @@
 #include <cstddef>
 #include <set>
 
-#include "formula/interpreter.hpp"
 #include "formula/layer_facts.hpp"
 #include "formula/layers.hpp"
 #include "plait/plait.hpp"
-#include "plait/testing/check_layer.hpp"
+#include "plait/testing/check_formula.hpp"
 
 namespace formula_testing {
+
+namespace formula = plait::formula;
+using formula::node_kind;
 
 using plait::invariant;
 using plait::partial;
@@ -221,7 +223,7 @@ template <class L, class Element = double>
 void expect_laws(std::size_t forms) {
   static_assert(plait::layer<L>);
   EXPECT_EQ(std::size_t(info_of<L>.forms.size()), forms);
-  auto const report = plait::testing::check_layer<L, Element>();
+  auto const report = plait::testing::check_formula<L, Element>();
   EXPECT_TRUE(report.passed()) << report.text();
   EXPECT_GT(report.checked.size(), 2 * forms);
 }

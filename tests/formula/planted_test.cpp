@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "formula/expression.hpp"
-#include "formula/interpreter.hpp"
 #include "formula/layers.hpp"
 #include "formula/slots.hpp"
 #include "plait/formula/layer.hpp"
@@ -214,9 +213,10 @@ TEST(PlantedFaults, ASumOverRanksIsLeftOutOrMadeTwice) {
       if (g.root(variable) != variable || distance_of_form(of, variable) < 0) continue;
       values_of_form form(g, variable);
       form.run();
-      std::vector<bool> partial;
-      for (int i = 0; i < g.size; ++i) partial.push_back(form.is_partial(i));
-      table_run const run(g, of.functions, given, variable, 2, partial);
+      std::vector<bool> partial, completed;
+      for (int i = 0; i < g.size; ++i)
+        partial.push_back(form.is_partial(i)), completed.push_back(form.is_completed(i));
+      table_run const run(g, of.functions, given, variable, 2, partial, completed);
       auto const expect_found = [&](numbers const& expected, double unlike, numbers const& got) {
         ++planted;
         for (std::size_t k = 0; k < got.size(); ++k)

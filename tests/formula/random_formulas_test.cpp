@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "formula/expression.hpp"
-#include "formula/interpreter.hpp"
 #include "formula/layers.hpp"
 #include "formula/slots.hpp"
 #include "plait/formula/layer.hpp"

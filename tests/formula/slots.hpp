@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 #include "formula/expression.hpp"
-#include "formula/interpreter.hpp"
 #include "plait/formula/forms.hpp"
 #include "plait/formula/memory.hpp"
 
@@ -134,14 +134,18 @@ class slot_run {
 };
 
 /// The distance of the gradients that bodies make in slots from those of a table with room for each
-/// value.
+/// value; infinity if a slot is shorter than what is read of it.
 inline double distance_in_slots(tested_formula const& of, memory_plan const& plan) {
   auto const given = of.given();
   auto const expected = of.run(given);
   double out = 0;
   for (bool const is_joint : {true, false}) {
     slot_run bodies(of.g, of.functions, given, plan);
-    out = worse(out, expected.distance_to(bodies.run(is_joint)));
+    try {
+      out = worse(out, expected.distance_to(bodies.run(is_joint)));
+    } catch (std::out_of_range const&) {
+      return std::numeric_limits<double>::infinity();
+    }
   }
   return out;
 }

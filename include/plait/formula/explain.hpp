@@ -42,6 +42,11 @@ class form_explainer : expression_writer<grown_text> {
     }
     return this->out_.text;
   }
+  /// Says of a variable without a form what is in the way.
+  [[gnu::cold]] std::string text_of(int root) {
+    unlisted(root);
+    return this->out_.text;
+  }
 
  private:
   static constexpr auto& g = Facts::table;
@@ -83,11 +88,15 @@ class form_explainer : expression_writer<grown_text> {
     is_seen[root] = true;
     for (int i = 0; i < Facts::forms.count; ++i)
       if (Facts::forms.at[i].variable == root) return;
+    unlisted(root);
+    this->out_.add("\n");
+  }
+  void unlisted(int root) {
     values tried(g, root);
     (void)tried.run();
-    this->out_.add("no form along "), variable(root), this->out_.add(": ");
+    if (root == values::summands) this->out_.add("no form with inputs that are summands: ");
+    else this->out_.add("no form along "), variable(root), this->out_.add(": ");
     reason(tried, root);
-    this->out_.add("\n");
   }
   void reason(values const& tried, int root) {
     switch (tried.why) {

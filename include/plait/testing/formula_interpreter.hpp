@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,14 +15,21 @@
 #include "plait/formula/graph.hpp"
 #include "plait/formula/node.hpp"
 
-/// The table of a formula on arrays of double, whole or as several ranks hold it.
-namespace formula_testing {
+/// The nodes of a formula on arrays of double, whole or as one of several ranks has them. This is
+/// another implementation than the operations that a layer issues, so each checks the other.
+namespace plait::testing::tables {
 
-namespace formula = plait::formula;
 using formula::dimension;
 using formula::node;
 using formula::node_kind;
-using numbers = std::vector<double>;
+
+/// Elements that are read and written within their bounds only: a trial also runs what cannot work.
+class numbers : public std::vector<double> {
+ public:
+  using std::vector<double>::vector;
+  double& operator[](std::size_t index) { return at(index); }
+  double const& operator[](std::size_t index) const { return at(index); }
+};
 
 /// Tables of all formulas in one type, which tests may change.
 using table = formula::graph<256>;
@@ -240,7 +245,8 @@ class node_maker {
         for (std::size_t k = 0; k < out.size(); ++k) {
           std::size_t const position = k / step;
           if (n.steps >= 0 && position >= distance) out[k] = in(0)[k - distance * step];
-          if (n.steps < 0 && position + distance < positions) out[k] = in(0)[k + distance * step];
+          if (n.steps < 0 && position + distance < local_positions())
+            out[k] = in(0)[k + distance * step];
         }
         return;
       }
@@ -319,11 +325,12 @@ class node_maker {
     }
   }
   void softmax(node const& n, auto in, local_shape const& made, numbers& out) const {
-    std::size_t const rows_of_position = out.size() / made.last() / positions;
+    std::size_t const rows_of_position = out.size() / made.last() / local_positions();
     for (std::size_t row = 0; row < out.size() / made.last(); ++row) {
       double const* const x = in(0).data() + row * made.last();
       double* const y = out.data() + row * made.last();
-      std::size_t const count = n.is_causal ? row / rows_of_position + 1 : made.last();
+      std::size_t const count =
+          n.is_causal ? std::min(row / rows_of_position + 1, made.last()) : made.last();
       double const most = *std::max_element(x, x + count);
       double sum = 0;
       for (std::size_t k = 0; k < count; ++k) sum += y[k] = std::exp(x[k] - most);
@@ -351,7 +358,7 @@ class node_maker {
     auto const letter = [&](int side, int d) { return std::size_t(n.letters[side][d] - 'a'); };
     for (int side = 0; side < 3; ++side)
       for (int d = 0; d <= shapes[side].factor_count; ++d)
-        lengths[letter(side, d)] = d == 0 ? positions : shapes[side].factors[d - 1];
+        lengths[letter(side, d)] = d == 0 ? local_positions() : shapes[side].factors[d - 1];
     std::size_t count = 1;
     for (std::size_t const each : lengths) count *= std::max<std::size_t>(each, 1);
     for (std::size_t j = 0; j < count * batch; ++j) {
@@ -379,7 +386,7 @@ class node_maker {
     int const* const operands = g.at[attention].operands;
     std::size_t const heads = shape(attention + 1).width();
     std::size_t const queries = shape(operands[0]).width(), keys = shape(operands[1]).width();
-    return {heads, queries / heads, queries, keys, queries / keys};
+    return {heads, queries / heads, queries, keys, std::max<std::size_t>(queries / keys, 1)};
   }
   /// The scores of a position by the positions up to it, and their largest value.
   static double scores(head_shape const& of, std::size_t batch, std::size_t row, std::size_t head,
@@ -396,7 +403,7 @@ class node_maker {
     int const* const operands = g.at[i].operands;
     head_shape const of = heads_of(i);
     numbers score;
-    for (std::size_t row = 0; row < batch * positions; ++row)
+    for (std::size_t row = 0; row < batch * local_positions(); ++row)
       for (std::size_t head = 0; head < of.heads; ++head) {
         double const most = scores(of, batch, row, head, at(operands[0]), at(operands[1]), score);
         double sum = 0;
@@ -415,7 +422,7 @@ class node_maker {
     head_shape const of = heads_of(n.of);
     auto const in = [&](int k) -> numbers const& { return at(n.operands[k]); };
     numbers score;
-    for (std::size_t row = 0; row < batch * positions; ++row)
+    for (std::size_t row = 0; row < batch * local_positions(); ++row)
       for (std::size_t head = 0; head < of.heads; ++head) {
         scores(of, batch, row, head, in(0), in(1), score);
         std::size_t const query = row * of.queries + head * of.width;
@@ -512,223 +519,4 @@ class node_maker {
   }
 };
 
-// ---- Whole, and as ranks ------------------------------------------------------------------------
-
-/// Inputs, parameters and the gradient of the output, with uneven numbers of both signs.
-struct given_numbers {
-  std::vector<numbers> inputs, parameters;
-  numbers dy;
-
-  given_numbers(node_maker const& maker, unsigned seed, double scale = 0.6) {
-    auto const fill = [&](int value, double factor) {
-      numbers out(maker.shape(value).count());
-      for (double& each : out) {
-        seed = seed * 1664525u + 1013904223u;
-        each = factor * (double(seed >> 8) / double(1 << 23) - 1.03);
-      }
-      return out;
-    };
-    table const& g = maker.g;
-    for (int k = 0; k < g.input_count; ++k) {
-      inputs.push_back(fill(g.inputs[k], 1));
-      if (!g.at[g.inputs[k]].is_tokens) continue;
-      for (double& id : inputs.back()) id = std::floor(5 * std::abs(id));
-    }
-    for (int k = 0; k < g.parameter_count; ++k) parameters.push_back(fill(g.parameters[k], scale));
-    dy = fill(g.output, 1);
-  }
-};
-
-/// The larger of two distances; infinity for nan.
-inline double worse(double a, double b) {
-  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::infinity() : std::max(a, b);
-}
-
-/// The output and the gradients of inputs and parameters, whole.
-struct outcome_of_table {
-  numbers y;
-  std::vector<numbers> dx, dp;
-  /// Largest difference of values that all ranks should have alike.
-  double unlike = 0;
-
-  [[nodiscard]] double distance_to(outcome_of_table const& other) const {
-    double out = unlike + other.unlike;
-    auto const compare = [&](numbers const& a, numbers const& b) {
-      if (a.size() != b.size()) out = std::numeric_limits<double>::infinity();
-      for (std::size_t k = 0; k < std::min(a.size(), b.size()); ++k)
-        out = worse(out, std::abs(a[k] - b[k]) / (1 + std::abs(a[k])));
-    };
-    compare(y, other.y);
-    for (std::size_t k = 0; k < dx.size(); ++k) compare(dx[k], other.dx[k]);
-    for (std::size_t k = 0; k < dp.size(); ++k) compare(dp[k], other.dp[k]);
-    return out;
-  }
-};
-
-/// All values of a table on each of several ranks.
-class table_run {
- public:
-  /// `partial`: the values that are summands on each rank; `completed`: those that ranks add up.
-  table_run(table const& of, std::vector<element_function> const& functions,
-            given_numbers const& given, int variable = values_of_form::nothing,
-            std::size_t ranks = 1, std::vector<bool> const& partial = {},
-            std::vector<bool> const& completed = {})
-      : g(of), values_(ranks, std::vector<numbers>(std::size_t(of.size))) {
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      makers_.emplace_back(g, functions);
-      makers_[rank].variable = variable, makers_[rank].ranks = ranks, makers_[rank].rank = rank;
-    }
-    for (int i = 0; i < g.size; ++i) {
-      node const& n = g.at[i];
-      if (n.is_inlined || n.kind == node_kind::none) continue;
-      for (std::size_t rank = 0; rank < ranks; ++rank) {
-        auto const at = [&](int value) -> numbers const& {
-          return values_[rank][std::size_t(value)];
-        };
-        auto& maker = makers_[rank];
-        numbers& out = values_[rank][std::size_t(i)];
-        bool const is_summand = !partial.empty() && partial[std::size_t(i)];
-        if (n.kind == node_kind::input) {
-          out = maker.block_of(i, given.inputs[std::size_t(n.number)]);
-          if (is_summand) take_summand(out, rank, ranks);
-        } else if (n.kind == node_kind::parameter) {
-          out = maker.block_of(i, given.parameters[std::size_t(n.number)]);
-          if (is_summand && rank > 0) out.assign(out.size(), 0);  // it enters once
-        } else if (n.kind == node_kind::output_gradient) {
-          out = maker.block_of(i, given.dy);
-        } else {
-          maker.make(i, at, out);
-        }
-      }
-      if (!completed.empty() && completed[std::size_t(i)]) add_up(i);
-    }
-  }
-
-  /// The whole of a value that is blocks, summands, or the same on all ranks.
-  numbers whole(int value, bool is_partial, double& unlike) const {
-    if (value < 0) return {};
-    std::vector<numbers> each;
-    for (auto const& of_rank : values_) each.push_back(of_rank[std::size_t(value)]);
-    return joined(value, each, is_partial, unlike);
-  }
-  /// The gradient of a parameter, which several nodes add to.
-  numbers gradient_of_parameter(int parameter, bool is_partial, double& unlike) const {
-    int const value = g.parameters[parameter];
-    std::vector<numbers> each;
-    for (std::size_t rank = 0; rank < values_.size(); ++rank) {
-      each.emplace_back(makers_[rank].shape(value).count());
-      for (int i = g.forward_size; i < g.size; ++i)
-        if (g.at[i].parameter == parameter)
-          for (std::size_t k = 0; k < each.back().size(); ++k)
-            each.back()[k] += values_[rank][std::size_t(i)][k];
-    }
-    return joined(value, each, is_partial, unlike);
-  }
-  [[nodiscard]] numbers const& at(std::size_t rank, int value) const {
-    return values_[rank][std::size_t(value)];
-  }
-
- private:
-  /// Gives the sum of a value over all ranks to each.
-  void add_up(int value) {
-    numbers sum = values_[0][std::size_t(value)];
-    for (std::size_t rank = 1; rank < values_.size(); ++rank)
-      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values_[rank][std::size_t(value)][k];
-    for (auto& of_rank : values_) of_rank[std::size_t(value)] = sum;
-  }
-  /// Splits a value into summands of other signs and sizes.
-  static void take_summand(numbers& of, std::size_t rank, std::size_t ranks) {
-    double const others = double(ranks - 1);
-    for (std::size_t k = 0; k < of.size(); ++k) {
-      double const other = 0.3 * of[k] - 0.7 + 0.5 * double(k % 3);
-      of[k] = rank == 0 ? of[k] - others * other : other;
-    }
-  }
-  numbers joined(int value, std::vector<numbers> const& each, bool is_partial,
-                 double& unlike) const {
-    node const& n = g.at[value];
-    bool is_cut = makers_[0].is_cut(n.rows);
-    for (int f = 0; f < n.factor_count; ++f) is_cut = is_cut || makers_[0].is_cut(n.factors[f]);
-    std::size_t const ranks = each.size();
-    numbers out(each[0].size() * (is_cut ? ranks : 1));
-    for (std::size_t rank = 0; rank < ranks; ++rank)
-      for (std::size_t k = 0; k < each[rank].size(); ++k) {
-        double const number = each[rank][k];
-        if (is_cut) out[makers_[rank].whole_element(value, k)] = number;
-        else if (is_partial || rank == 0) out[k] += number;
-        else unlike = worse(unlike, std::abs(out[k] - number));
-      }
-    return out;
-  }
-
-  table const& g;
-  std::vector<node_maker> makers_;
-  std::vector<std::vector<numbers>> values_;
-};
-
-/// The table on one rank.
-inline outcome_of_table run_whole(table const& g, std::vector<element_function> const& functions,
-                                  given_numbers const& given) {
-  table_run const run(g, functions, given);
-  outcome_of_table out;
-  out.y = run.whole(g.output, false, out.unlike);
-  for (int k = 0; k < g.input_count; ++k)
-    out.dx.push_back(run.whole(g.gradient[g.inputs[k]], false, out.unlike));
-  for (int k = 0; k < g.parameter_count; ++k)
-    out.dp.push_back(run.gradient_of_parameter(k, false, out.unlike));
-  return out;
-}
-
-/// The table on ranks that cut a variable, put together as the placements of the form say: the
-/// gradient of a value that is replicate is made of summands, those of others are whole or blocks.
-inline outcome_of_table run_form(table const& g, std::vector<element_function> const& functions,
-                                 given_numbers const& given, values_of_form const& form,
-                                 int variable, std::size_t ranks) {
-  std::vector<bool> partial, completed;
-  for (int i = 0; i < g.size; ++i)
-    partial.push_back(form.is_partial(i)), completed.push_back(form.is_completed(i));
-  table_run const run(g, functions, given, variable, ranks, partial, completed);
-  auto const has_summands = [](plait::placement at) { return at == plait::replicate; };
-  outcome_of_table out;
-  out.y = run.whole(g.output, form.placement_of(g.output) == plait::partial, out.unlike);
-  for (int k = 0; k < g.input_count; ++k)
-    out.dx.push_back(run.whole(g.gradient[g.inputs[k]],
-                               has_summands(form.placement_of(g.inputs[k])), out.unlike));
-  for (int k = 0; k < g.parameter_count; ++k)
-    out.dp.push_back(
-        run.gradient_of_parameter(k, has_summands(form.placement_of_parameter(k)), out.unlike));
-  return out;
-}
-
-/// Returns true if ranks that cut a variable in spite of a refusal make right numbers, whatever is
-/// said of each result: that it is summands, or the same on all ranks.
-inline bool is_right_in_spite(table const& g, std::vector<element_function> const& functions,
-                              given_numbers const& given, values_of_form const& form, int variable,
-                              std::size_t ranks, outcome_of_table const& whole) {
-  std::vector<bool> partial;
-  for (int i = 0; i < g.size; ++i) partial.push_back(i < form.where && form.is_partial(i));
-  table_run const run(g, functions, given, variable, ranks, partial);
-  auto const is_right = [&](numbers const& expected, auto get) {
-    for (bool const is_sum : {false, true}) {
-      double worst = 0;
-      numbers const got = get(is_sum, worst);
-      for (std::size_t k = 0; k < got.size(); ++k)
-        worst = worse(worst, std::abs(got[k] - expected[k]));
-      if (worst < 1e-7) return true;
-    }
-    return false;
-  };
-  bool out = is_right(
-      whole.y, [&](bool is_sum, double& unlike) { return run.whole(g.output, is_sum, unlike); });
-  for (int k = 0; k < g.input_count; ++k)
-    out = out && is_right(whole.dx[std::size_t(k)], [&](bool is_sum, double& unlike) {
-            return run.whole(g.gradient[g.inputs[k]], is_sum, unlike);
-          });
-  for (int k = 0; k < g.parameter_count; ++k)
-    out = out && is_right(whole.dp[std::size_t(k)], [&](bool is_sum, double& unlike) {
-            return run.gradient_of_parameter(k, is_sum, unlike);
-          });
-  return out;
-}
-
-}  // namespace formula_testing
+}  // namespace plait::testing::tables

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plait/core/concat.hpp"
+#include "plait/formula/explain.hpp"
+#include "plait/formula/layer.hpp"
+#include "plait/testing/check_layer.hpp"
+#include "plait/testing/formula_trial.hpp"
+#include "plait/testing/layer_options.hpp"
+#include "plait/testing/report.hpp"
+
+namespace plait::testing {
+
+namespace detail {
+
+/// "on 2, 3 and 4 ranks".
+inline std::string ranks_text(std::vector<int> const& ranks) {
+  std::string out = "on ";
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    out = ext::concat({out, i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]});
+  return ext::concat({out, " ranks"});
+}
+/// Compares what was found on trial with the list of forms. `text_of(variable)`: what is in the way
+/// of one that is not listed.
+template <class TextOf>
+check_report report_of(std::vector<tables::tried_cut> const& cuts, auto const& forms,
+                       TextOf const& text_of) {
+  check_report out;
+  for (auto const& cut : cuts) {
+    if (cut.ranks.empty()) continue;
+    std::string const where = ranks_text(cut.ranks);
+    if (cut.is_missing()) {
+      out.failures.push_back(ext::concat(
+          {text_of(cut.variable), ". But a trial ", where,
+           " makes the whole output and the whole gradients; write the formula so that the rules "
+           "of formulas see it, a function that is linear by +, -, * and /"}));
+    } else if (cut.is_listed) {
+      std::string label;
+      for (int i = 0; i < forms.count; ++i)
+        if (forms.at[i].variable == cut.variable) label = forms.at[i].label.text();
+      out.checked.push_back(ext::concat({"form ", label, " by trial ", where}));
+      if (!(cut.distance <= 1e-10))
+        out.failures.push_back(
+            ext::concat({"form ", label, ": a trial ", where,
+                         " makes another output or other gradients than the whole form, off by ",
+                         number_text(cut.distance)}));
+    } else {
+      out.checked.push_back(ext::concat({text_of(cut.variable), ", by trial ", where}));
+    }
+  }
+  return out;
+}
+/// Reports each slot that is saved and that no body of the backward reads.
+template <class Memory>
+check_report check_saved(Memory const& memory) {
+  auto const& g = memory.g;
+  auto const is_read = [&](auto const& is_meant) {
+    for (int which = 1; which < formula::body_count; ++which)
+      for (int i = 0; i < g.size; ++i)
+        for (int k = 0; memory.runs[which][i] && k < g.at[i].count; ++k)
+          if (int const x = g.at[i].operands[k]; x >= 0 && is_meant(memory.place_of(x)))
+            return true;
+    return false;
+  };
+  check_report out;
+  auto const expect_read = [&](std::string const& what, auto const& is_meant) {
+    if (!is_read(is_meant))
+      out.failures.push_back(
+          ext::concat({what, " is saved for the backward, and no node of it reads that"}));
+  };
+  for (int s = 0; s < memory.saved.count; ++s)
+    expect_read(ext::concat({"saved slot ", s}),
+                [&](int value) { return value == memory.saved.value[s]; });
+  if (memory.keeps_input)
+    expect_read("the input",
+                [&](int value) { return g.at[value].kind == formula::node_kind::input; });
+  if (memory.keeps_output)
+    expect_read("the output", [&](int value) { return value == memory.output; });
+  return out;
+}
+
+}  // namespace detail
+
+/// Checks the layer that follows from a formula: all that `check_layer` does, and that no form is
+/// wrong or missing. For each index of the formula, whether ranks can cut it by the rules of
+/// formulas or not, a trial on the host cuts it on 2, 3 and 4 ranks (those that divide it) without
+/// these rules: each rank has its blocks of the inputs and parameters that have the index, and runs
+/// all nodes on them. The cut works if the blocks, the sums over ranks, or what all ranks have
+/// alike are the output and all gradients of the whole. It reports
+///
+/// - a form that does not work on trial. Inputs that are summands are uneven, of both signs and
+///   other than zero on each rank;
+/// - a cut that works on trial, though the layer has no such form;
+/// - a slot that is saved for the backward and that no node of the backward reads.
+///
+/// The trial makes the sums between ranks that a form lists. Of a cut that is not listed it makes
+/// none, so it does not find one that would need such a sum, nor a cut of the width of heads.
+/// What works for all numbers by their signs alone, as relu of a sum of squares, is
+/// reported, too.
+///
+/// Shapes: as `check_layer`; indices whose lengths 2, 3 and 4 divide are tried on all of these.
+/// Cost:   as `check_layer`, and some milliseconds.
+template <class L, class Element = double>
+check_report check_formula(layer_options const& options = {}) {
+  constexpr bool is_formula = plait::detail::is_formula<L>;
+  static_assert(is_formula,
+                "check_formula<L>: L is not a formula; it needs `using input = ...;` and `static "
+                "constexpr auto formula(auto x)`. Layers by the protocol have check_layer<L>");
+  check_report out;
+  if constexpr (is_formula) {
+    out = check_layer<L, Element>(options);
+    if constexpr (formula::is_sound_formula<L>) {
+      using facts = formula::formula_facts<L>;
+      auto const text_of = [](int variable) {
+        return formula::form_explainer<facts>().text_of(variable);
+      };
+      out.add(
+          detail::report_of(tables::try_cuts(tables::as_tried<facts>()), facts::forms, text_of));
+      out.add(detail::check_saved(facts::memory));
+    }
+  }
+  return out;
+}
+
+}  // namespace plait::testing

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "plait/formula/forms.hpp"
+#include "plait/placement/placement.hpp"
+#include "plait/testing/formula_interpreter.hpp"
+
+/// All nodes of a formula on several ranks, and what their results are put together.
+namespace plait::testing::tables {
+
+/// Inputs, parameters and the gradient of the output, with uneven numbers of both signs.
+struct given_numbers {
+  std::vector<numbers> inputs, parameters;
+  numbers dy;
+
+  given_numbers(node_maker const& maker, unsigned seed, double scale = 0.6) {
+    auto const fill = [&](int value, double factor) {
+      numbers out(maker.shape(value).count());
+      for (double& each : out) {
+        seed = seed * 1664525u + 1013904223u;
+        each = factor * (double(seed >> 8) / double(1 << 23) - 1.03);
+      }
+      return out;
+    };
+    table const& g = maker.g;
+    for (int k = 0; k < g.input_count; ++k) {
+      inputs.push_back(fill(g.inputs[k], 1));
+      if (!g.at[g.inputs[k]].is_tokens) continue;
+      for (double& id : inputs.back()) id = std::floor(5 * std::abs(id));
+    }
+    for (int k = 0; k < g.parameter_count; ++k) parameters.push_back(fill(g.parameters[k], scale));
+    dy = fill(g.output, 1);
+  }
+};
+
+/// The larger of two distances; infinity for nan.
+inline double worse(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::infinity() : std::max(a, b);
+}
+
+/// The output and the gradients of inputs and parameters, whole.
+struct outcome_of_table {
+  numbers y;
+  std::vector<numbers> dx, dp;
+  /// Largest difference of values that all ranks should have alike.
+  double unlike = 0;
+
+  [[nodiscard]] double distance_to(outcome_of_table const& other) const {
+    double out = unlike + other.unlike;
+    auto const compare = [&](numbers const& a, numbers const& b) {
+      if (a.size() != b.size()) out = std::numeric_limits<double>::infinity();
+      for (std::size_t k = 0; k < std::min(a.size(), b.size()); ++k)
+        out = worse(out, std::abs(a[k] - b[k]) / (1 + std::abs(a[k])));
+    };
+    compare(y, other.y);
+    for (std::size_t k = 0; k < dx.size(); ++k) compare(dx[k], other.dx[k]);
+    for (std::size_t k = 0; k < dp.size(); ++k) compare(dp[k], other.dp[k]);
+    return out;
+  }
+};
+
+/// All values of a table on each of several ranks.
+class table_run {
+ public:
+  /// `partial`: the values that are summands on each rank; `completed`: those that ranks add up.
+  table_run(table const& of, std::vector<element_function> const& functions,
+            given_numbers const& given, int variable = values_of_form::nothing,
+            std::size_t ranks = 1, std::vector<bool> const& partial = {},
+            std::vector<bool> const& completed = {})
+      : g(of), values_(ranks, std::vector<numbers>(std::size_t(of.size))) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      makers_.emplace_back(g, functions);
+      makers_[rank].variable = variable, makers_[rank].ranks = ranks, makers_[rank].rank = rank;
+    }
+    for (int i = 0; i < g.size; ++i) {
+      node const& n = g.at[i];
+      if (n.is_inlined || n.kind == node_kind::none) continue;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        auto const at = [&](int value) -> numbers const& {
+          return values_[rank][std::size_t(value)];
+        };
+        auto& maker = makers_[rank];
+        numbers& out = values_[rank][std::size_t(i)];
+        bool const is_summand = !partial.empty() && partial[std::size_t(i)];
+        if (n.kind == node_kind::input) {
+          out = maker.block_of(i, given.inputs[std::size_t(n.number)]);
+          if (is_summand) take_summand(out, rank, ranks);
+        } else if (n.kind == node_kind::parameter) {
+          out = maker.block_of(i, given.parameters[std::size_t(n.number)]);
+          if (is_summand && rank > 0) out.assign(out.size(), 0);  // it enters once
+        } else if (n.kind == node_kind::output_gradient) {
+          out = maker.block_of(i, given.dy);
+        } else {
+          maker.make(i, at, out);
+        }
+      }
+      if (!completed.empty() && completed[std::size_t(i)]) add_up(i);
+    }
+  }
+
+  /// The whole of a value that is blocks, summands, or the same on all ranks.
+  numbers whole(int value, bool is_partial, double& unlike) const {
+    if (value < 0) return {};
+    std::vector<numbers> each;
+    for (auto const& of_rank : values_) each.push_back(of_rank[std::size_t(value)]);
+    return joined(value, each, is_partial, unlike);
+  }
+  /// The gradient of a parameter, which several nodes add to.
+  numbers gradient_of_parameter(int parameter, bool is_partial, double& unlike) const {
+    int const value = g.parameters[parameter];
+    std::vector<numbers> each;
+    for (std::size_t rank = 0; rank < values_.size(); ++rank) {
+      each.emplace_back(makers_[rank].shape(value).count());
+      for (int i = g.forward_size; i < g.size; ++i)
+        if (g.at[i].parameter == parameter)
+          for (std::size_t k = 0; k < each.back().size(); ++k)
+            each.back()[k] += values_[rank][std::size_t(i)][k];
+    }
+    return joined(value, each, is_partial, unlike);
+  }
+  /// Returns true if the ranks have the whole: each result as blocks, alike on all, or as summands.
+  [[nodiscard]] bool makes(outcome_of_table const& expected) const {
+    auto const is_right = [](numbers const& whole, auto get) {
+      for (bool const is_sum : {false, true}) {
+        double worst = 0;
+        numbers const got = get(is_sum, worst);
+        if (got.size() != whole.size()) continue;
+        for (std::size_t k = 0; k < got.size(); ++k)
+          worst = worse(worst, std::abs(got[k] - whole[k]) / (1 + std::abs(whole[k])));
+        if (worst < 1e-7) return true;
+      }
+      return false;
+    };
+    bool out = is_right(
+        expected.y, [&](bool is_sum, double& unlike) { return whole(g.output, is_sum, unlike); });
+    for (int k = 0; out && k < g.input_count; ++k)
+      out = is_right(expected.dx[std::size_t(k)], [&](bool is_sum, double& unlike) {
+        return whole(g.gradient[g.inputs[k]], is_sum, unlike);
+      });
+    for (int k = 0; out && k < g.parameter_count; ++k)
+      out = is_right(expected.dp[std::size_t(k)], [&](bool is_sum, double& unlike) {
+        return gradient_of_parameter(k, is_sum, unlike);
+      });
+    return out;
+  }
+
+ private:
+  /// Gives the sum of a value over all ranks to each.
+  void add_up(int value) {
+    numbers sum = values_[0][std::size_t(value)];
+    for (std::size_t rank = 1; rank < values_.size(); ++rank)
+      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values_[rank][std::size_t(value)][k];
+    for (auto& of_rank : values_) of_rank[std::size_t(value)] = sum;
+  }
+  /// Splits a value into summands of other signs and sizes.
+  static void take_summand(numbers& of, std::size_t rank, std::size_t ranks) {
+    double const others = double(ranks - 1);
+    for (std::size_t k = 0; k < of.size(); ++k) {
+      double const other = 0.3 * of[k] - 0.7 + 0.5 * double(k % 3);
+      of[k] = rank == 0 ? of[k] - others * other : other;
+    }
+  }
+  numbers joined(int value, std::vector<numbers> const& each, bool is_partial,
+                 double& unlike) const {
+    node const& n = g.at[value];
+    bool is_cut = makers_[0].is_cut(n.rows);
+    for (int f = 0; f < n.factor_count; ++f) is_cut = is_cut || makers_[0].is_cut(n.factors[f]);
+    std::size_t const ranks = each.size();
+    numbers out(each[0].size() * (is_cut ? ranks : 1));
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      for (std::size_t k = 0; k < each[rank].size(); ++k) {
+        double const number = each[rank][k];
+        if (is_cut) out[makers_[rank].whole_element(value, k)] = number;
+        else if (is_partial || rank == 0) out[k] += number;
+        else unlike = worse(unlike, std::abs(out[k] - number));
+      }
+    return out;
+  }
+
+  table const& g;
+  std::vector<node_maker> makers_;
+  std::vector<std::vector<numbers>> values_;
+};
+
+/// The table on one rank.
+inline outcome_of_table run_whole(table const& g, std::vector<element_function> const& functions,
+                                  given_numbers const& given) {
+  table_run const run(g, functions, given);
+  outcome_of_table out;
+  out.y = run.whole(g.output, false, out.unlike);
+  for (int k = 0; k < g.input_count; ++k)
+    out.dx.push_back(run.whole(g.gradient[g.inputs[k]], false, out.unlike));
+  for (int k = 0; k < g.parameter_count; ++k)
+    out.dp.push_back(run.gradient_of_parameter(k, false, out.unlike));
+  return out;
+}
+
+/// The table on ranks that cut a variable, put together as the placements of the form say: the
+/// gradient of a value that is replicate is made of summands, those of others are whole or blocks.
+inline outcome_of_table run_form(table const& g, std::vector<element_function> const& functions,
+                                 given_numbers const& given, values_of_form const& form,
+                                 int variable, std::size_t ranks) {
+  std::vector<bool> partial, completed;
+  for (int i = 0; i < g.size; ++i)
+    partial.push_back(form.is_partial(i)), completed.push_back(form.is_completed(i));
+  table_run const run(g, functions, given, variable, ranks, partial, completed);
+  auto const has_summands = [](plait::placement at) { return at == plait::replicate; };
+  outcome_of_table out;
+  out.y = run.whole(g.output, form.placement_of(g.output) == plait::partial, out.unlike);
+  for (int k = 0; k < g.input_count; ++k)
+    out.dx.push_back(run.whole(g.gradient[g.inputs[k]],
+                               has_summands(form.placement_of(g.inputs[k])), out.unlike));
+  for (int k = 0; k < g.parameter_count; ++k)
+    out.dp.push_back(
+        run.gradient_of_parameter(k, has_summands(form.placement_of_parameter(k)), out.unlike));
+  return out;
+}
+
+// ---- Trials of cuts -----------------------------------------------------------------------------
+
+/// A formula without its type.
+struct tried_formula {
+  table g;
+  std::vector<element_function> functions;
+
+  [[nodiscard]] given_numbers given(unsigned seed = 7) const {
+    return given_numbers(node_maker(g, functions), seed);
+  }
+  [[nodiscard]] outcome_of_table run(given_numbers const& of) const {
+    return run_whole(g, functions, of);
+  }
+};
+template <class Facts>
+tried_formula as_tried() {
+  return {as_table(Facts::table), functions_of_table<Facts>()};
+}
+
+/// A variable of a formula that ranks cut on trial.
+struct tried_cut {
+  int variable = values_of_form::nothing;
+  bool is_listed = false;     ///< the rules of formula/forms.hpp let ranks cut it
+  std::vector<int> ranks{};   ///< the numbers of ranks of the trial; none: nothing divides it
+  double distance = 0;        ///< of the form from the whole, if it is listed
+  bool works_anyway = false;  ///< the rules refuse it, and the numbers are right
+
+  [[nodiscard]] bool is_missing() const { return !is_listed && works_anyway && !ranks.empty(); }
+};
+
+/// Returns true if ranks that cut a variable make right numbers. No rule is asked: each rank has
+/// blocks of the inputs and parameters that have the variable, runs all nodes, and the blocks, the
+/// sums over ranks or what is alike on all ranks are the output and the gradients. A row of
+/// parameters that lacks the variable may enter on one rank.
+inline bool works_on_trial(tried_formula const& of, given_numbers const& given, int variable,
+                           std::size_t ranks, outcome_of_table const& whole) {
+  table const& g = of.g;
+  std::vector<int> rows;
+  for (int k = 0; k < g.parameter_count; ++k)
+    if (!g.at[g.parameters[k]].is_matrix && rows.size() < 4) rows.push_back(g.parameters[k]);
+  for (unsigned once = 0; once < 1u << rows.size(); ++once) {
+    std::vector<bool> partial(std::size_t(g.size));
+    for (int k = 0; k < g.input_count; ++k)
+      partial[std::size_t(g.inputs[k])] = variable == values_of_form::summands;
+    for (std::size_t k = 0; k < rows.size(); ++k)
+      partial[std::size_t(rows[k])] = (once >> k & 1) != 0;
+    try {
+      table_run const run(g, of.functions, given, variable, ranks, partial);
+      if (run.makes(whole)) return true;
+    } catch (std::out_of_range const&) {  // a node found a block in place of the whole
+    }
+  }
+  return false;
+}
+
+inline tried_cut try_cut(tried_formula const& of, int variable, given_numbers const& given,
+                         outcome_of_table const& whole) {
+  table const& g = of.g;
+  tried_cut out{.variable = variable};
+  values_of_form form(g, variable);
+  out.is_listed = form.run();
+  out.works_anyway = !out.is_listed;
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    bool divides = variable != formula::row_variable ||
+                   node_maker(g, of.functions).positions % std::size_t(ranks) == 0;
+    for (int v = 0; v < g.variables; ++v)
+      if (g.root(v) == variable) divides = divides && g.extents[v] % (g.pieces_of(v) * ranks) == 0;
+    if (!divides) continue;
+    out.ranks.push_back(ranks);
+    if (out.is_listed)
+      out.distance = worse(out.distance, whole.distance_to(run_form(g, of.functions, given, form,
+                                                                    variable, std::size_t(ranks))));
+    else
+      out.works_anyway =
+          out.works_anyway && works_on_trial(of, given, variable, std::size_t(ranks), whole);
+  }
+  return out;
+}
+/// Tries each variable of a formula, listed or not, and the form in which all ranks do the same.
+inline std::vector<tried_cut> try_cuts(tried_formula const& of) {
+  table const& g = of.g;
+  auto const given = of.given();
+  auto const whole = of.run(given);
+  std::vector<tried_cut> out{try_cut(of, values_of_form::nothing, given, whole)};
+  std::vector<bool> is_in_forward(std::size_t(g.variables));
+  auto const visit = [&](dimension const& of_value) {
+    if (of_value.variable >= 0) is_in_forward[std::size_t(g.root(of_value.variable))] = true;
+  };
+  for (int i = 0; i < g.forward_size; ++i) {
+    visit(g.at[i].rows);
+    for (int f = 0; f < g.at[i].factor_count; ++f) visit(g.at[i].factors[f]);
+  }
+  for (int v = 0; v < g.variables; ++v)
+    if (is_in_forward[std::size_t(v)]) out.push_back(try_cut(of, v, given, whole));
+  if (g.parameter_count == 0) out.push_back(try_cut(of, values_of_form::summands, given, whole));
+  return out;
+}
+
+}  // namespace plait::testing::tables

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What check_formula finds: forms that are wrong or missing, and slots that nothing reads.
+#include "plait/testing/check_formula.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+
+#include "formula/layers.hpp"
+#include "formula/slots.hpp"
+#include "plait/plait.hpp"
+
+using namespace formula_testing;
+using plait::testing::check_formula;
+using plait::testing::check_report;
+
+bool contains(check_report const& report, std::string const& text) {
+  return report.text().find(text) != std::string::npos;
+}
+
+struct three_times {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const { return decltype(x)(3) * x; }
+};
+/// A function that is linear, which its type does not say.
+template <std::size_t Width>
+struct tripled {
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return map(three_times{}, matmul(x, weight)); }
+};
+template <std::size_t Width>
+struct tripled_by_number {
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return 3_c * matmul(x, weight); }
+};
+
+TEST(CheckFormula, FindsAFormThatTheRulesDoNotSee) {
+  auto const report = check_formula<tripled<12>>();
+  ASSERT_EQ(report.failures.size(), 1u) << report.text();
+  EXPECT_EQ(report.failures[0],
+            "no form along the columns of x, the rows of weight: f(matmul(x, weight)) would see a "
+            "sum that is still to be made. But a trial on 2, 3 and 4 ranks makes the whole output "
+            "and the whole gradients; write the formula so that the rules of formulas see it, a "
+            "function that is linear by +, -, * and /");
+}
+TEST(CheckFormula, PassesWhatIsRight) {
+  auto const report = check_formula<tripled_by_number<12>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+  std::string checked;
+  for (auto const& each : report.checked) checked += each + "\n";
+  EXPECT_NE(checked.find("form row on 4 tensor ranks\n"), std::string::npos) << checked;
+  EXPECT_NE(checked.find("form row by trial on 2, 3 and 4 ranks\n"), std::string::npos);
+}
+
+/// The report of trials of a table and of the list of forms that belongs to it.
+check_report report_of_trials(tested_formula const& of) {
+  plait::formula::formula_forms<table> const forms(of.g, of.labels.data());
+  return plait::testing::detail::report_of(try_cuts(of), forms, [](int variable) {
+    return "variable " + std::to_string(variable) + " is refused";
+  });
+}
+
+TEST(CheckFormula, FindsEachFormThatIsTakenOffTheList) {
+  for (auto of : {tested<residual_mlp<6, 12>>(), tested<normed_gate<6, 12>>(),
+                  tested<packed_attention<12, 6, 4>>(), tested<gated_recurrence<6, 12, 4>>()}) {
+    EXPECT_TRUE(report_of_trials(of).passed());
+    for (int v = 1; v < of.g.variables; ++v) {
+      if (of.g.root(v) != v || of.g.is_whole[v] || !values_of_form(of.g, v).run()) continue;
+      tested_formula faulty = of;
+      faulty.g.is_whole[v] = true;
+      EXPECT_TRUE(contains(report_of_trials(faulty),
+                           "variable " + std::to_string(v) + " is refused. But a trial on "))
+          << v;
+    }
+  }
+}
+template <std::size_t Width>
+struct only_softmax {
+  static constexpr weights<"gamma", Width> gamma{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return softmax(x) * gamma; }
+};
+TEST(CheckFormula, FindsAFormThatIsWrong) {
+  tested_formula faulty = tested<only_softmax<12>>();
+  EXPECT_TRUE(report_of_trials(faulty).passed());
+  for (bool& each : faulty.g.is_whole) each = false;
+  EXPECT_TRUE(contains(report_of_trials(faulty),
+                       "form features: a trial on 2, 3 and 4 ranks makes another output or other "
+                       "gradients than the whole form, off by "));
+}
+TEST(CheckFormula, FindsASlotThatNothingReads) {
+  auto const of = tested<normed_gate<6, 12>>();
+  auto plan = plan_of(of);
+  EXPECT_TRUE(plait::testing::detail::check_saved(plan).passed());
+  plan.saved.value[plan.saved.count++] = of.g.output;
+  EXPECT_EQ(plait::testing::detail::check_saved(plan).text(),
+            "saved slot 4 is saved for the backward, and no node of it reads that\n");
+  plan.saved.count--;
+  plan.keeps_output = true;
+  EXPECT_EQ(plait::testing::detail::check_saved(plan).text(),
+            "the output is saved for the backward, and no node of it reads that\n");
+}
