@@ -127,6 +127,10 @@ static_assert(has_forms<heads_of_parameters<12, 6>>(
     {{"whole", invariant, invariant, {invariant, invariant, invariant}},
      {"column", replicate, features, {columns, rows, rows}},
      {"sequence", sequence, sequence, {replicate, replicate, replicate}}}));
+static_assert(has_forms<flat_outer_product<6, 6>>(
+    {{"whole", invariant, invariant, {invariant, invariant}},
+     {"column", replicate, features, {replicate, columns}},
+     {"sequence", sequence, sequence, {replicate, replicate}}}));
 // A scan and a shift need all positions.
 static_assert(
     has_forms<depthwise<12, 4>>({{"whole", invariant, invariant, {invariant, invariant, invariant}},

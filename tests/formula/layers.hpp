@@ -351,6 +351,18 @@ struct scaled_pieces {
   }
 };
 
+/// Each feature times each of some numbers of the row, side by side: the numbers cannot be cut, as
+/// their blocks lie apart.
+template <std::size_t Width, std::size_t Count>
+struct flat_outer_product {
+  static constexpr weights<"numbers", Width, Count> numbers{};
+  static constexpr weights<"out", Width * Count, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return matmul(side_by_side(heads<Width>(tanh(x)) * matmul(x, numbers)), out);
+  }
+};
+
 template <std::size_t Width>
 struct last_part {
   using input = plait::features<2 * Width>;

@@ -54,6 +54,7 @@ std::vector<named_formula> const& formulas() {
       named_as<squeezed<6, 2>>("squeezed"),
       named_as<outer_product<6, 4>>("outer_product"),
       named_as<heads_of_parameters<12, 6>>("heads_of_parameters"),
+      named_as<flat_outer_product<6, 6>>("flat_outer_product"),
       named_as<last_part<6>>("last_part"),
       named_as<concat_of_two<6>>("concat_of_two"),
       named_as<packed_attention<12, 6, 4>>("packed_attention"),
@@ -184,7 +185,7 @@ double distance_of_form(tested_formula const& of, int variable) {
   if (!form.run()) return -1;
   if (form.units() % 2 != 0) return -1;
   auto const given = of.given();
-  return of.run(given).distance_to(run_form(of.g, of.functions, given, form, variable, 2));
+  return distance_of_form(of, given, form, variable, 2, of.run(given));
 }
 
 TEST(PlantedFaults, AnIndexIsTakenForMappedThatIsReduced) {

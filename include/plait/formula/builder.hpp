@@ -160,6 +160,7 @@ struct graph_builder {
     dimension const all = g.make_dimension(g.at[x].width());
     if (g.at[x].factors[0].extent > 1) g.unite(all, g.at[x].factors[0]);
     else g.need_whole(all);
+    g.need_whole(g.at[x].factors[1]);  // its blocks are not next to each other in the result
     out.set_columns(all);
     out.image = g.at[x].image;
     out.row_place = 0;

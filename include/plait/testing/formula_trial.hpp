@@ -279,6 +279,16 @@ inline bool works_on_trial(tried_formula const& of, given_numbers const& given, 
   return false;
 }
 
+/// The distance of a form from the whole; infinity if a node finds a block in place of the whole.
+inline double distance_of_form(tried_formula const& of, given_numbers const& given,
+                               values_of_form const& form, int variable, std::size_t ranks,
+                               outcome_of_table const& whole) {
+  try {
+    return whole.distance_to(run_form(of.g, of.functions, given, form, variable, ranks));
+  } catch (std::out_of_range const&) {
+    return std::numeric_limits<double>::infinity();
+  }
+}
 inline tried_cut try_cut(tried_formula const& of, int variable, given_numbers const& given,
                          outcome_of_table const& whole) {
   table const& g = of.g;
@@ -294,8 +304,8 @@ inline tried_cut try_cut(tried_formula const& of, int variable, given_numbers co
     if (!divides) continue;
     out.ranks.push_back(ranks);
     if (out.is_listed)
-      out.distance = worse(out.distance, whole.distance_to(run_form(g, of.functions, given, form,
-                                                                    variable, std::size_t(ranks))));
+      out.distance = worse(out.distance,
+                           distance_of_form(of, given, form, variable, std::size_t(ranks), whole));
     else
       out.works_anyway =
           out.works_anyway && works_on_trial(of, given, variable, std::size_t(ranks), whole);
