@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include "plait/core/macros.hpp"
+#include "plait/formula/layer.hpp"
+
+/// Layers of models since 2020 as formulas, which tests/oracle/formula_reference.py writes in
+/// PyTorch.
+namespace modern {
+
+using namespace plait::literals;
+
+template <plait::ext::name Label, std::size_t... Lengths>
+using weights = plait::parameter<Label, plait::extents<Lengths...>, plait::normal(0.2)>;
+
+// ---- Gates --------------------------------------------------------------------------------------
+
+template <std::size_t Width>
+struct gated_residual {
+  static constexpr weights<"w", Width, Width> w{};
+  static constexpr weights<"gate", Width, Width> gate{};
+  static constexpr weights<"bias", Width> bias{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return x + sigmoid(matmul(x, gate) + bias) * tanh(matmul(x, w));
+  }
+};
+
+template <std::size_t Width, std::size_t Hidden>
+struct bilinear_gate {
+  static constexpr weights<"left", Width, Hidden> left{};
+  static constexpr weights<"right", Width, Hidden> right{};
+  static constexpr weights<"down", Hidden, Width> down{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return matmul(matmul(x, left) * matmul(x, right), down); }
+};
+
+/// Each group of the features is scaled by a number that the means of all groups give.
+template <std::size_t Width, std::size_t Groups, std::size_t Squeezed>
+struct squeeze_excite {
+  static constexpr weights<"down", Groups, Squeezed> down{};
+  static constexpr weights<"up", Squeezed, Groups> up{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const groups = heads<Groups>(x);
+    auto const squeezed = silu(matmul(side_by_side(mean(groups)), down));
+    return side_by_side(groups * heads<Groups>(sigmoid(matmul(squeezed, up))));
+  }
+};
+
+// ---- Attention ----------------------------------------------------------------------------------
+
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct qk_norm_attention {
+  static constexpr weights<"qkv", Width, 3 * Width> qkv{};
+  static constexpr weights<"q_norm", Width / Heads> q_norm{};
+  static constexpr weights<"k_norm", Width / Heads> k_norm{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const all = matmul(x, qkv);
+    auto const q = side_by_side(rms_norm(heads<Heads>(part<0, 3>(all)), q_norm));
+    auto const k = side_by_side(rms_norm(heads<Heads>(part<1, 3>(all)), k_norm));
+    return attention<Heads>(q, k, part<2, 3>(all));
+  }
+};
+
+struct alibi_slope {
+  PLAIT_HOST_DEVICE double operator()(plait::formula::index_place const& at) const {
+    return (double(at[1]) - double(at.position)) / double(2 << at[0]);
+  }
+};
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct alibi_attention {
+  static constexpr weights<"qkv", Width, 3 * Width> qkv{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const all = matmul(x, qkv);
+    auto const q = heads<Heads>(part<0, 3>(all));
+    auto const k = heads<Heads>(part<1, 3>(all));
+    auto const v = heads<Heads>(part<2, 3>(all));
+    auto const scores = einsum<"thd,shd->hts">(q, k) * 0.5_c + plait::formula::at(alibi_slope{});
+    return side_by_side(einsum<"hts,shd->thd">(causal_softmax(scores), v));
+  }
+};
+
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct soft_cap_attention {
+  static constexpr weights<"qkv", Width, 3 * Width> qkv{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const all = matmul(x, qkv);
+    auto const q = heads<Heads>(part<0, 3>(all));
+    auto const k = heads<Heads>(part<1, 3>(all));
+    auto const v = heads<Heads>(part<2, 3>(all));
+    auto const scores = 0.4_c * tanh(einsum<"thd,shd->hts">(q, k) * 2_c);
+    return side_by_side(einsum<"hts,shd->thd">(causal_softmax(scores), v));
+  }
+};
+
+/// Keys and values of one latent row for all heads; a value is twice as wide as a key.
+template <std::size_t Width, std::size_t Latent, std::size_t Heads, std::size_t Sequence>
+struct latent_attention {
+  static constexpr weights<"q", Width, Width> to_q{};
+  static constexpr weights<"latent", Width, Latent> to_latent{};
+  static constexpr weights<"latent_norm", Latent> latent_norm{};
+  static constexpr weights<"k", Latent, Width> to_k{};
+  static constexpr weights<"v", Latent, 2 * Width> to_v{};
+  static constexpr weights<"out", 2 * Width, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const latent = rms_norm(matmul(x, to_latent), latent_norm);
+    auto const q = heads<Heads>(matmul(x, to_q));
+    auto const k = heads<Heads>(matmul(latent, to_k));
+    auto const v = heads<Heads>(matmul(latent, to_v));
+    auto const shares = causal_softmax(einsum<"thd,shd->hts">(q, k) * 0.7_c);
+    return matmul(side_by_side(einsum<"hts,she->the">(shares, v)), out);
+  }
+};
+
+// ---- Recurrences --------------------------------------------------------------------------------
+
+template <std::size_t Width, std::size_t Sequence>
+struct causal_depthwise {
+  static constexpr weights<"now", Width> now{};
+  static constexpr weights<"before", Width> before{};
+  static constexpr weights<"earlier", Width> earlier{};
+  static constexpr weights<"bias", Width> bias{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    return silu(x * now + shift<1>(x) * before + shift<2>(x) * earlier + bias);
+  }
+};
+
+template <std::size_t Width, std::size_t Hidden, std::size_t Sequence>
+struct rg_lru {
+  static constexpr weights<"in", Width, Hidden> in{};
+  static constexpr weights<"recurrence", Width, Hidden> recurrence{};
+  static constexpr weights<"recurrence_bias", Hidden> recurrence_bias{};
+  static constexpr weights<"gate", Width, Hidden> gate{};
+  static constexpr weights<"gate_bias", Hidden> gate_bias{};
+  static constexpr weights<"decay", Hidden> decay{};
+  static constexpr weights<"out", Hidden, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const r = sigmoid(matmul(x, recurrence) + recurrence_bias);
+    auto const i = sigmoid(matmul(x, gate) + gate_bias);
+    auto const a = exp(-8_c * log(1_c + exp(decay)) * r);
+    return matmul(scan(a, sqrt(1_c - square(a)) * (i * matmul(x, in))), out);
+  }
+};
+
+/// One step of a gated recurrent unit: x and the state before.
+template <std::size_t Width>
+struct gru_cell {
+  static constexpr weights<"of_x", Width, 3 * Width> of_x{};
+  static constexpr weights<"of_x_bias", 3 * Width> of_x_bias{};
+  static constexpr weights<"of_h", Width, 3 * Width> of_h{};
+  static constexpr weights<"of_h_bias", 3 * Width> of_h_bias{};
+  using input = plait::inputs<plait::features<Width>, plait::features<Width>>;
+  static constexpr auto formula(auto x, auto h) {
+    auto const from_x = matmul(x, of_x) + of_x_bias;
+    auto const from_h = matmul(h, of_h) + of_h_bias;
+    auto const r = sigmoid(part<0, 3>(from_x) + part<0, 3>(from_h));
+    auto const z = sigmoid(part<1, 3>(from_x) + part<1, 3>(from_h));
+    auto const made = tanh(part<2, 3>(from_x) + r * part<2, 3>(from_h));
+    return (1_c - z) * made + z * h;
+  }
+};
+
+/// A selective scan, as in Mamba: each hidden feature has a state of `State` numbers.
+template <std::size_t Width, std::size_t Hidden, std::size_t State, std::size_t Sequence>
+struct selective_scan {
+  static constexpr weights<"in", Width, Hidden> in{};
+  static constexpr weights<"step", Width, Hidden> step{};
+  static constexpr weights<"step_bias", Hidden> step_bias{};
+  static constexpr weights<"b", Width, State> b{};
+  static constexpr weights<"c", Width, State> c{};
+  static constexpr weights<"decay", State> decay{};
+  static constexpr weights<"skip", Hidden> skip{};
+  static constexpr weights<"out", Hidden, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const u = silu(matmul(x, in));
+    auto const dt = log(1_c + exp(matmul(x, step) + step_bias));
+    auto const kept = exp(-(heads<Hidden>(dt) * exp(decay)));
+    auto const enters = heads<Hidden>(dt * u) * matmul(x, b);
+    auto const h = heads<Hidden>(scan(side_by_side(kept), side_by_side(enters)));
+    return matmul(side_by_side(sum(h * matmul(x, c))) + u * skip, out);
+  }
+};
+
+// ---- Mixtures -----------------------------------------------------------------------------------
+
+template <std::size_t Width, std::size_t Hidden, std::size_t Experts>
+struct dense_mixture {
+  static constexpr weights<"router", Width, Experts> router{};
+  static constexpr weights<"up", Width, Experts * Hidden> up{};
+  static constexpr weights<"down", Experts * Hidden, Width> down{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const shares = heads<Experts>(softmax(matmul(x, router)));
+    return matmul(side_by_side(heads<Experts>(silu(matmul(x, up))) * shares), down);
+  }
+};
+
+struct is_less {  // a step, whose slope is 0
+  PLAIT_HOST_DEVICE auto operator()(auto a, auto b) const { return decltype(a)(a < b ? 1 : 0); }
+};
+struct if_below_2 {
+  PLAIT_HOST_DEVICE auto operator()(auto x, auto rank) const {
+    return rank < decltype(rank)(2) ? x : decltype(x)(0);
+  }
+};
+/// All experts are made, and the two with the largest shares are taken.
+template <std::size_t Width, std::size_t Hidden, std::size_t Experts>
+struct masked_mixture {
+  static constexpr weights<"router", Width, Experts> router{};
+  static constexpr weights<"up", Width, Experts * Hidden> up{};
+  static constexpr weights<"down", Experts * Hidden, Width> down{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const all = softmax(matmul(x, router));
+    // The number of experts with a larger share, for each: [Experts, 1].
+    auto const rank = sum(map(is_less{}, heads<Experts>(all), all));
+    auto const taken = map(if_below_2{}, heads<Experts>(all), rank);
+    auto const shares = taken / sum(side_by_side(taken));
+    return matmul(side_by_side(heads<Experts>(silu(matmul(x, up))) * shares), down);
+  }
+};
+
+}  // namespace modern

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: alone seconds=20
+//
+// Ten steps of models with layers of formulas, under six plans, against PyTorch's losses, which
+// tests/oracle/formula_reference.py prints.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formula/modern_layers.hpp"
+#include "oracle/stored_numbers.hpp"
+#include "plait/nn/elementwise_loss.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/plait.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr std::size_t in = 3, width = 12, out = 2, length = 4, batch = 4, steps = 10,
+                      head_count = 6;
+
+/// A number between -1 and 1 for each place and key.
+double number(std::size_t place, std::size_t key) {
+  return std::sin(12.9898 * double(place) + 78.233 * double(key));
+}
+/// The key of a parameter.
+std::size_t key_of(std::string const& name) {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) sum += (i + 1) * std::size_t(name[i]);
+  return sum % 97;
+}
+
+struct samples_by_formula {
+  using concept_tag = dataset_tag;
+  using element = double;
+  using target = double;
+  [[nodiscard]] std::size_t size() const { return batch * steps; }
+  [[nodiscard]] std::size_t sequence_length() const { return length; }
+  [[nodiscard]] std::size_t width() const { return in; }
+  [[nodiscard]] std::size_t target_width() const { return out; }
+  void inputs(std::size_t sample, std::span<double> to) const { fill(sample, to, 1); }
+  void targets(std::size_t sample, std::span<double> to) const { fill(sample, to, 2); }
+
+ private:
+  static void fill(std::size_t sample, std::span<double> to, std::size_t key) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = number(sample * to.size() + i, key);
+  }
+};
+
+using first = named<"in", nn::linear<in, width>>;
+using last = named<"out", nn::linear<width, out>>;
+template <class L, class First>
+struct model : sequential<First, named<"layer", L>, last> {};
+template <class L, class First, class Policy>
+struct job : parallel<objective<model<L, First>, nn::mse<out>>, Policy, double> {};
+
+template <class Job>
+std::vector<double> losses_of() {
+  std::vector<double> losses;
+  samples_by_formula const data;
+  launch<Job>(threads{}, [&](auto& rank) {
+    auto trainer =
+        plait::trainer<Job>(rank, adamw{.learning_rate = 0.02, .beta2 = 0.95, .weight_decay = 0.1});
+    trainer.import_parameters([](std::string const& name, auto const&, std::span<double> values) {
+      double const offset = name.ends_with("norm") ? 1 : 0;
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = offset + 0.5 * number(i, key_of(name));
+    });
+    auto from = batches(data, global_batch<batch>{}, rank, {.how = sample_order::sequential});
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      double const loss = trainer.step(from.at(step)).loss;
+      if (rank.is_root()) losses.push_back(loss);
+    }
+  });
+  return losses;
+}
+
+void expect_near(std::vector<double> const& expected, std::vector<double> const& got,
+                 char const* plan) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], expected[i], 1e-10) << plan << ", step " << i;
+}
+/// Trains L between two layers of `nn` under each plan. `name`: a line of PyTorch's numbers.
+template <class L, class First = first>
+void expect_losses(char const* name) {
+  auto const expected = plait_test::stored_numbers("formula_numbers.txt", name);
+  expect_near(expected, losses_of<job<L, First, serial>>(), "serial");
+  expect_near(expected, losses_of<job<L, First, data_parallel<2>>>(), "2 data ranks");
+  expect_near(expected, losses_of<job<L, First, tensor_parallel<2>>>(), "2 tensor ranks");
+  expect_near(expected, losses_of<job<L, First, tensor_parallel<3>>>(), "3 tensor ranks");
+  expect_near(expected, losses_of<job<L, First, pipeline<2>>>(), "2 stages");
+  using all = hybrid<data_parallel<2>, tensor_parallel<2>, pipeline<2>>;
+  expect_near(expected, losses_of<job<L, First, all>>(), "2 on each axis");
+}
+
+using namespace modern;
+
+TEST(FormulaOracle, GatedResidual) { expect_losses<gated_residual<width>>("gated_residual"); }
+TEST(FormulaOracle, BilinearGate) { expect_losses<bilinear_gate<width, 18>>("bilinear_gate"); }
+TEST(FormulaOracle, SqueezeAndExcite) {
+  expect_losses<squeeze_excite<width, head_count, 3>>("squeeze_excite");
+}
+TEST(FormulaOracle, AttentionOfNormedQueriesAndKeys) {
+  expect_losses<qk_norm_attention<width, head_count, length>>("qk_norm_attention");
+}
+TEST(FormulaOracle, AttentionWithDistances) {
+  expect_losses<alibi_attention<width, head_count, length>>("alibi_attention");
+}
+TEST(FormulaOracle, AttentionWithASoftCap) {
+  expect_losses<soft_cap_attention<width, head_count, length>>("soft_cap_attention");
+}
+TEST(FormulaOracle, AttentionOfLatentKeysAndValues) {
+  expect_losses<latent_attention<width, 4, head_count, length>>("latent_attention");
+}
+TEST(FormulaOracle, DepthwiseConvolution) {
+  expect_losses<causal_depthwise<width, length>>("causal_depthwise");
+}
+TEST(FormulaOracle, GatedLinearRecurrence) { expect_losses<rg_lru<width, 18, length>>("rg_lru"); }
+TEST(FormulaOracle, CellOfAGatedRecurrentUnit) {
+  using both = fan_out<named<"x", nn::linear<in, width>>, named<"h", nn::linear<in, width>>>;
+  expect_losses<gru_cell<width>, both>("gru_cell");
+}
+TEST(FormulaOracle, SelectiveScan) {
+  expect_losses<selective_scan<width, 18, 3, length>>("selective_scan");
+}
+TEST(FormulaOracle, DenseMixture) { expect_losses<dense_mixture<width, 6, 4>>("dense_mixture"); }
+TEST(FormulaOracle, MaskedMixture) { expect_losses<masked_mixture<width, 6, 4>>("masked_mixture"); }
+
+}  // namespace

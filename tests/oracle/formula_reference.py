@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Losses of small models in PyTorch, for tests/formula/oracle_test.cpp: a line for each layer, its name and the losses
+of ten steps. With --check FILE they are compared with those of a file instead of printed.
+
+Each model is linear -> layer -> linear, in double. Weights and data are formulas of a name and a place that the test has,
+too. The layers are written with PyTorch's own words where it has them: conv1d, GRUCell, scaled_dot_product written out.
+"""
+import math
+import sys
+
+import torch
+import torch.nn.functional as F
+
+IN, WIDTH, OUT, SEQUENCE, BATCH, STEPS, HEADS = 3, 12, 2, 4, 4, 10, 6
+torch.set_default_dtype(torch.float64)
+
+
+def values(count, key, scale=1.0, offset=0.0):
+    return [offset + scale * math.sin(12.9898 * i + 78.233 * key) for i in range(count)]
+
+
+def weights(name, shape):
+    """The start of a parameter: a key is made of its name."""
+    key = sum((i + 1) * ord(letter) for i, letter in enumerate(name)) % 97
+    return torch.nn.Parameter(torch.tensor(
+        values(math.prod(shape), key, 0.5, 1.0 if name.endswith("norm") else 0.0)).reshape(shape))
+
+
+class Weights(dict):
+    """Parameters by name, each made when it is first asked for."""
+    def __init__(self, shapes):
+        super().__init__({name: weights(name, shape) for name, shape in shapes.items()})
+
+    def of(self, part):
+        return {name[len(part) + 1:]: value for name, value in self.items() if name.startswith(part + ".")}
+
+
+def heads(x, count=HEADS):
+    return x.reshape(*x.shape[:-1], count, -1)
+
+
+def flat(x):
+    return x.reshape(*x.shape[:-2], -1)
+
+
+def rms_norm(x, gamma):
+    return gamma * x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+
+
+MASK = torch.tril(torch.ones(SEQUENCE, SEQUENCE, dtype=torch.bool))
+
+
+def attend(q, k, v, scale, change=lambda scores: scores, mask=MASK):
+    """q, k and v are (batch, positions, heads, width)."""
+    scores = change(torch.einsum("bthd,bshd->bhts", q, k) * scale)
+    shares = scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return flat(torch.einsum("bhts,bshd->bthd", shares, v))
+
+
+def three(x, p):
+    return [heads(each) for each in (x @ p["qkv"]).chunk(3, -1)]
+
+
+def scan(a, x):
+    out, h = [], torch.zeros_like(x[:, 0])
+    for t in range(SEQUENCE):
+        h = a[:, t] * h + x[:, t]
+        out.append(h)
+    return torch.stack(out, 1)
+
+
+# ---- The layers -----------------------------------------------------------------------------------
+
+def gated_residual(p, x):
+    return x + torch.sigmoid(x @ p["gate"] + p["bias"]) * torch.tanh(x @ p["w"])
+
+
+def bilinear_gate(p, x):
+    return ((x @ p["left"]) * (x @ p["right"])) @ p["down"]
+
+
+def squeeze_excite(p, x):
+    groups = heads(x)
+    gates = torch.sigmoid(F.silu(groups.mean(-1) @ p["down"]) @ p["up"])
+    return flat(groups * gates.unsqueeze(-1))
+
+
+def qk_norm_attention(p, x):
+    q, k, v = three(x, p)
+    return attend(rms_norm(q, p["q_norm"]), rms_norm(k, p["k_norm"]), v, 1 / math.sqrt(WIDTH // HEADS))
+
+
+def alibi_attention(p, x):
+    place = torch.arange(SEQUENCE, dtype=torch.float64)
+    slopes = 2.0 ** -(1 + torch.arange(HEADS, dtype=torch.float64))
+    bias = slopes[:, None, None] * (place[None, :] - place[:, None])
+    return attend(*three(x, p), 0.5, lambda scores: scores + bias)
+
+
+def soft_cap_attention(p, x):
+    return attend(*three(x, p), 1, lambda scores: 0.4 * torch.tanh(scores / 0.5))
+
+
+def latent_attention(p, x):
+    latent = rms_norm(x @ p["latent"], p["latent_norm"])
+    return attend(heads(x @ p["q"]), heads(latent @ p["k"]), heads(latent @ p["v"]), 0.7) @ p["out"]
+
+
+def causal_depthwise(p, x):
+    kernel = torch.stack([p["earlier"], p["before"], p["now"]], -1).unsqueeze(1)
+    made = F.conv1d(F.pad(x.transpose(1, 2), (2, 0)), kernel, p["bias"], groups=WIDTH)
+    return F.silu(made.transpose(1, 2))
+
+
+def rg_lru(p, x):
+    r = torch.sigmoid(x @ p["recurrence"] + p["recurrence_bias"])
+    i = torch.sigmoid(x @ p["gate"] + p["gate_bias"])
+    a = torch.exp(-8 * F.softplus(p["decay"]) * r)
+    return scan(a, torch.sqrt(1 - a * a) * i * (x @ p["in"])) @ p["out"]
+
+
+def gru_cell(p, x, h):
+    # GRUCell keeps the matrices transposed.
+    return torch._VF.gru_cell(x.reshape(-1, WIDTH), h.reshape(-1, WIDTH), p["of_x"].T, p["of_h"].T, p["of_x_bias"],
+                              p["of_h_bias"]).reshape(x.shape)
+
+
+def selective_scan(p, x):
+    u, dt = F.silu(x @ p["in"]), F.softplus(x @ p["step"] + p["step_bias"])
+    kept = torch.exp(-dt.unsqueeze(-1) * torch.exp(p["decay"]))
+    enters = (dt * u).unsqueeze(-1) * (x @ p["b"]).unsqueeze(-2)
+    y = torch.einsum("btcn,btn->btc", scan(kept, enters), x @ p["c"])
+    return (y + u * p["skip"]) @ p["out"]
+
+
+def mixture(p, x, shares):
+    hidden = torch.einsum("btd,deh->bteh", x, p["up"].reshape(WIDTH, 4, -1))
+    return torch.einsum("bteh,ehd->btd", F.silu(hidden) * shares.unsqueeze(-1), p["down"].reshape(4, -1, WIDTH))
+
+
+def dense_mixture(p, x):
+    return mixture(p, x, (x @ p["router"]).softmax(-1))
+
+
+def masked_mixture(p, x):
+    best, which = (x @ p["router"]).softmax(-1).topk(2)
+    shares = best / best.sum(-1, keepdim=True)
+    return mixture(p, x, torch.zeros(*x.shape[:-1], 4).scatter(-1, which, shares))
+
+
+def square(*names):
+    return {name: (WIDTH, WIDTH) for name in names}
+
+
+# For each layer its function and the shapes of its parameters.
+LAYERS = {
+    "gated_residual": (gated_residual, {**square("w", "gate"), "bias": (12,)}),
+    "bilinear_gate": (bilinear_gate, {"left": (12, 18), "right": (12, 18), "down": (18, 12)}),
+    "squeeze_excite": (squeeze_excite, {"down": (6, 3), "up": (3, 6)}),
+    "qk_norm_attention": (qk_norm_attention, {"qkv": (12, 36), "q_norm": (2,), "k_norm": (2,)}),
+    "alibi_attention": (alibi_attention, {"qkv": (12, 36)}),
+    "soft_cap_attention": (soft_cap_attention, {"qkv": (12, 36)}),
+    "latent_attention": (latent_attention, {"q": (12, 12), "latent": (12, 4), "latent_norm": (4,), "k": (4, 12),
+                                            "v": (4, 24), "out": (24, 12)}),
+    "causal_depthwise": (causal_depthwise, {"now": (12,), "before": (12,), "earlier": (12,), "bias": (12,)}),
+    "rg_lru": (rg_lru, {"in": (12, 18), "recurrence": (12, 18), "recurrence_bias": (18,), "gate": (12, 18),
+                        "gate_bias": (18,), "decay": (18,), "out": (18, 12)}),
+    "gru_cell": (gru_cell, {"of_x": (12, 36), "of_x_bias": (36,), "of_h": (12, 36), "of_h_bias": (36,)}),
+    "selective_scan": (selective_scan, {"in": (12, 18), "step": (12, 18), "step_bias": (18,), "b": (12, 3), "c": (12, 3),
+                                        "decay": (3,), "skip": (18,), "out": (18, 12)}),
+    "dense_mixture": (dense_mixture, {"router": (12, 4), "up": (12, 24), "down": (24, 12)}),
+    "masked_mixture": (masked_mixture, {"router": (12, 4), "up": (12, 24), "down": (24, 12)}),
+}
+
+
+def linear(p, x):
+    return x @ p["weight"] + p["bias"]
+
+
+def losses(name):
+    layer, shapes = LAYERS[name]
+    first = ["x", "h"] if name == "gru_cell" else ["in"]
+    all_shapes = {"layer." + label: shape for label, shape in shapes.items()}
+    for part in first:
+        all_shapes.update({part + ".weight": (IN, WIDTH), part + ".bias": (WIDTH,)})
+    p = Weights({**all_shapes, "out.weight": (WIDTH, OUT), "out.bias": (OUT,)})
+    optimizer = torch.optim.AdamW(p.values(), lr=0.02, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    samples = BATCH * STEPS
+    inputs = torch.tensor(values(samples * SEQUENCE * IN, 1)).reshape(STEPS, BATCH, SEQUENCE, IN)
+    targets = torch.tensor(values(samples * SEQUENCE * OUT, 2)).reshape(STEPS, BATCH, SEQUENCE, OUT)
+    out = []
+    for step in range(STEPS):
+        made = linear(p.of("out"), layer(p.of("layer"), *[linear(p.of(part), inputs[step]) for part in first]))
+        loss = F.mse_loss(made, targets[step])
+        out.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return out
+
+
+def check(lines, path):
+    with open(path) as file:
+        stored = {words[0]: [float(word) for word in words[1:]] for words in map(str.split, file)}
+    if stored.keys() != lines.keys():
+        sys.exit("%s has %s; wanted are %s" % (path, sorted(stored), sorted(lines)))
+    for name, numbers in lines.items():
+        worst = max(abs(a - b) for a, b in zip(numbers, stored[name], strict=True))
+        if not worst <= 1e-10:
+            sys.exit("%s of %s: off by %.1e" % (name, path, worst))
+
+
+def main():
+    lines = {name: losses(name) for name in LAYERS}
+    if len(sys.argv) == 3 and sys.argv[1] == "--check":
+        return check(lines, sys.argv[2])
+    for name, numbers in lines.items():
+        print(name, *("%.17g" % number for number in numbers))
+
+
+if __name__ == "__main__":
+    main()
