@@ -57,6 +57,8 @@ class expression_words {
         out.factors.insert(out.factors.begin(), x->factors.size() - out.factors.size(), 1);
         out.row_place = x->row_place;
       }
+      if (x->factors.size() == out.factors.size())
+        out.row_place = std::max(out.row_place, x->row_place);
       for (std::size_t f_of_x = 0; f_of_x < x->factors.size(); ++f_of_x) {
         std::size_t& made = out.factors[out.factors.size() - x->factors.size() + f_of_x];
         made = std::max(made, x->factors[f_of_x]);

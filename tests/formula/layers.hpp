@@ -455,6 +455,23 @@ struct biased_attention {
   }
 };
 
+/// Scores that a value with heads weighs, from the left or from the right. There are as many heads
+/// as positions, so no length says which letter is which.
+template <std::size_t Width, std::size_t Count, bool IsLeft>
+struct weighed_scores {
+  static constexpr weights<"q", Width, Width> q{};
+  static constexpr weights<"factor", Width, Count * Count> factor{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Count;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Count>(matmul(x, q));
+    auto const scores = softmax(einsum<"thd,shd->hts">(h, h));
+    auto const by = heads<Count>(matmul(x, factor));
+    if constexpr (IsLeft) return side_by_side(einsum<"hts,shd->thd">(by * scores, h));
+    else return side_by_side(einsum<"hts,shd->thd">(scores * by, h));
+  }
+};
+
 /// Attention by kernels that store no scores; several heads of queries read one of keys.
 template <std::size_t Width, std::size_t Heads, std::size_t KeyHeads, std::size_t Sequence>
 struct grouped_attention {

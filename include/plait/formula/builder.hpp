@@ -463,6 +463,8 @@ struct graph_builder {
       for (int f = 0; f < more; ++f) out.factors[f] = x.factors[f];
       out.factor_count = x.factor_count;
       out.row_place = x.row_place;
+    } else if (x.factor_count == out.factor_count && x.row_place > out.row_place) {
+      out.row_place = x.row_place;  // of scores and of heads that weigh them, in either order
     }
     for (int f = 0; f < x.factor_count; ++f) {
       dimension& made = out.factors[out.factor_count - x.factor_count + f];
