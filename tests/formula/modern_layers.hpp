@@ -103,6 +103,29 @@ struct soft_cap_attention {
   }
 };
 
+struct causal_mask {
+  PLAIT_HOST_DEVICE double operator()(plait::formula::index_place const& at) const {
+    return at[1] > at.position ? -1e9 : 0;
+  }
+};
+/// Each head has a score that no position has, so that the shares add up to less than 1.
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct sink_attention {
+  static constexpr weights<"qkv", Width, 3 * Width> qkv{};
+  static constexpr weights<"sink", Heads> sink{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const all = matmul(x, qkv);
+    auto const q = heads<Heads>(part<0, 3>(all));
+    auto const k = heads<Heads>(part<1, 3>(all));
+    auto const v = heads<Heads>(part<2, 3>(all));
+    auto const scores = einsum<"thd,shd->hts">(q, k) * 0.5_c + plait::formula::at(causal_mask{});
+    auto const kept = sigmoid(side_by_side(log_sum_exp(scores)) - sink);
+    return side_by_side(einsum<"hts,shd->thd">(softmax(scores) * heads<Heads>(kept), v));
+  }
+};
+
 /// Keys and values of one latent row for all heads; a value is twice as wide as a key.
 template <std::size_t Width, std::size_t Latent, std::size_t Heads, std::size_t Sequence>
 struct latent_attention {

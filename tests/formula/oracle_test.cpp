@@ -116,6 +116,9 @@ TEST(FormulaOracle, AttentionWithDistances) {
 TEST(FormulaOracle, AttentionWithASoftCap) {
   expect_losses<soft_cap_attention<width, head_count, length>>("soft_cap_attention");
 }
+TEST(FormulaOracle, AttentionWithASink) {
+  expect_losses<sink_attention<width, head_count, length>>("sink_attention");
+}
 TEST(FormulaOracle, AttentionOfLatentKeysAndValues) {
   expect_losses<latent_attention<width, 4, head_count, length>>("latent_attention");
 }

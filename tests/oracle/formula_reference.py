@@ -102,6 +102,14 @@ def soft_cap_attention(p, x):
     return attend(*three(x, p), 1, lambda scores: 0.4 * torch.tanh(scores / 0.5))
 
 
+def sink_attention(p, x):
+    q, k, v = three(x, p)
+    scores = (torch.einsum("bthd,bshd->bhts", q, k) * 0.5).masked_fill(~MASK, -math.inf)
+    sinks = p["sink"].reshape(1, HEADS, 1, 1).expand(*scores.shape[:-1], 1)
+    shares = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
+    return flat(torch.einsum("bhts,bshd->bthd", shares, v))
+
+
 def latent_attention(p, x):
     latent = rms_norm(x @ p["latent"], p["latent_norm"])
     return attend(heads(x @ p["q"]), heads(latent @ p["k"]), heads(latent @ p["v"]), 0.7) @ p["out"]
@@ -161,6 +169,7 @@ LAYERS = {
     "qk_norm_attention": (qk_norm_attention, {"qkv": (12, 36), "q_norm": (2,), "k_norm": (2,)}),
     "alibi_attention": (alibi_attention, {"qkv": (12, 36)}),
     "soft_cap_attention": (soft_cap_attention, {"qkv": (12, 36)}),
+    "sink_attention": (sink_attention, {"qkv": (12, 36), "sink": (6,)}),
     "latent_attention": (latent_attention, {"q": (12, 12), "latent": (12, 4), "latent_norm": (4,), "k": (4, 12),
                                             "v": (4, 24), "out": (24, 12)}),
     "causal_depthwise": (causal_depthwise, {"now": (12,), "before": (12,), "earlier": (12,), "bias": (12,)}),
