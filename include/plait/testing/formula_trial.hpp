@@ -251,7 +251,12 @@ struct tried_cut {
   double distance = 0;        ///< of the form from the whole, if it is listed
   bool works_anyway = false;  ///< the rules refuse it, and the numbers are right
 
-  [[nodiscard]] bool is_missing() const { return !is_listed && works_anyway && !ranks.empty(); }
+  formula::refusal why = formula::refusal::none;  ///< the reason, if they do
+
+  /// Kernels that take no pieces of columns are no fault of the rules.
+  [[nodiscard]] bool is_missing() const {
+    return !is_listed && works_anyway && !ranks.empty() && why != formula::refusal::in_pieces;
+  }
 };
 
 /// Returns true if ranks that cut a variable make right numbers. No rule is asked: each rank has
@@ -296,6 +301,7 @@ inline tried_cut try_cut(tried_formula const& of, int variable, given_numbers co
   values_of_form form(g, variable);
   out.is_listed = form.run();
   out.works_anyway = !out.is_listed;
+  out.why = form.why;
   for (int ranks = 2; ranks <= 4; ++ranks) {
     bool divides = variable != formula::row_variable ||
                    node_maker(g, of.functions).positions % std::size_t(ranks) == 0;
