@@ -419,6 +419,14 @@ class expression_evaluator : private expression_words {
   value made(formula::term<formula::op::softmax<IsCausal>, X>) {
     return softmax(of(X{}), IsCausal);
   }
+  /// The rows of the term stand after those of the output.
+  template <class Y, class Loss>
+  value made(formula::term<formula::op::with_loss, Y, Loss>) {
+    value out = of(Y{});
+    numbers const& term = of(Loss{}).elements;
+    out.elements.insert(out.elements.end(), term.begin(), term.end());
+    return out;
+  }
   template <class X>
   value made(formula::term<formula::op::log_sum_exp, X>) {
     return log_sum_exp(of(X{}));
@@ -542,7 +550,8 @@ inline double distance_from_differences(tested_formula const& of) {
   auto const loss = [&] {
     numbers const y = of.by_definition(given);
     double sum = 0;
-    for (std::size_t k = 0; k < y.size(); ++k) sum += y[k] * given.dy[k];
+    for (std::size_t k = 0; k < y.size(); ++k)
+      sum += y[k] * (k < given.dy.size() ? given.dy[k] : given.term_seed[k - given.dy.size()]);
     return sum;
   };
   double worst = 0;
@@ -559,7 +568,7 @@ inline double distance_from_differences(tested_formula const& of) {
     }
   };
   for (int k = 0; k < of.g.input_count; ++k)
-    if (!of.g.at[of.g.inputs[k]].is_tokens)
+    if (!of.g.at[of.g.inputs[k]].is_data)
       compare(given.inputs[std::size_t(k)], whole.dx[std::size_t(k)]);
   for (int k = 0; k < of.g.parameter_count; ++k)
     compare(given.parameters[std::size_t(k)], whole.dp[std::size_t(k)]);

@@ -8,6 +8,7 @@
 
 #include "formula/layer_facts.hpp"
 #include "formula/layers.hpp"
+#include "formula/losses.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_formula.hpp"
 
@@ -216,7 +217,8 @@ TEST(Formulas, HaveAllKindsOfNodes) {
                scaled_heads<12, 6>, weighted_heads<12, 6>, concat_of_two<6>,
                packed_attention<12, 6, 4>, normed_attention<12, 6, 4>, biased_attention<12, 6, 4>,
                grouped_attention<12, 6, 3, 4>, depthwise<12, 4>, gated_recurrence<6, 12, 4>,
-               scaled_lookup<12, 6>, heads_as_numbers<12, 6>, picked_lookup<12, 12>, dropped<12>>();
+               scaled_lookup<12, 6>, heads_as_numbers<12, 6>, picked_lookup<12, 12>, dropped<12>,
+               z_loss<6>>();
   for (int kind = 0; kind <= int(node_kind::result); ++kind)
     EXPECT_TRUE(kinds.contains(node_kind(kind))) << kind;
 }

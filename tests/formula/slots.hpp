@@ -31,7 +31,8 @@ class slot_run {
     saved_ = empty_slots(plan_.saved);
     outcome_of_table out;
     run(formula::body::forward);
-    out.y = y_;
+    out.y = g.is_loss ? at(g.output) : y_;
+    if (g.loss_term >= 0) add_term(g, at(g.loss_term), out.y);
     if (!plan_.keeps_input)
       for (numbers& each : inputs_) lose(each);
     if (!plan_.keeps_output) lose(y_);
@@ -88,6 +89,8 @@ class slot_run {
       numbers made;
       maker_.make(i, read, made);
       add(made, dp_[std::size_t(n.parameter)]);
+    } else if (n.kind == node_kind::seed) {
+      at(i) = given_.term_seed;
     } else if (is_added(i)) {
       numbers made;
       maker_.make(i, read, made);

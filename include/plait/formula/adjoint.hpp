@@ -52,7 +52,8 @@ struct adjoint_writer {
   Graph& g;
 
   constexpr void write() {
-    g.gradient[g.output] = g.put(g.like(g.output, node_kind::output_gradient));
+    if (!g.is_loss) add_to(g.output, g.put(g.like(g.output, node_kind::output_gradient)));
+    if (g.loss_term >= 0) add_to(g.loss_term, g.put(g.like(g.loss_term, node_kind::seed)));
     for (int i = g.forward_size - 1; i >= 0; --i) {
       node const n = g.at[i];
       if (n.is_inlined || g.gradient[i] < 0) continue;

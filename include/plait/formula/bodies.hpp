@@ -11,6 +11,7 @@
 #include "plait/core/name.hpp"
 #include "plait/formula/facts.hpp"
 #include "plait/formula/kernels.hpp"
+#include "plait/formula/loss.hpp"
 #include "plait/layer/slot.hpp"
 #include "plait/operation/rows.hpp"
 #include "plait/run/context.hpp"
@@ -50,6 +51,8 @@ struct formula_bodies {
       [&]<std::size_t... K>(std::index_sequence<K...>) {
         (copy_gradient<int(K)>(ops, l), ...);
       }(std::make_index_sequence<std::size_t(table.input_count)>{});
+    if constexpr (Which == body::forward && table.loss_term >= 0) add_term(ops, l);
+    else if constexpr (table.is_loss && requires { l.dx; }) clear_rows(ops, l);
   }
 
   /// Room for the windows that convolutions write out.
@@ -84,9 +87,9 @@ struct formula_bodies {
   }
   /// Returns true if a body ends in one product that nothing else of it touches.
   static constexpr bool takes_epilogue =
-      table.input_count == 1 && table.at[table.output].kind == node_kind::product &&
-      !memory.keeps_output && !memory.is_completed[table.output] &&
-      table.gradient[table.inputs[0]] >= 0 &&
+      table.loss_term < 0 && table.input_count == 1 &&
+      table.at[table.output].kind == node_kind::product && !memory.keeps_output &&
+      !memory.is_completed[table.output] && table.gradient[table.inputs[0]] >= 0 &&
       is_last_product(table.gradient[table.inputs[0]]);
   /// The parameter whose gradient is one product and nothing else, or -1.
   static constexpr int overwritten = [] {
@@ -129,6 +132,16 @@ struct formula_bodies {
     if constexpr (table.input_count == 1) return several;
     else return std::get<Index>(several);
   }
+  /// A loss has the gradient of its features alone.
+  template <int Index>
+  static auto gradient_of(auto const& all) {
+    if constexpr (table.is_loss) return all;
+    else return input_of<Index>(all);
+  }
+  static auto targets_of(auto const& l) {
+    if constexpr (requires { l.x; }) return std::get<1>(l.x);
+    else return std::get<1>(l.saved[input_slot{}]);
+  }
   /// The view of a value: read, or to be written.
   template <int Value>
   static auto view_of(auto const& l) {
@@ -146,7 +159,7 @@ struct formula_bodies {
     } else if constexpr (home == storage::output_gradient) {
       return l.dy;
     } else if constexpr (home == storage::input_gradient) {
-      return input_of<input_of_gradient(value)>(l.dx);
+      return gradient_of<input_of_gradient(value)>(l.dx);
     } else if constexpr (home == storage::parameter_gradient) {
       return l.dp[typename facts::template parameter_at<table.at[value].parameter>{}];
     } else if constexpr (home == storage::saved) {
@@ -256,6 +269,7 @@ struct formula_bodies {
     else if constexpr (kind == node_kind::attention_gradient) make_attention_gradient<I>(ops, l);
     else if constexpr (kind == node_kind::call && table.at[I].windows.kernel > 0)
       make_windows<I>(ops, l);
+    else if constexpr (kind == node_kind::seed) make_seed<I>(ops, l);
     else if constexpr (kind == node_kind::pick || kind == node_kind::pick_gradient)
       make_pick<I>(ops, l);
     else if constexpr (kind == node_kind::call) make_call<I>(ops, l);
@@ -354,6 +368,22 @@ struct formula_bodies {
     auto const x = rows_of<n.operands[0]>(l);
     std::size_t const rows_of_position = n.is_causal ? x.rows / std::size_t(table.sequence) : 0;
     ops.run(numbered_row_kernel<softmax_of_row>{{rows_of_position}}, x, rows_of<I>(l));
+  }
+  template <int I>
+  static void make_seed(auto& ops, auto const& l) {
+    if constexpr (table.is_loss)
+      ops.rows(seed_of_row<loss_targets<L>>{ops.loss_seed()}, view_of<I>(l), targets_of(l));
+    else ops.rows(seed_of_row<void>{ops.loss_seed()}, view_of<I>(l));
+  }
+  /// Adds the term of each row to the loss.
+  static void add_term(auto& ops, auto const& l) {
+    auto const term = view_of<table.loss_term>(l);
+    if constexpr (table.is_loss) ops.rows(clear_term<loss_targets<L>>{}, term, targets_of(l));
+    ops.add_to_loss(term);
+  }
+  /// Clears the gradients of rows that do not count: 0 times what is no number would be none.
+  static void clear_rows(auto& ops, auto const& l) {
+    ops.rows(clear_gradient<loss_targets<L>>{ops.loss_seed()}, l.dx, targets_of(l));
   }
   template <int I>
   static void make_pick(auto& ops, auto const& l) {
@@ -557,7 +587,7 @@ struct formula_bodies {
     constexpr int dx = table.gradient[table.inputs[K]];
     if constexpr (dx >= 0)
       if constexpr (memory.home[dx] != storage::input_gradient)
-        ops.copy(view_of<dx>(l), input_of<K>(l.dx));
+        ops.copy(view_of<dx>(l), gradient_of<K>(l.dx));
   }
 };
 

@@ -136,6 +136,11 @@ struct graph_builder {
     g.put(out);
   }
 
+  constexpr void with_loss(int y, int loss) {
+    if (g.is_loss) return g.fail(mistake::kind::loss_in_loss);
+    g.output = y, g.loss_term = loss;
+  }
+
   // ---- Factors and pieces of columns ------------------------------------------------------------
 
   /// A row of parameters may have heads, too, where functions of elements read it.

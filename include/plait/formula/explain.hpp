@@ -115,6 +115,9 @@ class form_explainer : expression_writer<grown_text> {
       case refusal::in_pieces:
         value(tried.where), this->out_.add(" would have several pieces of it on each rank");
         break;
+      case refusal::cuts_loss:
+        this->out_.add("each rank would have a part of the term of the loss, "), value(tried.where);
+        break;
       case refusal::unlike_gradients:
         this->out_.add("one part of the gradient of "), value(tried.where);
         this->out_.add(" would be complete and another a summand");

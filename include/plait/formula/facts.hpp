@@ -199,6 +199,9 @@ struct term_placer {
   static constexpr void place_operation(auto to, op::maximum, int const* operands, int) {
     to.over_last_factor(operands[0], node_kind::maximum);
   }
+  static constexpr void place_operation(auto to, op::with_loss, int const* operands, int) {
+    to.with_loss(operands[0], operands[1]);
+  }
   static constexpr void place_operation(auto to, op::pick, int const* operands, int) {
     to.pick(operands[0], operands[1]);
   }
@@ -269,17 +272,33 @@ struct formula_terms {
   static constexpr int count = int(std::tuple_size_v<list>);
   using graph_type = graph<8 * count + 8>;
 
+  static constexpr bool is_loss = [] {
+    if constexpr (requires { typename L::output; })
+      return std::is_same_v<typename L::output, loss_value>;
+    else return false;
+  }();
+
   static constexpr graph_type make_graph() {
     graph_type g;
     g.input_count = input_count;
     if constexpr (requires { L::sequence; }) g.sequence = int(L::sequence);
+    g.is_loss = is_loss;
+    if (is_loss && !has_targets()) g.fail(mistake::kind::loss_inputs, input_count);
     place_all(g, static_cast<list*>(nullptr));
     if (g.has_failed()) return g;
-    g.output = g.size - 1;
-    while (g.at[g.output].kind == node_kind::result) --g.output;  // the first is the value
+    if (g.loss_term < 0) {
+      g.output = g.size - 1;
+      while (g.at[g.output].kind == node_kind::result) --g.output;  // the first is the value
+      if (is_loss) g.loss_term = g.output;
+    }
     if (!g.at[g.output].is_per_row() || g.is_leaf(g.output)) {
       g.fail(mistake::kind::output_shape);
       g.blame(count - 1);
+      return g;
+    }
+    if (g.loss_term >= 0 && !is_number_of_row(g.at[g.loss_term])) {
+      g.fail(mistake::kind::loss_width);
+      g.blame(g.at[g.loss_term].term);
       return g;
     }
     g.join_biases();
@@ -292,6 +311,15 @@ struct formula_terms {
   }
 
  private:
+  static constexpr bool has_targets() {
+    if constexpr (input_count != 2) return false;
+    else
+      return std::tuple_element_t<0, inputs>::info.kind == ext::value_kind::features &&
+             std::tuple_element_t<1, inputs>::info.kind != ext::value_kind::features;
+  }
+  static constexpr bool is_number_of_row(node const& of) {
+    return of.is_per_row() && of.width() == 1;
+  }
   /// The node of a term, and the leaves that it has if each value is written out wherever it is
   /// read. Types of formulas are that long in messages and names.
   struct placed_term {
@@ -305,6 +333,7 @@ struct formula_terms {
   }
   template <class Term>
   static constexpr void place(graph_type& g, placed_term* terms, int& number) {
+    if (g.loss_term >= 0) g.fail(mistake::kind::inner_with_loss), g.blame(number - 1);
     if (g.has_failed()) return;
     placed_term& made = terms[number];
     made.node = g.size;

@@ -26,7 +26,8 @@ enum class refusal : int {
   in_pieces,          ///< a rank's columns would be no neighbours, and an operation takes no others
   unlike_gradients,   ///< a part of a gradient is complete and another is a summand
   sum_for_parameter,  ///< the gradient of a parameter would need a sum between ranks
-  many_sums           ///< more sums between ranks than a form may list
+  many_sums,          ///< more sums between ranks than a form may list
+  cuts_loss           ///< each rank would have a part of a term of the loss
 };
 
 /// The degree of a value in what is partial.
@@ -132,6 +133,8 @@ class cut_values {
       if (!is_sound) return false;
       break;
     }
+    if (g.loss_term >= 0 && (is_cut(g.loss_term) || is_partial_[g.loss_term]))
+      return refuse(refusal::cuts_loss, g.loss_term);
     for (int i = 0; i < g.size; ++i) find_mode(i);
     return has_whole_duals() && has_like_gradients();
   }
@@ -204,7 +207,8 @@ class cut_values {
       case node_kind::number:
       case node_kind::index_function:
       case node_kind::draw:
-      case node_kind::output_gradient: return true;
+      case node_kind::output_gradient:
+      case node_kind::seed: return true;
       case node_kind::result: return visit_operation(i, g.at[n.operands[0]]);
       default: return visit_operation(i, n);
     }

@@ -285,6 +285,8 @@ struct map_slope {
       using function = typename Facts::template function_at<term_number>;
       return typename derivative_by_hand<function>::type{}(given[0], given[last]);
     } else {
+      if constexpr (masks_rows)
+        if (given[last] == T{0}) return T{0};
       functions::dual_number<T> operands[count]{};
       set_all(operands, given, std::make_index_sequence<count>{});
       return fused_map<Facts, map>::template evaluate<by, read_operands>(operands, place).slope *
@@ -307,6 +309,8 @@ struct map_slope {
     return -1;
   }();
   static constexpr int by = n.number;
+  /// In rows that do not count, a slope that is no number must not get into sums over rows.
+  static constexpr bool masks_rows = Facts::table.is_loss && Facts::table.parameter_count > 0;
   static constexpr unsigned read_operands = [] {
     unsigned out = 0;
     for (std::size_t k = 0; k < count; ++k)

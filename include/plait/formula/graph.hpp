@@ -24,6 +24,8 @@ struct graph {
   int gradient[Capacity]{};  ///< the node of a value's gradient, -1 if it has none
   int inputs[most_inputs]{-1, -1, -1, -1}, input_count = 0;
   int parameters[Capacity]{}, parameter_count = 0;
+  int loss_term = -1;         ///< the node whose rows are added to the loss
+  bool is_loss = false;       ///< the output is that node
   int sequence = 0;           ///< positions of a sample; 0: the layer does not say
   int parent[Capacity]{};     ///< the variable that a variable is united with
   int pieces[Capacity]{};     ///< a variable is so many pieces that are each cut as its parent
@@ -160,7 +162,8 @@ struct graph {
   /// Makes x w + b one node where b is a row that is added to a product that nothing else reads.
   constexpr void join_biases() {
     for (int i = 0; i < size; ++i) {
-      if (at[i].kind != node_kind::map || at[i].is != algebra::sum) continue;
+      if (at[i].kind != node_kind::map || at[i].is != algebra::sum || at[i].own_count != 2)
+        continue;
       for (int k = 0; k < 2; ++k) {
         int const product = at[i].own[k], bias = at[i].own[1 - k];
         if (at[product].kind != node_kind::product || at[product].count != 2) continue;
@@ -181,6 +184,7 @@ struct graph {
   constexpr void fuse() {
     bool is_stored[Capacity]{};
     is_stored[output] = true;
+    if (loss_term >= 0) is_stored[loss_term] = true;
     for (int i = 0; i < size; ++i) {
       node const& n = at[i];
       for (int k = 0; k < n.count; ++k) is_stored[n.operands[k]] = true;

@@ -24,7 +24,8 @@ class forms_of_formula {
       out.inputs.at[std::size_t(i)] = as_value(form.at[g.inputs[i]]);
     for (std::size_t i = std::size_t(g.input_count); i < out.inputs.at.size(); ++i)
       out.inputs.at[i] = out.inputs.at[0];
-    out.inputs.count = g.input_count > 1 ? std::size_t(g.input_count) : 0;
+    // The targets of a loss flow along no edge.
+    out.inputs.count = g.input_count > 1 && !g.is_loss ? std::size_t(g.input_count) : 0;
     out.output = as_value(form.at[g.output]);
     out.uses.fill(out.inputs.any([](placement at) { return at != invariant; }) ? replicate
                                                                                : invariant);
@@ -118,6 +119,7 @@ consteval bool is_elementwise() {
   auto const& g = Facts::table;
   node const& y = g.at[g.output];
   if (g.input_count != 1 || g.parameter_count != 0 || y.kind != node_kind::map) return false;
+  if (g.loss_term >= 0) return false;
   if (y.count != 1 || y.operands[0] != g.inputs[0] || g.is_placed(g.output)) return false;
   node const& dx = g.at[g.gradient[g.inputs[0]]];
   return dx.kind == node_kind::slope && dx.count == 2;
@@ -140,7 +142,7 @@ consteval aliasing aliasing_of() {
   auto const& g = Facts::table;
   auto const& memory = Facts::memory;
   aliasing out;
-  if (g.input_count != 1 || memory.shares_work) return out;
+  if (g.input_count != 1 || g.loss_term >= 0 || memory.shares_work) return out;
   int const x = g.inputs[0], dx = g.gradient[x];
   auto const fits = [&](int a, int b) { return g.at[a].width() == g.at[b].width(); };
   node const& y = g.at[g.output];
@@ -182,12 +184,14 @@ struct joint_backward : separate_backwards<L> {
 /// The layer that follows from the formula of L: the members of the protocol, each read off the
 /// expression.
 template <class L>
-struct formula_layer : formula_sequence<L>,
-                       formula_overwrites<formula_facts<L>, formula_bodies<L>::overwritten>,
-                       formula_elementwise<formula_facts<L>>,
-                       formula_prepare<L, formula_bodies<L>::has_attention>,
-                       std::conditional_t<formula_facts<L>::memory.shares_work, joint_backward<L>,
-                                          separate_backwards<L>> {
+struct formula_layer
+    : formula_sequence<L>,
+      formula_overwrites<formula_facts<L>, formula_bodies<L>::overwritten>,
+      formula_elementwise<formula_facts<L>>,
+      formula_prepare<L, formula_bodies<L>::has_attention>,
+      formula_loss<L, formula_facts<L>::table.is_loss, (formula_facts<L>::table.loss_term >= 0)>,
+      std::conditional_t<formula_facts<L>::memory.shares_work, joint_backward<L>,
+                         separate_backwards<L>> {
   using facts = formula_facts<L>;
   static_assert(!facts::forms.has_more,
                 "this formula can be cut along more than fifteen indices; write a part of it as a "

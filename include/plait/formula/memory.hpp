@@ -38,7 +38,7 @@ class value_memory {
   };
 
   Graph const& g;
-  int output;  ///< the node of the output, without the shape that it is given
+  int output;  ///< the node of the output, without the shape that it is given; -1 of a loss
   bool is_read_backward[Graph::capacity]{};  ///< forward values that the gradients read
   bool is_kept[Graph::capacity]{};           ///< the values of them that have a slot
   bool runs[body_count][Graph::capacity]{};  ///< for each body, the nodes that it makes
@@ -52,7 +52,7 @@ class value_memory {
 
   template <class Forms>
   constexpr value_memory(Graph const& graph, Forms const& forms)
-      : g(graph), output(base(graph.output)) {
+      : g(graph), output(graph.is_loss ? -1 : base(graph.output)) {
     for (int i = 0; i < forms.count; ++i)
       for (int k = 0; k < forms.at[i].completed_count; ++k)
         is_completed[forms.at[i].completed[k]] = true;
@@ -153,7 +153,7 @@ class value_memory {
       if (is_read_backward[i] && is_cheap(i) && !is_kept[i] && i != output) mark_read(i);
     for (int i = 0; i < g.forward_size; ++i)
       if (is_read_backward[i] && g.at[i].kind == node_kind::input) keeps_input = true;
-    keeps_output = is_read_backward[output];
+    keeps_output = output >= 0 && is_read_backward[output];
   }
   constexpr void mark_read(int map) {
     for (int k = 0; k < g.at[map].count; ++k) {
@@ -180,7 +180,7 @@ class value_memory {
       out[maker(value)] = true;
     };
     if (which == body::forward) {
-      want(g.output);
+      want(g.output), want(g.loss_term);
       for (int i = 0; i < g.forward_size; ++i)
         if (is_kept[i]) want(i);
     }
@@ -246,7 +246,9 @@ class value_memory {
         for (int k = 0; k < n.count; ++k)
           if (g.at[n.operands[k]].is_per_row())
             ++(element[n.operands[k]] == accumulate ? sums : others);
-        is_sum = sums > 0 && others == 0;
+        // In a loss sums are exact; it has no products that would want the other type.
+        is_sum = is_sum || (sums > 0 && (others == 0 || g.is_loss));
+        is_sum = is_sum || (g.is_loss && n.factor_count == 0);
       }
       is_sum = is_sum && (n.kind == node_kind::result || !is_read_narrow(i));
       element[i] = is_sum ? accumulate : compute;
@@ -296,6 +298,8 @@ class value_memory {
           if (first[in][place[i]] == g.size) first[in][place[i]] = i;
           last[in][place[i]] = i;
         }
+        // The end of a forward adds it to the loss.
+        if (g.loss_term >= 0 && body(in) == body::forward) last[in][place[g.loss_term]] = g.size;
       }
     }
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -99,6 +100,13 @@ class mistake_writer : expression_writer<made_text<1024>> {
         });
         break;
       case output_shape: returns(); break;
+      case loss_width: expression(wrong_.term), out_.add(" is "), kind_of(wrong_.term); break;
+      case loss_inputs:
+        out_.add("the loss has "), out_.add(wrong_.left);
+        out_.add(wrong_.left == 1 ? " input" : " inputs");
+        break;
+      case inner_with_loss: node(), out_.add("another operation reads it"); break;
+      case loss_in_loss: node(), out_.add("the formula is a loss"); break;
       case unused_input: input(" is not read"); break;
       case no_adjoint:
         node(), out_.add("the rows of its gradients do not say the gradient of each operand");
@@ -508,6 +516,19 @@ inline constexpr bool refuse = [] {
                 "the result of a formula is an activation that it makes of its inputs; "
                 "return what is calculated, such as matmul(x, w), and leave a layer out that "
                 "returns its input");
+  static_assert(What != loss_width,
+                "a loss, and the second operand of with_loss(y, loss), is a single number of each "
+                "row; write sum(...) or mean(...) of it, or side_by_side and sum for heads");
+  static_assert(What != loss_inputs,
+                "a formula with `using output = plait::loss_value;` compares features with "
+                "targets; write `using input = plait::inputs<plait::features<W>, plait::tokens>`, "
+                "or plait::reals<W> or integers<W> for the targets");
+  static_assert(What != inner_with_loss,
+                "with_loss(y, loss) is the outermost word of a formula; write it once, around all "
+                "else, and add several losses: with_loss(y, a + b)");
+  static_assert(What != loss_in_loss,
+                "a loss returns the number of each row; write loss + term in place of "
+                "with_loss(loss, term)");
   static_assert(What != unused_input,
                 "a formula reads all its inputs; read this one, too, or take it out of "
                 "`input` and of the parameters of formula(...)");
@@ -551,7 +572,8 @@ concept has_member_of_protocol =
     requires { typename L::parameters; } || requires { typename L::forms; } ||
     requires { typename L::saved; } || requires { typename L::scratch; } ||
     requires { L::units; } || requires { L::mixes_samples; } || requires { L::flops_per_row; } ||
-    requires { L::may_alias; } || requires { L::takes_epilogue; };
+    requires { L::may_alias; } || requires { L::takes_epilogue; } ||
+    requires { L::takes_weights; } || requires { L::adds_to_loss; };
 template <class L>
 inline constexpr bool has_body =
     plait::detail::has_forward<L>() || plait::detail::has_backward<L>() ||
@@ -584,7 +606,8 @@ template <class L>
 struct refused_formula {
   using concept_tag = layer_tag;
   using input = typename L::input;
-  using output = features<1>;
+  using output = std::conditional_t<formula_terms<L>::is_loss, loss_value, features<1>>;
+  static std::int64_t count(auto) { return 0; }
   static void forward(auto&, auto const&) {}
   static void backward_input(auto&, auto const&) {}
 };

@@ -16,6 +16,7 @@ enum class node_kind : int {
   index_function,   ///< a function of the place of an element
   draw,             ///< a random number for each element
   output_gradient,  ///< dy
+  seed,             ///< the factor of the gradient of each row's term of the loss
   product,          ///< x w, or x w + bias
   map,              ///< a function of elements; rows, columns and single numbers are repeated
   slope,            ///< the derivative of a map by an operand, times the gradient of its result
@@ -195,6 +196,10 @@ struct mistake {
     is_no_parameter,      ///< an operand of a row
     has_factors,          ///< an operand has heads, or it has a single column and none
     output_shape,         ///< the result is no activation that the formula makes
+    loss_width,           ///< a term of the loss is no single number of each row
+    loss_inputs,          ///< a loss has `left` inputs, or others than features and targets
+    inner_with_loss,      ///< with_loss(...) is read
+    loss_in_loss,         ///< with_loss(...) in a loss
     unused_input,         ///< `left`: which
     no_adjoint,           ///< a row lacks a gradient
     too_many_inputs,      ///< `left`: which is the first

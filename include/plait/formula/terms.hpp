@@ -121,6 +121,7 @@ struct pool {};
 struct log_sum_exp {};
 struct maximum {};
 struct pick {};
+struct with_loss {};
 /// A row of operation/rows.hpp; `Numbers` follow the operands when it is called.
 template <class Row, class... Numbers>
 struct call {};
@@ -163,6 +164,11 @@ struct multiply {
 struct divide {
   static constexpr auto is = algebra::quotient;
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a / b; }
+};
+/// x, as a value of its own.
+struct identity {
+  static constexpr auto is = algebra::sum;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto x) const { return x; }
 };
 /// An integer as a number.
 struct to_number {
@@ -570,6 +576,23 @@ constexpr auto pick(X, Ids) {
 template <operand X, operand Ids>
 constexpr auto cross_entropy(X, Ids) {
   return log_sum_exp(X{}) - pick(X{}, Ids{});
+}
+
+template <class A>
+struct as_made {
+  using type = A;
+};
+template <int Index>
+struct as_made<input_value<Index>> {
+  using type = term<op::map<arithmetic::identity>, input_value<Index>>;
+};
+/// y, and the mean of `loss` over all rows of the global batch is added to the loss of the job. It
+/// is the outermost word of a formula.
+///
+/// Shapes: y as of any formula; loss, a number of each row (rows, 1).
+template <operand Y, operand Loss>
+constexpr auto with_loss(Y, Loss) {
+  return term<op::with_loss, typename as_made<Y>::type, typename as_made<Loss>::type>{};
 }
 
 template <class T>

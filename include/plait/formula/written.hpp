@@ -129,6 +129,8 @@ inline constexpr char const* word_of<op::log_sum_exp> = "log_sum_exp";
 template <>
 inline constexpr char const* word_of<op::maximum> = "max";
 template <>
+inline constexpr char const* word_of<op::with_loss> = "with_loss";
+template <>
 inline constexpr char const* word_of<op::pick> = "pick";
 template <class Function>
 inline constexpr char const* word_of<op::at<Function>> = "at(f)";
@@ -196,6 +198,10 @@ struct written_terms<Terms, std::tuple<Term...>> {
     for (long long rest = Numerator % Denominator; zeros > 0; --zeros, rest = rest * 10 % power)
       out.word.add(char('0' + rest * 10 / power));
     return out;
+  }
+  template <class Operand>
+  static constexpr written_term write(term<op::map<arithmetic::identity>, Operand>) {
+    return write(Operand{});
   }
   template <class Operation, class... Operands>
   static constexpr written_term write(term<Operation, Operands...>) {

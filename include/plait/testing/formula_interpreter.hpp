@@ -48,6 +48,7 @@ table as_table(Graph const& from) {
   std::copy_n(from.extents, from.variables, out.extents);
   out.size = from.size, out.forward_size = from.forward_size, out.output = from.output;
   out.input_count = from.input_count, out.parameter_count = from.parameter_count;
+  out.loss_term = from.loss_term, out.is_loss = from.is_loss;
   out.sequence = from.sequence, out.variables = from.variables, out.wrong = from.wrong;
   return out;
 }

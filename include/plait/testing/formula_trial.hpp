@@ -19,7 +19,7 @@ namespace plait::testing::tables {
 /// Inputs, parameters and the gradient of the output, with uneven numbers of both signs.
 struct given_numbers {
   std::vector<numbers> inputs, parameters;
-  numbers dy;
+  numbers dy, term_seed;  ///< term_seed: the factor of each row's term of the loss; dy of a loss
 
   given_numbers(node_maker const& maker, unsigned seed, double scale = 0.6) {
     auto const fill = [&](int value, double factor) {
@@ -38,6 +38,8 @@ struct given_numbers {
     }
     for (int k = 0; k < g.parameter_count; ++k) parameters.push_back(fill(g.parameters[k], scale));
     dy = fill(g.output, 1);
+    if (g.is_loss) term_seed = dy;
+    else if (g.loss_term >= 0) term_seed = fill(g.loss_term, 1);
   }
 };
 
@@ -46,7 +48,8 @@ inline double worse(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::infinity() : std::max(a, b);
 }
 
-/// The output and the gradients of inputs and parameters, whole.
+/// The output and the gradients of inputs and parameters, whole; with a term of the loss after the
+/// output.
 struct outcome_of_table {
   numbers y;
   std::vector<numbers> dx, dp;
@@ -66,6 +69,11 @@ struct outcome_of_table {
     return out;
   }
 };
+
+/// Puts a term of the loss after the output of a layer.
+inline void add_term(table const& g, numbers const& term, numbers& y) {
+  if (g.loss_term >= 0 && !g.is_loss) y.insert(y.end(), term.begin(), term.end());
+}
 
 /// All values of a table on each of several ranks.
 class table_run {
@@ -96,8 +104,8 @@ class table_run {
         } else if (n.kind == node_kind::parameter) {
           out = maker.block_of(i, given.parameters[std::size_t(n.number)]);
           if (is_summand && rank > 0) out.assign(out.size(), 0);  // it enters once
-        } else if (n.kind == node_kind::output_gradient) {
-          out = maker.block_of(i, given.dy);
+        } else if (n.kind == node_kind::output_gradient || n.kind == node_kind::seed) {
+          out = maker.block_of(i, n.kind == node_kind::seed ? given.term_seed : given.dy);
         } else {
           maker.make(i, at, out);
         }
@@ -128,10 +136,10 @@ class table_run {
   }
   /// Returns true if the ranks have the whole: each result as blocks, alike on all, or as summands.
   [[nodiscard]] bool makes(outcome_of_table const& expected) const {
-    auto const is_right = [](numbers const& whole, auto get) {
-      for (bool const is_sum : {false, true}) {
+    auto const is_right = [](numbers const& whole, auto get, bool may_be_sum = true) {
+      for (int is_sum = 0; is_sum <= (may_be_sum ? 1 : 0); ++is_sum) {
         double worst = 0;
-        numbers const got = get(is_sum, worst);
+        numbers const got = get(is_sum == 1, worst);
         if (got.size() != whole.size()) continue;
         for (std::size_t k = 0; k < got.size(); ++k)
           worst = worse(worst, std::abs(got[k] - whole[k]) / (1 + std::abs(whole[k])));
@@ -139,8 +147,15 @@ class table_run {
       }
       return false;
     };
+    // A loss, or a term of it, is whole on each rank.
     bool out = is_right(
-        expected.y, [&](bool is_sum, double& unlike) { return whole(g.output, is_sum, unlike); });
+        expected.y,
+        [&](bool is_sum, double& unlike) {
+          numbers y = whole(g.output, is_sum, unlike);
+          add_term(g, whole(g.loss_term, false, unlike), y);
+          return y;
+        },
+        !g.is_loss);
     for (int k = 0; out && k < g.input_count; ++k)
       out = is_right(expected.dx[std::size_t(k)], [&](bool is_sum, double& unlike) {
         return whole(g.gradient[g.inputs[k]], is_sum, unlike);
@@ -196,6 +211,7 @@ inline outcome_of_table run_whole(table const& g, std::vector<element_function> 
   table_run const run(g, functions, given);
   outcome_of_table out;
   out.y = run.whole(g.output, false, out.unlike);
+  add_term(g, run.whole(g.loss_term, false, out.unlike), out.y);
   for (int k = 0; k < g.input_count; ++k)
     out.dx.push_back(run.whole(g.gradient[g.inputs[k]], false, out.unlike));
   for (int k = 0; k < g.parameter_count; ++k)
@@ -215,6 +231,7 @@ inline outcome_of_table run_form(table const& g, std::vector<element_function> c
   auto const has_summands = [](plait::placement at) { return at == plait::replicate; };
   outcome_of_table out;
   out.y = run.whole(g.output, form.placement_of(g.output) == plait::partial, out.unlike);
+  add_term(g, run.whole(g.loss_term, false, out.unlike), out.y);
   for (int k = 0; k < g.input_count; ++k)
     out.dx.push_back(run.whole(g.gradient[g.inputs[k]],
                                has_summands(form.placement_of(g.inputs[k])), out.unlike));

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "plait/core/error.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/formula/facts.hpp"
+#include "plait/layer/layer_checks.hpp"
+#include "plait/layer/value.hpp"
+#include "plait/run/context.hpp"
+
+/// Losses that are written as formulas: the rows that count, and the factor of their gradients.
+namespace plait::formula {
+
+/// The targets of the loss L.
+template <class L>
+struct loss_targets {
+  using facts = formula_facts<L>;
+  static constexpr int width = facts::table.at[facts::table.inputs[1]].width();
+  static constexpr std::int32_t ignored = [] {
+    if constexpr (requires { L::ignored; }) return std::int32_t{L::ignored};
+    else return ext::ignored_target;
+  }();
+
+  /// Returns true if none of the targets of a row is there: then the row does not count.
+  template <class T>
+  PLAIT_HOST_DEVICE static bool are_missing(T const* of_row) {
+    for (int c = 0; c < width; ++c) {
+      if constexpr (std::is_integral_v<T>) {
+        if (of_row[c] != ignored && of_row[c] != ext::ignored_target) return false;
+      } else if (!std::isnan(of_row[c])) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+/// Makes the factor of the gradient of each row, which is 0 in a row that does not count.
+template <class Targets>
+struct seed_of_row {
+  static constexpr bool takes_row = true;
+  loss_seed seed;
+
+  template <class T>
+  PLAIT_HOST_DEVICE void operator()(std::size_t row, std::size_t, T* made) const {
+    *made = static_cast<T>(static_cast<accumulate_t<T>>(seed.at(row)));
+  }
+  template <class T, class Target>
+  PLAIT_HOST_DEVICE void operator()(std::size_t row, std::size_t columns, T* made,
+                                    Target const* targets) const {
+    if (Targets::are_missing(targets)) *made = T{0};
+    else (*this)(row, columns, made);
+  }
+};
+/// Clears the term of a row that does not count, whatever the formula gave there.
+template <class Targets>
+struct clear_term {
+  template <class T, class Target>
+  PLAIT_HOST_DEVICE void operator()(std::size_t, T* term, Target const* targets) const {
+    if (Targets::are_missing(targets)) *term = T{0};
+  }
+};
+/// Clears the gradient of such a row, and of one that has no sample or the weight 0.
+template <class Targets>
+struct clear_gradient {
+  static constexpr bool takes_row = true;
+  loss_seed seed;
+
+  template <class T, class Target>
+  PLAIT_HOST_DEVICE void operator()(std::size_t row, std::size_t columns, T* dx,
+                                    Target const* targets) const {
+    if (seed.at(row) != 0 && !Targets::are_missing(targets)) return;
+    for (std::size_t c = 0; c < columns; ++c) dx[c] = T{0};
+  }
+};
+
+/// The number of columns that the loss L picks one of by its target; 0 if it picks none.
+template <class L>
+inline constexpr std::size_t picked_classes = [] {
+  auto const& g = formula_facts<L>::table;
+  int out = 0;
+  for (int i = 0; i < g.forward_size; ++i) {
+    node const& n = g.at[i];
+    if (n.kind != node_kind::pick || n.operands[1] != g.inputs[1]) continue;
+    int const columns = g.at[n.operands[0]].width();
+    if (out == 0 || columns < out) out = columns;
+  }
+  return std::size_t(out);
+}();
+
+template <class L>
+struct formula_layer;
+
+/// The count of a loss.
+template <class L>
+struct formula_count {
+  using count_refuses_labels = formula_layer<L>;
+  using targets = loss_targets<L>;
+
+  /// Returns the number of rows that count: those of which a target is there.
+  ///
+  /// Errors: input_error for a label that is no column.
+  template <class T>
+  static std::int64_t count(std::span<T const> all) {
+    std::int64_t rows = 0;
+    for (std::size_t at = 0; at < all.size(); at += std::size_t(targets::width)) {
+      if (targets::are_missing(&all[at])) continue;
+      if constexpr (picked_classes<L> > 0)
+        if (all[at] < 0 || std::size_t(all[at]) >= picked_classes<L>)
+          throw input_error({"a loss that is a formula: label ", all[at], " is not one of the ",
+                             picked_classes<L>, " columns that it picks from"});
+      ++rows;
+    }
+    return rows;
+  }
+};
+template <class L>
+  requires(plait::detail::has_count<L>())
+struct formula_count<L> {
+  static auto count(auto targets) -> decltype(L::count(targets)) { return L::count(targets); }
+};
+
+/// The classes of a loss, from which trainers know the labels that they refuse.
+template <class L, bool HasClasses>
+struct formula_classes {};
+template <class L>
+struct formula_classes<L, true> {
+  static constexpr std::size_t classes = [] {
+    if constexpr (requires { L::classes; }) return std::size_t{L::classes};
+    else return picked_classes<L>;
+  }();
+  static_assert(picked_classes<L> == 0 || classes <= picked_classes<L>,
+                "this loss has more `classes` than columns from which it picks one by its target; "
+                "write the number of columns, or less");
+};
+
+/// The members of a layer that has a term in the loss.
+template <class L, bool IsLoss, bool HasTerm>
+struct formula_loss {};
+template <class L>
+struct formula_loss<L, false, true> {
+  static constexpr bool adds_to_loss = true;
+};
+template <class L>
+struct formula_loss<L, true, true>
+    : formula_count<L>, formula_classes < L, (picked_classes<L> > 0) || requires {
+  L::classes;
+}> {
+  static constexpr bool takes_weights = true;
+};
+
+}  // namespace plait::formula
