@@ -463,7 +463,6 @@ struct formula_bodies {
   }
   template <class Function, int I, std::size_t... K>
   static void make_map_of(auto& ops, auto const& l, std::index_sequence<K...>) {
-    constexpr node n = table.at[I];
     auto const y = view_of<I>(l);
     constexpr bool is_plain = [] {
       node const& made = table.at[I];

@@ -62,7 +62,7 @@ class cut_values {
     if (try_all()) return true;
     refusal const because = why;
     int const at_node = where;
-    while (variable_ >= 0 && complete_summands())
+    while (variable_ >= 0 && g.loss_term < 0 && complete_summands())
       if (try_all()) return can_list_moves();
     return refuse(because, at_node);
   }

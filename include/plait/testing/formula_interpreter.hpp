@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "formula/images.hpp"
 #include "plait/formula/facts.hpp"
 #include "plait/formula/forms.hpp"
 #include "plait/formula/fused.hpp"
 #include "plait/formula/graph.hpp"
 #include "plait/formula/node.hpp"
+#include "plait/testing/formula_images.hpp"
 
 /// The nodes of a formula on arrays of double, whole or as one of several ranks has them. This is
 /// another implementation than the operations that a layer issues, so each checks the other.

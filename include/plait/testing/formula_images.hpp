@@ -4,23 +4,22 @@
 #include <cstddef>
 #include <limits>
 #include <string_view>
-#include <vector>
 
 #include "plait/formula/node.hpp"
 
 /// Convolutions, pooling and their gradients by their definitions, as one rank has them.
-namespace formula_testing {
+namespace plait::testing::tables {
 
 struct image_call {
   std::string_view name;
-  plait::formula::window_numbers windows;
-  plait::formula::image_shape x, y;  ///< of the whole
+  formula::window_numbers windows;
+  formula::image_shape x, y;  ///< of the whole
   std::size_t rows = 0;
   std::size_t channels = 0, outputs = 0;  ///< of this rank
 };
 
 /// Makes the result of a call. `in(k)`: the numbers of operand k. A bias is not added.
-inline void make_on_images(image_call const& call, auto in, std::vector<double>& out) {
+inline void make_on_images(image_call const& call, auto in, auto& out) {
   auto const kernel = std::size_t(call.windows.kernel), window = kernel * kernel;
   std::size_t const x_map = std::size_t(call.x.map()), y_map = std::size_t(call.y.map());
   auto const for_each_place = [&](auto use) {
@@ -74,4 +73,4 @@ inline void make_on_images(image_call const& call, auto in, std::vector<double>&
   }
 }
 
-}  // namespace formula_testing
+}  // namespace plait::testing::tables
