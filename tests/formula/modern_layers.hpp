@@ -261,4 +261,46 @@ struct masked_mixture {
   }
 };
 
+// ---- Terms of the loss --------------------------------------------------------------------------
+
+/// y = x; the logarithm of the sum of exponentials is kept near 0.
+template <std::size_t Width>
+struct z_loss {
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return with_loss(x, 0.1_c * square(log_sum_exp(x))); }
+};
+
+/// A latent row around a mean, moved by noise, and the divergence of its distribution from the
+/// standard normal one. The noise is an input, so that others can have the same.
+template <std::size_t Width, std::size_t Latent>
+struct variational {
+  static constexpr weights<"mean", Width, Latent> to_mean{};
+  static constexpr weights<"log_variance", Width, Latent> to_log_variance{};
+  static constexpr weights<"out", Latent, Width> out{};
+  using input = plait::inputs<plait::features<Width>, plait::features<Latent>>;
+  static constexpr auto formula(auto x, auto noise) {
+    auto const m = matmul(x, to_mean);
+    auto const log_variance = matmul(x, to_log_variance);
+    auto const divergence = 0.5_c * sum(square(m) + exp(log_variance) - log_variance - 1_c);
+    return with_loss(matmul(m + exp(0.5_c * log_variance) * noise, out), divergence);
+  }
+};
+
+struct weight_of_class {
+  template <class T>
+  PLAIT_HOST_DEVICE T operator()(T label) const {
+    constexpr double of[]{1, 2, 0.5, 3};
+    return static_cast<T>(of[int(label)]);
+  }
+};
+/// Cross-entropy that counts less where it is small.
+struct focal_loss {
+  using input = plait::inputs<plait::features<4>, plait::tokens>;
+  using output = plait::loss_value;
+  static constexpr auto formula(auto x, auto label) {
+    auto const entropy = cross_entropy(x, label);
+    return map(weight_of_class{}, number_of(label)) * square(1_c - exp(-entropy)) * entropy;
+  }
+};
+
 }  // namespace modern

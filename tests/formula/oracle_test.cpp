@@ -10,11 +10,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "formula/modern_layers.hpp"
 #include "oracle/stored_numbers.hpp"
+#include "plait/nn/activation.hpp"
 #include "plait/nn/elementwise_loss.hpp"
+#include "plait/nn/identity.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plait.hpp"
 
@@ -36,34 +39,50 @@ std::size_t key_of(std::string const& name) {
   return sum % 97;
 }
 
+/// Samples with real targets, or with a class for each position.
+template <class Target>
 struct samples_by_formula {
   using concept_tag = dataset_tag;
   using element = double;
-  using target = double;
+  using target = Target;
+  static constexpr bool has_classes = std::is_same_v<Target, std::int32_t>;
   [[nodiscard]] std::size_t size() const { return batch * steps; }
   [[nodiscard]] std::size_t sequence_length() const { return length; }
   [[nodiscard]] std::size_t width() const { return in; }
-  [[nodiscard]] std::size_t target_width() const { return out; }
-  void inputs(std::size_t sample, std::span<double> to) const { fill(sample, to, 1); }
-  void targets(std::size_t sample, std::span<double> to) const { fill(sample, to, 2); }
-
- private:
-  static void fill(std::size_t sample, std::span<double> to, std::size_t key) {
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] = number(sample * to.size() + i, key);
+  [[nodiscard]] std::size_t target_width() const { return has_classes ? 1 : out; }
+  void inputs(std::size_t sample, std::span<double> to) const {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = number(sample * to.size() + i, 1);
+  }
+  void targets(std::size_t sample, std::span<Target> to) const {
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      std::size_t const place = sample * to.size() + i;
+      if constexpr (has_classes) to[i] = std::int32_t((7 * place + place / 5) % 4);
+      else to[i] = number(place, 2);
+    }
   }
 };
 
-using first = named<"in", nn::linear<in, width>>;
-using last = named<"out", nn::linear<width, out>>;
-template <class L, class First>
-struct model : sequential<First, named<"layer", L>, last> {};
-template <class L, class First, class Policy>
-struct job : parallel<objective<model<L, First>, nn::mse<out>>, Policy, double> {};
+using in_linear = named<"in", nn::linear<in, width>>;
+template <class L, class First = in_linear>
+struct regression
+    : objective<sequential<First, named<"layer", L>, named<"out", nn::linear<width, out>>>,
+                nn::mse<out>> {
+  using target = double;
+};
+struct classification
+    : objective<sequential<in_linear, nn::tanh<width>, named<"out", nn::linear<width, 4>>>,
+                modern::focal_loss> {
+  using target = std::int32_t;
+};
+template <class Objective, class Policy>
+struct job : parallel<Objective, Policy, double> {
+  using target = typename Objective::target;
+};
 
 template <class Job>
 std::vector<double> losses_of() {
   std::vector<double> losses;
-  samples_by_formula const data;
+  samples_by_formula<typename Job::target> const data;
   launch<Job>(threads{}, [&](auto& rank) {
     auto trainer =
         plait::trainer<Job>(rank, adamw{.learning_rate = 0.02, .beta2 = 0.95, .weight_decay = 0.1});
@@ -87,17 +106,22 @@ void expect_near(std::vector<double> const& expected, std::vector<double> const&
   for (std::size_t i = 0; i < got.size(); ++i)
     EXPECT_NEAR(got[i], expected[i], 1e-10) << plan << ", step " << i;
 }
-/// Trains L between two layers of `nn` under each plan. `name`: a line of PyTorch's numbers.
-template <class L, class First = first>
-void expect_losses(char const* name) {
+/// Trains under each plan. `name`: a line of PyTorch's numbers.
+template <class Objective>
+void expect_losses_of(char const* name) {
   auto const expected = plait_test::stored_numbers("formula_numbers.txt", name);
-  expect_near(expected, losses_of<job<L, First, serial>>(), "serial");
-  expect_near(expected, losses_of<job<L, First, data_parallel<2>>>(), "2 data ranks");
-  expect_near(expected, losses_of<job<L, First, tensor_parallel<2>>>(), "2 tensor ranks");
-  expect_near(expected, losses_of<job<L, First, tensor_parallel<3>>>(), "3 tensor ranks");
-  expect_near(expected, losses_of<job<L, First, pipeline<2>>>(), "2 stages");
+  expect_near(expected, losses_of<job<Objective, serial>>(), "serial");
+  expect_near(expected, losses_of<job<Objective, data_parallel<2>>>(), "2 data ranks");
+  expect_near(expected, losses_of<job<Objective, tensor_parallel<2>>>(), "2 tensor ranks");
+  expect_near(expected, losses_of<job<Objective, tensor_parallel<3>>>(), "3 tensor ranks");
+  expect_near(expected, losses_of<job<Objective, pipeline<2>>>(), "2 stages");
   using all = hybrid<data_parallel<2>, tensor_parallel<2>, pipeline<2>>;
-  expect_near(expected, losses_of<job<L, First, all>>(), "2 on each axis");
+  expect_near(expected, losses_of<job<Objective, all>>(), "2 on each axis");
+}
+/// Trains L between two layers of `nn`.
+template <class L, class First = in_linear>
+void expect_losses(char const* name) {
+  expect_losses_of<regression<L, First>>(name);
 }
 
 using namespace modern;
@@ -135,5 +159,11 @@ TEST(FormulaOracle, SelectiveScan) {
 }
 TEST(FormulaOracle, DenseMixture) { expect_losses<dense_mixture<width, 6, 4>>("dense_mixture"); }
 TEST(FormulaOracle, MaskedMixture) { expect_losses<masked_mixture<width, 6, 4>>("masked_mixture"); }
+
+TEST(FormulaOracle, TermOfTheLoss) { expect_losses<z_loss<width>>("z_loss"); }
+TEST(FormulaOracle, VariationalLatent) {
+  expect_losses<variational<width, in>, fan_out<in_linear, nn::identity<in>>>("variational");
+}
+TEST(FormulaOracle, FocalLoss) { expect_losses_of<classification>("focal_loss"); }
 
 }  // namespace

@@ -157,6 +157,17 @@ def masked_mixture(p, x):
     return mixture(p, x, torch.zeros(*x.shape[:-1], 4).scatter(-1, which, shares))
 
 
+def z_loss(p, x):
+    return x, 0.1 * torch.logsumexp(x, -1).square().mean()
+
+
+def variational(p, x, noise):
+    of = torch.distributions.Normal(x @ p["mean"], torch.exp(0.5 * (x @ p["log_variance"])))
+    to = torch.distributions.Normal(torch.zeros_like(of.mean), torch.ones_like(of.mean))
+    divergence = torch.distributions.kl_divergence(of, to).sum(-1).mean()
+    return (of.mean + of.stddev * noise) @ p["out"], divergence
+
+
 def square(*names):
     return {name: (WIDTH, WIDTH) for name in names}
 
@@ -179,6 +190,9 @@ LAYERS = {
     "selective_scan": (selective_scan, {"in": (12, 18), "step": (12, 18), "step_bias": (18,), "b": (12, 3), "c": (12, 3),
                                         "decay": (3,), "skip": (18,), "out": (18, 12)}),
     "dense_mixture": (dense_mixture, {"router": (12, 4), "up": (12, 24), "down": (24, 12)}),
+    "z_loss": (z_loss, {}),
+    "variational": (variational, {"mean": (12, 3), "log_variance": (12, 3), "out": (3, 12)}),
+    "focal_loss": (lambda p, x: torch.tanh(x), {}),
     "masked_mixture": (masked_mixture, {"router": (12, 4), "up": (12, 24), "down": (24, 12)}),
 }
 
@@ -187,21 +201,34 @@ def linear(p, x):
     return x @ p["weight"] + p["bias"]
 
 
+def focal_loss(made, labels):
+    entropy = F.cross_entropy(made.reshape(-1, 4), labels, reduction="none")
+    return (torch.tensor([1, 2, 0.5, 3])[labels] * (1 - torch.exp(-entropy)) ** 2 * entropy).mean()
+
+
 def losses(name):
     layer, shapes = LAYERS[name]
     first = ["x", "h"] if name == "gru_cell" else ["in"]
+    made_width = 4 if name == "focal_loss" else OUT
     all_shapes = {"layer." + label: shape for label, shape in shapes.items()}
     for part in first:
         all_shapes.update({part + ".weight": (IN, WIDTH), part + ".bias": (WIDTH,)})
-    p = Weights({**all_shapes, "out.weight": (WIDTH, OUT), "out.bias": (OUT,)})
+    p = Weights({**all_shapes, "out.weight": (WIDTH, made_width), "out.bias": (made_width,)})
     optimizer = torch.optim.AdamW(p.values(), lr=0.02, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    samples = BATCH * STEPS
-    inputs = torch.tensor(values(samples * SEQUENCE * IN, 1)).reshape(STEPS, BATCH, SEQUENCE, IN)
-    targets = torch.tensor(values(samples * SEQUENCE * OUT, 2)).reshape(STEPS, BATCH, SEQUENCE, OUT)
+    rows = BATCH * STEPS * SEQUENCE
+    inputs = torch.tensor(values(rows * IN, 1)).reshape(STEPS, BATCH, SEQUENCE, IN)
+    targets = torch.tensor(values(rows * OUT, 2)).reshape(STEPS, BATCH, SEQUENCE, OUT)
+    labels = torch.tensor([(7 * i + i // 5) % 4 for i in range(rows)]).reshape(STEPS, -1)
     out = []
     for step in range(STEPS):
-        made = linear(p.of("out"), layer(p.of("layer"), *[linear(p.of(part), inputs[step]) for part in first]))
-        loss = F.mse_loss(made, targets[step])
+        given = [linear(p.of(part), inputs[step]) for part in first]
+        if name == "variational":
+            given.append(inputs[step])
+        made, term = layer(p.of("layer"), *given), 0
+        if isinstance(made, tuple):
+            made, term = made
+        made = linear(p.of("out"), made)
+        loss = focal_loss(made, labels[step]) if name == "focal_loss" else F.mse_loss(made, targets[step]) + term
         out.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
