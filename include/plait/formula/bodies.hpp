@@ -142,12 +142,15 @@ struct formula_bodies {
     if constexpr (requires { l.x; }) return std::get<1>(l.x);
     else return std::get<1>(l.saved[input_slot{}]);
   }
-  /// The view of a value: read, or to be written.
-  template <int Value>
+  /// The view of a value: read, or to be written. `Made`: the type of the view that it is read for,
+  /// in a formula that reads data.
+  template <int Value, class Made = void>
   static auto view_of(auto const& l) {
     constexpr int value = memory.place_of(Value);
     constexpr storage home = memory.home[value];
-    if constexpr (home == storage::input) {
+    if constexpr (!std::is_void_v<Made> && table.at[Value].is_data) {
+      return beside<Made>(view_of<Value>(l), std::size_t(table.at[Value].width()));
+    } else if constexpr (home == storage::input) {
       constexpr int index = table.at[value].number;
       if constexpr (requires { l.x; }) return input_of<index>(l.x);
       else return input_of<index>(l.saved[input_slot{}]);
@@ -168,21 +171,26 @@ struct formula_bodies {
       return l.scratch[slot_of<facts, memory.scratch.value[memory.slot[value]]>{}];
     }
   }
-  /// The view of a value that is read for `made`. Each rank has all of a value without a gradient,
-  /// unless it is cut, so it may stand beside blocks and beside whole values of either kind.
-  template <int Value, class Made>
-  static auto read(auto const& l, Made const&) {
-    auto const given = view_of<Value>(l);
-    if constexpr (!table.at[Value].is_data || requires { requires ext::is_shard(given.at); }) {
+  /// The view of a value that is read for a view of type `Made`. Each rank has all of a value
+  /// without a gradient, unless it is cut, so it may stand beside blocks and beside whole values.
+  template <class Made, class Given>
+  static auto beside(Given const& given, std::size_t columns) {
+    if constexpr (requires { requires ext::is_shard(Given::at); }) {
       return given;
     } else {
       constexpr bool is_beside_blocks = ext::is_shard(Made::at) && Made::at.index != 0;
       constexpr placement at = is_beside_blocks || Made::at == partial ? replicate : Made::at;
       using element = std::remove_pointer_t<decltype(given.data)>;
-      return view<element, at, typename Made::memory>{given.data, given.rows,
-                                                      std::size_t(table.at[Value].width())};
+      return view<element, at, typename Made::memory>{given.data, given.rows, columns};
     }
   }
+  static constexpr bool has_data = [] {
+    for (int k = 0; k < table.input_count; ++k)
+      if (table.at[table.inputs[k]].is_data) return true;
+    return false;
+  }();
+  template <class Made>
+  using made_of_data = std::conditional_t<has_data, Made, void>;
   static constexpr int input_of_gradient(int value) {
     for (int k = 0; k < table.input_count; ++k)
       if (table.gradient[table.inputs[k]] == value) return k;
@@ -212,7 +220,7 @@ struct formula_bodies {
   static auto operand_of(auto const& l) {
     auto const x = view_of<table.at[I].operands[K]>(l);
     if constexpr (table.at[table.at[I].operands[K]].is_data)
-      return read<table.at[I].operands[K]>(l, result_of<I>(l));
+      return view_of<table.at[I].operands[K], made_of_data<decltype(result_of<I>(l))>>(l);
     else if constexpr (completes_sums && table.at[table.at[I].operands[K]].is_per_row()) {
       using given = std::remove_cvref_t<decltype(x)>;
       constexpr bool is_like_all = []<std::size_t... J>(std::index_sequence<J...>) {
@@ -390,10 +398,11 @@ struct formula_bodies {
     constexpr node n = table.at[I];
     auto const y = view_of<I>(l);
     if constexpr (n.kind == node_kind::pick)
-      ops.run(row_kernel<pick_of_row>{}, view_of<n.operands[0]>(l), read<n.operands[1]>(l, y), y);
+      ops.run(row_kernel<pick_of_row>{}, view_of<n.operands[0]>(l),
+              view_of<n.operands[1], decltype(view_of<I>(l))>(l), y);
     else
-      ops.run(row_kernel<pick_gradient_of_row<is_added<I>()>>{}, y, read<n.operands[0]>(l, y),
-              view_of<n.operands[1]>(l));
+      ops.run(row_kernel<pick_gradient_of_row<is_added<I>()>>{}, y,
+              view_of<n.operands[0], decltype(view_of<I>(l))>(l), view_of<n.operands[1]>(l));
   }
   template <int I>
   static void make_contract(auto& ops, auto const& l) {
