@@ -269,11 +269,13 @@ class node_maker {
       case node_kind::maximum_gradient: return of_rows(n, in, of(0).last(), out);
       case node_kind::pick:
         for (std::size_t k = 0; k < out.size(); ++k)
-          out[k] = in(0)[k * of(0).width() + std::size_t(in(1)[k])];
+          if (is_column(in(1)[k], of(0).width()))
+            out[k] = in(0)[k * of(0).width() + std::size_t(in(1)[k])];
         return;
       case node_kind::pick_gradient:
         for (std::size_t k = 0; k < in(1).size(); ++k)
-          out[k * made.width() + std::size_t(in(0)[k])] = in(1)[k];
+          if (is_column(in(0)[k], made.width()))
+            out[k * made.width() + std::size_t(in(0)[k])] = in(1)[k];
         return;
       case node_kind::call:
         if (n.windows.kernel > 0) return on_images(i, at, out);
@@ -338,6 +340,7 @@ class node_maker {
       for (std::size_t k = 0; k < count; ++k) y[k] /= sum;
     }
   }
+  static bool is_column(double id, std::size_t width) { return id >= 0 && id < double(width); }
   /// Logarithms of sums of exponentials, maxima, and their gradients.
   void of_rows(node const& n, auto in, std::size_t width, numbers& out) const {
     for (std::size_t row = 0; row < in(0).size() / width; ++row) {
