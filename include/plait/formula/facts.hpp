@@ -80,7 +80,7 @@ struct term_placer {
     using input = plait::detail::type_at<Inputs, std::size_t(Index)>;
     constexpr ext::value_info info = input::info;
     image_shape image;
-    if (info.channels > 0)
+    if constexpr (info.channels > 0)
       image = {int(info.channels), int(info.height), int(info.width / info.channels / info.height)};
     graph_builder<Graph>{g}.input(Index, int(info.width), info.kind, image);
   }
