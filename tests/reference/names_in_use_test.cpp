@@ -253,7 +253,6 @@ static_assert(rare_class_twice::classes == 2 && sizeof(both) > 0);
 // --------------------------------------------------------------------------------------
 
 namespace of_layers {
-using plait::literals::operator""_c;
 
 // example-begin layer
 template <std::size_t Width>
@@ -373,31 +372,6 @@ struct smooth_steps {
   // example-end
 };
 
-// example-begin loss_formula
-struct class_weight {  // the first class is rare
-  PLAIT_HOST_DEVICE double operator()(double label) const { return label == 0 ? 4 : 1; }
-};
-template <std::size_t Classes>
-struct focal_loss {  // right answers count less than wrong ones
-  using input = plait::inputs<plait::features<Classes>, plait::tokens>;
-  using output = plait::loss_value;
-  static constexpr auto formula(auto x, auto label) {
-    auto const surprise = cross_entropy(x, label);
-    auto const weight = map(class_weight{}, number_of(label));
-    return weight * square(1_c - exp(-surprise)) * surprise;
-  }
-};
-// example-end
-// example-begin with_loss
-template <std::size_t Classes>
-struct small_logits {  // y = x, and what keeps the logits near a sum of exponentials of 1
-  using input = plait::features<Classes>;
-  static constexpr auto formula(auto x) {
-    return with_loss(x, 1e-4_c * square(log_sum_exp(x)));
-  }
-};
-// example-end
-
 // example-begin tokens
 using token_input = plait::tokens;  // one number for each position of each sample
 // example-end
@@ -453,6 +427,34 @@ struct half_square {  // the loss (x - t)^2 / 2 of one number
   }
 };
 }  // namespace of_layers
+
+namespace of_losses {
+using namespace plait::literals;
+// example-begin loss_formula
+struct class_weight {  // the first class is rare
+  PLAIT_HOST_DEVICE double operator()(double label) const { return label == 0 ? 4 : 1; }
+};
+template <std::size_t Classes>
+struct focal_loss {  // right answers count less than wrong ones
+  using input = plait::inputs<plait::features<Classes>, plait::tokens>;
+  using output = plait::loss_value;
+  static constexpr auto formula(auto x, auto label) {
+    auto const surprise = cross_entropy(x, label);
+    auto const weight = map(class_weight{}, number_of(label));
+    return weight * square(1_c - exp(-surprise)) * surprise;
+  }
+};
+// example-end
+// example-begin with_loss
+template <std::size_t Classes>
+struct small_logits {  // y = x, and what keeps the logits near a sum of exponentials of 1
+  using input = plait::features<Classes>;
+  static constexpr auto formula(auto x) {
+    return with_loss(x, 1e-4_c * square(log_sum_exp(x)));
+  }
+};
+// example-end
+}  // namespace of_losses
 
 // ---- Policies and plans
 // --------------------------------------------------------------------------
@@ -708,8 +710,8 @@ TEST_F(NamesInUse, LayersKeepTheLaws) {
   // example-end
   EXPECT_EQ(y.value, 15);
   EXPECT_EQ(y.slope, 8);
-  EXPECT_TRUE(plait::testing::check_layer<of_layers::focal_loss<4>>().passed());
-  EXPECT_TRUE(plait::testing::check_layer<of_layers::small_logits<4>>().passed());
+  EXPECT_TRUE(plait::testing::check_layer<of_losses::focal_loss<4>>().passed());
+  EXPECT_TRUE(plait::testing::check_layer<of_losses::small_logits<4>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_models::affine<12>>().passed());
   EXPECT_TRUE(plait::testing::check_layer<of_models::centred<8>>().passed());
 }
