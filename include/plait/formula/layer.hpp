@@ -223,10 +223,11 @@ struct formula_layer
       decltype(make_saved(std::make_index_sequence<std::size_t(facts::memory.saved.count)>{}));
   template <std::size_t... K>
   static auto make_scratch(std::index_sequence<K...>) {
+    constexpr auto& memory = facts::memory;
     if constexpr (facts::has_convolution)
-      return plait::scratch<slot_of<facts, facts::memory.scratch.value[K]>...,
+      return plait::scratch<slot_of<facts, memory.scratch.value[K]>...,
                             typename formula_bodies<L>::patches>{};
-    else return plait::scratch<slot_of<facts, facts::memory.scratch.value[K]>...>{};
+    else return plait::scratch<slot_of<facts, memory.scratch.value[K]>...>{};
   }
   using scratch =
       decltype(make_scratch(std::make_index_sequence<std::size_t(facts::memory.scratch.count)>{}));
