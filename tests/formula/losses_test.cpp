@@ -21,7 +21,7 @@
 #include "plait/nn/linear.hpp"
 #include "plait/nn/weighted_cross_entropy.hpp"
 #include "plait/plait.hpp"
-#include "plait/testing/check_layer.hpp"
+#include "plait/testing/check_formula.hpp"
 
 namespace formula_testing {
 
@@ -55,7 +55,7 @@ void expect_sound_table() {
 template <class L, class Element = double>
 void expect_laws() {
   expect_sound_table<L>();
-  auto const report = plait::testing::check_layer<L, Element>();
+  auto const report = plait::testing::check_formula<L, Element>();
   EXPECT_TRUE(report.passed()) << report.text();
 }
 

@@ -98,8 +98,9 @@ if [[ -n $python ]]; then
   "$python" "$here/gpt_reference.py" --self-check --size tiny "${common[@]}"
 fi
 
-# Layers on images and a ResNet, of tests/nn/image_oracle_test.cpp and resnet_oracle_test.cpp.
-for of in images resnet; do
+# Layers on images and a ResNet, of tests/nn/image_oracle_test.cpp and resnet_oracle_test.cpp, and layers as formulas, of
+# tests/formula/oracle_test.cpp.
+for of in images formula resnet; do
   [[ -n $python ]] || break
   if [[ $of == resnet ]] && ! "$python" -c 'import torchvision' >/dev/null 2>&1; then
     [[ $mode != renew ]] || fail 2 "--renew needs torchvision (pip install torchvision)"

@@ -98,8 +98,9 @@ check_report check_saved(Memory const& memory) {
 ///
 /// The trial makes the sums between ranks that a form lists. Of a cut that is not listed it makes
 /// none, so it does not find one that would need such a sum, nor a cut of the width of heads. Nor
-/// is a cut reported that is refused because a kernel takes no columns that lie apart. What works
-/// for all numbers by their signs alone, as relu of a sum of squares, is reported.
+/// is a cut reported that is refused because a kernel takes no columns that lie apart, or because
+/// each rank would have a part of the loss, as if positions are cut. What works by the signs of
+/// numbers alone, as relu of a sum of squares, is reported.
 ///
 /// Shapes: as `check_layer`; indices whose lengths 2, 3 and 4 divide are tried on all of these.
 /// Cost:   as `check_layer`, and some milliseconds.

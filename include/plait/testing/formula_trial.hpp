@@ -270,9 +270,11 @@ struct tried_cut {
 
   formula::refusal why = formula::refusal::none;  ///< the reason, if they do
 
-  /// Kernels that take no pieces of columns are no fault of the rules.
+  /// Kernels that take no pieces of columns, and ranks that each have a part of the loss, are no
+  /// fault of the rules.
   [[nodiscard]] bool is_missing() const {
-    return !is_listed && works_anyway && !ranks.empty() && why != formula::refusal::in_pieces;
+    return !is_listed && works_anyway && !ranks.empty() && why != formula::refusal::in_pieces &&
+           why != formula::refusal::cuts_loss;
   }
 };
 
