@@ -126,6 +126,27 @@ struct sink_attention {
   }
 };
 
+struct sign_of {  // a step, whose slope is 0
+  PLAIT_HOST_DEVICE auto operator()(auto x) const { return decltype(x)(x > 0 ? 1 : -1); }
+};
+/// Positions see those of their own document only: of two documents, the sign of `mark` says which.
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct document_attention {
+  static constexpr weights<"qkv", Width, 3 * Width> qkv{};
+  using input = plait::inputs<plait::features<Width>, plait::features<3>>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x, auto mark) {
+    auto const all = matmul(x, qkv);
+    auto const q = heads<Heads>(part<0, 3>(all));
+    auto const k = heads<Heads>(part<1, 3>(all));
+    auto const v = heads<Heads>(part<2, 3>(all));
+    auto const document = map(sign_of{}, part<0, 3>(mark));
+    auto const same = einsum<"t,s->ts">(document, document);  // 1 or -1
+    auto const scores = einsum<"thd,shd->hts">(q, k) * 0.5_c + (same - 1_c) * 1e9_c;
+    return side_by_side(einsum<"hts,shd->thd">(causal_softmax(scores), v));
+  }
+};
+
 /// Keys and values of one latent row for all heads; a value is twice as wide as a key.
 template <std::size_t Width, std::size_t Latent, std::size_t Heads, std::size_t Sequence>
 struct latent_attention {

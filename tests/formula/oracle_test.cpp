@@ -126,6 +126,9 @@ void expect_losses(char const* name) {
 
 using namespace modern;
 
+/// A layer of nn, and next to it the data as they are.
+using with_data = fan_out<in_linear, nn::identity<in>>;
+
 TEST(FormulaOracle, GatedResidual) { expect_losses<gated_residual<width>>("gated_residual"); }
 TEST(FormulaOracle, BilinearGate) { expect_losses<bilinear_gate<width, 18>>("bilinear_gate"); }
 TEST(FormulaOracle, SqueezeAndExcite) {
@@ -142,6 +145,9 @@ TEST(FormulaOracle, AttentionWithASoftCap) {
 }
 TEST(FormulaOracle, AttentionWithASink) {
   expect_losses<sink_attention<width, head_count, length>>("sink_attention");
+}
+TEST(FormulaOracle, AttentionWithinDocuments) {
+  expect_losses<document_attention<width, head_count, length>, with_data>("document_attention");
 }
 TEST(FormulaOracle, AttentionOfLatentKeysAndValues) {
   expect_losses<latent_attention<width, 4, head_count, length>>("latent_attention");
@@ -162,7 +168,7 @@ TEST(FormulaOracle, MaskedMixture) { expect_losses<masked_mixture<width, 6, 4>>(
 
 TEST(FormulaOracle, TermOfTheLoss) { expect_losses<z_loss<width>>("z_loss"); }
 TEST(FormulaOracle, VariationalLatent) {
-  expect_losses<variational<width, in>, fan_out<in_linear, nn::identity<in>>>("variational");
+  expect_losses<variational<width, in>, with_data>("variational");
 }
 TEST(FormulaOracle, FocalLoss) { expect_losses_of<classification>("focal_loss"); }
 

@@ -110,6 +110,12 @@ def sink_attention(p, x):
     return flat(torch.einsum("bhts,bshd->bthd", shares, v))
 
 
+def document_attention(p, x, mark):
+    document = mark[..., 0] > 0
+    same = document.unsqueeze(-1) == document.unsqueeze(-2)
+    return attend(*three(x, p), 0.5, mask=(MASK & same).unsqueeze(1))
+
+
 def latent_attention(p, x):
     latent = rms_norm(x @ p["latent"], p["latent_norm"])
     return attend(heads(x @ p["q"]), heads(latent @ p["k"]), heads(latent @ p["v"]), 0.7) @ p["out"]
@@ -181,6 +187,7 @@ LAYERS = {
     "alibi_attention": (alibi_attention, {"qkv": (12, 36)}),
     "soft_cap_attention": (soft_cap_attention, {"qkv": (12, 36)}),
     "sink_attention": (sink_attention, {"qkv": (12, 36), "sink": (6,)}),
+    "document_attention": (document_attention, {"qkv": (12, 36)}),
     "latent_attention": (latent_attention, {"q": (12, 12), "latent": (12, 4), "latent_norm": (4,), "k": (4, 12),
                                             "v": (4, 24), "out": (24, 12)}),
     "causal_depthwise": (causal_depthwise, {"now": (12,), "before": (12,), "earlier": (12,), "bias": (12,)}),
@@ -222,7 +229,7 @@ def losses(name):
     out = []
     for step in range(STEPS):
         given = [linear(p.of(part), inputs[step]) for part in first]
-        if name == "variational":
+        if name in ("variational", "document_attention"):
             given.append(inputs[step])
         made, term = layer(p.of("layer"), *given), 0
         if isinstance(made, tuple):
