@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of small models in PyTorch, for tests/formula/oracle_test.cpp: a line for each layer, its name and the losses
+"""Losses of small models in PyTorch, for tests/formula/oracle.hpp: a line for each layer, its name and the losses
 of ten steps. With --check FILE they are compared with those of a file instead of printed.
 
 Each model is linear -> layer -> linear, in double. Weights and data are formulas of a name and a place that the test has,

@@ -99,7 +99,7 @@ if [[ -n $python ]]; then
 fi
 
 # Layers on images and a ResNet, of tests/nn/image_oracle_test.cpp and resnet_oracle_test.cpp, and layers as formulas, of
-# tests/formula/oracle_test.cpp.
+# tests/formula/oracle_test.cpp and attention_oracle_test.cpp.
 for of in images formula resnet; do
   [[ -n $python ]] || break
   if [[ $of == resnet ]] && ! "$python" -c 'import torchvision' >/dev/null 2>&1; then
