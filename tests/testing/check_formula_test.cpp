@@ -90,6 +90,16 @@ TEST(CheckFormula, FindsAFormThatIsWrong) {
                        "form features: a trial on 2, 3 and 4 ranks makes another output or other "
                        "gradients than the whole form, off by "));
 }
+/// Single columns side by side, of which 3 ranks would have a third each.
+struct single_columns {
+  using input = plait::features<3>;
+  static constexpr auto formula(auto x) {
+    return concat(part<2, 3>(x), part<0, 3>(x), part<1, 3>(x));
+  }
+};
+TEST(CheckFormula, TriesColumnsThatAreFewerThanRanks) {
+  EXPECT_TRUE(report_of_trials(tested<single_columns>()).passed());
+}
 TEST(CheckFormula, FindsASlotThatNothingReads) {
   auto const of = tested<normed_gate<6, 12>>();
   auto plan = plan_of(of);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -225,6 +226,7 @@ class node_maker {
         return;
       case node_kind::concat: {
         std::size_t const piece = made.width() / std::size_t(n.count);
+        if (piece == 0) throw std::out_of_range("a rank has fewer columns than pieces");
         for (std::size_t k = 0; k < out.size(); ++k) {
           std::size_t const row = k / made.width(), column = k % made.width();
           int const from = n.operands[column / piece];
