@@ -109,6 +109,16 @@ struct residual_block {
   }
 };
 
+/// A branch times x: its gradient is a product in which the summand comes first, which no operation
+/// takes.
+template <std::size_t Width, std::size_t Hidden>
+struct scaled_branch {
+  static constexpr weights<"up", Width, Hidden> up{};
+  static constexpr weights<"down", Hidden, Width> down{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return x * matmul(relu(matmul(x, up)), down); }
+};
+
 /// A norm of hidden features: the gradients of `up` would need its sum of the backward.
 template <std::size_t Width, std::size_t Hidden>
 struct norm_of_product {

@@ -109,6 +109,12 @@ class form_explainer : expression_writer<grown_text> {
       case refusal::of_summands:
         value(tried.where), this->out_.add(" would see a sum that is still to be made");
         break;
+      case refusal::of_function:
+        value(tried.where);
+        this->out_.add(
+            " is a function that would see a sum that is still to be made; operations take it as "
+            "the last value of a function, or as all of them");
+        break;
       case refusal::cut_times_summand:
         value(tried.where), this->out_.add(" would put a summand together with a block");
         break;

@@ -23,6 +23,7 @@ enum class refusal : int {
   twice,              ///< a value has it in both dimensions
   of_summands,        ///< a function that is not linear would see a summand
   cut_times_summand,  ///< a block would meet a summand
+  of_function,        ///< a function would see a summand in another place than the last
   in_pieces,          ///< a rank's columns would be no neighbours, and an operation takes no others
   unlike_gradients,   ///< a part of a gradient is complete and another is a summand
   sum_for_parameter,  ///< the gradient of a parameter would need a sum between ranks
@@ -258,8 +259,16 @@ class cut_values {
       case node_kind::scan_gradient:
         is_partial_[i] = sums == 1 && is_partial_[of.operands[1]];
         break;
-      case node_kind::map: is_partial_[i] = degree_of(i, -1) == degree::linear; break;
-      case node_kind::slope: is_partial_[i] = slope_degree(of) == degree::linear; break;
+      case node_kind::map:
+        is_partial_[i] = degree_of(i, -1) == degree::linear;
+        if (is_partial_[i] && !takes_summands(of, sums, g.is_linear_in(i, of.count - 1)))
+          return refuse(refusal::of_function, i);
+        break;
+      case node_kind::slope:
+        is_partial_[i] = slope_degree(of) == degree::linear;
+        if (is_partial_[i] && !takes_summands(of, sums, true))
+          return refuse(refusal::of_function, i);
+        break;
       case node_kind::call: is_partial_[i] = is_linear(of, sums); break;
       default: is_partial_[i] = true;  // a sum, or the same elements elsewhere
     }
@@ -294,6 +303,13 @@ class cut_values {
       out = out && x.is_per_row() && x.width() == of.width() && !is_sum;
     }
     return out;
+  }
+  /// Returns true if the operation for functions of elements takes summands so: all values are
+  /// summands, or the last one alone, in which the function is linear.
+  [[nodiscard]] constexpr bool takes_summands(node const& of, int sums, bool is_linear_in_last)
+      const {
+    return sums == of.count ||
+           (sums == 1 && is_linear_in_last && is_partial_[of.operands[of.count - 1]]);
   }
   static constexpr int operands_of(node const& n) {
     int out = 0;

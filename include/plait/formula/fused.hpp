@@ -241,6 +241,8 @@ constexpr bool is_linear_map(Graph const& g, int map) {
 template <class Facts, int Map>
 struct map_value {
   static constexpr bool is_linear = is_linear_map(Facts::table, Map);
+  static constexpr bool is_linear_in_last =
+      Facts::table.is_linear_in(Map, Facts::table.at[Map].count - 1);
   static constexpr bool is_placed = Facts::table.is_placed(Map);
   static constexpr bool is_drawn = Facts::table.is_drawn(Map);
 

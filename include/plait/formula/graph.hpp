@@ -240,6 +240,31 @@ struct graph {
   }
   /// Returns true if a map reads random numbers.
   [[nodiscard]] constexpr bool is_drawn(int map) const { return reads_kind(map, node_kind::draw); }
+  /// Returns true if a map is linear in one of its operands, the others being fixed.
+  [[nodiscard]] constexpr bool is_linear_in(int map, int operand) const {
+    auto const functions = functions_of(map);
+    enum class kind : int { fixed, linear, other };
+    kind made[function_list::most]{};
+    for (int i = 0; i < functions.count; ++i) {
+      node const& n = at[functions.at[i]];
+      kind of[4]{};
+      int fixed = 0, linear = 0;
+      for (int k = 0; k < n.own_count; ++k) {
+        int const x = n.own[k];
+        if (at[x].is_inlined) of[k] = made[functions.place_of(x)];
+        else if (x == at[map].operands[operand]) of[k] = kind::linear;
+        fixed += of[k] == kind::fixed ? 1 : 0, linear += of[k] == kind::linear ? 1 : 0;
+      }
+      bool const adds = n.is == algebra::sum || n.is == algebra::difference ||
+                        n.is == algebra::negation;
+      bool const scales = (n.is == algebra::product && linear == 1 && fixed == 1) ||
+                          (n.is == algebra::quotient && of[0] == kind::linear && fixed == 1);
+      made[i] = fixed == n.own_count                     ? kind::fixed
+                : (adds && linear == n.own_count) || scales ? kind::linear
+                                                            : kind::other;
+    }
+    return made[functions.count - 1] == kind::linear;
+  }
   /// The place of a value among the operands of a map, or -1.
   [[nodiscard]] constexpr int operand_of(int map, int value) const {
     for (int k = 0; k < at[map].count; ++k)
