@@ -217,6 +217,21 @@ class expression_words {
       out.elements[k] += a.elements[k] * out.elements[k - step];
     return out;
   }
+  /// Value s of row t is the number of position s.
+  value across(value const& v) const {
+    value out = v;
+    if (out.factors.empty()) out.factors = {1};
+    out.factors.back() = positions;
+    out.row_place = out.factors.size() - 1;
+    out.make();
+    std::size_t element = 0;
+    for (std::size_t t = 0; t < positions; ++t)
+      for (std::size_t sample = 0; sample < batch; ++sample)
+        for (std::size_t h = 0; h < v.width(); ++h)
+          for (std::size_t s = 0; s < positions; ++s)
+            out.elements[element++] = v.elements[(s * batch + sample) * v.width() + h];
+    return out;
+  }
   value norm(value const& x, value const& gamma, value const* beta) const {
     value out = x;
     std::size_t const width = x.last();
@@ -446,6 +461,10 @@ class expression_evaluator : private expression_words {
   template <class A, class X>
   value made(formula::term<formula::op::scan, A, X>) {
     return scan(of(A{}), of(X{}));
+  }
+  template <class V>
+  value made(formula::term<formula::op::across, V>) {
+    return across(of(V{}));
   }
   template <std::size_t Heads, std::size_t KeyHeads, plait::ext::attention_options Options, class Q,
             class K, class V>

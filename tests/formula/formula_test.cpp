@@ -218,7 +218,7 @@ TEST(Formulas, HaveAllKindsOfNodes) {
                packed_attention<12, 6, 4>, normed_attention<12, 6, 4>, biased_attention<12, 6, 4>,
                grouped_attention<12, 6, 3, 4>, depthwise<12, 4>, gated_recurrence<6, 12, 4>,
                scaled_lookup<12, 6>, heads_as_numbers<12, 6>, picked_lookup<12, 12>, dropped<12>,
-               z_loss<6>>();
+               z_loss<6>, weighted_positions<12, 6, 4>>();
   for (int kind = 0; kind <= int(node_kind::result); ++kind)
     EXPECT_TRUE(kinds.contains(node_kind(kind))) << kind;
 }
@@ -248,6 +248,9 @@ TEST(Formulas, ParametersOfHeadsKeepTheLaws) { expect_laws<heads_of_parameters<1
 TEST(Formulas, PiecesKeepTheLaws) { expect_laws<concat_of_two<6>>(4); }
 TEST(Formulas, NormsOfHeadsKeepTheLaws) { expect_laws<normed_attention<12, 6, 4>>(3); }
 TEST(Formulas, FunctionsOfPlacesKeepTheLaws) { expect_laws<biased_attention<12, 6, 4>>(2); }
+TEST(Formulas, DocumentsKeepTheLaws) { expect_laws<document_attention<6, 12, 6, 4>>(3); }
+TEST(Formulas, SinksAndSlopesKeepTheLaws) { expect_laws<sunk_attention<12, 6, 4>>(2); }
+TEST(Formulas, NumbersOfOtherPositionsKeepTheLaws) { expect_laws<weighted_positions<12, 6, 4>>(2); }
 TEST(Formulas, KernelsOfAttentionKeepTheLaws) { expect_laws<grouped_attention<12, 6, 3, 4>>(3); }
 TEST(Formulas, ShiftsKeepTheLaws) { expect_laws<depthwise<12, 4>>(2); }
 TEST(Formulas, ScansKeepTheLaws) { expect_laws<gated_recurrence<6, 12, 4>>(3); }

@@ -479,6 +479,87 @@ struct weighed_scores {
     auto const by = heads<Count>(matmul(x, factor));
     if constexpr (IsLeft) return side_by_side(einsum<"hts,shd->thd">(by * scores, h));
     else return side_by_side(einsum<"hts,shd->thd">(scores * by, h));
+struct is_end {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto id) const {
+    return decltype(id)(id == 0 ? 1 : 0);
+  }
+};
+struct is_earlier {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE double operator()(auto const& at) const {
+    return at[0] < at.position ? 1 : 0;
+  }
+};
+struct within_document {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto score, auto mine, auto other) const {
+    return mine == other ? score : decltype(score)(-1e30f);
+  }
+};
+/// Attention of several documents in one sample, each of which ends with token 0: a position sees
+/// those of its own document. Its number is that of the ends before it.
+template <std::size_t Tokens, std::size_t Width, std::size_t Heads, std::size_t Sequence,
+          bool HasDocuments = true>
+struct document_attention {
+  static constexpr weights<"table", Tokens, Width> table{};
+  static constexpr weights<"qkv", Width, 3 * Width> qkv{};
+  static constexpr weights<"out", Width, Width> out{};
+  using input = plait::tokens;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto ids) {
+    auto const all = matmul(gather(table, ids), qkv);
+    auto const q = heads<Heads>(part<0, 3>(all));
+    auto const k = heads<Heads>(part<1, 3>(all));
+    auto const v = heads<Heads>(part<2, 3>(all));
+    auto const shares = causal_softmax(masked(einsum<"thd,shd->hts">(q, k), ids) * 0.5_c);
+    return matmul(side_by_side(einsum<"hts,shd->thd">(shares, v)), out);
+  }
+  static constexpr auto masked(auto scores, auto ids) {
+    auto const ends = map(is_end{}, number_of(ids));
+    auto const document = sum(across(ends) * plait::formula::at(is_earlier{}));
+    if constexpr (HasDocuments) return map(within_document{}, scores, document, across(document));
+    else return scores;
+  }
+};
+
+struct distance {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto const& at) const {
+    return double(at.position) - double(at[1]);
+  }
+};
+struct sloped {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto score, auto slope, auto distance) const {
+    return score - slope * distance;
+  }
+};
+/// Scores with a slope of each head by the distance, capped softly, and a sink: a learnt score of a
+/// position that has no value.
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct sunk_attention {
+  static constexpr weights<"q", Width, Width> q{};
+  static constexpr weights<"slope", Heads> slope{};
+  static constexpr weights<"sink", Heads> sink{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const h = heads<Heads>(matmul(x, q));
+    auto const scores = map(sloped{}, einsum<"thd,shd->hts">(h, h), heads<Heads>(slope),
+                            plait::formula::at(distance{}));
+    auto const capped = 5_c * tanh(scores * 0.2_c);
+    auto const kept = sigmoid(log_sum_exp(capped) - heads<Heads>(sink));
+    return side_by_side(einsum<"hts,shd->thd">(softmax(capped) * kept, h));
+  }
+};
+
+/// A number that a position gives to all others, for each head and for all of them.
+template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct weighted_positions {
+  static constexpr weights<"v", Width, Width> v{};
+  static constexpr weights<"score", Width, Heads> score{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const scores = across(heads<Heads>(matmul(x, score))) + across(mean(x));
+    auto const values = heads<Heads>(matmul(x, v));
+    return side_by_side(einsum<"hts,shd->thd">(softmax(scores), values));
   }
 };
 

@@ -61,6 +61,9 @@ std::vector<named_formula> const& formulas() {
       named_as<packed_attention<12, 6, 4>>("packed_attention"),
       named_as<normed_attention<12, 6, 4>>("normed_attention"),
       named_as<biased_attention<12, 6, 4>>("biased_attention"),
+      named_as<document_attention<6, 12, 6, 4>>("document_attention"),
+      named_as<sunk_attention<12, 6, 4>>("sunk_attention"),
+      named_as<weighted_positions<12, 6, 4>>("weighted_positions"),
       named_as<grouped_attention<12, 6, 3, 4>>("grouped_attention"),
       named_as<one_head<6, 4>>("one_head"),
       named_as<depthwise<12, 4>>("depthwise"),
@@ -159,7 +162,8 @@ TEST(PlantedFaults, AnOperandOfAnAdjointIsSwapped) {
     if (n.operands[0] < 0 || n.operands[1] < 0) return false;
     node const &a = g.at[n.operands[0]], &b = g.at[n.operands[1]];
     if (a.width() != b.width() || a.factor_count != b.factor_count ||
-        a.rows.extent != b.rows.extent)
+        a.rows.extent != b.rows.extent || a.last().extent != b.last().extent ||
+        a.is_tokens != b.is_tokens)
       return false;
     std::swap(n.operands[0], n.operands[1]);
     return true;

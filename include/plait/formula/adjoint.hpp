@@ -70,6 +70,7 @@ struct adjoint_writer {
         case node_kind::softmax: softmax(i, n, dy); break;
         case node_kind::shift: add_to(n.operands[0], g.put(g.shifted(dy, -n.steps))); break;
         case node_kind::scan: scan(i, n, dy); break;
+        case node_kind::across: of_row(n, node_kind::across_gradient, {dy}); break;
         case node_kind::log_sum_exp:
           of_row(n, node_kind::log_sum_exp_gradient, {n.operands[0], i, dy});
           break;
@@ -261,7 +262,7 @@ struct adjoint_writer {
     // Sums of gradients come after all results, which are neighbours.
     for (int k = 0; k < 3; ++k) add_to(n.operands[k], first + k);
   }
-  /// The gradient of a number of each row by the row.
+  /// The gradient of a number of each row by the row, or of what `across` makes of it.
   constexpr void of_row(node const& n, node_kind kind, std::initializer_list<int> reads) {
     node out = g.like(n.operands[0], kind);
     for (int const value : reads) out.read(value);

@@ -314,6 +314,10 @@ struct formula_bodies {
     else if constexpr (n.kind == node_kind::part) run(part_kernel<n.number>{});
     else if constexpr (n.kind == node_kind::shift) run(shift_kernel{n.steps, batch});
     else if constexpr (n.kind == node_kind::scan) run(scan_kernel{batch});
+    else if constexpr (n.kind == node_kind::across)
+      run(across_kernel{std::size_t(table.sequence), batch});
+    else if constexpr (n.kind == node_kind::across_gradient)
+      run(across_gradient_kernel{std::size_t(table.sequence), batch});
     else if constexpr (n.kind == node_kind::scan_gradient) run(scan_gradient_kernel{batch});
     else static_assert(n.kind == node_kind::reduce, "a kind of node that no body makes");
   }

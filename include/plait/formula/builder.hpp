@@ -294,6 +294,19 @@ struct graph_builder {
     g.put(out);
   }
 
+  constexpr void across(int x) {
+    if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
+    if (!takes_made(x)) return;
+    node out = g.like(x, node_kind::across);
+    if (out.factor_count > 2 || out.last().extent > 1) return g.fail(mistake::kind::has_factors);
+    if (out.factor_count == 0) out.factor_count = 1;
+    out.factors[out.factor_count - 1] = {-1, g.sequence};
+    out.row_place = out.factor_count - 1;  // "ts", or "hts"
+    g.is_whole[row_variable] = true;
+    out.read(x);
+    g.put(out);
+  }
+
   // ---- Images -----------------------------------------------------------------------------------
 
   constexpr void as_image(int x, image_shape const& image) {

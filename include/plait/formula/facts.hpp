@@ -193,6 +193,9 @@ struct term_placer {
                                    window_numbers const& by) {
     to.pool(x, Row::is, Adjoint::is, by);
   }
+  static constexpr void place_operation(auto to, op::across, int const* operands, int) {
+    to.across(operands[0]);
+  }
   static constexpr void place_operation(auto to, op::log_sum_exp, int const* operands, int) {
     to.over_last_factor(operands[0], node_kind::log_sum_exp);
   }

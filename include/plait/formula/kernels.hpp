@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "plait/backend/element_place.hpp"
 #include "plait/backend/matrix.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/macros.hpp"
@@ -268,6 +269,57 @@ struct scan_gradient_kernel {
       queue.run(operation::map{}, multiply_and_add{}, row_of(g.data + at - step, step),
                 row_of(a.data + at, step), scan_kernel::read_row(g.data + at, step),
                 row_of(dh.data + at - step, step));
+  }
+};
+
+/// Element (h, s) of row (t, sample) of y: element h of row (s, sample) of v.
+template <class V>
+struct number_across {
+  V const* v = nullptr;
+  std::size_t positions = 1, batch = 1, heads = 1;
+
+  PLAIT_HOST_DEVICE accumulate_t<V> operator()(ext::element_place const& at) const {
+    std::size_t const row = at.column % positions * batch + at.sample;
+    return static_cast<accumulate_t<V>>(v[row * heads + at.column / positions]);
+  }
+};
+/// The sum over t of element (h, s) of row (t, sample) of dy.
+template <class DY>
+struct sum_across {
+  DY const* dy = nullptr;
+  std::size_t positions = 1, batch = 1, heads = 1;
+
+  PLAIT_HOST_DEVICE accumulate_t<DY> operator()(ext::element_place const& at) const {
+    accumulate_t<DY> sum{};
+    for (std::size_t t = 0; t < positions; ++t) {
+      std::size_t const row = t * batch + at.sample;
+      sum += static_cast<accumulate_t<DY>>(dy[(row * heads + at.column) * positions + at.position]);
+    }
+    return sum;
+  }
+};
+/// Calls f(place) for each element of y.
+template <class Function, class Y>
+void make_elements(auto const& queue, Function f, std::size_t batch, Y const& y) {
+  queue.run(operation::map_at{}, f, ext::element_block{y.rows, y.columns, batch, 0, 0, 0},
+            matrix_of_view(y));
+}
+struct across_kernel {
+  static constexpr bool any_placement = true;
+  std::size_t positions = 1, batch = 1;
+
+  void operator()(auto const& queue, auto v, auto y) const {
+    using element = std::remove_const_t<typename decltype(v)::element>;
+    make_elements(queue, number_across<element>{v.data, positions, batch, v.columns}, batch, y);
+  }
+};
+struct across_gradient_kernel {
+  static constexpr bool any_placement = true;
+  std::size_t positions = 1, batch = 1;
+
+  void operator()(auto const& queue, auto dy, auto dv) const {
+    using element = std::remove_const_t<typename decltype(dy)::element>;
+    make_elements(queue, sum_across<element>{dy.data, positions, batch, dv.columns}, batch, dv);
   }
 };
 

@@ -134,7 +134,8 @@ class value_memory {
   /// Returns true if a value is made again rather than kept: functions of elements, and copies.
   [[nodiscard]] constexpr bool is_cheap(int value) const {
     node_kind const kind = g.at[value].kind;
-    return kind == node_kind::map || kind == node_kind::part || kind == node_kind::shift;
+    return kind == node_kind::map || kind == node_kind::part || kind == node_kind::shift ||
+           kind == node_kind::across;
   }
   constexpr void find_kept() {
     for (int i = g.forward_size; i < g.size; ++i)

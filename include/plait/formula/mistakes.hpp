@@ -454,7 +454,8 @@ inline constexpr bool refuse = [] {
   static_assert(What != has_factors,
                 "an operation of this formula takes features in another shape; write "
                 "side_by_side(x) where heads are features again, heads<Count>(x) where there are "
-                "none yet, and nothing for a single column");
+                "none yet, and nothing for a single column; across(v) takes one number for each "
+                "row, or for each of its heads");
   static_assert(What != is_no_image,
                 "a convolution or pooling of this formula takes an image; write `using input = "
                 "plait::nn::image<Channels, Height, Width>`, or as_image<Channels, Height, "

@@ -38,6 +38,8 @@ enum class node_kind : int {
   shift,  ///< the rows of an earlier position
   scan,   ///< h[t] = a[t] h[t - 1] + x[t]
   scan_gradient,
+  across,  ///< a number of each position, side by side in all rows of a sample
+  across_gradient,
   log_sum_exp,  ///< over the last factor
   log_sum_exp_gradient,
   maximum,  ///< over the last factor

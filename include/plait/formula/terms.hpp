@@ -118,6 +118,7 @@ struct convolve {};
 /// `Row`: the operation on windows.
 template <class Row, pool_options Options>
 struct pool {};
+struct across {};
 struct log_sum_exp {};
 struct maximum {};
 struct pick {};
@@ -344,9 +345,6 @@ constexpr auto normal() {
 /// Drops elements with a probability while training and scales the others up; in evaluation x.
 /// Each dropout of a formula draws its own numbers; the first one drops what nn::dropout would drop
 /// in the layer's place.
-///
-/// Example (examples/own_formula.cpp dropout):
-///     matmul(dropout(gelu(matmul(x, up)), 0.1_c), down)
 template <operand X, long long Numerator, long long Denominator>
 constexpr auto dropout(X, number<Numerator, Denominator>) {
   static_assert(Numerator >= 0 && Numerator < Denominator,
@@ -477,6 +475,16 @@ constexpr auto attention(Q, K, V) {
 template <int Steps, operand A>
 constexpr auto shift(A) {
   return term<op::shift<Steps>, A>{};
+}
+/// The numbers of all positions of a sample, side by side in each of its rows, for functions of
+/// scores: with d = number_of(documents), d == across(d) says whether two positions have one
+/// document.
+///
+/// Shapes: v (rows, 1) or (rows, [h, 1]); result (rows, [positions]) or (rows, [h, positions]), as
+///         the scores einsum<"thd,shd->hts">(q, k) are. The sequence is whole on each rank.
+template <operand V>
+constexpr auto across(V) {
+  return term<op::across, V>{};
 }
 /// h[t] = a[t] h[t - 1] + x[t] for the positions of each sample, from h = 0 on; feature by feature.
 template <operand A, operand X>

@@ -125,6 +125,8 @@ inline constexpr char const* word_of<op::convolve<Options>> = "convolve";
 template <class Row, pool_options Options>
 inline constexpr char const* word_of<op::pool<Row, Options>> = Row::is.name;
 template <>
+inline constexpr char const* word_of<op::across> = "across";
+template <>
 inline constexpr char const* word_of<op::log_sum_exp> = "log_sum_exp";
 template <>
 inline constexpr char const* word_of<op::maximum> = "max";

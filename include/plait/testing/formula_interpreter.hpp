@@ -281,6 +281,19 @@ class node_maker {
           if (is_column(in(0)[k], made.width()))
             out[k * made.width() + std::size_t(in(0)[k])] = in(1)[k];
         return;
+      case node_kind::across:
+        for (std::size_t k = 0; k < out.size(); ++k) {
+          std::size_t const row = k / made.width() % batch, other = k % positions;
+          out[k] = in(0)[(other * batch + row) * of(0).width() + k % made.width() / positions];
+        }
+        return;
+      case node_kind::across_gradient:
+        for (std::size_t k = 0; k < out.size(); ++k) {
+          std::size_t const s = k / made.width() / batch, row = k / made.width() % batch;
+          for (std::size_t t = 0; t < positions; ++t)
+            out[k] += in(0)[(t * batch + row) * of(0).width() + k % made.width() * positions + s];
+        }
+        return;
       case node_kind::call:
         if (n.windows.kernel > 0) return on_images(i, at, out);
         return call(n, n, 0, at, out);
