@@ -479,6 +479,9 @@ struct weighed_scores {
     auto const by = heads<Count>(matmul(x, factor));
     if constexpr (IsLeft) return side_by_side(einsum<"hts,shd->thd">(by * scores, h));
     else return side_by_side(einsum<"hts,shd->thd">(scores * by, h));
+  }
+};
+
 struct is_end {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto id) const {
     return decltype(id)(id == 0 ? 1 : 0);

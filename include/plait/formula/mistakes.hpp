@@ -546,7 +546,7 @@ inline constexpr bool refuse = [] {
                 "of it a formula of its own, and put the layers into plait::sequential<...>");
   static_assert(What != too_many_values,
                 "functions of elements that follow each other are calculated as one, which "
-                "reads at most seven values; give a part of the formula a formula of its own");
+                "reads at most fifteen values; give a part of the formula a formula of its own");
   static_assert(What != too_many_functions,
                 "functions of elements that follow each other are calculated as one; write "
                 "one function object for a part of them, map(f{}, x)");
