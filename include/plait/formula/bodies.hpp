@@ -19,22 +19,6 @@
 
 namespace plait::formula {
 
-/// The name of a slot: "value_3".
-constexpr ext::name slot_label(int number) {
-  constexpr char text[]{"value_"};
-  std::uint64_t word = 0;
-  int place = 0;
-  for (; text[place] != 0; ++place) word |= std::uint64_t(text[place]) << (8 * place);
-  if (number >= 10) word |= std::uint64_t('0' + number / 10) << (8 * place++);
-  word |= std::uint64_t('0' + number % 10) << (8 * place);
-  return {word, 0, 0, 0};
-}
-
-/// The slot of a value of a formula.
-template <class Facts, int Value>
-using slot_of = slot<slot_label(Value), std::size_t(Facts::table.at[Value].width()),
-                     Facts::memory.element[Value]>;
-
 /// The operations that the bodies of a formula's layer issue: for each node one call of `ops`.
 template <class L>
 struct formula_bodies {
@@ -486,8 +470,7 @@ struct formula_bodies {
       }
       return out;
     }();
-    if constexpr (is_plain &&
-                  (is_same_element<decltype(operand_of<I, K>(l)), decltype(y)> && ...))
+    if constexpr (is_plain && (is_same_element<decltype(operand_of<I, K>(l)), decltype(y)> && ...))
       ops.map(Function{}, operand_of<I, K>(l)..., y);
     else if constexpr (Function::is_drawn)
       ops.map_at(function_at_place<facts, Function, I, K...>{source_of(l.context)}, y,

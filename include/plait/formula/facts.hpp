@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "plait/formula/graph.hpp"
 #include "plait/formula/memory.hpp"
 #include "plait/formula/terms.hpp"
+#include "plait/layer/slot.hpp"
 #include "plait/layer/value.hpp"
 
 /// All that follows from the formula of a layer, as constants.
@@ -462,5 +464,21 @@ struct formula_facts {
     return out;
   }
 };
+
+/// The name of a slot: "value_3".
+constexpr ext::name slot_label(int number) {
+  constexpr char text[]{"value_"};
+  std::uint64_t word = 0;
+  int place = 0;
+  for (; text[place] != 0; ++place) word |= std::uint64_t(text[place]) << (8 * place);
+  if (number >= 10) word |= std::uint64_t('0' + number / 10) << (8 * place++);
+  word |= std::uint64_t('0' + number % 10) << (8 * place);
+  return {word, 0, 0, 0};
+}
+
+/// The slot of a value of a formula.
+template <class Facts, int Value>
+using slot_of = slot<slot_label(Value), std::size_t(Facts::table.at[Value].width()),
+                     Facts::memory.element[Value]>;
 
 }  // namespace plait::formula

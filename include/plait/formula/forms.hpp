@@ -127,8 +127,7 @@ class cut_values {
     for (;;) {
       unsigned const before = once_;
       why = refusal::none;
-      for (int i = 0; i < g.size; ++i)
-        is_partial_[i] = is_completed_[i] = is_replicate_[i] = false;
+      for (int i = 0; i < g.size; ++i) is_partial_[i] = is_completed_[i] = is_replicate_[i] = false;
       bool const is_sound = visit_all();
       if (once_ != before) continue;
       if (!is_sound) return false;
@@ -154,9 +153,8 @@ class cut_values {
   constexpr bool complete(int value, bool is_row) {
     node const& n = g.at[value];
     if (!is_partial_[value] || completes_[value] || !(is_row || n.last().is_single())) return false;
-    bool const is_call = n.kind == node_kind::call ||
-                         (n.kind == node_kind::result &&
-                          g.at[n.operands[0]].kind == node_kind::call);
+    bool const is_call = n.kind == node_kind::call || (n.kind == node_kind::result &&
+                                                       g.at[n.operands[0]].kind == node_kind::call);
     if (n.kind == node_kind::reduce || n.kind == node_kind::add || n.kind == node_kind::product ||
         is_call)
       return completes_[value] = true;
@@ -306,8 +304,8 @@ class cut_values {
   }
   /// Returns true if the operation for functions of elements takes summands so: all values are
   /// summands, or the last one alone, in which the function is linear.
-  [[nodiscard]] constexpr bool takes_summands(node const& of, int sums, bool is_linear_in_last)
-      const {
+  [[nodiscard]] constexpr bool takes_summands(node const& of, int sums,
+                                              bool is_linear_in_last) const {
     return sums == of.count ||
            (sums == 1 && is_linear_in_last && is_partial_[of.operands[of.count - 1]]);
   }
@@ -440,7 +438,7 @@ class cut_values {
 
   Graph const& g;
   int variable_;
-  unsigned once_ = 0;  ///< parameters that enter a sum on one rank
+  unsigned once_ = 0;                  ///< parameters that enter a sum on one rank
   bool completes_[Graph::capacity]{};  ///< values whose summands ranks are to add up
   bool is_completed_[Graph::capacity]{};
   bool is_partial_[Graph::capacity]{};

@@ -255,11 +255,11 @@ struct graph {
         else if (x == at[map].operands[operand]) of[k] = kind::linear;
         fixed += of[k] == kind::fixed ? 1 : 0, linear += of[k] == kind::linear ? 1 : 0;
       }
-      bool const adds = n.is == algebra::sum || n.is == algebra::difference ||
-                        n.is == algebra::negation;
+      bool const adds =
+          n.is == algebra::sum || n.is == algebra::difference || n.is == algebra::negation;
       bool const scales = (n.is == algebra::product && linear == 1 && fixed == 1) ||
                           (n.is == algebra::quotient && of[0] == kind::linear && fixed == 1);
-      made[i] = fixed == n.own_count                     ? kind::fixed
+      made[i] = fixed == n.own_count                        ? kind::fixed
                 : (adds && linear == n.own_count) || scales ? kind::linear
                                                             : kind::other;
     }

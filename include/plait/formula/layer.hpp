@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "plait/formula/bodies.hpp"
+#include "plait/formula/checks.hpp"
 #include "plait/formula/facts.hpp"
-#include "plait/formula/mistakes.hpp"
 #include "plait/layer/layer.hpp"
 
 namespace plait::formula {
@@ -37,11 +37,14 @@ class forms_of_formula {
     }
     for (int k = 0; k < form.completed_count; ++k) {
       int const value = form.completed[k];
-      auto const body = value < g.forward_size ? ext::layer_body::forward
-                                               : ext::layer_body::backward_input;
-      out.inner[std::size_t(out.inner_count++)] = {
-          partial, form.at[value], std::size_t(g.at[value].width()), Facts::memory.element[value],
-          false,   body};
+      auto const body =
+          value < g.forward_size ? ext::layer_body::forward : ext::layer_body::backward_input;
+      out.inner[std::size_t(out.inner_count++)] = {partial,
+                                                   form.at[value],
+                                                   std::size_t(g.at[value].width()),
+                                                   Facts::memory.element[value],
+                                                   false,
+                                                   body};
     }
     out.units = std::size_t(form.units);
     out.shared_flops = Facts::shared_flops(form);

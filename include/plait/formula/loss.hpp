@@ -58,7 +58,7 @@ struct seed_of_row {
     else (*this)(row, columns, made);
   }
 };
-/// Clears the term of a row that does not count, whatever the formula gave there.
+/// Clears the term of a row that does not count, also one that is no number.
 template <class Targets>
 struct clear_term {
   template <class T, class Target>

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/backend/attention_shape.hpp"
+#include "plait/formula/draws.hpp"
+#include "plait/layer/formula_operand.hpp"
+#include "plait/layer/parameter.hpp"
+#include "plait/operation/rows.hpp"
+#include "plait/tensor/dual_number.hpp"
+#include "plait/tensor/functions.hpp"
+
+/// The types of expressions: values, operations and the functions of operators.
+namespace plait::formula {
+
+/// Input `Index` of a layer.
+template <int Index>
+struct input_value : operand_base {};
+
+/// A constant, Numerator / Denominator.
+template <long long Numerator, long long Denominator = 1>
+struct number : operand_base {
+  static_assert(Denominator > 0, "number<Numerator, Denominator>: the denominator is positive");
+  static constexpr double value = double(Numerator) / double(Denominator);
+};
+
+/// An operation on operands.
+template <class Operation, operand... Operands>
+struct term : operand_base {};
+
+/// The text of a contraction, "thd,shd->hts". It is no array of characters, which nvcc does not
+/// take in the name of a kernel.
+struct contraction_letters {
+  ext::name text;
+
+  template <std::size_t Size>
+  consteval contraction_letters(char const (&letters)[Size]) : text(letters) {}  // NOLINT: implicit
+  constexpr explicit contraction_letters(ext::name of) : text(of) {}
+};
+/// The letters of both operands and of the result.
+struct parsed_contraction {
+  static constexpr int most = 4;
+  char letters[3][most]{};
+  int counts[3]{};
+  bool is_sound = true;
+
+  constexpr explicit parsed_contraction(contraction_letters const& from) {
+    int group = 0;
+    for (std::size_t i = 0; i < from.text.size(); ++i) {
+      char const each = from.text[i];
+      bool const is_letter = each >= 'a' && each <= 'z';
+      if (is_letter && counts[group] < most) letters[group][counts[group]++] = each;
+      else if (each == ',' && group == 0) group = 1;
+      else if (each == '-' && group == 1 && from.text[i + 1] == '>') group = 2, ++i;
+      else if (each != ' ') is_sound = false;
+    }
+    is_sound = is_sound && group == 2 && counts[0] > 0 && counts[1] > 0 && counts[2] > 0;
+  }
+};
+
+/// Options of `convolve`. nvcc does not read them in braces after the name of a function: give it a
+/// constant, convolve<convolution_options{.kernel = 5}>(x, w).
+struct convolution_options {
+  std::size_t kernel = 3;   ///< rows and columns of the windows
+  std::size_t stride = 1;   ///< from window to window
+  std::size_t padding = 0;  ///< zeros on each side of a map
+  std::size_t groups = 1;   ///< of input and output channels that are convolved by themselves
+};
+/// Options of `max_pool` and `average_pool`.
+struct pool_options {
+  std::size_t kernel = 2;   ///< rows and columns of the windows
+  std::size_t stride = 0;   ///< from window to window; 0: the kernel
+  std::size_t padding = 0;  ///< places on each side of a map; half the kernel at most
+};
+
+/// The operations of terms.
+namespace op {
+template <class Function>
+struct at {};
+template <class Function>
+struct map {};
+/// Numbers that are drawn; `Number` makes draws unlike each other.
+template <distribution From, int Number>
+struct draw {};
+template <long long Numerator, long long Denominator>
+struct dropout {};
+template <bool IsTransposed>
+struct matmul {};
+template <bool IsMean>
+struct reduce {};
+template <int Count>
+struct heads {};
+struct side_by_side {};
+template <int Number, int Count>
+struct part {};
+struct concat {};
+template <contraction_letters Letters>
+struct contract {};
+template <bool IsCausal>
+struct softmax {};
+/// `Groups`: an ext::head_groups, without the width of a head.
+template <std::size_t Heads, std::size_t KeyValueHeads, ext::attention_options Options>
+struct attention {};
+template <int Steps>
+struct shift {};
+struct scan {};
+template <std::size_t Channels, std::size_t Height, std::size_t Width>
+struct as_image {};
+template <convolution_options Options>
+struct convolve {};
+/// `Row`: the operation on windows.
+template <class Row, pool_options Options>
+struct pool {};
+struct across {};
+struct log_sum_exp {};
+struct maximum {};
+struct pick {};
+struct with_loss {};
+/// A row of operation/rows.hpp; `Numbers` follow the operands when it is called.
+template <class Row, class... Numbers>
+struct call {};
+}  // namespace op
+
+/// The place of an element of a result: `at.position` of the sequence, `at.sample` of the global
+/// batch, and at[0], at[1], ...: the places in the factors of its columns, the head and the feature
+/// of [heads, width]. All count from 0 in the whole sequence, batch and row.
+struct index_place {
+  std::size_t position = 0, sample = 0;
+  std::size_t factors[3]{};
+  random_place random{};  ///< for the draws of a formula
+
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr std::size_t operator[](int factor) const {
+    return factors[factor];
+  }
+};
+
+/// How a function treats sums, beyond its derivative.
+enum class algebra : int { other, sum, difference, negation, product, quotient };
+
+/// The functions of the operators, for numbers of any type.
+namespace arithmetic {
+struct add {
+  static constexpr auto is = algebra::sum;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a + b; }
+};
+struct subtract {
+  static constexpr auto is = algebra::difference;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a - b; }
+};
+struct negate {
+  static constexpr auto is = algebra::negation;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a) const { return -a; }
+};
+struct multiply {
+  static constexpr auto is = algebra::product;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a * b; }
+};
+struct divide {
+  static constexpr auto is = algebra::quotient;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a / b; }
+};
+/// x, as a value of its own.
+struct identity {
+  static constexpr auto is = algebra::sum;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto x) const { return x; }
+};
+/// An integer as a number.
+struct to_number {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto id) const { return id; }
+};
+struct square {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto x) const { return x * x; }
+};
+struct exponential {
+  static constexpr bool from_output = true;
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const {
+    return functions::exponential(x);
+  }
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto slope(auto y) const { return y; }
+};
+struct logarithm {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const {
+    using std::log;
+    return log(x);
+  }
+};
+struct square_root {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const {
+    using std::sqrt;
+    return sqrt(x);
+  }
+};
+struct inverse_root {
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE auto operator()(auto x) const {
+    using std::sqrt;
+    return decltype(x)(1) / sqrt(x);
+  }
+};
+}  // namespace arithmetic
+
+}  // namespace plait::formula
