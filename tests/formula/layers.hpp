@@ -75,9 +75,7 @@ template <std::size_t Width>
 struct norm_of_words {
   static constexpr weights<"gamma", Width> gamma{};
   using input = plait::features<Width>;
-  static constexpr auto formula(auto x) {
-    return x * rsqrt(mean(square(x)) + 0.1_c) * gamma;
-  }
+  static constexpr auto formula(auto x) { return x * rsqrt(mean(square(x)) + 0.1_c) * gamma; }
 };
 
 /// Two sums for each row in the forward, the second of which needs the first, and two in the

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "plait/backend/simulated/simulated.hpp"
 #include "formula/layers.hpp"
+#include "plait/backend/simulated/simulated.hpp"
 #include "plan/expected_calls.hpp"
 #include "schedule/waves.hpp"
 #include "testing/broken_layers.hpp"

@@ -73,8 +73,7 @@ template <class Plan>
           auto const row = transition_between(move.from, move.to);
           pending += concat({(pending.empty() ? "inside: " : ", "),
                              move.over_samples ? "sum over samples" : to_string(row.moves), " of ",
-                             move.width,
-                             (move.over_samples ? "" : " per row"),
+                             move.width, (move.over_samples ? "" : " per row"),
                              (move.body != layer_body::forward ? " backward"
                               : move.over_samples              ? " forward"
                                                                : "")});

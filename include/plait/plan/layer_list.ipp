@@ -202,9 +202,8 @@ PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) c
     auto const& form = *plan_.forms[step.leaf];
     for (int k = 0; k < form.inner_count; ++k)
       if (auto const& inside = form.inner[std::size_t(k)];
-          inside.over_samples
-              ? has_sums && plan_.makes_sum(inside, step, exchange_place::backward)
-              : plan_.makes_move(inside, step, false))
+          inside.over_samples ? has_sums && plan_.makes_sum(inside, step, exchange_place::backward)
+                              : plan_.makes_move(inside, step, false))
         take(backward, false);
     --leaf;
   }

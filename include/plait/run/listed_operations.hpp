@@ -26,11 +26,12 @@ inline constexpr bool is_listed_in_form = false;
 
 template <class Layer, printed_text Label, class Form, class Move>
 consteval void report_unlisted_move() {
-  static_assert(is_listed_in_form<Layer, Label, Form, Move>,
-                "ops.move<To>(x): the form of this layer lists no such move of such elements, so "
-                "the plan knows nothing of what it sends; write inner<From, To, Width> into the "
-                "form, one for each move, in their order; a move of backward_input says so, "
-                "inner<From, To, Width, slot_element::accumulate, ext::layer_body::backward_input>");
+  static_assert(
+      is_listed_in_form<Layer, Label, Form, Move>,
+      "ops.move<To>(x): the form of this layer lists no such move of such elements, so "
+      "the plan knows nothing of what it sends; write inner<From, To, Width> into the "
+      "form, one for each move, in their order; a move of backward_input says so, "
+      "inner<From, To, Width, slot_element::accumulate, ext::layer_body::backward_input>");
 }
 
 template <class Forms, std::size_t Index>

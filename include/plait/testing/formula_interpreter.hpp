@@ -214,10 +214,9 @@ class node_maker {
         local_shape const x = of(0);
         std::size_t const together = std::max<std::size_t>(std::size_t(n.pieces), 1);
         for (std::size_t k = 0; k < in(0).size(); ++k)
-          out[n.pieces > 0                      ? k % x.width() / together
+          out[n.pieces > 0                ? k % x.width() / together
               : made.width() == x.width() ? k % x.width()
-                                          : made.aligned(x, 0, k % x.width())] +=
-              in(0)[k];
+                                          : made.aligned(x, 0, k % x.width())] += in(0)[k];
         return;
       }
       case node_kind::reshape: out = in(0); return;

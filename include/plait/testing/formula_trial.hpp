@@ -274,8 +274,7 @@ struct tried_cut {
   /// fault of the rules.
   [[nodiscard]] bool is_missing() const {
     return !is_listed && works_anyway && !ranks.empty() && why != formula::refusal::in_pieces &&
-           why != formula::refusal::of_function &&
-           why != formula::refusal::cuts_loss;
+           why != formula::refusal::of_function && why != formula::refusal::cuts_loss;
   }
 };
 
