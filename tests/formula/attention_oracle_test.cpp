@@ -6,7 +6,7 @@
 #include "formula/modern_layers.hpp"
 #include "formula/oracle.hpp"
 
-namespace formula_oracle {
+using namespace formula_oracle;
 
 TEST(FormulaOracle, AttentionOfNormedQueriesAndKeys) {
   expect_losses<qk_norm_attention<width, head_count, length>>("qk_norm_attention");
@@ -26,5 +26,3 @@ TEST(FormulaOracle, AttentionWithinDocuments) {
 TEST(FormulaOracle, AttentionOfLatentKeysAndValues) {
   expect_losses<latent_attention<width, 4, head_count, length>>("latent_attention");
 }
-
-}  // namespace formula_oracle

@@ -60,13 +60,13 @@ void expect_laws() {
 }
 
 TEST(FormulaLosses, CrossEntropiesKeepTheLaws) {
-  expect_laws<entropy_loss<12>, precision<bfloat16, float>>();
+  expect_laws<entropy_loss<12>, plait::precision<plait::bfloat16, float>>();
   expect_laws<smoothed_loss<12>>();
 }
 TEST(FormulaLosses, FunctionsOfTheClassKeepTheLaws) { expect_laws<focal_loss<12>>(); }
 TEST(FormulaLosses, MarginsKeepTheLaws) { expect_laws<margin_loss<12>>(); }
 TEST(FormulaLosses, RealTargetsKeepTheLaws) {
-  expect_laws<squared_loss<6>, precision<bfloat16, float>>();
+  expect_laws<squared_loss<6>, plait::precision<plait::bfloat16, float>>();
   expect_laws<weighted_normal_loss>();
 }
 TEST(FormulaLosses, FunctionsOfTargetsAloneKeepTheLaws) { expect_laws<distillation_loss<6>>(); }

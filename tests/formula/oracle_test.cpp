@@ -6,7 +6,7 @@
 #include "formula/modern_layers.hpp"
 #include "formula/oracle.hpp"
 
-namespace formula_oracle {
+using namespace formula_oracle;
 
 TEST(FormulaOracle, GatedResidual) { expect_losses<gated_residual<width>>("gated_residual"); }
 TEST(FormulaOracle, BilinearGate) { expect_losses<bilinear_gate<width, 18>>("bilinear_gate"); }
@@ -31,5 +31,3 @@ TEST(FormulaOracle, VariationalLatent) {
   expect_losses<variational<width, in>, with_data>("variational");
 }
 TEST(FormulaOracle, FocalLoss) { expect_losses_of<classification>("focal_loss"); }
-
-}  // namespace formula_oracle
