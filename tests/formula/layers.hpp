@@ -117,6 +117,19 @@ struct scaled_branch {
   static constexpr auto formula(auto x) { return x * matmul(relu(matmul(x, up)), down); }
 };
 
+/// A branch that a row of parameters scales before it is added to x.
+template <std::size_t Width, std::size_t Hidden>
+struct scaled_residual {
+  static constexpr weights<"up", Width, Hidden> up{};
+  static constexpr weights<"gate", Width, Hidden> gate{};
+  static constexpr weights<"down", Hidden, Width> down{};
+  static constexpr weights<"scale", Width> scale{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return x + scale * matmul(gelu(matmul(x, up)) * matmul(x, gate), down);
+  }
+};
+
 /// A norm of hidden features: the gradients of `up` would need its sum of the backward.
 template <std::size_t Width, std::size_t Hidden>
 struct norm_of_product {

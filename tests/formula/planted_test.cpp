@@ -37,6 +37,7 @@ std::vector<named_formula> const& formulas() {
       named_as<adapted<6, 12>>("adapted"),
       named_as<affine<12>>("affine"),
       named_as<shared_bias<6>>("shared_bias"),
+      named_as<scaled_residual<6, 12>>("scaled_residual"),
       named_as<norm_of_words<12>>("norm_of_words"),
       named_as<centred_norm<12>>("centred_norm"),
       named_as<norm_of_product<6, 12>>("norm_of_product"),

@@ -51,12 +51,17 @@ template <class Graph>
 struct adjoint_writer {
   Graph& g;
 
+  constexpr explicit adjoint_writer(Graph& of) : g(of) {
+    for (int& each : shared_) each = -1;
+  }
+
   constexpr void write() {
     if (!g.is_loss) add_to(g.output, g.put(g.like(g.output, node_kind::output_gradient)));
     if (g.loss_term >= 0) add_to(g.loss_term, g.put(g.like(g.loss_term, node_kind::seed)));
     for (int i = g.forward_size - 1; i >= 0; --i) {
       node const n = g.at[i];
       if (n.is_inlined || g.gradient[i] < 0) continue;
+      finish(i);
       int const dy = g.gradient[i];
       switch (n.kind) {
         case node_kind::product: product(n, dy); break;
@@ -92,12 +97,30 @@ struct adjoint_writer {
   }
 
  private:
+  int shared_[Graph::capacity]{};  ///< the gradient of a value that is also another one's, or -1
+
+  /// Adds a gradient that another value has, too. It is added after all that belong to the value
+  /// alone, so that ranks which make summands of these add them up once.
+  constexpr void add_shared(int value, int made) {
+    if (!g.has_gradient(value)) return;
+    if (g.at[value].kind == node_kind::parameter || shared_[value] >= 0)
+      return add_to(value, made);
+    shared_[value] = made;
+    if (g.gradient[value] < 0) g.gradient[value] = made;
+  }
+  /// Makes the gradient of a value complete, once all that read the value have been visited.
+  constexpr void finish(int value) {
+    if (shared_[value] < 0 || g.gradient[value] == shared_[value]) return;
+    node sum = g.like(value, node_kind::add);
+    sum.read(g.gradient[value]), sum.read(shared_[value]);
+    g.gradient[value] = g.put(sum);
+  }
   /// Adds node `made` to the gradient of a value.
   constexpr void add_to(int value, int made) {
     if (!g.has_gradient(value)) return;
     if (g.at[value].kind == node_kind::parameter) {
       g.at[made].parameter = g.at[value].number;
-    } else if (g.gradient[value] < 0) {
+    } else if (g.gradient[value] < 0 || g.gradient[value] == shared_[value]) {
       g.gradient[value] = made;
     } else {
       node sum = g.like(value, node_kind::add);
@@ -169,11 +192,12 @@ struct adjoint_writer {
     for (int by = 0; by < n.count; ++by) {
       int const x = n.operands[by];
       if (!g.has_gradient(x)) continue;
-      bool const is_itself =
-          g.functions_of(i).count == 1 && reads_each_once(n) &&
-          (n.is == algebra::sum || (n.is == algebra::difference && by == 0 && n.own[0] == x));
-      if (is_itself) {
-        add_reduced(x, dy);
+      if (g.adds_operand(i, by)) {
+        bool const is_repeated =
+            g.row_of(x) >= 0 || g.at[x].width() != n.width() ||
+            (g.at[x].last().is_single() && !n.last().is_single());
+        if (is_repeated) add_reduced(x, dy);
+        else add_shared(x, dy);
         continue;
       }
       node out = g.like(i, node_kind::slope);
@@ -185,11 +209,6 @@ struct adjoint_writer {
       out.read(dy);
       add_reduced(x, g.put(out));
     }
-  }
-  [[nodiscard]] constexpr bool reads_each_once(node const& n) const {
-    int values = 0;
-    for (int k = 0; k < n.own_count; ++k) values += g.is_shapeless(n.own[k]) ? 0 : 1;
-    return values == n.count;
   }
   constexpr void repeat(node const& n, int dy) {
     node out = g.like(n.operands[0], node_kind::broadcast);
@@ -206,7 +225,8 @@ struct adjoint_writer {
   /// The gradients of the parts of a value are put side by side.
   constexpr void part(node const& n, int dy) {
     int const x = n.operands[0];
-    if (int const made = g.gradient[x]; made >= 0 && g.at[made].kind == node_kind::concat &&
+    if (int const made = g.gradient[x]; made >= 0 && made != shared_[x] &&
+                                        g.at[made].kind == node_kind::concat &&
                                         g.at[made].pieces == n.pieces &&
                                         g.at[made].operands[n.number] < 0) {
       node moved = g.at[made];  // after what it reads

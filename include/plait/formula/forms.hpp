@@ -163,13 +163,16 @@ class cut_values {
       if (n.operands[k] >= 0) found = complete(n.operands[k], is_row) || found;
     return found;
   }
-  /// Returns true if a map adds up its operands, each times a number.
+  /// Returns true if a map adds up its operands, each times numbers or a row of parameters.
   [[nodiscard]] constexpr bool adds_up(int map) const {
     auto const functions = g.functions_of(map);
     for (int i = 0; i < functions.count; ++i) {
       node const& n = g.at[functions.at[i]];
+      auto const is_factor = [&](int x) {
+        return g.is_shapeless(x) || g.at[x].kind == node_kind::parameter;
+      };
       bool const is_scaled =
-          n.is == algebra::product && (g.is_shapeless(n.own[0]) || g.is_shapeless(n.own[1]));
+          n.is == algebra::product && (is_factor(n.own[0]) || is_factor(n.own[1]));
       if (!is_scaled && n.is != algebra::sum && n.is != algebra::difference &&
           n.is != algebra::negation)
         return false;

@@ -265,6 +265,25 @@ struct graph {
     }
     return made[functions.count - 1] == kind::linear;
   }
+  /// Returns true if a map adds one of its operands as it is, so that its derivative is 1.
+  [[nodiscard]] constexpr bool adds_operand(int map, int operand) const {
+    auto const functions = functions_of(map);
+    bool is_added[function_list::most]{}, depends[function_list::most]{};
+    for (int i = 0; i < functions.count; ++i) {
+      node const& n = at[functions.at[i]];
+      int reading = 0, added = -1;
+      for (int k = 0; k < n.own_count; ++k) {
+        int const x = n.own[k], place = at[x].is_inlined ? functions.place_of(x) : -1;
+        bool const is_operand = place < 0 && x == at[map].operands[operand];
+        reading += is_operand || (place >= 0 && depends[place]) ? 1 : 0;
+        if (is_operand || (place >= 0 && is_added[place])) added = k;
+      }
+      depends[i] = reading > 0;
+      is_added[i] = reading == 1 && ((n.is == algebra::sum && added >= 0) ||
+                                     (n.is == algebra::difference && added == 0));
+    }
+    return is_added[functions.count - 1];
+  }
   /// The place of a value among the operands of a map, or -1.
   [[nodiscard]] constexpr int operand_of(int map, int value) const {
     for (int k = 0; k < at[map].count; ++k)
