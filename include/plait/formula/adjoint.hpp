@@ -307,20 +307,6 @@ struct adjoint_writer {
 
   // ---- Rows of operation/rows.hpp, whose adjoints name their operands ---------------------------
 
-  static constexpr bool is_name(operation::operand_name a, int skipped, operation::operand_name b) {
-    if (a.size - skipped != b.size) return false;
-    for (int i = 0; i < b.size; ++i)
-      if (a.begin[i + skipped] != b.begin[i]) return false;
-    return true;
-  }
-  /// The place of the operand of a row whose name is `name` from the character `skipped` on.
-  static constexpr int find(operation::row const& row, operation::operand_name name, int skipped) {
-    if (skipped > 0 && name.begin[0] != 'd') return -1;
-    int const count = operation::signature::of(row.text).count;
-    for (int k = 0; k < count; ++k)
-      if (is_name(name, skipped, row.name_of(k))) return k;
-    return -1;
-  }
   constexpr int value_at(int i, node const& n, int operand) const {
     return operand < n.count ? n.operands[operand] : i + (operand - n.count);
   }
@@ -336,9 +322,10 @@ struct adjoint_writer {
       int operands[operation::signature::most_operands]{}, results = 0;
       for (int k = 0; k < by.count; ++k) {
         auto const name = row.name_of(k);
-        int const operand = find(*n.row, name, by.operands[k].is_written ? 1 : 0);
+        int const operand =
+            operation::find_operand(*n.row, name, by.operands[k].is_written ? 1 : 0);
         if (!by.operands[k].is_written) {
-          int const result = operand < 0 ? find(*n.row, name, 1) : -1;
+          int const result = operand < 0 ? operation::find_operand(*n.row, name, 1) : -1;
           int const value = operand >= 0  ? value_at(i, n, operand)
                             : result >= 0 ? g.gradient[value_at(i, n, result)]
                                           : -1;

@@ -12,6 +12,7 @@
 #include "plait/formula/facts.hpp"
 #include "plait/formula/kernels.hpp"
 #include "plait/formula/loss.hpp"
+#include "plait/formula/own.hpp"
 #include "plait/layer/slot.hpp"
 #include "plait/operation/rows.hpp"
 #include "plait/run/context.hpp"
@@ -556,6 +557,12 @@ struct formula_bodies {
   static void run_row(auto& ops, auto const& l, operation::scatter_add_rows,
                       std::index_sequence<K...>, std::index_sequence<R...>, std::tuple<>) {
     ops.scatter_add_rows(view_of<table.at[I].operands[K]>(l)..., view_of<I + int(R)>(l)...);
+  }
+  template <int I, is_own_row Row, std::size_t... K, std::size_t... R>
+  static void run_row(auto& ops, auto const& l, Row, std::index_sequence<K...>,
+                      std::index_sequence<R...>, std::tuple<>) {
+    ops.template run<operation::indices_of<Row>>(kernel_of_row<Row>{}, operand_of<I, K>(l)...,
+                                                 result_of<I + int(R)>(l)...);
   }
   template <int I, std::size_t... K, std::size_t... R, class... Numbers>
   static void run_row(auto& ops, auto const& l, auto row, std::index_sequence<K...>,

@@ -364,13 +364,13 @@ struct graph_builder {
 
   /// To the operation the slower factors of an operand are rows, so that a norm of [heads, width]
   /// is one of each head.
-  constexpr void call(operation::row const& row, bool is_lookup,
+  constexpr void call(operation::row const& row, bool is_lookup, bool is_own,
                       operation::row const* const* adjoints, int adjoint_count, int const* operands,
                       int count) {
     auto const by = operation::signature::of(row.text);
     node out;
     out.kind = node_kind::call;
-    out.row = &row, out.is_lookup = is_lookup;
+    out.row = &row, out.is_lookup = is_lookup, out.is_own = is_own;
     for (int k = 0; k < adjoint_count; ++k) out.adjoints[out.adjoint_count++] = adjoints[k];
     int factored = -1;
     known_dimensions known;
@@ -378,6 +378,7 @@ struct graph_builder {
       node const& x = g.at[operands[k]];
       if (x.is_tokens && !by.operands[k].is_constant) return g.fail(mistake::kind::is_tokens);
       if (x.is_data && !x.is_tokens && !takes_made(operands[k])) return;
+      if (is_own && x.factor_count > 1) return g.fail(mistake::kind::has_factors);
       bool const takes_rows = by.operands[k].rows.index != '1';
       if (x.kind != node_kind::parameter && !(x.is_per_row() && takes_rows))
         return g.fail(takes_rows ? mistake::kind::is_no_activation

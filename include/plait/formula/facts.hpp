@@ -16,6 +16,7 @@
 #include "plait/formula/fused.hpp"
 #include "plait/formula/graph.hpp"
 #include "plait/formula/memory.hpp"
+#include "plait/formula/own.hpp"
 #include "plait/formula/terms.hpp"
 #include "plait/layer/slot.hpp"
 #include "plait/layer/value.hpp"
@@ -220,7 +221,7 @@ struct term_placer {
                                    int const* operands, int count) {
     static_assert(sizeof...(Adjoints) <= node::most_adjoints);
     operation::row const* const adjoints[]{&Adjoints::is...};
-    to.call(Row::is, std::is_same_v<Row, operation::gather_rows>, adjoints,
+    to.call(Row::is, std::is_same_v<Row, operation::gather_rows>, is_own_row<Row>, adjoints,
             int(sizeof...(Adjoints)), operands, count);
   }
 };
@@ -392,6 +393,23 @@ constexpr int elements_of_call(Graph const& g, node const& n) {
   if (n.windows.kernel == 0) return 1;
   return n.count == 1 ? n.windows.kernel * n.windows.kernel : g.at[n.operands[1]].width();
 }
+/// The elements of the iteration space of a program's own call for each row: the product of the
+/// lengths of all indices but that of the rows.
+template <class Graph>
+constexpr double elements_of_own(Graph const& g, node const& n) {
+  auto const by = operation::signature::of(n.row->text);
+  double out = 1;
+  std::uint32_t seen = operation::signature::bit(by.operands[0].rows.index);
+  for (int k = 0; k < n.count; ++k)
+    for (int d = 0; d < 2; ++d) {
+      node const& x = g.at[n.operands[k]];
+      char const index = by.dimension_of(k, d).index;
+      if (index == '1' || (seen & operation::signature::bit(index)) != 0) continue;
+      seen |= operation::signature::bit(index);
+      out *= (d == 0 ? x.rows : x.last()).extent;
+    }
+  return out;
+}
 /// FLOPs of a node of the forward for each row.
 template <class Graph>
 constexpr double flops_of(Graph const& g, int i) {
@@ -408,7 +426,8 @@ constexpr double flops_of(Graph const& g, int i) {
     case node_kind::log_sum_exp: return 4 * g.at[n.operands[0]].width();
     case node_kind::maximum: return g.at[n.operands[0]].width();
     case node_kind::scan: return 2 * width;
-    case node_kind::call: return n.row->flops * width * elements_of_call(g, n);
+    case node_kind::call:
+      return n.row->flops * (n.is_own ? elements_of_own(g, n) : width * elements_of_call(g, n));
     default: return 0;
   }
 }

@@ -107,6 +107,7 @@ struct node {
   bool is_data = false;        ///< integers, targets, and what is made of them: without a gradient
   bool is_matrix = false;      ///< a parameter of two lengths
   bool is_lookup = false;      ///< a call that reads some rows of a table
+  bool is_own = false;         ///< a call of a row that brings its kernel
   bool is_causal = false;      ///< a softmax of the columns up to the position of the row
   int number = 0;              ///< the number of an input, parameter, part, draw or result; of the
                                ///< operand that a slope is by; of an adjoint

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/formula/term.hpp"
+#include "plait/layer/parameter.hpp"
+#include "plait/operation/row.hpp"
+
+/// Operations of a program's own in a formula: rows that are kernels, too.
+namespace plait::formula {
+
+/// A base with a call operator: a type that has one, too, has two, and the name stands for neither.
+struct called {
+  void operator()() const;
+};
+template <class Row>
+struct called_twice : Row, called {};
+
+/// A row that is a kernel: it has a call operator, as kernels of `ops.run` have.
+template <class Row>
+concept is_own_row = operation::is_row<Row> && !requires { &called_twice<Row>::operator(); };
+
+/// The kernel of a row. A queue takes what is no row for a kernel.
+template <class Row>
+struct kernel_of_row {
+  void operator()(auto const& queue, auto... views) const { Row{}(queue, views...); }
+};
+
+/// The rules for the indices of rows that a formula calls. They follow from its checks and from
+/// what its layer promises: no row of an activation depends on another one.
+namespace own_rules {
+
+constexpr int reads_of(operation::signature const& by) {
+  int out = 0;
+  while (out < by.count && !by.operands[out].is_written) ++out;
+  return out;
+}
+constexpr bool is_same(operation::operand const& a, operation::operand const& b) {
+  return a.rows.index == b.rows.index && a.rows.parts == b.rows.parts &&
+         a.columns.index == b.columns.index && a.columns.parts == b.columns.parts;
+}
+constexpr bool is_whole(operation::signature const& by, char index) {
+  return index != '1' && ((by.whole | by.maximum) & operation::signature::bit(index)) != 0;
+}
+
+/// Returns true if the results have a row for each row of the first operand, and columns that an
+/// operand has, too, or one; and if all operands have gradients and no index has parts.
+constexpr bool makes_rows(operation::row const& row) {
+  auto const by = operation::signature::of(row.text);
+  int const reads = reads_of(by);
+  if (reads == 0 || by.count == reads || row.others != nullptr) return false;
+  char const r = by.operands[0].rows.index;
+  if (r == '1' || is_whole(by, r)) return false;
+  for (int k = 0; k < by.count; ++k) {
+    operation::operand const& each = by.operands[k];
+    if (each.is_constant || each.is_added_to || each.rows.parts > 1) return false;
+    if (each.columns.index == r || (each.columns.index != '1' && each.columns.parts > 1))
+      return false;
+    if (k < reads) continue;
+    bool is_known = each.columns.index == '1' && (k > reads || each.columns.parts == 1);
+    for (int j = 0; j < reads; ++j)
+      is_known = is_known || each.columns.index == by.operands[j].columns.index ||
+                 each.columns.index == by.operands[j].rows.index;
+    if (each.rows.index != r || !is_known) return false;
+  }
+  return true;
+}
+/// Returns true if activations have the rows of the first operand, and parameters others.
+constexpr bool has_operands(operation::signature const& by, bool const* is_parameter) {
+  for (int k = 0; k < reads_of(by); ++k)
+    if ((by.operands[k].rows.index == by.operands[0].rows.index) == is_parameter[k]) return false;
+  return true;
+}
+/// Returns true if a row of gradients has the indices of the row for the operands that they share,
+/// needs no more of them whole, and adds to gradients of parameters alone.
+constexpr bool is_like(operation::row const& row, operation::row const& adjoint,
+                       bool const* is_parameter) {
+  auto const by = operation::signature::of(row.text), of = operation::signature::of(adjoint.text);
+  if (adjoint.others != nullptr || ((of.whole | of.maximum) & ~(by.whole | by.maximum)) != 0)
+    return false;
+  bool const adds = of.operands[of.count - 1].is_added_to;
+  for (int k = 0; k < of.count; ++k) {
+    bool const is_written = of.operands[k].is_written;
+    int place = is_written ? -1 : operation::find_operand(row, adjoint.name_of(k), 0);
+    if (place < 0) place = operation::find_operand(row, adjoint.name_of(k), 1);
+    if (place < 0 || !is_same(of.operands[k], by.operands[place])) return false;
+    if (is_written && (place >= reads_of(by) || is_parameter[place] != adds ||
+                       of.operands[k].is_added_to != adds))
+      return false;
+  }
+  return true;
+}
+/// Returns true if the rows make the gradient of each operand once.
+template <class... Rows>
+constexpr bool has_each_gradient(operation::row const& row, operation::adjoints_of<Rows...>) {
+  for (int k = 0; k < reads_of(operation::signature::of(row.text)); ++k) {
+    int found = 0;
+    auto const count = [&](operation::row const& adjoint) {
+      auto const by = operation::signature::of(adjoint.text);
+      for (int j = 0; j < by.count; ++j)
+        found +=
+            by.operands[j].is_written && operation::find_operand(row, adjoint.name_of(j), 1) == k
+                ? 1
+                : 0;
+    };
+    (count(Rows::is), ...);
+    if (found != 1) return false;
+  }
+  return true;
+}
+template <class... Rows>
+constexpr bool are_like(operation::row const& row, operation::adjoints_of<Rows...>,
+                        bool const* is_parameter) {
+  return (is_like(row, Rows::is, is_parameter) && ...);
+}
+template <class... Rows>
+constexpr bool are_kernels(operation::adjoints_of<Rows...>) {
+  return (is_own_row<Rows> && ...);
+}
+
+template <class T>
+inline constexpr bool is_parameter = false;
+template <ext::name Label, class Extents, initializer Initial, std::size_t Padding, class InFiles>
+inline constexpr bool is_parameter<parameter<Label, Extents, Initial, Padding, InFiles>> = true;
+
+/// Says what is wrong with a row, or with the operands that it is given.
+template <class Row, class... Operands>
+consteval bool check() {
+  constexpr bool is_kernel = is_own_row<Row>;
+  static_assert(is_kernel,
+                "own(row, operands...): the row has no kernel; give its type `static constexpr "
+                "plait::operation::row is{name, indices}` and `void operator()(auto const& queue, "
+                "auto x, auto y) const`, called with the views of its operands and results");
+  if constexpr (is_kernel) {
+    constexpr bool has_adjoints = requires { typename Row::adjoints; };
+    static_assert(has_adjoints,
+                  "own(row, operands...): the row has no gradients; write `using adjoints = "
+                  "plait::operation::adjoints_of<A, B>;` with the rows that make them");
+    constexpr auto by = operation::signature::of(Row::is.text);
+    constexpr bool fits = sizeof...(Operands) == std::size_t(reads_of(by));
+    static_assert(fits,
+                  "own(row, operands...): the indices of the row have more or fewer operands "
+                  "before '->' than are given; give one value for each, in their order");
+    static_assert(makes_rows(Row::is),
+                  "own(row, operands...): the indices of the row do not fit into a formula; "
+                  "results have the rows of the first operand and columns of an operand, as "
+                  "\"x(r i), w(i j) -> y(r j)\", without '#', '+', parts, and rows that are whole");
+    if constexpr (has_adjoints && fits) {
+      using adjoints = typename Row::adjoints;
+      constexpr bool is_given[]{is_parameter<Operands>...};
+      static_assert(has_operands(by, is_given),
+                    "own(row, operands...): values have the rows of the first operand, and "
+                    "parameters, as they are, have others; correct the indices or the operands");
+      static_assert(are_kernels(adjoints{}),
+                    "own(row, operands...): a row of `adjoints` has no kernel; give its type "
+                    "`static constexpr plait::operation::row is{...}` and `void operator()(auto "
+                    "const& queue, auto dy, auto w, auto dx) const`");
+      if constexpr (are_kernels(adjoints{})) {
+        static_assert(has_each_gradient(Row::is, adjoints{}),
+                      "own(row, operands...): the rows of `adjoints` make the gradient of each "
+                      "operand once; write \"-> dx(r i)\" for x, and \"-> +dw(i j)\" for a "
+                      "parameter w");
+        static_assert(are_like(Row::is, adjoints{}, is_given),
+                      "own(row, operands...): a row of `adjoints` does not fit; it has the names "
+                      "and indices of the row, \"dy(r j), w(i j) -> dx(r i)\", needs nothing "
+                      "whole that the row does not, and writes \"+dw(i j)\" for parameters alone");
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace own_rules
+
+/// y = an operation of the program's own, by its kernel.
+///
+/// Shapes: as the indices of the row say. Operands are read; the first result is the value, and
+///         others are kept for the rows of `adjoints` that read them.
+/// Errors: a row without a kernel or gradients, or with indices that do not fit, does not compile.
+template <class Row, operand... Operands>
+constexpr auto own(Row, Operands...) {
+  static_assert(own_rules::check<Row, Operands...>());
+  return term<op::call<Row>, Operands...>{};
+}
+
+}  // namespace plait::formula
