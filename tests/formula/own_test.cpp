@@ -27,7 +27,6 @@ auto& element(auto const& of, std::size_t r, std::size_t c) { return of.data[r *
 
 // ---- A product ----------------------------------------------------------------------------------
 
-// example-begin product
 struct product_backward_x {
   static constexpr row is{"product_backward_x", "dy(r j), w(i j) -> dx(r i); linear each"};
   void operator()(auto const&, auto dy, auto w, auto dx) const {
@@ -48,6 +47,7 @@ struct product_backward_w {
           element(dw, i, j) += element(x, r, i) * element(dy, r, j);
   }
 };
+// example-begin product
 struct product {
   static constexpr row is{"product", "x(r i), w(i j) -> y(r j); linear each", 2};
   using adjoints = adjoints_of<product_backward_x, product_backward_w>;
@@ -87,6 +87,64 @@ static_assert(
 static_assert(info_of<mlp_of_products<6, 12>>.flops_per_row ==
               info_of<mlp_of_words<6, 12>>.flops_per_row);
 static_assert(saved_bytes<mlp_of_products<6, 12>>() == saved_bytes<mlp_of_words<6, 12>>());
+
+/// Ranks that cut the hidden features add up the product before x is added.
+template <std::size_t Width, std::size_t Hidden>
+struct residual_of_products : mlp_of_products<Width, Hidden> {
+  using base = mlp_of_products<Width, Hidden>;
+  static constexpr auto formula(auto x) { return x + base::formula(x); }
+};
+static_assert(has_forms<residual_of_products<6, 12>>(
+    {{"whole", invariant, invariant, {invariant, invariant}},
+     {"hidden", invariant, invariant, {columns, rows}},
+     {"sequence", sequence, sequence, {replicate, replicate}}}));
+
+/// Each rank has columns of both pieces, and the rows of `down` that belong to them.
+template <std::size_t Width, std::size_t Hidden>
+struct product_of_pieces {
+  using of_hidden = plait::extents<Width, Hidden>;
+  static constexpr plait::parameter<"a", of_hidden, plait::normal(0.4)> a{};
+  static constexpr plait::parameter<"b", of_hidden, plait::normal(0.4)> b{};
+  static constexpr plait::parameter<"down", plait::extents<2 * Hidden, Width>, plait::normal(0.4)>
+      down{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    return own(product{}, concat(own(product{}, x, a), tanh(own(product{}, x, b))), down);
+  }
+};
+static_assert(has_forms<product_of_pieces<6, 12>>(
+    {{"whole", invariant, invariant, {invariant, invariant, invariant}},
+     {"hidden", replicate, partial, {columns, columns, shard<0, 2>}},
+     {"column", replicate, features, {replicate, replicate, columns}},
+     {"sequence", sequence, sequence, {replicate, replicate, replicate}}}));
+
+// ---- A function of two values -------------------------------------------------------------------
+
+template <int Other>
+struct gate_backward {
+  static constexpr row is{"gate_backward", Other == 1 ? "dy(r c), b(r c) -> da(r c); linear each"
+                                                      : "dy(r c), a(r c) -> db(r c); linear each"};
+  void operator()(auto const&, auto dy, auto other, auto out) const {
+    for (std::size_t i = 0; i < out.count(); ++i) out.data[i] = dy.data[i] * other.data[i];
+  }
+};
+struct gate {
+  static constexpr row is{"gate", "a(r c), b(r c) -> y(r c); linear each", 1};
+  using adjoints = adjoints_of<gate_backward<1>, gate_backward<0>>;
+  void operator()(auto const&, auto a, auto b, auto y) const {
+    for (std::size_t i = 0; i < y.count(); ++i) y.data[i] = a.data[i] * b.data[i];
+  }
+};
+template <std::size_t Width>
+struct gated {
+  static constexpr plait::parameter<"w", plait::extents<Width, Width>, plait::normal(0.4)> w{};
+  using input = plait::inputs<plait::features<Width>, plait::features<Width>>;
+  static constexpr auto formula(auto a, auto b) { return own(gate{}, a, matmul(b, w)); }
+};
+static_assert(has_forms<gated<6>>({{"whole", {invariant, invariant}, invariant, {invariant}},
+                                   {"features", {features, replicate}, features, {columns}},
+                                   {"row", {replicate, features}, partial, {rows}},
+                                   {"sequence", {sequence, sequence}, sequence, {replicate}}}));
 
 // ---- A norm -------------------------------------------------------------------------------------
 
@@ -168,6 +226,9 @@ void expect_laws() {
   EXPECT_GT(report.checked.size(), 2 * info_of<L>.forms.size());
 }
 TEST(OwnOperationInAFormula, KeepsTheLaws) { expect_laws<mlp_of_products<6, 12>>(); }
+TEST(OwnOperationInAFormula, OfSummandsKeepsTheLaws) { expect_laws<residual_of_products<6, 12>>(); }
+TEST(OwnOperationInAFormula, OfPiecesKeepsTheLaws) { expect_laws<product_of_pieces<6, 12>>(); }
+TEST(OwnOperationInAFormula, OfTwoValuesKeepsTheLaws) { expect_laws<gated<6>>(); }
 TEST(OwnOperationInAFormula, OfWholeRowsKeepsTheLaws) { expect_laws<sharpened<6, 6>>(); }
 
 }  // namespace formula_testing
