@@ -118,7 +118,8 @@ struct log_sum_exp {};
 struct maximum {};
 struct pick {};
 struct with_loss {};
-/// A row of operation/rows.hpp; `Numbers` follow the operands when it is called.
+/// A row of operation/rows.hpp, or one of the program's own; `Numbers` follow the operands when it
+/// is called.
 template <class Row, class... Numbers>
 struct call {};
 }  // namespace op
