@@ -103,8 +103,7 @@ struct adjoint_writer {
   /// alone, so that ranks which make summands of these add them up once.
   constexpr void add_shared(int value, int made) {
     if (!g.has_gradient(value)) return;
-    if (g.at[value].kind == node_kind::parameter || shared_[value] >= 0)
-      return add_to(value, made);
+    if (g.at[value].kind == node_kind::parameter || shared_[value] >= 0) return add_to(value, made);
     shared_[value] = made;
     if (g.gradient[value] < 0) g.gradient[value] = made;
   }
@@ -193,9 +192,8 @@ struct adjoint_writer {
       int const x = n.operands[by];
       if (!g.has_gradient(x)) continue;
       if (g.adds_operand(i, by)) {
-        bool const is_repeated =
-            g.row_of(x) >= 0 || g.at[x].width() != n.width() ||
-            (g.at[x].last().is_single() && !n.last().is_single());
+        bool const is_repeated = g.row_of(x) >= 0 || g.at[x].width() != n.width() ||
+                                 (g.at[x].last().is_single() && !n.last().is_single());
         if (is_repeated) add_reduced(x, dy);
         else add_shared(x, dy);
         continue;
@@ -225,10 +223,9 @@ struct adjoint_writer {
   /// The gradients of the parts of a value are put side by side.
   constexpr void part(node const& n, int dy) {
     int const x = n.operands[0];
-    if (int const made = g.gradient[x]; made >= 0 && made != shared_[x] &&
-                                        g.at[made].kind == node_kind::concat &&
-                                        g.at[made].pieces == n.pieces &&
-                                        g.at[made].operands[n.number] < 0) {
+    if (int const made = g.gradient[x];
+        made >= 0 && made != shared_[x] && g.at[made].kind == node_kind::concat &&
+        g.at[made].pieces == n.pieces && g.at[made].operands[n.number] < 0) {
       node moved = g.at[made];  // after what it reads
       g.at[made] = node{};
       moved.operands[n.number] = dy;
@@ -322,10 +319,9 @@ struct adjoint_writer {
       int operands[operation::signature::most_operands]{}, results = 0;
       for (int k = 0; k < by.count; ++k) {
         auto const name = row.name_of(k);
-        int const operand =
-            operation::find_operand(*n.row, name, by.operands[k].is_written ? 1 : 0);
+        int const operand = find_operand(*n.row, name, by.operands[k].is_written ? 1 : 0);
         if (!by.operands[k].is_written) {
-          int const result = operand < 0 ? operation::find_operand(*n.row, name, 1) : -1;
+          int const result = operand < 0 ? find_operand(*n.row, name, 1) : -1;
           int const value = operand >= 0  ? value_at(i, n, operand)
                             : result >= 0 ? g.gradient[value_at(i, n, result)]
                                           : -1;

@@ -4,6 +4,7 @@
 #include "plait/backend/window_shape.hpp"
 #include "plait/formula/terms.hpp"
 #include "plait/operation/row.hpp"
+#include "plait/operation/signature.hpp"
 
 /// The nodes of a formula.
 namespace plait::formula {
@@ -165,6 +166,21 @@ constexpr bool holds(char const (&letters)[node::most_dimensions], char letter) 
   for (char const each : letters)
     if (each == letter) return true;
   return false;
+}
+
+/// The place of the operand of a row that has a name, from its character `skipped` on, or -1: the
+/// operand that "dx" is the gradient of is "x", its name without one character.
+constexpr int find_operand(operation::row const& of, operation::operand_name name, int skipped) {
+  if (skipped > 0 && name.begin[0] != 'd') return -1;
+  int const count = operation::signature::of(of.text).count;
+  for (int k = 0; k < count; ++k) {
+    operation::operand_name const each = of.name_of(k);
+    bool is_same = name.size - skipped == each.size;
+    for (int i = 0; is_same && i < each.size; ++i)
+      is_same = name.begin[i + skipped] == each.begin[i];
+    if (is_same) return k;
+  }
+  return -1;
 }
 
 /// A mistake in a formula: the rule, the term that breaks it, and two numbers that do not fit.

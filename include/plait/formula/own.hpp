@@ -82,8 +82,8 @@ constexpr bool is_like(operation::row const& row, operation::row const& adjoint,
   bool const adds = of.operands[of.count - 1].is_added_to;
   for (int k = 0; k < of.count; ++k) {
     bool const is_written = of.operands[k].is_written;
-    int place = is_written ? -1 : operation::find_operand(row, adjoint.name_of(k), 0);
-    if (place < 0) place = operation::find_operand(row, adjoint.name_of(k), 1);
+    int place = is_written ? -1 : find_operand(row, adjoint.name_of(k), 0);
+    if (place < 0) place = find_operand(row, adjoint.name_of(k), 1);
     if (place < 0 || !is_same(of.operands[k], by.operands[place])) return false;
     if (is_written && (place >= reads_of(by) || is_parameter[place] != adds ||
                        of.operands[k].is_added_to != adds))
@@ -99,10 +99,7 @@ constexpr bool has_each_gradient(operation::row const& row, operation::adjoints_
     auto const count = [&](operation::row const& adjoint) {
       auto const by = operation::signature::of(adjoint.text);
       for (int j = 0; j < by.count; ++j)
-        found +=
-            by.operands[j].is_written && operation::find_operand(row, adjoint.name_of(j), 1) == k
-                ? 1
-                : 0;
+        found += by.operands[j].is_written && find_operand(row, adjoint.name_of(j), 1) == k ? 1 : 0;
     };
     (count(Rows::is), ...);
     if (found != 1) return false;

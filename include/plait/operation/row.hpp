@@ -36,21 +36,6 @@ struct row {
   }
 };
 
-/// The place of the operand of a row that has a name, from its character `skipped` on, or -1: the
-/// operand that "dx" is the gradient of is "x", its name without one character.
-constexpr int find_operand(row const& of, operand_name name, int skipped) {
-  if (skipped > 0 && name.begin[0] != 'd') return -1;
-  int const count = signature::of(of.text).count;
-  for (int k = 0; k < count; ++k) {
-    operand_name const each = of.name_of(k);
-    bool is_same = name.size - skipped == each.size;
-    for (int i = 0; is_same && i < each.size; ++i)
-      is_same = name.begin[i + skipped] == each.begin[i];
-    if (is_same) return k;
-  }
-  return -1;
-}
-
 /// Judges by either of the indices that an operation may be.
 constexpr judgment judge(row const& of, placement const* at) {
   judgment const first = judge(signature::of(of.text), at);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 #include "plait/formula/node.hpp"
 
