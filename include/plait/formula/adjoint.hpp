@@ -82,7 +82,7 @@ struct adjoint_writer {
         case node_kind::maximum: of_row(n, node_kind::maximum_gradient, {n.operands[0], dy}); break;
         case node_kind::pick: of_row(n, node_kind::pick_gradient, {n.operands[1], dy}); break;
         case node_kind::call:
-          if (n.row == &operation::convolve::is) convolve(i, n, dy);
+          if (n.is_convolution) convolve(i, n, dy);
           else call(i, n);
           break;
         case node_kind::result: g.fail(mistake::kind::no_adjoint); break;

@@ -45,7 +45,7 @@ struct formula_bodies {
     std::size_t out = 0;
     for (int i = 0; i < table.forward_size; ++i) {
       node const& n = table.at[i];
-      if (n.row != &operation::convolve::is) continue;
+      if (!n.is_convolution) continue;
       auto const windows = windows_of(table.at[n.operands[0]].image, n.windows);
       out = std::max(out, ext::patch_block_of(windows, std::size_t(n.image.channels)).room());
     }
@@ -529,7 +529,7 @@ struct formula_bodies {
     auto const a = view_of<n.operands[0]>(l);
     auto const b = view_of<n.operands[n.count > 1 ? 1 : 0]>(l);
     auto const y = view_of<I>(l);
-    if constexpr (n.row == &operation::convolve::is) {
+    if constexpr (n.is_convolution) {
       ops.convolve(in, groups, a, b, y, l.scratch[patches{}]);
       if constexpr (n.count == 3) ops.add_to_maps(view_of<n.operands[2]>(l), y, in.out_map());
     } else if constexpr (n.row == &operation::convolve_backward_input::is) {

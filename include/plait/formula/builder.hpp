@@ -331,6 +331,7 @@ struct graph_builder {
     if (g.at[w].width() != inputs)
       return g.fail(mistake::kind::weight_shape, g.at[w].width(), inputs);
     node out = windowed(x, operation::convolve::is, by, outputs);
+    out.is_convolution = true;
     g.unite(out.last(), g.at[w].rows);
     if (by.groups == 1) {
       dimension const cut = g.make_dimension(channels);

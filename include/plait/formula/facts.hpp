@@ -450,7 +450,7 @@ struct formula_facts {
 
   static constexpr bool has_convolution = [] {
     for (int i = 0; i < table.forward_size; ++i)
-      if (table.at[i].row == &operation::convolve::is) return true;
+      if (table.at[i].is_convolution) return true;
     return false;
   }();
 

@@ -217,7 +217,7 @@ class cut_values {
   }
   /// `of` has the operands of node i.
   constexpr bool visit_operation(int i, node const& of) {
-    bool const takes_bias = of.kind == node_kind::product || of.row == &operation::convolve::is;
+    bool const takes_bias = of.kind == node_kind::product || of.is_convolution;
     bool const has_bias = takes_bias && of.count == 3;
     int const count = has_bias ? 2 : of.count;
     int cuts = 0, sums = 0;

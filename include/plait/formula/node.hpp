@@ -102,26 +102,27 @@ struct node {
   algebra is = algebra::other;
   distribution draws = distribution::dropout;  ///< the numbers of a draw
   bool is_inlined = false;                     ///< a map that is a part of the maps that read it
-  bool from_output = false;    ///< the derivative of a map is a function of its result
-  bool is_transposed = false;  ///< a product reads its matrix transposed
-  bool is_tokens = false;      ///< an input of integers
-  bool is_data = false;        ///< integers, targets, and what is made of them: without a gradient
-  bool is_matrix = false;      ///< a parameter of two lengths
-  bool is_lookup = false;      ///< a call that reads some rows of a table
-  bool is_own = false;         ///< a call of a row that brings its kernel
-  bool is_causal = false;      ///< a softmax of the columns up to the position of the row
-  int number = 0;              ///< the number of an input, parameter, part, draw or result; of the
-                               ///< operand that a slope is by; of an adjoint
-  int pieces = 0;              ///< the number of pieces of a part or concat; the neighbouring
-                               ///< columns that a sum over rows adds up, too, or 0
-  int steps = 0;               ///< the positions of a shift
-  window_numbers windows{};    ///< of a call that works on images, of the forward
-  int of = -1;                 ///< the node that a slope or an adjoint is the gradient of
-  int parameter = -1;          ///< the gradient of which parameter it adds to
-  int term = -1;               ///< the term that it stands for; of a gradient, that of node `of`
-  int flops = 1;               ///< operations of a map's own function for each element
-  double factor = 1;           ///< the factor of a reduce or broadcast; the value of a number; the
-                               ///< probability of a dropout
+  bool from_output = false;     ///< the derivative of a map is a function of its result
+  bool is_transposed = false;   ///< a product reads its matrix transposed
+  bool is_tokens = false;       ///< an input of integers
+  bool is_data = false;         ///< integers, targets, and what is made of them: without a gradient
+  bool is_matrix = false;       ///< a parameter of two lengths
+  bool is_lookup = false;       ///< a call that reads some rows of a table
+  bool is_own = false;          ///< a call of a row that brings its kernel
+  bool is_convolution = false;  ///< a call of operation::convolve
+  bool is_causal = false;       ///< a softmax of the columns up to the position of the row
+  int number = 0;               ///< the number of an input, parameter, part, draw or result; of the
+                                ///< operand that a slope is by; of an adjoint
+  int pieces = 0;               ///< the number of pieces of a part or concat; the neighbouring
+                                ///< columns that a sum over rows adds up, too, or 0
+  int steps = 0;                ///< the positions of a shift
+  window_numbers windows{};     ///< of a call that works on images, of the forward
+  int of = -1;                  ///< the node that a slope or an adjoint is the gradient of
+  int parameter = -1;           ///< the gradient of which parameter it adds to
+  int term = -1;                ///< the term that it stands for; of a gradient, that of node `of`
+  int flops = 1;                ///< operations of a map's own function for each element
+  double factor = 1;            ///< the factor of a reduce or broadcast; the value of a number; the
+                                ///< probability of a dropout
   /// The letters of a contraction, for the rows and factors of both operands and of the result.
   char letters[3][most_dimensions]{};
   operation::row const* row = nullptr;              ///< the row of a call
