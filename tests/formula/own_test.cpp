@@ -10,7 +10,9 @@
 #include "plait/plait.hpp"
 #include "plait/testing/check_formula.hpp"
 
-namespace formula_testing {
+using namespace formula_testing;
+
+namespace {
 
 using plait::invariant;
 using plait::partial;
@@ -231,4 +233,4 @@ TEST(OwnOperationInAFormula, OfPiecesKeepsTheLaws) { expect_laws<product_of_piec
 TEST(OwnOperationInAFormula, OfTwoValuesKeepsTheLaws) { expect_laws<gated<6>>(); }
 TEST(OwnOperationInAFormula, OfWholeRowsKeepsTheLaws) { expect_laws<sharpened<6, 6>>(); }
 
-}  // namespace formula_testing
+}  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "plait/formula/node.hpp"
 #include "plait/formula/term.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/operation/row.hpp"
