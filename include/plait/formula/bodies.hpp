@@ -157,7 +157,7 @@ struct formula_bodies {
     }
   }
   /// The view of a value that is read for a view of type `Made`. Each rank has all of a value
-  /// without a gradient, unless it is cut, so it may stand beside blocks and beside whole values.
+  /// that has no gradient and is not cut, so blocks and whole values may be made of it.
   template <class Made, class Given>
   static auto beside(Given const& given, std::size_t columns) {
     if constexpr (requires { requires ext::is_shard(Given::at); }) {

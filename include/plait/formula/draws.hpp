@@ -14,13 +14,13 @@
 /// draws them again.
 namespace plait::formula {
 
-/// What a draw gives: of dropout the factor of an element, 0 or 1 / (1 - probability).
+/// The kinds of draws; a dropout draws the factor of an element, 0 or 1 / (1 - probability).
 enum class distribution : int { dropout, uniform, normal };
 
 /// The stream of a layer's numbers, and an element's place in it.
 struct random_place {
   ext::random_key key{};
-  std::uint64_t element = 0;  ///< of the whole value: samples, in them positions, in them columns
+  std::uint64_t element = 0;  ///< its place in the whole value: samples, positions, columns
   bool is_training = false;   ///< in evaluation a draw gives its mean
 };
 

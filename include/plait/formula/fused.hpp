@@ -372,7 +372,7 @@ struct column_map {
 /// The source of the random numbers of a function of elements, as a body of the layer knows it.
 struct random_source {
   ext::dropout_key key{};
-  std::size_t positions = 1;  ///< of the whole sequence
+  std::size_t positions = 1;  ///< the length of the whole sequence
   bool is_training = false;
 
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE random_place place_of(ext::element_place const& at,

@@ -91,8 +91,8 @@ struct node {
   dimension rows{};
   dimension factors[most_factors]{};  ///< factors of the columns
   int factor_count = 0;               ///< 0: a single column
-  image_shape image{};                ///< of the columns, if they are known to be one
-  int row_place = 0;                  ///< the place of the rows among the letters of a contraction
+  image_shape image{};  ///< the image that the columns are, if they are known to be one
+  int row_place = 0;    ///< the place of the rows among the letters of a contraction
   int operands[most_operands]{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   int count = 0;
   /// The operands of a map's own function; `operands` are those of all functions that it consists
@@ -116,7 +116,7 @@ struct node {
   int pieces = 0;               ///< the number of pieces of a part or concat; the neighbouring
                                 ///< columns that a sum over rows adds up, too, or 0
   int steps = 0;                ///< the positions of a shift
-  window_numbers windows{};     ///< of a call that works on images, of the forward
+  window_numbers windows{};     ///< the windows of an operation on images
   int of = -1;                  ///< the node that a slope or an adjoint is the gradient of
   int parameter = -1;           ///< the gradient of which parameter it adds to
   int term = -1;                ///< the term that it stands for; of a gradient, that of node `of`

@@ -66,7 +66,7 @@ struct convolution_options {
   std::size_t kernel = 3;   ///< rows and columns of the windows
   std::size_t stride = 1;   ///< from window to window
   std::size_t padding = 0;  ///< zeros on each side of a map
-  std::size_t groups = 1;   ///< of input and output channels that are convolved by themselves
+  std::size_t groups = 1;   ///< groups of channels that are convolved by themselves
 };
 /// Options of `max_pool` and `average_pool`.
 struct pool_options {

@@ -315,8 +315,8 @@ class operations : public image_operations<Rank> {
                   "ext::layer_body::backward_input> for each of the backward");
   }
 
-  /// The same values in another placement, in place, where nothing has to be sent for it; the moves
-  /// that a form lists are in listed_operations.
+  /// Returns the values in another placement, in place, where nothing has to be sent for it.
+  /// listed_operations has the moves that a form lists.
   template <placement To, class T, placement From>
   view_of<T, To> move(view_of<T, From> x) {
     static_assert(!typing::moves_values<From, To>(),

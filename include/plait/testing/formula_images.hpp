@@ -14,9 +14,9 @@ namespace plait::testing::tables {
 struct image_call {
   std::string_view name;
   formula::window_numbers windows;
-  formula::image_shape x, y;  ///< of the whole
+  formula::image_shape x, y;  ///< the whole images
   std::size_t rows = 0;
-  std::size_t channels = 0, outputs = 0;  ///< of this rank
+  std::size_t channels = 0, outputs = 0;  ///< channels that this rank has
 };
 
 /// Makes the result of a call. `in(k)`: the numbers of operand k. A bias is not added.
