@@ -20,7 +20,7 @@ command="$train_gpt --data $text --generate 0 --backend gloo --plan dp2 --steps 
 
 again="$command --checkpoint run --every 10 --resume --save restarted"
 if torchrun="$(command -v torchrun)"; then
-  "$torchrun" --nproc_per_node 2 --max_restarts 3 --monitor_interval 0.2 --no_python $again >log 2>&1 &
+  "$torchrun" --nproc-per-node 2 --max-restarts 3 --monitor-interval 0.2 --no-python $again >log 2>&1 &
 else
   { for ((start = 0; start < 4; ++start)); do "$launch" -n 2 $again && break; done; } >log 2>&1 &
 fi
