@@ -120,7 +120,7 @@ static_assert(has_forms<dropped<12>>({{"whole", invariant, invariant},
                                       {"sequence", sequence, sequence},
                                       {"summands", partial, partial}}));
 // Ranks that cut the second factor of a product of rows, or each piece of a row, would have several
-// pieces of columns, which a repeated row cannot be read beside.
+// pieces of columns, with which no operation reads a repeated row.
 static_assert(info_of<outer_product<6, 12>>.forms.size() == 2);
 static_assert(info_of<scaled_pieces<6>>.forms.size() == 2);
 // The numbers of heads are cut with the heads.

@@ -411,7 +411,7 @@ struct heads_as_numbers {
     return side_by_side(h * max(h) - square(log_sum_exp(h)));
   }
 };
-/// The same of all features.
+/// The logarithm of the sum and the greatest of all features.
 template <std::size_t Width>
 struct rows_as_numbers {
   using input = plait::features<Width>;

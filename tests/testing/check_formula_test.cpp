@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What check_formula finds: forms that are wrong or missing, and slots that nothing reads.
+// Faults that check_formula finds: forms that are wrong or missing, and slots that nothing reads.
 #include "plait/testing/check_formula.hpp"
 
 #include <gtest/gtest.h>

@@ -265,7 +265,7 @@ struct tried_cut {
   int variable = values_of_form::nothing;
   bool is_listed = false;     ///< the rules of formula/forms.hpp let ranks cut it
   std::vector<int> ranks{};   ///< the numbers of ranks of the trial; none: nothing divides it
-  double distance = 0;        ///< of the form from the whole, if it is listed
+  double distance = 0;        ///< the distance of a listed form from the whole
   bool works_anyway = false;  ///< the rules refuse it, and the numbers are right
 
   formula::refusal why = formula::refusal::none;  ///< the reason, if they do
