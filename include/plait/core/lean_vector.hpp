@@ -54,7 +54,7 @@ class lean_vector {
   constexpr lean_vector(std::initializer_list<T> of) : lean_vector(of.begin(), of.end()) {}
   constexpr lean_vector(T const* first, T const* last) : lean_vector() {
     auto const count = static_cast<std::size_t>(last - first);
-    if (is_bytes()) {
+    if (can_be_bytes && !std::is_constant_evaluated()) {
       data_ = static_cast<T*>(detail::copied_bytes(first, count * sizeof(T)));
       size_ = room_ = count;
       return;
@@ -68,7 +68,10 @@ class lean_vector {
     swap(of);
     return *this;
   }
-  constexpr ~lean_vector() { free(data_); }
+  constexpr ~lean_vector() {
+    if (can_be_bytes && !std::is_constant_evaluated()) ::operator delete(data_);
+    else delete[] data_;
+  }
 
   [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
   [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
@@ -86,15 +89,16 @@ class lean_vector {
   [[nodiscard]] constexpr T const& back() const { return data_[size_ - 1]; }
 
   constexpr void swap(lean_vector& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(room_, other.room_);
+    T* const data = data_;
+    std::size_t const size = size_, room = room_;
+    data_ = other.data_, size_ = other.size_, room_ = other.room_;
+    other.data_ = data, other.size_ = size, other.room_ = room;
   }
   [[gnu::cold]] constexpr void reserve(std::size_t room) {
     static_assert(std::is_nothrow_move_assignable_v<T>,
                   "lean_vector<T>: an element is moved without an exception");
     if (room <= room_) return;
-    if (is_bytes()) {
+    if (can_be_bytes && !std::is_constant_evaluated()) {
       data_ = static_cast<T*>(detail::moved_bytes(data_, size_ * sizeof(T), room * sizeof(T)));
       room_ = room;
       return;
@@ -142,11 +146,6 @@ class lean_vector {
   static constexpr bool can_be_bytes =
       std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T> &&
       std::is_default_constructible_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
-  static constexpr bool is_bytes() { return can_be_bytes && !std::is_constant_evaluated(); }
-  static constexpr void free(T* data) noexcept {
-    if (is_bytes()) ::operator delete(data);
-    else delete[] data;
-  }
 
   T* data_ = nullptr;
   std::size_t size_ = 0, room_ = 0;

@@ -99,7 +99,7 @@ struct leaf_bodies {
   static void forward(operations_type const& with, place const& at, std::byte* other) {
     listed_operations<operations_type, element, Formed> ops(with);
     call_forward<layer>(ops, forward_views<Epilogue>(at, ops.context, other));
-    ops.require_all_moves();
+    if constexpr (Formed::form.inner_count > 0) ops.require_all_moves();
   }
 
   /// The gradient of what it writes: a view, or what that of a loss is multiplied by.

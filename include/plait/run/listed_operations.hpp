@@ -47,6 +47,18 @@ struct made_move {
   std::size_t count = 0, rows = 0;
 };
 
+/// The moves that a form lists for one of its bodies, as indices of its clauses.
+struct listed_moves {
+  int at[form_info::most_inner]{};
+  int count = 0;
+};
+constexpr listed_moves moves_of(form_info const& form, layer_body body) {
+  listed_moves out;
+  for (int i = 0; i < form.inner_count - form.sum_count; ++i)
+    if (form.inner[std::size_t(i)].body == body) out.at[out.count++] = i;
+  return out;
+}
+
 /// What a body does and what its form lists, side by side.
 [[noreturn]] [[gnu::cold]] void fail_move(std::string const& layer, form_info const& form,
                                           made_move const& made);
@@ -65,17 +77,7 @@ template <class Operations, class Element, class Formed, layer_body Body = layer
 class listed_operations final : public with_sums<Operations, Element, Formed, Body> {
   static constexpr auto& form = Formed::form;
   using base = with_sums<Operations, Element, Formed, Body>;
-  /// The clauses of the moves of this body.
-  struct clause_list {
-    int at[form_info::most_inner]{};
-    int count = 0;
-  };
-  static constexpr clause_list moves = [] {
-    clause_list out;
-    for (int i = 0; i < form.inner_count - form.sum_count; ++i)
-      if (form.inner[std::size_t(i)].body == Body) out.at[out.count++] = i;
-    return out;
-  }();
+  static constexpr listed_moves moves = moves_of(form, Body);
 
  public:
   explicit listed_operations(Operations const& ops) : base(ops) {}
