@@ -12,6 +12,8 @@
 #     using enum: what differs from axis to axis is said by policies and placements;
 #   - what most programs include uses algorithms by iterators: those of std::ranges cost compilers a
 #     seventh of a program;
+#   - what runs in constants alone is the branch of __builtin_is_constant_evaluated(), without which each
+#     program compiles it, too;
 #   - plan/ and what it stands on, run/ and train/ keep records of their own in lean_vectors: each record
 #     in a std::vector costs every program some 60 functions;
 #   - texts are made by concat: each + of strings is a text of its own, and what gives it back, in every
@@ -133,6 +135,9 @@ foreach(header IN LISTS headers)
     string(REGEX MATCHALL "[^A-Za-z0-9_](${axis_words})[^A-Za-z0-9_]" named "${text}")
     list(LENGTH named here)
     math(EXPR axis_word_count "${axis_word_count} + ${here}")
+  endif()
+  if(text MATCHES "std::is_constant_evaluated")
+    report("calls std::is_constant_evaluated, with which g++ -O0 compiles both branches; write `if (__builtin_is_constant_evaluated()) ...`")
   endif()
   if(NOT header MATCHES
       "^plait/((checkpoint|elastic|io|testing)/|backend/(cuda|gloo|mpi|process|simulated)/|data/images/)")

@@ -83,6 +83,8 @@ expect("axes are named 22 times outside policy/ and testing/, more than 20"
 expect("" policy/good.hpp "${top}${names}")
 expect("uses std::ranges" plan/bad.hpp "${top}bool has(auto const& all) { return std::ranges::find(all, 1) != all.end(); }\n")
 expect("" io/good.hpp "${top}bool has(auto const& all) { return std::ranges::find(all, 1) != all.end(); }\n")
+expect("calls std::is_constant_evaluated" io/bad.hpp "${top}constexpr int f() { return std::is_constant_evaluated() ? 1 : 2; }\n")
+expect("" plan/good.hpp "${top}constexpr int f() { return __builtin_is_constant_evaluated() ? 1 : 2; }\n")
 expect("has a std::vector<bool>" plan/bad.hpp "${top}inline std::vector<bool> none;\n")
 expect("has a std::vector<exchange>" train/bad.hpp "${top}std::vector<exchange> rows;\n")
 expect("has a std::vector<slice_tree::sum>" run/bad.hpp "${top}std::vector<slice_tree::sum> sums;\n")

@@ -54,22 +54,26 @@ class lean_vector {
   constexpr lean_vector(std::initializer_list<T> of) : lean_vector(of.begin(), of.end()) {}
   constexpr lean_vector(T const* first, T const* last) : lean_vector() {
     auto const count = static_cast<std::size_t>(last - first);
-    if (can_be_bytes && !std::is_constant_evaluated()) {
+    if (can_be_bytes && !__builtin_is_constant_evaluated()) {
       data_ = static_cast<T*>(detail::copied_bytes(first, count * sizeof(T)));
       size_ = room_ = count;
-      return;
+    } else {
+      reserve(count);
+      for (; first != last; ++first, ++size_) data_[size_] = *first;
     }
-    reserve(count);
-    for (; first != last; ++first, ++size_) data_[size_] = *first;
   }
   constexpr lean_vector(lean_vector const& of) : lean_vector(of.begin(), of.end()) {}
-  constexpr lean_vector(lean_vector&& of) noexcept { swap(of); }
+  constexpr lean_vector(lean_vector&& of) noexcept
+      : data_(of.data_), size_(of.size_), room_(of.room_) {
+    of.data_ = nullptr;
+    of.size_ = of.room_ = 0;
+  }
   constexpr lean_vector& operator=(lean_vector of) noexcept {
     swap(of);
     return *this;
   }
   constexpr ~lean_vector() {
-    if (can_be_bytes && !std::is_constant_evaluated()) ::operator delete(data_);
+    if (can_be_bytes && !__builtin_is_constant_evaluated()) ::operator delete(data_);
     else delete[] data_;
   }
 
@@ -98,15 +102,14 @@ class lean_vector {
     static_assert(std::is_nothrow_move_assignable_v<T>,
                   "lean_vector<T>: an element is moved without an exception");
     if (room <= room_) return;
-    if (can_be_bytes && !std::is_constant_evaluated()) {
+    if (can_be_bytes && !__builtin_is_constant_evaluated()) {
       data_ = static_cast<T*>(detail::moved_bytes(data_, size_ * sizeof(T), room * sizeof(T)));
-      room_ = room;
-      return;
+    } else {
+      T* const more = new T[room];
+      for (std::size_t i = 0; i < size_; ++i) more[i] = std::move(data_[i]);
+      delete[] data_;
+      data_ = more;
     }
-    T* const more = new T[room];
-    for (std::size_t i = 0; i < size_; ++i) more[i] = std::move(data_[i]);
-    delete[] data_;
-    data_ = more;
     room_ = room;
   }
   constexpr void push_back(T value) {

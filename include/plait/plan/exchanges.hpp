@@ -469,9 +469,9 @@ struct exchange_lister {
 [[gnu::cold]] constexpr lean_vector<exchange> list_exchanges(
     listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
-  if (!std::is_constant_evaluated())
-    return list_exchanges_at_run_time(plan, parameters, stage, load, part, has_still, passes);
-  return make_exchange_list(plan, parameters, stage, load, part, has_still, passes);
+  if (__builtin_is_constant_evaluated())
+    return make_exchange_list(plan, parameters, stage, load, part, has_still, passes);
+  return list_exchanges_at_run_time(plan, parameters, stage, load, part, has_still, passes);
 }
 
 /// Elements of the greatest value of a place: what its ranks have room for.
@@ -570,8 +570,8 @@ constexpr lean_vector<exchange> values_of(int stage, workload const& load, job_p
 template <class Plan>
 constexpr lean_vector<exchange> step_scalars_of(mesh const& grid) {
   auto const numbers = numbers_of<Plan>(grid);
-  if (!std::is_constant_evaluated()) return list_step_scalars_at_run_time(numbers);
-  return make_step_scalar_list(numbers);
+  if (__builtin_is_constant_evaluated()) return make_step_scalar_list(numbers);
+  return list_step_scalars_at_run_time(numbers);
 }
 
 /// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.

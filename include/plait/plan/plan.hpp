@@ -319,10 +319,10 @@ struct plan {
           "launch; give it that of the rank, or of grid_for(workload)");
     layout_rules const how{samples, rules, slices > 0,
                            (bucket_bytes + gradient_bytes - 1) / gradient_bytes};
-    if (!std::is_constant_evaluated())
-      return lay_out_stage_at_run_time(code.items.view(), entries.view(), chunks_of(stage),
-                                       complete, how);
-    return lay_out_stage(code.items.view(), entries.view(), chunks_of(stage), complete, how);
+    if (__builtin_is_constant_evaluated())
+      return lay_out_stage(code.items.view(), entries.view(), chunks_of(stage), complete, how);
+    return lay_out_stage_at_run_time(code.items.view(), entries.view(), chunks_of(stage), complete,
+                                     how);
   }
   /// Where a rank adds up the gradients of its slices; `placements` is that of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,

@@ -123,8 +123,8 @@ namespace plait::ext {
 /// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<planned_wait> plan_waits(
     lean_vector<stream_operation> const& operations) {
-  if (!std::is_constant_evaluated()) return detail::plan_waits_at_run_time(operations);
-  return detail::planned_waits(operations);
+  if (__builtin_is_constant_evaluated()) return detail::planned_waits(operations);
+  return detail::plan_waits_at_run_time(operations);
 }
 
 /// Returns text such as "forward: 7 waits for 6", or "step: row 14 waits for add".
