@@ -21,6 +21,7 @@
 #include "plait/nn/rms_norm.hpp"
 #include "plait/nn/scale.hpp"
 #include "plait/nn/sum.hpp"
+#include "plait/nn/swiglu.hpp"
 #include "plait/plait.hpp"
 
 using namespace formula_testing;
@@ -357,35 +358,41 @@ TEST(FormulaEquivalence, ImagesHaveSameBitsOnTensorRanks) {
   expect_same_bits_of_images<tensor_parallel<2>>();
 }
 
-/// A chain that formulas make one function of, so that it rounds once where layers round twice.
+/// The gated layer of Llama: in layers, and as one formula, which makes one function of what
+/// stands between its products, so that it rounds once where layers round twice.
 template <class Of>
 struct gate;
 template <>
 struct gate<by_hand> {
-  using type = sequential<fan_out<sequential<named<"gate", by_hand::linear<6, 12>>, nn::silu<12>>,
-                                  named<"up", by_hand::linear<6, 12>>>,
-                          nn::product<12>>;
+  template <std::size_t In, std::size_t Out>
+  using matrix = nn::linear<In, Out, {.bias = false, .order = nn::weight_order::output_input}>;
+  using type = sequential<fan_out<sequential<named<"gate_proj", matrix<6, 12>>, nn::silu<12>>,
+                                  named<"up_proj", matrix<6, 12>>>,
+                          nn::product<12>, named<"down_proj", matrix<12, 6>>>;
 };
 template <>
 struct gate<by_formula> {
-  struct layer {
-    static constexpr parameter<"gate.weight", extents<6, 12>, normal(0.02)> gate{};
-    static constexpr parameter<"gate.bias", extents<12>> gate_bias{};
-    static constexpr parameter<"up.weight", extents<6, 12>, normal(0.02)> up{};
-    static constexpr parameter<"up.bias", extents<12>> up_bias{};
-    using input = features<6>;
-    static constexpr auto formula(auto x) {
-      return silu(matmul(x, gate) + gate_bias) * (matmul(x, up) + up_bias);
-    }
-  };
-  using type = layer;
+  using type = nn::swiglu<6, 12>;
 };
 template <class Of, class Policy>
 struct gated_job
     : parallel<objective<sequential<named<"mlp", typename gate<Of>::type>,
-                                    named<"out", typename Of::template linear<12, 12>>>,
+                                    named<"out", typename Of::template linear<6, 12>>>,
                          nn::cross_entropy<12>>,
                Policy, double> {};
+
+// A formula makes the values between its products again and keeps the input and two of them; the
+// layers keep four.
+template <class Of, class Policy>
+constexpr auto bytes_of_gate = gated_job<Of, Policy>::plan().bytes_per_rank({.rows = 64});
+static_assert(bytes_of_gate<by_formula, serial> < bytes_of_gate<by_hand, serial>);
+static_assert(bytes_of_gate<by_formula, tensor_parallel<2>> <
+              bytes_of_gate<by_hand, tensor_parallel<2>>);
+// Both send the same.
+template <class Of>
+constexpr auto sent_by_gate =
+    gated_job<Of, tensor_parallel<2>>::plan().bytes_sent(plait::axis::tensor, {.rows = 64}).total();
+static_assert(sent_by_gate<by_formula> == sent_by_gate<by_hand>);
 
 template <class Policy>
 void expect_near() {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "nn/train_once.hpp"
+#include "plait/nn/activation.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/linear.hpp"
@@ -113,8 +114,7 @@ TEST(LlamaPlans, RanksShareTheWork) {
   for (auto const* line :
        {"q_turned features shard<features> shard<features>\n",
         "o_proj row shard<features> partial invariant: all_reduce / none",
-        "mlp.gate_proj column replicate shard<features>\n",
-        "mlp.down_proj row shard<features> partial invariant: all_reduce / none"})
+        "mlp hidden replicate partial invariant: all_reduce / none"})
     EXPECT_NE(words.find(line), std::string::npos) << line << text;
   auto const shards = plait::explain(job<sharded>::plan(), {.rows = 8});
   EXPECT_NE(words_of(shards).find(" turned sequence"), std::string::npos) << shards;

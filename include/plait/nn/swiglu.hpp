@@ -3,21 +3,10 @@
 
 #include <cstddef>
 
-#include "plait/layer/combinators.hpp"
-#include "plait/nn/activation.hpp"
-#include "plait/nn/linear.hpp"
-#include "plait/nn/product.hpp"
+#include "plait/formula/layer.hpp"
+#include "plait/layer/layer.hpp"
 
 namespace plait::nn {
-
-namespace detail {
-
-/// A matrix without a bias, stored as Hugging Face's files have it, (Out, In).
-template <std::size_t In, std::size_t Out>
-using projection =
-    linear<In, Out, linear_options{.bias = false, .order = weight_order::output_input}>;
-
-}  // namespace detail
 
 /// down_proj(silu(gate_proj(x)) * up_proj(x)), the gated layer of Llama's blocks, in the names of
 /// Hugging Face's files.
@@ -26,9 +15,21 @@ using projection =
 /// Moves:  on tensor ranks, Hidden is cut; one all_reduce of the output.
 /// Source: Shazeer, "GLU variants improve transformer", arXiv 2002.05202.
 template <std::size_t Width, std::size_t Hidden>
-using swiglu = sequential<
-    fan_out<sequential<named<"gate_proj", detail::projection<Width, Hidden>>, silu<Hidden>>,
-            named<"up_proj", detail::projection<Width, Hidden>>>,
-    product<Hidden>, named<"down_proj", detail::projection<Hidden, Width>>>;
+struct swiglu {
+  template <ext::name Label, std::size_t In, std::size_t Out>
+  using matrix = parameter<Label, extents<Out, In>, normal(0.02)>;
+  static constexpr matrix<"gate_proj.weight", Width, Hidden> gate_proj{};
+  static constexpr matrix<"up_proj.weight", Width, Hidden> up_proj{};
+  static constexpr matrix<"down_proj.weight", Hidden, Width> down_proj{};
+  using input = features<Width>;
+  using output = features<Width>;
+
+  static constexpr auto formula(auto x) {
+    using plait::formula::silu, plait::formula::transposed;
+    auto const gate = matmul(x, transposed(gate_proj));
+    auto const up = matmul(x, transposed(up_proj));
+    return matmul(silu(gate) * up, transposed(down_proj));
+  }
+};
 
 }  // namespace plait::nn
