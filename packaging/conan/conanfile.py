@@ -19,8 +19,8 @@ APT = {
     "images": ["libjpeg-dev", "libpng-dev"],
     "tensorboard": ["libprotobuf-dev", "libisal-dev"],
     "mpi": ["libopenmpi-dev", "openmpi-bin"],
-    "gloo": ["libgloo-dev", "libhiredis-dev", "libssl-dev"],
-    "elastic": ["libgloo-dev", "libhiredis-dev", "libssl-dev", "libcurl4-openssl-dev", "nlohmann-json3-dev"],
+    "gloo": ["libgloo-dev", "libssl-dev"],
+    "elastic": ["libgloo-dev", "libssl-dev", "libcurl4-openssl-dev", "nlohmann-json3-dev"],
 }
 
 

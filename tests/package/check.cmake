@@ -126,10 +126,6 @@ elseif(MODE STREQUAL "missing_dependency")
   file(WRITE "${scratch}/isa-l/crc.h" "int wrong;\n")
   hidden(checkpoint "ISA-L (Debian: libisal-dev)${does_not_build}"
     -D PLAIT_ISAL_INCLUDE_DIR=${scratch} -D PLAIT_ISAL_LIBRARY=m)
-  file(WRITE "${scratch}/hiredis.h" "int wrong;\n")
-  refused("hiredis (Debian: libhiredis-dev)${does_not_build}" -D CONSUMER_COMPONENTS=gloo
-    -U CMAKE_DISABLE_FIND_PACKAGE_* -U CMAKE_MODULE_PATH -U PLAIT_*
-    -D PLAIT_HIREDIS_INCLUDE_DIR=${scratch} -D PLAIT_HIREDIS_LIBRARY=m)
 
 elseif(MODE STREQUAL "wrong_version")
   refused("requested version \"999.0\"" -D CONSUMER_VERSION=999.0)

@@ -10,8 +10,6 @@
 #include "plait/backend/gloo/gloo_group.ipp"
 #include "plait/backend/gloo/gloo_listener.ipp"
 #include "plait/backend/gloo/gloo_pair.ipp"
-#include "plait/backend/gloo/gloo_redis.ipp"
-#include "plait/backend/gloo/gloo_redis_address.ipp"
 #include "plait/backend/gloo/gloo_rendezvous.ipp"
 #include "plait/backend/gloo/gloo_store.ipp"
 #include "plait/backend/gloo/gloo_watch.ipp"

@@ -14,7 +14,6 @@ unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID TORCHELASTIC_RESTAR
 failures=0
 declare -A process=() code=()
 what="nothing yet"
-redis="" silent=""
 
 complain() {
   printf 'run.sh: %s: %s\n' "$what" "$*" >&2
@@ -22,8 +21,6 @@ complain() {
 }
 end_all() {
   for name in "${!process[@]}"; do kill -KILL "${process[$name]}" 2>/dev/null || true; done
-  [[ -z $redis ]] || kill "$redis" 2>/dev/null || true
-  [[ -z $silent ]] || kill "$silent" 2>/dev/null || true
 }
 trap end_all EXIT
 
@@ -83,20 +80,6 @@ within() {
   local taken=$(($(milliseconds) - $2))
   ((taken < $1)) || complain "it took $taken ms, not below $1 ms"
 }
-
-# A server that takes connections and does not answer: what becomes of it is looked at in the end.
-silent_port=""
-if command -v python3 >many; then
-  python3 -c 'import socket, time
-one = socket.create_server(("127.0.0.1", 0))
-print(one.getsockname()[1], flush=True)
-time.sleep(1000)' >silent_port &
-  silent=$!
-  until_file silent_port
-  silent_port="$(cat silent_port)"
-  silent_begin="$(milliseconds)"
-  start silent 0 2 ranked dp2 redis="127.0.0.1:$silent_port" start=200000
-fi
 
 for case in "2 dp2" "3 dp3" "4 dp2.pp2"; do
   read -r size plan <<<"$case"
@@ -243,6 +226,12 @@ what="no rendezvous"
 unset PLAIT_RENDEZVOUS
 start 0 0 2 ranked dp2
 ends 0 1 "gloo: the ranks do not know where to meet; set PLAIT_RENDEZVOUS"
+what="Redis"
+for server in redis://127.0.0.1:6379 rediss://job:correct-horse@127.0.0.1:6379; do
+  PLAIT_RENDEZVOUS="$server" start 0 0 2 ranked dp2
+  ends 0 1 "^gloo: PLAIT_RENDEZVOUS, or .rendezvous, names a server of Redis, .*; write the path of a folder .* etcd .* MPI"
+  ! grep -q correct 0.err || complain "the password is repeated"
+done
 export PLAIT_RENDEZVOUS="$PWD/rendezvous"
 what="a folder of the user's"
 mkdir -m 700 rendezvous && echo "of the user" >rendezvous/mine
@@ -270,149 +259,6 @@ if unshare --map-root-user --net ip link set lo up 2>many; then
   cmp -s threads.out 0.out || complain "not the losses of threads: $(diff threads.out 0.out)"
 else
   echo "run.sh: the case with IPv6 is left out: $(head -n 1 many)"
-fi
-
-what="no Redis server"
-start 0 0 2 ranked dp2 redis=127.0.0.1:1
-ends 0 1 "Redis server '127.0.0.1:1' cannot be used: Connection refused; is it running"
-for address in nonsense 127.0.0.1:x :6379 127.0.0.1:65536; do
-  start 0 0 2 ranked dp2 redis="$address"
-  ends 0 1 "gloo: .redis '$address' is not of the form host:port"
-done
-if command -v redis-server >many; then
-  what="a Redis server"
-  port=$((20000 + $$ % 10000))
-  redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$PWD" >redis.log 2>&1 &
-  redis=$!
-  for ((tries = 0; tries < 6000; ++tries)); do
-    [[ $(redis-cli -p "$port" ping 2>&1) != PONG ]] || break
-    sleep 0.01
-  done
-  all 3 ranked dp3 steps=8 redis="127.0.0.1:$port"
-  all_end 3 0
-  "$trained" threads dp3 steps=8 >threads.out
-  cmp -s threads.out 0.out || complain "not the losses of threads"
-  [[ -z $(redis-cli -p "$port" --scan) ]] || complain "keys are left: $(redis-cli -p "$port" --scan)"
-  start 0 0 2 ranked dp2 redis="127.0.0.1:$port" timeout=600
-  ends 0 1 "rank 1 has not come to Redis server '127.0.0.1:$port' within 600 ms"
-  [[ -z $(redis-cli -p "$port" --scan) ]] || complain "keys are left: $(redis-cli -p "$port" --scan)"
-  start 0 0 2 ranked dp2 redis="127.0.0.1:$port"
-  for ((tries = 0; tries < 6000; ++tries)); do
-    [[ -z $(redis-cli -p "$port" --scan) ]] || break
-    sleep 0.01
-  done
-  kill -KILL "${process[0]}"
-  ends 0 137
-  all 2 ranked dp2 steps=2 redis="127.0.0.1:$port"
-  all_end 2 0
-  [[ ! -e rendezvous ]] || complain "there is a folder although there is a server"
-  what="a password that nobody asks for"
-  (umask 077 && printf 'correct-horse\n' >password && printf 'correct-donkey\n' >wrong)
-  PLAIT_REDIS_PASSWORD_FILE="$PWD/password" start 0 0 2 ranked dp2 redis="127.0.0.1:$port"
-  ends 0 1 "a password is given, but it asks for none"
-  kill "$redis"
-  wait "$redis" || true
-  redis=""
-else
-  echo "run.sh: the cases with a Redis server are left out: there is no redis-server"
-fi
-
-if [[ -n $silent_port ]]; then
-  what="a silent Redis server"
-  ends silent 1 "Redis server '127.0.0.1:$silent_port' cannot be used: it has not answered for 10000 ms; is it running"
-  within 100000 "$silent_begin"
-fi
-
-what="a Redis server by TLS"
-for address in redis://127.0.0.1:x rediss://127.0.0.1 rediss://@a@b:1/0; do
-  start 0 0 2 ranked dp2 redis="$address"
-  ends 0 1 "gloo: .redis '$address' is not of the form host:port or rediss://user@host:port"
-done
-start 0 0 2 ranked dp2 redis=rediss://job:correct@127.0.0.1:1
-ends 0 1 "gloo: .redis has a password in its address, where others see it; write rediss://user@host:port"
-! grep -q correct 0.err || complain "the password is repeated"
-certificate() {
-  openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$1" -keyout "tls/$1.key" \
-    -out "tls/$1.csr" && printf 'subjectAltName=%s\n' "$3" >tls/names &&
-    openssl x509 -req -in "tls/$1.csr" -CA "tls/$2.pem" -CAkey "tls/$2.key" -CAcreateserial -days "$4" -extfile tls/names \
-      -out "tls/$1.pem"
-}
-certificates() {
-  mkdir tls && for name in ca other; do
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$name" \
-      -keyout "tls/$name.key" -out "tls/$name.pem" || return
-  done && certificate server ca IP:127.0.0.1 2 && certificate job ca DNS:job 2 && certificate stranger other DNS:job 2 &&
-    certificate wrong_name ca DNS:redis.test 2 && certificate expired ca IP:127.0.0.1 -1 && chmod 600 tls/*.key
-}
-# by_tls CERTIFICATE: a server that shows it, wants a certificate and has a user.
-by_tls() {
-  [[ -z $redis ]] || { kill "$redis" && wait "$redis" || true; }
-  port=$((port + 1))
-  redis-server --port 0 --tls-port "$port" --bind 127.0.0.1 --save '' --dir "$PWD" --tls-cert-file "tls/$1.pem" \
-    --tls-key-file "tls/$1.key" --tls-ca-cert-file tls/ca.pem --aclfile "$PWD/users" >redis.log 2>&1 &
-  redis=$!
-  for ((tries = 0; tries < 6000; ++tries)); do
-    [[ $(cli ping 2>&1) != PONG ]] || return 0
-    kill -0 "$redis" 2>/dev/null || return 1
-    sleep 0.01
-  done
-}
-cli() {
-  REDISCLI_AUTH=correct-horse redis-cli --user job --tls --insecure --cacert tls/ca.pem --cert tls/job.pem --key tls/job.key -p "$port" "$@" 2>&1 |
-    grep -v '^Warning'
-}
-start 0 0 2 ranked dp2 redis=rediss://127.0.0.1:1 timeout=500
-wait "${process[0]}" || true
-if grep -q "takes OpenSSL" 0.err; then
-  echo "run.sh: the cases with Redis by TLS are left out: the program was built without OpenSSL"
-elif ! command -v redis-server openssl >many; then
-  echo "run.sh: the cases with Redis by TLS are left out: there is no redis-server or no openssl"
-elif certificates >certificates.log 2>&1 &&
-  printf 'user default off\nuser job on >correct-horse ~plait:* +set +get +del +scan +ping\nuser poor on >correct-horse ~plait:* +get\n' \
-    >users && ! by_tls server; then
-  echo "run.sh: the cases with Redis by TLS are left out: $(tail -n 1 redis.log)"
-else
-  export PLAIT_REDIS_CA="$PWD/tls/ca.pem" PLAIT_REDIS_CERT="$PWD/tls/job.pem" PLAIT_REDIS_KEY="$PWD/tls/job.key" \
-    PLAIT_REDIS_PASSWORD_FILE="$PWD/password"
-  all 3 ranked dp3 steps=8 redis="rediss://job@127.0.0.1:$port"
-  all_end 3 0
-  "$trained" threads dp3 steps=8 >threads.out
-  cmp -s threads.out 0.out || complain "not the losses of threads"
-  [[ -z $(cli --scan) ]] || complain "keys are left: $(cli --scan)"
-  # refused WORDS VARIABLE=VALUE...: what rank 0 says where these are other ones, and never the password.
-  refused() {
-    local words="$1" to="${to:-rediss://job@127.0.0.1:$port}"
-    shift
-    what="Redis by TLS: $*"
-    trained="env" start 0 0 2 "$@" "$trained" ranked dp2 redis="$to" timeout=20000
-    ends 0 1 "$words"
-    ! grep -qE "correct|horse|donkey" 0.err || complain "a password is repeated: $(cat 0.err)"
-  }
-  refused "its certificate is refused: (unable to get local issuer|self-signed)" PLAIT_REDIS_CA="$PWD/tls/other.pem"
-  refused "its certificate is refused: (unable to get local issuer|self-signed)" PLAIT_REDIS_CA=
-  refused "CA file of Redis '/none' cannot be read: No such file" PLAIT_REDIS_CA=/none
-  refused "PLAIT_REDIS_CA cannot be used" PLAIT_REDIS_CA="$PWD/users"
-  refused "alert|the connection broke" PLAIT_REDIS_CERT="$PWD/tls/stranger.pem" PLAIT_REDIS_KEY="$PWD/tls/stranger.key"
-  refused "alert|the connection broke" PLAIT_REDIS_CERT= PLAIT_REDIS_KEY=
-  refused "PLAIT_REDIS_KEY cannot be used" PLAIT_REDIS_KEY="$PWD/tls/server.key"
-  refused "a certificate and its key belong together" PLAIT_REDIS_KEY=
-  refused "user 'job' is not known to it, or the password in '$PWD/wrong' is not this user's" \
-    PLAIT_REDIS_PASSWORD_FILE="$PWD/wrong"
-  to="rediss://nobody@127.0.0.1:$port" refused "user 'nobody' is not known to it" A=
-  to="rediss://127.0.0.1:$port" refused "NOAUTH Authentication required" PLAIT_REDIS_PASSWORD_FILE=
-  to="rediss://job@127.0.0.1:$port" refused "it has a user without a password" PLAIT_REDIS_PASSWORD_FILE=
-  to="rediss://poor@127.0.0.1:$port" refused "NOPERM" A=
-  to="127.0.0.1:$port" refused "are given, but the connection is not encrypted; write rediss://" A=
-  to="redis://job@10.0.0.1:1" refused "a password would go there for everybody to read; write rediss://" \
-    PLAIT_REDIS_CA= PLAIT_REDIS_CERT= PLAIT_REDIS_KEY=
-  chmod 640 password
-  refused "password file '$PWD/password' may be used by other users" A=
-  chmod 600 password
-  by_tls wrong_name
-  refused "its certificate is refused: IP address mismatch" A=
-  by_tls expired
-  refused "its certificate is refused: certificate has expired" A=
-  unset PLAIT_REDIS_CA PLAIT_REDIS_CERT PLAIT_REDIS_KEY PLAIT_REDIS_PASSWORD_FILE
 fi
 
 if ((failures > 0)); then

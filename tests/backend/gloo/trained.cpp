@@ -3,9 +3,8 @@
 // losses with all their digits.
 //   trained threads|ranked|unchecked|library PLAN [OPTION=VALUE...]
 // Options: steps, timeout and start (ms, of the latter until all have met), wait (ms after each
-// step), throw (rank 1, after this step), token, redis (host:port), rank and size (instead of what
-// the launcher says), measure=1. After TRAINED_SECONDS (60) the process is ended, so that a wait
-// for ever is a failure.
+// step), throw (rank 1, after this step), token, rank and size (instead of what the launcher says),
+// measure=1. After TRAINED_SECONDS (60) the process is ended, so that a wait for ever is a failure.
 #include <unistd.h>
 
 #include <chrono>
@@ -106,7 +105,7 @@ void run(std::string const& backend, options const& with) {
   std::optional<plait::ext::process_ranks> ranks;
   if (with.contains("rank")) ranks = {number(with, "rank", 0), number(with, "size", 2)};
   train<Policy>(
-      plait::processes{.engine = plait::gloo({.redis = text("redis")}),
+      plait::processes{.engine = plait::gloo(),
                        .ranks = ranks,
                        .timeout = std::chrono::milliseconds{number(with, "timeout", 5000)},
                        .start_timeout = std::chrono::milliseconds{number(

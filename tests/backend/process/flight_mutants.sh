@@ -16,7 +16,7 @@ mutant() {
   cp "$2" saved
   sed -i -E "$3" "$2"
   if [[ $1 != none ]] && cmp -s saved "$2"; then echo "$1: changes nothing"; survivors=1; fi
-  "${CXX:-g++}" -std=c++20 -O0 -Iinclude -Itests tests/backend/gloo/trained.cpp -o trained -lgloo -lhiredis -lcrypto -pthread &&
+  "${CXX:-g++}" -std=c++20 -O0 -Iinclude -Itests tests/backend/gloo/trained.cpp -o trained -lgloo -lcrypto -pthread &&
     "${CXX:-g++}" -std=c++20 -O0 -Iinclude tests/backend/process_flight_ring_test.cpp -o ring -lgtest -lgtest_main -pthread ||
     { echo "$1: does not compile"; survivors=1; }
   local found=""

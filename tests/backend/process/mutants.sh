@@ -24,7 +24,7 @@ program() {
   local engine="$1" compiler="${CXX:-g++}" options=(-std=c++20 -O0 "-I$tree/include" "-I$root/tests")
   shift
   case $engine in
-    gloo) "$compiler" "${options[@]}" "$@" -o "$tree/program" -lgloo -lhiredis -lcrypto -pthread ;;
+    gloo) "$compiler" "${options[@]}" "$@" -o "$tree/program" -lgloo -lcrypto -pthread ;;
     *)
       OMPI_CXX="$compiler" MPICH_CXX="$compiler" "mpicxx.$engine" "${options[@]}" "$@" \
         "$here/engine_mpi.cpp" -o "$tree/program"

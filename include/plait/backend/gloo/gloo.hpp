@@ -22,17 +22,30 @@
 
 namespace plait {
 
+namespace detail {
+
+/// Stands where an option for Redis was, so that a program that sets it is told what to write.
+struct no_redis {
+  constexpr no_redis() = default;
+  template <class T>
+  no_redis(T const&) {  // converts implicitly, as a string did
+    static_assert(sizeof(T) == 0,
+                  "gloo_options::redis: ranks do not meet in Redis any more; write .rendezvous, a "
+                  "folder that all processes see, or let them meet in etcd (plait::elastic), or by "
+                  "MPI (plait::mpi())");
+  }
+};
+
+}  // namespace detail
+
 /// The options of `gloo`.
 struct gloo_options {
   /// A path of a folder that all processes see and no other job uses; if empty, that in
   /// PLAIT_RENDEZVOUS, else one in the temporary folder where a launcher has started all processes
   /// on one machine. Rank 0 makes the folder, and removes it when all are connected.
   std::filesystem::path rendezvous{};
-  /// "host:port" of a Redis server, or "rediss://user@host:port" by TLS, with the files that
-  /// PLAIT_REDIS_CA, PLAIT_REDIS_CERT, PLAIT_REDIS_KEY and PLAIT_REDIS_PASSWORD_FILE name; where it
-  /// is given the processes meet there and not by a folder.
-  /// Jobs are told apart by what their launcher calls them, see process_ranks.
-  std::string redis{};
+  /// Cannot be set: see "Where the ranks meet" in docs/processes.md for what to write instead.
+  detail::no_redis redis{};
   /// The network interface that connections go over; if empty, that in PLAIT_INTERFACE or
   /// GLOO_SOCKET_IFNAME, else the loopback if all ranks are on one host.
   std::string interface{};

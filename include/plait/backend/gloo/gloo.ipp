@@ -5,10 +5,10 @@
 
 #include <exception>
 #include <numeric>
+#include <string_view>
 
 #include "plait/backend/gloo/gloo_device.hpp"
 #include "plait/backend/gloo/gloo_group.hpp"
-#include "plait/backend/gloo/gloo_redis.hpp"
 #include "plait/backend/gloo/gloo_store.hpp"
 #include "plait/backend/process/job_secret.hpp"
 #include "plait/backend/process/store_place.hpp"
@@ -137,10 +137,15 @@ PLAIT_DECL void gloo_engine::connect_second() {
 }
 
 PLAIT_DECL std::unique_ptr<rendezvous_store> gloo_engine::store(process_ranks const& here) const {
-  if (!options_.redis.empty())
-    return std::make_unique<gloo_redis>(options_.redis, here.job, timeout_);
-  auto const place = find_store_place(here, options_.rendezvous, "gloo", "folder",
-                                      ".redis to host:port of a server of Redis");
+  auto const place =
+      find_store_place(here, options_.rendezvous, "gloo", "folder",
+                       "let the ranks meet in etcd (plait::elastic), or by MPI (plait::mpi())");
+  std::string_view const path = place.path.native();
+  if (path.starts_with("redis://") || path.starts_with("rediss://"))
+    throw input_error(
+        "gloo: PLAIT_RENDEZVOUS, or .rendezvous, names a server of Redis, where ranks do not meet "
+        "any more; write the path of a folder that all processes see, or let them meet in etcd "
+        "(plait::elastic), or by MPI (plait::mpi())");
   return std::make_unique<gloo_folder>(place.path, place.is_of_one_start);
 }
 
