@@ -375,11 +375,10 @@ struct gate<by_formula> {
   using type = nn::swiglu<6, 12>;
 };
 template <class Of, class Policy>
-struct gated_job
-    : parallel<objective<sequential<named<"mlp", typename gate<Of>::type>,
-                                    named<"out", typename Of::template linear<6, 12>>>,
-                         nn::cross_entropy<12>>,
-               Policy, double> {};
+struct gated_job : parallel<objective<sequential<named<"mlp", typename gate<Of>::type>,
+                                                 named<"out", typename Of::template linear<6, 12>>>,
+                                      nn::cross_entropy<12>>,
+                            Policy, double> {};
 
 // A formula makes the values between its products again and keeps the input and two of them; the
 // layers keep four.

@@ -111,10 +111,9 @@ TEST(LlamaPlans, RanksShareTheWork) {
     return out;
   };
   auto const words = words_of(text);
-  for (auto const* line :
-       {"q_turned features shard<features> shard<features>\n",
-        "o_proj row shard<features> partial invariant: all_reduce / none",
-        "mlp hidden replicate partial invariant: all_reduce / none"})
+  for (auto const* line : {"q_turned features shard<features> shard<features>\n",
+                           "o_proj row shard<features> partial invariant: all_reduce / none",
+                           "mlp hidden replicate partial invariant: all_reduce / none"})
     EXPECT_NE(words.find(line), std::string::npos) << line << text;
   auto const shards = plait::explain(job<sharded>::plan(), {.rows = 8});
   EXPECT_NE(words_of(shards).find(" turned sequence"), std::string::npos) << shards;
