@@ -30,7 +30,7 @@ constexpr char const* to_string(axis which) {
 namespace plait::ext {
 
 /// The number of roles.
-inline constexpr std::size_t axis_count = 6;
+inline constexpr std::size_t axis_count = std::size_t(axis::expert) + 1;
 
 /// All roles in their order.
 inline constexpr auto all_axes = [] {

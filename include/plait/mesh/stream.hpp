@@ -26,10 +26,10 @@ enum class stream : int {
 };
 
 /// The number of streams of a rank.
-inline constexpr int stream_count = 8;
+inline constexpr int stream_count = int(stream::from_previous) + 1;
 
 /// The channels; a rank has an end of each.
-inline constexpr int channel_count = 4;
+inline constexpr int channel_count = stream_count - int(stream::to_next);
 
 /// True for streams that are channels to a neighbour.
 [[nodiscard]] constexpr bool is_channel(stream which) { return which >= stream::to_next; }
@@ -63,8 +63,9 @@ inline constexpr int channel_count = 4;
 inline constexpr stream within_layers = stream_of(axis::tensor);
 
 [[nodiscard]] constexpr std::string_view to_string(stream which) {
-  constexpr std::string_view words[stream_count]{
-      "compute", "data", "tensor", "stage", "to_next", "from_next", "to_previous", "from_previous"};
+  constexpr std::string_view words[]{"compute", "data",      "tensor",      "stage",
+                                     "to_next", "from_next", "to_previous", "from_previous"};
+  static_assert(std::size(words) == stream_count);
   return words[static_cast<int>(which)];
 }
 

@@ -23,7 +23,7 @@ enum class collective : int {
 };
 
 /// The number of collectives, `none` not counted.
-inline constexpr int collective_count = 11;
+inline constexpr int collective_count = int(collective::gather) + 1;
 
 /// The operation by which a reduction combines the values of the ranks.
 enum class reduction { sum, max };

@@ -191,7 +191,7 @@ constexpr element_range overlap(element_range const& a, element_range const& b) 
 }
 
 /// A bucket is a range of a layout that one call of each row moves: that of consecutive units of a
-/// chunk in the first region or in what is frozen, or all of a region. Where ranks own or hold
+/// chunk in the region over_batch or in what is frozen, or all of a region. Where ranks own or hold
 /// blocks, each has one of each bucket.
 struct bucket {
   int region = 0;
@@ -226,15 +226,16 @@ struct entry_place {
 /// `gradients_at` say where in an arena; elements are called by their places in the layout all the
 /// same.
 ///
-/// The first region has the parameters whose gradients are summed over the batch axes, the second
-/// those that are summed over the tensor axis, too. Within a region they stand unit by unit in the
-/// order of the layers (a unit is a layer, or one copy within a repeat). Units are padded so that
-/// any of them can be cut into a block for each batch rank. The first region consists of buckets,
-/// the second is one.
-/// Behind the regions, for gradients alone, are the accumulators of tied uses.
+/// The region over_batch has the parameters whose gradients are summed over the batch axes,
+/// over_tensor those that are summed over the tensor axis, too. Within a region they stand unit by
+/// unit in the order of the layers (a unit is a layer, or one copy within a repeat). Units are
+/// padded so that any of them can be cut into a block for each batch rank. The region over_batch
+/// consists of buckets, over_tensor is one. Behind the regions, for gradients alone, are the
+/// accumulators of tied uses.
 struct parameter_layout {
-  /// The region of what is frozen.
-  static constexpr int frozen = 2;
+  /// The regions: gradients summed over the batch axes, gradients summed over the tensor axis,
+  /// too, and what is frozen.
+  static constexpr int over_batch = 0, over_tensor = 1, frozen = 2;
   /// Where a unit is said to begin that the stage does not have.
   static constexpr std::size_t absent = ~std::size_t{0};
 
@@ -269,7 +270,7 @@ struct parameter_layout {
     return std::size_t(region) * std::size_t(units) + std::size_t(unit);
   }
   /// Elements of the regions, padding included.
-  [[nodiscard]] constexpr std::size_t count() const { return regions[1].end(); }
+  [[nodiscard]] constexpr std::size_t count() const { return regions[over_tensor].end(); }
   /// The same and what is frozen: elements of the parameters' arena.
   [[nodiscard]] constexpr std::size_t kept_count() const { return count() + frozen_count; }
   /// Where the accumulators of tied uses lie in the layout.
@@ -279,8 +280,9 @@ struct parameter_layout {
   /// Where an arena has an element of what is whole in it.
   [[nodiscard]] constexpr std::size_t place_in(stored_buckets const& at, std::size_t offset) const {
     if (offset >= count()) return at.behind + offset - count();
-    return regions[1].count > 0 && offset >= regions[1].offset
-               ? at.base[buckets.size() - 1] + offset - regions[1].offset
+    auto const& last = regions[over_tensor];
+    return last.count > 0 && offset >= last.offset
+               ? at.base[buckets.size() - 1] + offset - last.offset
                : offset;
   }
   /// A bucket by its number: those that are frozen behind those that are trained.
@@ -324,7 +326,7 @@ struct parameter_layout {
 }
 
 /// `chunks`: of the stage. `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of
-/// parameters, in elements. `least_bucket`: the least elements of a bucket of the first region; 0
+/// parameters, in elements. `least_bucket`: the least elements of a bucket of over_batch; 0
 /// makes it one. `cuts_frozen`: whether what is frozen is cut, too.
 [[gnu::cold]] constexpr parameter_layout lay_out_parameters(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
@@ -342,8 +344,9 @@ struct parameter_layout {
   for (int e = 0; e < entries.size(); ++e) {
     auto const& entry = entries[e];
     auto& place = out.entries[at(e)];
-    place.region =
-        entry.is_frozen ? parameter_layout::frozen : (entry.reduced_over_tensor() ? 1 : 0);
+    place.region = entry.is_frozen ? parameter_layout::frozen
+                                   : (entry.reduced_over_tensor() ? parameter_layout::over_tensor
+                                                                  : parameter_layout::over_batch);
     if (entry.owner >= 0) continue;
     auto& count = count_of(place.region, entry.item);
     place.in_unit = count;
@@ -352,7 +355,8 @@ struct parameter_layout {
   out.units = count_units(items);
   out.parameter_base = lean_vector(3 * at(out.units), parameter_layout::absent);
   std::size_t next = 0;
-  for (int region = 0; region <= parameter_layout::frozen; ++region) {
+  for (int const region :
+       {parameter_layout::over_batch, parameter_layout::over_tensor, parameter_layout::frozen}) {
     std::size_t const begin = next;
     bool const is_frozen = region == parameter_layout::frozen;
     for (int i = 0; i < items.size(); ++i)
@@ -386,9 +390,11 @@ struct parameter_layout {
   out.tied_count = rounded_up(out.tied_count, unit_multiple);
   unit_range const all{chunks[0].begin, chunks[chunks.size() - 1].end};
   auto const& [first, second] = out.regions;
-  if (least_bucket > 0) out.buckets = cut_buckets(out, 0, first, chunks, owns_tied, least_bucket);
-  else if (first.count > 0) out.buckets.push_back({0, all, first});
-  if (second.count > 0) out.buckets.push_back({1, all, second});
+  if (least_bucket > 0)
+    out.buckets =
+        cut_buckets(out, parameter_layout::over_batch, first, chunks, owns_tied, least_bucket);
+  else if (first.count > 0) out.buckets.push_back({parameter_layout::over_batch, all, first});
+  if (second.count > 0) out.buckets.push_back({parameter_layout::over_tensor, all, second});
   element_range const frozen{out.count(), out.frozen_count};
   if (cuts_frozen)
     out.frozen_buckets =
@@ -404,7 +410,7 @@ template <class Action>
                                                      static_view<parameter_entry> entries,
                                                      static_view<unit_range> chunks, int chunk,
                                                      Action const& action) {
-  for (int region = 0; region < 2; ++region) {
+  for (int const region : {parameter_layout::over_batch, parameter_layout::over_tensor}) {
     auto const begin_of = [&](int number) {
       return number == chunks.size()
                  ? layout.regions[std::size_t(region)].end()

@@ -134,7 +134,7 @@ struct arena_cut {
   auto const add = [](stored_buckets& to, lean_vector<bucket> const& all, std::size_t blocks) {
     for (auto const& one : all) {
       to.base.push_back(to.count);
-      to.blocks.push_back(one.region == 1 ? 1 : blocks);  // the second region is whole
+      to.blocks.push_back(one.region == parameter_layout::over_tensor ? 1 : blocks);  // it is whole
       to.count += one.elements.count / to.blocks.back();
     }
   };
@@ -148,8 +148,8 @@ struct arena_cut {
   kept.behind = kept.count;
   if (!parameters.is_cut) kept.count += layout.frozen_count;
   else
-    for (int const region : {0, parameter_layout::frozen})
-      (region == 0 ? kept.room : kept.frozen_room) =
+    for (int const region : {parameter_layout::over_batch, parameter_layout::frozen})
+      (region == parameter_layout::over_batch ? kept.room : kept.frozen_room) =
           add_room(kept, room_for_two(layout, uses, chunks, region, units_use::all));
   auto& summed = layout.gradients_at;
   add(summed, layout.buckets, gradients.blocks);
@@ -164,7 +164,7 @@ struct layout_rules {
   placements samples{};
   parameter_rules parameters{};
   bool has_slices = false;
-  std::size_t least_bucket = 0;  ///< elements; 0 makes one bucket of the first region
+  std::size_t least_bucket = 0;  ///< elements; 0 makes one bucket of over_batch
 };
 
 /// Lays out the parameters of a stage and their buckets. `chunks`: of the stage; `complete`: the
@@ -357,8 +357,8 @@ struct gather_plan {
       auto const which = forward ? units_use::all : units_use::passed;
       first_piece[way] = int(used.size() / 2);
       for (auto const& piece : pieces_of_pass(uses, chunks[now.chunk], true, scatters && sums))
-        for (int const region : {0, parameter_layout::frozen}) {
-          auto& to = region == 0 ? used : used_frozen;
+        for (int const region : {parameter_layout::over_batch, parameter_layout::frozen}) {
+          auto& to = region == parameter_layout::over_batch ? used : used_frozen;
           auto const few = uses.of(piece, region, which);
           for (std::size_t i = 0; i < 2; ++i) to.push_back(i < few.size() ? few[i] : -1);
         }

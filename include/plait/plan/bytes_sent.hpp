@@ -47,7 +47,23 @@ constexpr traffic_need bytes_sent_by_list(lean_vector<exchange> const& list,
       case exchange_place::forward_again:
       case exchange_place::backward:
       case exchange_place::gradient_edge: out.backward += bytes; break;
-      default: out.step += bytes;
+      case exchange_place::agreement:
+      case exchange_place::labels:
+      case exchange_place::gather_parameters:
+      case exchange_place::parameters:
+      case exchange_place::microbatch_gradients:
+      case exchange_place::slices:
+      case exchange_place::ties:
+      case exchange_place::gradients:
+      case exchange_place::loss:
+      case exchange_place::norm_partials:
+      case exchange_place::measures:
+      case exchange_place::output:
+      case exchange_place::rank_outputs:
+      case exchange_place::outputs:
+      case exchange_place::blocks:
+      case exchange_place::parameter:
+      case exchange_place::state: out.step += bytes; break;
     }
   }
   return out;

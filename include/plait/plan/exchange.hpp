@@ -40,7 +40,7 @@ enum class job_part : int {
 }
 
 /// The number of enumerators of `job_part`.
-inline constexpr int job_parts = 7;
+inline constexpr int job_parts = int(job_part::state_transfer) + 1;
 
 /// Where in its part of a job an exchange takes place.
 enum class exchange_place : int {
@@ -69,17 +69,18 @@ enum class exchange_place : int {
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 22;
+inline constexpr int exchange_places = int(exchange_place::state) + 1;
 
 /// For example "gradients".
 constexpr char const* to_string(exchange_place place) {
-  constexpr std::array<char const*, std::size_t(exchange_places)> words{
+  constexpr char const* words[]{
       "agreement",     "labels",   "gather_parameters", "parameters",    "forward",
       "forward_again", "backward", "activation_edge",   "gradient_edge", "microbatch_gradients",
       "slices",        "ties",     "gradients",         "loss",          "norm_partials",
       "measures",      "output",   "rank_outputs",      "outputs",       "blocks",
       "parameter",     "state"};
-  return words[static_cast<std::size_t>(place)];
+  static_assert(std::size(words) == exchange_places);
+  return words[static_cast<int>(place)];
 }
 
 /// Which of a job's types the elements of an exchange have.
@@ -122,6 +123,11 @@ struct exchange {
   bool const sends = made.is_sent_by(stage);
   return channel_of(stage, (sends ? made.to : made.from).stage(), stages, sends);
 }
+
+/// Ends a job whose list has a row that the code of its part does not carry out.
+///
+/// Errors: error, always: a fault of plait that names both.
+[[noreturn]] [[gnu::cold]] void refuse_row(exchange_place place, char const* part);
 
 /// The rows of an exchange that the table does not have as one operation, and what it may be.
 [[gnu::cold]] std::string refused_rows(exchange const& made);

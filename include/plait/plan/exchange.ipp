@@ -4,8 +4,14 @@
 #include "plait/plan/exchange.hpp"
 
 #include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
 
 namespace plait::planning {
+
+PLAIT_DECL void refuse_row(exchange_place place, char const* part) {
+  throw error({"the list of ", part, " has a row at '", to_string(place),
+               "', which nothing carries out there; this is a fault of plait"});
+}
 
 PLAIT_DECL std::string refused_rows(exchange const& made) {
   std::string text = concat({"at '", to_string(made.place), "' a value goes from ",

@@ -234,7 +234,7 @@ struct exchange_lister {
     auto const all = gathers_of_passes(parameters, plan.bucket_uses_of(parameters),
                                        plan.chunks_of(stage), passes, plan.rules.sums_blocks());
     for (auto const& one : all.gathers) ++times[std::size_t(one.bucket)];
-    for (int const region : {0, parameter_layout::frozen}) {
+    for (int const region : {parameter_layout::over_batch, parameter_layout::frozen}) {
       auto const kept = placements_of_region(region).kept;
       add_buckets(exchange_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant),
                   seen(), region, nullptr, [&](int number) { return times[std::size_t(number)]; });
@@ -258,7 +258,7 @@ struct exchange_lister {
     }
     add_edges(exchange_place::gradient_edge, false);
     if (!plan.rules.sums_blocks()) return;
-    auto const summed = placements_of_region(0).summed;
+    auto const summed = placements_of_region(parameter_layout::over_batch).summed;
     add_buckets(exchange_place::microbatch_gradients,
                 summed.replaced(shard<dim::elements>, partial), summed, exchange_element::gradient,
                 0, nullptr, [&](int) { return std::int64_t(load.microbatches); });
@@ -286,7 +286,7 @@ struct exchange_lister {
   [[gnu::cold]] constexpr void add_step(bool training) {
     add_labels();
     if (training)
-      for (int region : {1, 0}) {
+      for (int region : {parameter_layout::over_tensor, parameter_layout::over_batch}) {
         auto const at = placements_of_region(region);
         add_buckets(exchange_place::gather_parameters, at.owned, at.kept, seen(), region,
                     &parameters.parameters_at);
@@ -296,7 +296,7 @@ struct exchange_lister {
     if (training) {
       if (plan.slices > 0) add_slices();
       add_ties();
-      for (int region : {0, 1}) {
+      for (int region : {parameter_layout::over_batch, parameter_layout::over_tensor}) {
         auto const at = placements_of_region(region);
         add_buckets(exchange_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
                     at.owned, exchange_element::gradient, region, &parameters.gradients_at);
@@ -312,13 +312,13 @@ struct exchange_lister {
   }
 
   /// The placements of what lies in a region, but for how it is cut within a layer, which no row of
-  /// a region changes. The second region is small, and what is summed over the axes within layers,
+  /// a region changes. over_tensor is small, and what is summed over the axes within layers,
   /// too, would stall them: there blocks are owned alone.
   constexpr parameter_placements placements_of_region(int region) const {
     parameter_entry any;
-    if (region == 1) any.used = replicate;
+    if (region == parameter_layout::over_tensor) any.used = replicate;
     auto here = placements_of(any, plan.rules, stage);
-    if (region == 1) {
+    if (region == parameter_layout::over_tensor) {
       here.kept = here.kept.replaced(shard<dim::elements>, invariant);
       here.summed = here.summed.replaced(shard<dim::elements>, partial);
     }
@@ -335,9 +335,9 @@ struct exchange_lister {
         add({exchange_place::slices, from, from.replaced(sliced, shard<dim::elements>),
              exchange_element::gradient, std::size_t(ranks * roots) * range.count, range.offset});
     };
-    for (int region : {0, 1})
+    for (int region : {parameter_layout::over_batch, parameter_layout::over_tensor})
       send_roots(placements_of_region(region).summed, parameters.regions[std::size_t(region)]);
-    auto const summed = placements_of_region(0).summed;
+    auto const summed = placements_of_region(parameter_layout::over_batch).summed;
     send_roots(summed, parameters.tied());
     if (parameters.tied().count > 0)
       add({exchange_place::slices, summed.replaced(sliced, shard<dim::elements>),
@@ -394,7 +394,8 @@ struct exchange_lister {
   /// What is frozen is held as layers see it, and has no gradient.
   [[gnu::cold]] constexpr void add_export(bool gradients) {
     auto const trained = gradients ? exchange_element::gradient : exchange_element::parameter;
-    for (int const region : {0, 1, parameter_layout::frozen}) {
+    for (int const region :
+         {parameter_layout::over_batch, parameter_layout::over_tensor, parameter_layout::frozen}) {
       bool const is_frozen = region == parameter_layout::frozen;
       auto const at = placements_of_region(region);
       auto const& from = !is_frozen && (gradients || plan.has_copies) ? at.owned : at.kept;

@@ -242,7 +242,7 @@ template <class Plan>
       if (row == list.end() || grid.size(row->row().over) == 1) continue;
       next = row->bucket - 1;
       auto const &first = all[std::size_t(row->bucket)], &last = all[std::size_t(b)];
-      bool const is_early = Plan::bucket_bytes > 0 && first.region == 0;
+      bool const is_early = Plan::bucket_bytes > 0 && first.region == parameter_layout::over_batch;
       auto const each = row->buckets == 1
                             ? layers_of<Plan>({first.units.begin, first.units.begin + 1})
                             : std::string("its first layer");

@@ -58,7 +58,7 @@ struct listed_plan {
   [[nodiscard]] constexpr bool exports_blocks(int region, bool gradients) const {
     bool const is_frozen = region == parameter_layout::frozen;
     if (!is_frozen && (gradients || has_copies)) return !rules.cut_axes().empty();
-    return region != 1 && rules.keeps_blocks();
+    return region != parameter_layout::over_tensor && rules.keeps_blocks();
   }
   /// Which buckets of a layout units use.
   [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(

@@ -30,7 +30,7 @@ enum class passed_value : int {
 };
 
 /// The number of enumerators of `passed_value`.
-inline constexpr int passed_values = 4;
+inline constexpr int passed_values = int(passed_value::gradient) + 1;
 
 /// What a chunk needs in the activation arena of its stage, in bytes, for one microbatch.
 struct chunk_arena {
@@ -106,7 +106,10 @@ struct passed_life {
       case work::receive_gradient: touch(passed_value::gradient, now.chunk); continue;
       case work::send_activation: touch(passed_value::stash, now.chunk); continue;
       case work::send_gradient: continue;  // lies between the units of a backward
-      default: break;
+      case work::forward:
+      case work::backward:
+      case work::backward_input:
+      case work::backward_parameters: break;
     }
     touch(passed_value::stash, now.chunk);
     if (chunk.handed_from >= 0) touch(passed_value::stash, chunk.handed_from);

@@ -49,15 +49,16 @@ enum class operation_kind : int {
 };
 
 /// The number of enumerators of `operation_kind`.
-inline constexpr int operation_kinds = 20;
+inline constexpr int operation_kinds = int(operation_kind::read) + 1;
 
 /// For example "backward".
 [[nodiscard]] constexpr char const* to_string(operation_kind kind) {
-  constexpr char const* words[operation_kinds]{
+  constexpr char const* words[]{
       "row",     "send",          "scale",    "clear",          "bring",
       "forward", "forward_again", "backward", "backward_input", "backward_parameters",
       "measure", "mask",          "add",      "accumulate",     "total",
       "square",  "clip",          "update",   "take",           "read"};
+  static_assert(std::size(words) == operation_kinds);
   return words[static_cast<int>(kind)];
 }
 
@@ -88,6 +89,11 @@ struct program_operation {
 [[nodiscard]] constexpr int row_of_site(int number) {
   return number % (1 << 16) < operation_kinds ? -1 : number % (1 << 16) - operation_kinds;
 }
+
+/// Ends a job whose program has an operation that the code of its part does not carry out.
+///
+/// Errors: error, always: a fault of plait that names both.
+[[noreturn]] [[gnu::cold]] void refuse_operation(operation_kind what, char const* part);
 
 /// For example "row 14", or "backward from unit 3 on".
 [[nodiscard]] std::string site_text(int number);

@@ -4,8 +4,14 @@
 #include "plait/plan/program_operation.hpp"
 
 #include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
 
 namespace plait::planning {
+
+PLAIT_DECL void refuse_operation(operation_kind what, char const* part) {
+  throw error({"the program of ", part, " has an operation '", to_string(what),
+               "', which nothing carries out there; this is a fault of plait"});
+}
 
 PLAIT_DECL std::string site_text(int number) {
   int const row = row_of_site(number), unit = number / (1 << 16) - 1;

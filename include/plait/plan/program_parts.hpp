@@ -27,7 +27,7 @@ enum class program_buffer : int {
 };
 
 /// The number of enumerators of `program_buffer`.
-inline constexpr int program_buffers = 15;
+inline constexpr int program_buffers = int(program_buffer::tensor) + 1;
 
 /// All that a rank does in one part of a job, in the order in which it is handed to its streams:
 /// what is handed to stream compute before comes before the first operation, and behind the last

@@ -54,7 +54,7 @@ PLAIT_DECL void program_writer::write_reduction() {
 
 PLAIT_DECL void program_writer::write_training(program_shape const& shape) {
   begin_step();
-  for (int const region : {1, 0})
+  for (int const region : {parameter_layout::over_tensor, parameter_layout::over_batch})
     for (int b = 0; b < buckets(); ++b)
       if (bucket_of(b).region == region)
         add_rows_of_bucket(exchange_place::gather_parameters, b, name::parameters);
@@ -242,7 +242,8 @@ PLAIT_DECL void program_writer::add_reruns(program_operation& run, buffers const
 }
 
 PLAIT_DECL void program_writer::gather(planned_gather const& one) {
-  int const first = bucket_of(one.bucket).region == 0 ? 0 : 2, end = one.at.at_end ? 1 : 0;
+  int const first = bucket_of(one.bucket).region == parameter_layout::over_batch ? 0 : 2,
+            end = one.at.at_end ? 1 : 0;
   buffers touches{at(name::gathered, first + end)};
   if (one.at.takes_all) touches.push_back(at(name::gathered, first + 1 - end));
   program_operation made{.what = operation_kind::bring,
@@ -334,8 +335,8 @@ PLAIT_DECL bool program_writer::moves_at(exchange_place place, int number) const
 }
 
 PLAIT_DECL bool program_writer::goes_early(int number) const {
-  return plan_.has_buckets && bucket_of(number).region == 0 && !scatters() &&
-         moves_at(exchange_place::gradients, number);
+  return plan_.has_buckets && bucket_of(number).region == parameter_layout::over_batch &&
+         !scatters() && moves_at(exchange_place::gradients, number);
 }
 
 PLAIT_DECL void program_writer::reduce_what_is_whole() {
@@ -357,7 +358,7 @@ PLAIT_DECL void program_writer::reduce_what_is_whole() {
 
 PLAIT_DECL void program_writer::reduce_bucket(int number) {
   is_reduced_[std::size_t(number)] = true;
-  bool const is_in_blocks = scatters() && bucket_of(number).region == 0;
+  bool const is_in_blocks = scatters() && bucket_of(number).region == parameter_layout::over_batch;
   bool const has_ties = !is_in_blocks && add_tie_rows(number);
   if (has_ties || (!is_in_blocks && has_padding(bucket_of(number))))
     add({.what = operation_kind::add, .bucket = number}, stream::compute,
@@ -393,7 +394,7 @@ PLAIT_DECL bool program_writer::has_padding(bucket const& of) const {
 PLAIT_DECL void program_writer::reduce_gradients() {
   accumulate_scattered();
   add_rows(exchange_place::slices, all_gradients());
-  for (int const region : {0, 1})
+  for (int const region : {parameter_layout::over_batch, parameter_layout::over_tensor})
     for (int b = buckets() - 1; b >= 0; --b)
       if (bucket_of(b).region == region && !is_reduced_[std::size_t(b)]) reduce_bucket(b);
 }
@@ -426,7 +427,8 @@ PLAIT_DECL void program_writer::gather_output(buffers const& made, int microbatc
 
 PLAIT_DECL void program_writer::bring_for_export(int unit, bool gradients) {
   if (plan_.stage_of(unit) != stage_) return;
-  for (int const region : {0, 1, parameter_layout::frozen}) {
+  for (int const region :
+       {parameter_layout::over_batch, parameter_layout::over_tensor, parameter_layout::frozen}) {
     if (!plan_.exports_blocks(region, gradients)) continue;
     for (int const number : uses_.of(unit, region, units_use::summed)) {
       if (std::exchange(exported_[std::size_t(region)], number) == number) continue;

@@ -55,7 +55,8 @@ PLAIT_DECL void row_writer::add_rows(exchange_place place, buffers const& touche
 PLAIT_DECL bool row_writer::add_rows_of_bucket(exchange_place place, int number, name touched) {
   buffers const touches{at(touched, number)};
   program_operation made{.bucket = number};
-  if (plan_.has_buckets && bucket_of(number).region == 0) made.units = bucket_of(number).units;
+  if (plan_.has_buckets && bucket_of(number).region == parameter_layout::over_batch)
+    made.units = bucket_of(number).units;
   return add_rows_of_bucket(place, made, touches);
 }
 

@@ -119,7 +119,7 @@ class block_rooms {
   void hide(int bucket) {
     for (auto const& one : uses_)
       if ((bucket < 0 || one.bucket == bucket) &&
-          layout_.bucket_at(std::size_t(one.bucket)).region != 1)
+          layout_.bucket_at(std::size_t(one.bucket)).region != parameter_layout::over_tensor)
         places_[one.use].parameter = layout_.parameters_at.count;
   }
   [[gnu::cold]] void list_uses(listed_plan const& plan) {

@@ -102,7 +102,14 @@ void exchange_runner<Rank>::run(program_operation const& of, T* data, int tag) c
                                 : group.post_receive(all, now.other, tag, now.on);
       return now.is_sent_here ? group.send(all, now.other, tag)
                               : group.receive(all, now.other, tag);
-    default: group.all_reduce(all);
+    case collective::all_reduce: return group.all_reduce(all);
+    case collective::none:
+    case collective::all_to_all:  // has two ranges, see run_all_to_all
+    case collective::receive:     // is the other end of a send
+    case collective::barrier:
+    case collective::reduce:
+    case collective::scatter:
+    case collective::gather: planning::refuse_row(now.what.place, "a part that moves one range");
   }
 }
 

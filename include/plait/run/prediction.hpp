@@ -143,11 +143,30 @@ class prediction {
                        where);
     }
     void compute(program_operation const& now) const {
-      if (now.what == operation_kind::forward || now.what == operation_kind::bring)
-        passes.compute(now);
-      else if (now.what == operation_kind::take) gather_output(now);
-      else
-        rank.device().download(of.outputs(), of.received_.data(), of.received_.size() * sizeof(T));
+      switch (now.what) {
+        case operation_kind::forward:
+        case operation_kind::bring: return passes.compute(now);
+        case operation_kind::take: return gather_output(now);
+        case operation_kind::read:
+          return rank.device().download(of.outputs(), of.received_.data(),
+                                        of.received_.size() * sizeof(T));
+        case operation_kind::row:
+        case operation_kind::send:
+        case operation_kind::scale:
+        case operation_kind::clear:
+        case operation_kind::forward_again:
+        case operation_kind::backward:
+        case operation_kind::backward_input:
+        case operation_kind::backward_parameters:
+        case operation_kind::measure:
+        case operation_kind::mask:
+        case operation_kind::add:
+        case operation_kind::accumulate:
+        case operation_kind::total:
+        case operation_kind::square:
+        case operation_kind::clip:
+        case operation_kind::update: planning::refuse_operation(now.what, "a prediction");
+      }
     }
     void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
       auto const& what = exchanges.row(now.row).what;
@@ -157,7 +176,25 @@ class prediction {
         case exchange_place::rank_outputs: return exchanges.run(now, own());
         case exchange_place::outputs:
           return exchanges.run(now, of.outputs() + begin / what.count * what.count);
-        default: exchanges.run(now, passes.edge(what, now), now.microbatch);
+        case exchange_place::activation_edge:
+          return exchanges.run(now, passes.edge(what, now), now.microbatch);
+        case exchange_place::agreement:
+        case exchange_place::labels:
+        case exchange_place::gather_parameters:
+        case exchange_place::forward:  // within the layers of a pass
+        case exchange_place::forward_again:
+        case exchange_place::backward:
+        case exchange_place::gradient_edge:
+        case exchange_place::microbatch_gradients:
+        case exchange_place::slices:
+        case exchange_place::ties:
+        case exchange_place::gradients:
+        case exchange_place::loss:
+        case exchange_place::norm_partials:
+        case exchange_place::measures:
+        case exchange_place::blocks:
+        case exchange_place::parameter:
+        case exchange_place::state: planning::refuse_row(what.place, "a prediction");
       }
     }
   };

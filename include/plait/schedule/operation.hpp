@@ -30,13 +30,14 @@ enum class work : std::uint8_t {
 };
 
 /// The number of enumerators of `work`.
-inline constexpr int work_kinds = 8;
+inline constexpr int work_kinds = int(work::backward_parameters) + 1;
 
 /// The words used for `kind` in messages and pictures.
 [[nodiscard]] constexpr std::string_view to_string(work kind) {
-  constexpr std::string_view words[work_kinds]{
+  constexpr std::string_view words[]{
       "forward",       "backward",         "send_activation", "receive_activation",
       "send_gradient", "receive_gradient", "backward_input",  "backward_parameters"};
+  static_assert(std::size(words) == work_kinds);
   return words[static_cast<int>(kind)];
 }
 
@@ -108,8 +109,12 @@ struct chunk_place {
     case work::receive_activation: return work::send_activation;
     case work::send_gradient: return work::receive_gradient;
     case work::receive_gradient: return work::send_gradient;
-    default: return message;
+    case work::forward:
+    case work::backward:
+    case work::backward_input:
+    case work::backward_parameters: break;
   }
+  return message;
 }
 
 /// The greatest number of microbatches, counted once for each chunk, of which a stage holds

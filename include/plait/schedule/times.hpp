@@ -130,8 +130,13 @@ template <class CostOf>
       case work::forward: return costs.forward;
       case work::backward_input: return costs.backward - costs.backward_parameters;
       case work::backward_parameters: return costs.backward_parameters;
-      default: return costs.backward;
+      case work::backward: return costs.backward;
+      case work::send_activation:
+      case work::receive_activation:
+      case work::send_gradient:
+      case work::receive_gradient: break;  // messages take costs.message
     }
+    throw schedule_error{"times_of: a message has no time of a chunk"};
   });
 }
 

@@ -110,7 +110,7 @@ class averages {
 
   Rank& rank_;
   plan_facts const& plan_;
-  // The second region is kept whole at every level.
+  // The region over_tensor is kept whole at every level.
   bool const layers_see_more_ =
       plan_.numbers.rules.owned != plan_.numbers.rules.kept || plan_.numbers.rules.keeps_blocks();
   double decay_;

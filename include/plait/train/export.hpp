@@ -153,7 +153,8 @@ export_work<Store, Rank, T>::export_work(Rank& rank, Store const& store, parts c
   room_ = rank.device().allocate(needs_room_ ? longest * sizeof(T) : 0);
   staging_ = rank.device().allocate(needs_staging_ ? longest * sizeof(T) : 0);
   auto const& layout = store.layout();
-  for (int const region : {0, 1, parameter_layout::frozen}) {
+  for (int const region :
+       {parameter_layout::over_batch, parameter_layout::over_tensor, parameter_layout::frozen}) {
     if (!of.plan.numbers.exports_blocks(region, of.of_gradients)) continue;
     std::size_t most = 0;
     for (std::size_t b = 0; b < layout.buckets.size() + layout.frozen_buckets.size(); ++b)
@@ -178,10 +179,28 @@ void export_work<Store, Rank, T>::run() {
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::compute(program_operation const& now) {
   // The arenas rest: averages may have changed places with parameters just before.
-  if (now.what == operation_kind::send) rank_.device().synchronize();
-  if (now.what == operation_kind::bring) bring(now.bucket);
-  if (now.what == operation_kind::take) take(now);
-  if (now.what == operation_kind::read) read(now);
+  switch (now.what) {
+    case operation_kind::send: return rank_.device().synchronize();
+    case operation_kind::bring: return bring(now.bucket);
+    case operation_kind::take: return take(now);
+    case operation_kind::read: return read(now);
+    case operation_kind::row:
+    case operation_kind::scale:
+    case operation_kind::clear:
+    case operation_kind::forward:
+    case operation_kind::forward_again:
+    case operation_kind::backward:
+    case operation_kind::backward_input:
+    case operation_kind::backward_parameters:
+    case operation_kind::measure:
+    case operation_kind::mask:
+    case operation_kind::add:
+    case operation_kind::accumulate:
+    case operation_kind::total:
+    case operation_kind::square:
+    case operation_kind::clip:
+    case operation_kind::update: planning::refuse_operation(now.what, "an export");
+  }
 }
 
 template <class Store, class Rank, class T>

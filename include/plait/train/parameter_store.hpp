@@ -184,7 +184,8 @@ class parameter_store {
   /// Whether this rank's elements of a parameter are all of it, and no padding.
   [[nodiscard]] bool is_whole(parameter_block const& parameter);
   [[nodiscard]] bool is_kept_whole(parameter_block const& parameter) const {
-    return !rules().keeps_blocks() || overlap(layout_.regions[1], parameter).count > 0;
+    return !rules().keeps_blocks() ||
+           overlap(layout_.regions[parameter_layout::over_tensor], parameter).count > 0;
   }
   /// Puts a parameter's block where layers see it, or what this rank keeps of it.
   [[gnu::cold]] void set_kept(parameter_block const& parameter, std::vector<T> const& values);
@@ -360,7 +361,7 @@ void parameter_store<Elements, Rank>::for_each_kept_block(
   std::size_t const count = layout_.buckets.size() + layout_.frozen_buckets.size();
   for (std::size_t b = 0; b < count; ++b) {
     auto const& whole = layout_.bucket_at(b);
-    if (whole.region == 1) continue;
+    if (whole.region == parameter_layout::over_tensor) continue;
     auto const block = kept_block(int(b));
     action(element_range{whole.elements.offset + block.behind, block.held.count},
            block.held.offset);

@@ -54,7 +54,11 @@ class step_work {
       case operation_kind::update: return update();
       case operation_kind::clear: return of_.slices.clear(of_.rank);
       case operation_kind::total: return of_.sums.total_loss(queue());
-      default: return;  // nothing is computed where the host sends and reads
+      case operation_kind::send:
+      case operation_kind::read: return;  // the host does both; nothing is computed
+      case operation_kind::row:
+      case operation_kind::measure:
+      case operation_kind::take: planning::refuse_operation(now.what, "a step");
     }
   }
 
@@ -80,8 +84,20 @@ class step_work {
         case exchange_place::slices:
           if (row.moves == collective::all_to_all)
             return of_.slices.exchange(of_.rank, exchanges, now.row);
-          [[fallthrough]];
-        default: return exchanges.run(now, of_.store.gradients());
+          return exchanges.run(now, of_.store.gradients());
+        case exchange_place::ties:
+        case exchange_place::gradients: return exchanges.run(now, of_.store.gradients());
+        case exchange_place::agreement:
+        case exchange_place::forward:  // within the layers of a pass
+        case exchange_place::forward_again:
+        case exchange_place::backward:
+        case exchange_place::measures:
+        case exchange_place::output:
+        case exchange_place::rank_outputs:
+        case exchange_place::outputs:
+        case exchange_place::blocks:
+        case exchange_place::parameter:
+        case exchange_place::state: planning::refuse_row(row.what.place, "a step");
       }
     }
   }
@@ -125,7 +141,8 @@ class step_work {
   void add(program_operation const& now) const {
     auto const& layout = of_.store.layout();
     auto const& whole = layout.buckets[std::size_t(now.bucket)];
-    bool const is_in_room = plan::rules.sums_blocks() && whole.region == 0;
+    bool const is_in_room =
+        plan::rules.sums_blocks() && whole.region == parameter_layout::over_batch;
     auto* const begin =
         is_in_room ? passes_->rooms().gradients(now)
                    : of_.store.gradients() + layout.gradients_at.base[std::size_t(now.bucket)];

@@ -36,7 +36,7 @@ enum class trainer_program : int {
 };
 
 /// The number of enumerators of `trainer_program`.
-inline constexpr int trainer_programs = 7;
+inline constexpr int trainer_programs = int(trainer_program::outputs_of_all) + 1;
 
 /// The passes of a trainer, those that train and those that only look, in one arena that they use
 /// one after the other, and the programs that run them. They are made for the greatest batch so
