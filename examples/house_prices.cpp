@@ -5,8 +5,8 @@
 //   house_prices --draw WHAT FILE [dark]   draws the second plan: mesh, plan or memory
 // example-begin headers
 #include <plait/data/table.hpp>  // plait::table
+#include <plait/draw/draw.hpp>   // plait::ext::draw
 #include <plait/plait.hpp>       // all else
-#include <plait/plan/draw.hpp>   // plait::ext::draw
 // example-end
 
 #include <cstdio>

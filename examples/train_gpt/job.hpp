@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include <plait/plan/drawn_plan_of.hpp>
+#include <plait/draw/drawn_plan_of.hpp>
 
 #include "train_gpt/model.hpp"
 #include "train_gpt/registry.hpp"

@@ -23,10 +23,10 @@
 #include <plait/core/finite.hpp>
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_shards.hpp>
+#include <plait/draw/pictures.hpp>
 #include <plait/io/safetensors.hpp>
 #include <plait/observe/csv_log.hpp>
 #include <plait/observe/progress.hpp>
-#include <plait/plan/pictures.hpp>
 #include <plait/train/work_failed.hpp>
 
 #include "train_gpt/command_line.hpp"

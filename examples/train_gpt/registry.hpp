@@ -13,12 +13,12 @@
 #include <plait/backend/process/process_engine.hpp>
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_shards.hpp>
+#include <plait/draw/drawn_plan.hpp>
 #include <plait/mesh/hosts.hpp>
-#include <plait/plan/drawn_plan.hpp>
 #include <plait/tensor/batch.hpp>
-#include <plait/train/saved_state.hpp>
-#include <plait/train/stop_on_signals.hpp>
-#include <plait/train/trainer_options.hpp>
+#include <plait/train/options/stop_on_signals.hpp>
+#include <plait/train/options/trainer_options.hpp>
+#include <plait/train/state/saved_state.hpp>
 
 #include "train_gpt/config_line.hpp"
 

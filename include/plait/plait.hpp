@@ -52,6 +52,6 @@
 #include "plait/schedule/gpipe.hpp"
 #include "plait/schedule/interleaved.hpp"
 #include "plait/schedule/looped_breadth_first.hpp"
-#include "plait/train/rates.hpp"
+#include "plait/train/options/rates.hpp"
 #include "plait/train/trainer.hpp"
 #include "plait/version.hpp"

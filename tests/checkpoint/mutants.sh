@@ -56,7 +56,7 @@ mutant rectangle_twice train/trainer_state.hpp \
 mutant share_of_others train/trainer_state.hpp \
   's/saved\.axes_with\(shard<dim::elements>\)/axis_set{}/' \
   train/trainer_state
-mutant padding_written plan/parameter_blocks.hpp \
+mutant padding_written plan/sharding/parameter_blocks.hpp \
   's/with_padding \? info : info\.unpadded\(\)/info/' plan/parameter_blocks
 mutant master_value_dropped train/trainer_state.hpp \
   's/if \(kind == 0\) return of_\.store\.parameters_of\(block\);/if (kind == 0) { auto* const at = of_.store.parameters_of(block); for (std::size_t i = 0; i < block.elements.count; ++i) at[i] = static_cast<element>(static_cast<typename Parts::job_type::element>(at[i])); return at; }/' \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: this layer derives from a combination of layers
 #include "plait/nn/linear.hpp"
-#include "plait/plan/outline.hpp"
+#include "plait/plan/model/outline.hpp"
 
 struct model : plait::sequential<plait::nn::linear<8, 8>, plait::nn::linear<8, 4>> {
 #ifdef PLAIT_EXPECT_FAIL

@@ -3,7 +3,7 @@
 // expect: list of exchanges: no operation of the table
 #include <vector>
 
-#include "plait/plan/exchanges.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
 
 using plait::ext::placements, plait::axis;
 

@@ -7,7 +7,7 @@
 #include "plait/nn/activation.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/elementwise_loss.hpp"
-#include "plait/plan/outline.hpp"
+#include "plait/plan/model/outline.hpp"
 
 namespace nn = plait::nn;
 

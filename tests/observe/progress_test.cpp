@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "plait/tensor/batch.hpp"
-#include "plait/train/trainer_options.hpp"
+#include "plait/train/options/trainer_options.hpp"
 
 namespace {
 

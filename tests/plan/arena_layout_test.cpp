@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/plan/arena_layout.hpp"
+#include "plait/plan/sharding/arena_layout.hpp"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/plait.hpp"
-#include "plait/plan/bucket_rooms.hpp"
+#include "plait/plan/sharding/bucket_rooms.hpp"
 #include "plan/gpt2.hpp"
 
 namespace {

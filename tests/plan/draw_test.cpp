@@ -4,7 +4,7 @@
 // What pictures of plans say is what `explain` and the list of exchanges say, and they can be read:
 // no text lies on another, all are darker or lighter enough than what is behind them, and the
 // document is well-formed.
-#include "plait/plan/draw.hpp"
+#include "plait/draw/draw.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,8 +27,8 @@
 
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/precision.hpp"
-#include "plait/plan/layer_list.hpp"
-#include "plait/plan/mesh_picture.hpp"
+#include "plait/draw/layer_list.hpp"
+#include "plait/draw/mesh_picture.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/policy/policies.hpp"
 #include "plait/policy/recompute.hpp"

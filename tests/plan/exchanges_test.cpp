@@ -2,7 +2,7 @@
 // test: timeout=300 seconds=5
 //
 // The plan's list of exchanges against what the ranks really call, in order, on every rank.
-#include "plait/plan/exchanges.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
 
 #include <gtest/gtest.h>
 

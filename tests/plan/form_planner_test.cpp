@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/plan/form_planner.hpp"
+#include "plait/plan/model/form_planner.hpp"
 
 #include <gtest/gtest.h>
 

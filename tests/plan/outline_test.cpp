@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/plan/outline.hpp"
+#include "plait/plan/model/outline.hpp"
 
 #include <gtest/gtest.h>
 

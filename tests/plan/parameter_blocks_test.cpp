@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which elements of a parameter a rank has, against one element at a time.
-#include "plait/plan/parameter_blocks.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
 
 #include <gtest/gtest.h>
 

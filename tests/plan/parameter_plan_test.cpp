@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/plan/parameter_plan.hpp"
+#include "plait/plan/sharding/parameter_plan.hpp"
 
 #include <gtest/gtest.h>
 

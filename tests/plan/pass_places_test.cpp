@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where the passes of several chunks have what they leave to each other.
-#include "plait/plan/pass_places.hpp"
+#include "plait/plan/memory/pass_places.hpp"
 
 #include <gtest/gtest.h>
 

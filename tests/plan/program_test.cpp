@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/plan/program.hpp"
+#include "plait/plan/model/program.hpp"
 
 #include <gtest/gtest.h>
 

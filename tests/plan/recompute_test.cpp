@@ -2,7 +2,7 @@
 // test: seconds=5
 //
 // What is made again of a model, what that saves and what it costs.
-#include "plait/plan/recompute.hpp"
+#include "plait/plan/memory/recompute.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "plait/plait.hpp"
-#include "plait/train/set_up_checks.hpp"
+#include "plait/train/checks/set_up_checks.hpp"
 #include "plan/gpt2.hpp"
 
 namespace recompute_plans {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/plan/stage_split.hpp"
+#include "plait/plan/model/stage_split.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program of a rank against the calls that follow from the list (which another test compares
 // with what ranks call).
-#include "plait/plan/step_program.hpp"
+#include "plait/plan/schedule/step_program.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/plan/storage.hpp"
+#include "plait/plan/memory/storage.hpp"
 
 #include <gtest/gtest.h>
 

@@ -23,7 +23,7 @@
 #include "plait/nn/weighted_cross_entropy.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
-#include "plait/train/stop_on_signals.hpp"
+#include "plait/train/options/stop_on_signals.hpp"
 
 // ---- Models
 // --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plait/plait.hpp"
-#include "plait/plan/step_program.hpp"
+#include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/step_runner.hpp"
 #include "plait/schedule/times.hpp"
 

@@ -27,8 +27,12 @@ cmake_minimum_required(VERSION 3.24)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
 
 set(floors
-  core placement operation mesh layer schedule policy plan                                # the plan half
+  core placement operation mesh layer schedule policy plan draw                           # the plan half
   tensor backend run formula nn io data train checkpoint elastic observe testing runtime)          # the run half
+
+# The folders of a floor, lowest first; what stands on the floor itself is above all of them.
+set(floors_of_plan model memory sharding schedule report)
+set(floors_of_train options checks measures state)
 
 # Headers of the operating system, needed where the standard library has no word for it.
 set(system_header "^(unistd|fcntl|pthread|sched|time|sys/[a-z]+)[.]h$")
@@ -61,6 +65,16 @@ function(locate header folder backend)
   endif()
   if(header MATCHES "^plait/backend/([^/]+)/")
     set(${backend} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+# The number of a header's floor among the folders of its own: a large one on the floor itself, -1 in a folder
+# without a place.
+function(floor_within header folder result)
+  set(${result} 99 PARENT_SCOPE)
+  if(header MATCHES "^plait/${folder}/([^/]+)/")
+    list(FIND floors_of_${folder} "${CMAKE_MATCH_1}" found)
+    set(${result} ${found} PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -217,6 +231,14 @@ foreach(header IN LISTS headers)
       endif()
     elseif(target_floor GREATER floor)
       report("${folder}/ may not include ${target_folder}/: the arrow goes up")
+    elseif(folder STREQUAL target_folder AND DEFINED floors_of_${folder})
+      floor_within(${header} ${folder} here)
+      floor_within(${target} ${folder} there)
+      if(here EQUAL -1)
+        report("this folder has no place in the order of the folders of ${folder}/")
+      elseif(there GREATER here)
+        report("\"${target}\" is above this header within ${folder}/: the arrow goes up")
+      endif()
     elseif(target_backend AND folder STREQUAL "backend" AND NOT target_backend STREQUAL backend
         AND NOT (backend AND target_backend MATCHES "^(host|process)$"))
       report("\"${target}\" belongs to another backend; move what both need to backend/")

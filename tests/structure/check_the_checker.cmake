@@ -41,6 +41,10 @@ expect("plait/core/bad.hpp:4: core/ may not include plan/: the arrow goes up"
   core/bad.hpp "${top}\n#include \"plait/plan/plan.hpp\"\n")
 expect("plan/ may not include tensor/: the arrow goes up"
   plan/bad.hpp "${top}struct a {};\n  #  include \"plait/tensor/view.hpp\" // why\n")
+expect("\"plait/plan/plan.hpp\" is above this header within plan/: the arrow goes up"
+  plan/model/bad.hpp "${top}#include \"plait/plan/plan.hpp\"\n")
+expect("this folder has no place in the order of the folders of plan/"
+  plan/other/bad.hpp "${top}#include \"plait/plan/plan.hpp\"\n")
 expect("io/ may not include testing/: the arrow goes up"
   io/deep/down/bad.hpp "${top}#include \"plait/testing/layer.hpp\"\n")
 expect("belongs to another backend"

@@ -250,8 +250,8 @@ def planted(headers, pages):
             ("placement/placement.hpp", "/// True if each rank holds a block.\n", "function plait::ext::is_shard"),
             ("plan/explain.hpp", "/// What `explain` says besides the plan.\n", "type plait::explain_options"),
             ("nn/linear.hpp", "/// Options of a linear layer.\n", "type plait::nn::linear_options"),
-            ("train/rates.hpp", "/// A factor of 1 at every step.\n", "type plait::rates::constant"),
-            ("train/measures.hpp", "/// The loss, as `evaluate` of one batch has it.\n", "type plait::measures::mean_loss"),
+            ("train/options/rates.hpp", "/// A factor of 1 at every step.\n", "type plait::rates::constant"),
+            ("train/measures/measures.hpp", "/// The loss, as `evaluate` of one batch has it.\n", "type plait::measures::mean_loss"),
             ("testing/layer_options.hpp", "/// The numbers that `check_layer` runs with; the defaults serve most layers.\n",
              "type plait::testing::layer_options")]:
         plant("include/plait/" + header, comment, "", "no sentence says what the " + name)

@@ -19,7 +19,7 @@
 #include "plait/backend/host/host_device.hpp"
 #include "plait/backend/queue_calls.hpp"
 #include "plait/core/error.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 #include "testing/expect_reports.hpp"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "plait/plait.hpp"
-#include "plait/plan/step_program.hpp"
+#include "plait/plan/schedule/step_program.hpp"
 #include "train/small_gpt.hpp"
 
 // Small models under levels of sharding, what a training of them gives, and the program of a step.

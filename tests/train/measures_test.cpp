@@ -2,7 +2,7 @@
 // test: timeout=300 seconds=4
 //
 // Measures over a data set that no batch divides are those of one loop over its samples.
-#include "plait/train/measures.hpp"
+#include "plait/train/measures/measures.hpp"
 
 #include <gtest/gtest.h>
 

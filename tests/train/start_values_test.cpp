@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/train/start_values.hpp"
+#include "plait/train/state/start_values.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/operation/rows.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::ext {

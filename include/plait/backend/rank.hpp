@@ -14,7 +14,7 @@
 #include "plait/mesh/hosts.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 
 namespace plait::ext {
 

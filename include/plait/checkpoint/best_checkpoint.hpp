@@ -12,7 +12,7 @@
 #include "plait/checkpoint/disk.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/core/header_only.hpp"
-#include "plait/plan/program.hpp"
+#include "plait/plan/model/program.hpp"
 
 namespace plait {
 

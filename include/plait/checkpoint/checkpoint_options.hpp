@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "plait/core/header_only.hpp"
-#include "plait/plan/program.hpp"
-#include "plait/train/measures.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/train/measures/measures.hpp"
 
 namespace plait {
 

@@ -9,7 +9,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
-#include "plait/train/saved_state.hpp"
+#include "plait/train/state/saved_state.hpp"
 
 namespace plait {
 

@@ -24,7 +24,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/tensor/batch.hpp"
-#include "plait/train/saved_state.hpp"
+#include "plait/train/state/saved_state.hpp"
 
 namespace plait {
 

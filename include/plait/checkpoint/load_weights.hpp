@@ -14,7 +14,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/name_pattern.hpp"
-#include "plait/train/saved_state.hpp"
+#include "plait/train/state/saved_state.hpp"
 
 namespace plait {
 

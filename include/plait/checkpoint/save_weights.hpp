@@ -24,7 +24,7 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/safetensors.hpp"
-#include "plait/plan/program.hpp"
+#include "plait/plan/model/program.hpp"
 
 namespace plait {
 

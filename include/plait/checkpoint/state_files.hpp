@@ -11,7 +11,7 @@
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/io/safetensors_header.hpp"
-#include "plait/train/saved_state.hpp"
+#include "plait/train/state/saved_state.hpp"
 
 namespace plait::detail {
 

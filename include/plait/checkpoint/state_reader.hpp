@@ -19,7 +19,7 @@
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/io/safetensors.hpp"
-#include "plait/train/saved_state.hpp"
+#include "plait/train/state/saved_state.hpp"
 
 namespace plait::detail {
 

@@ -17,7 +17,7 @@
 #include "plait/elastic/etcd.hpp"
 #include "plait/elastic/etcd_http.hpp"
 #include "plait/elastic/etcd_rendezvous_store.hpp"
-#include "plait/train/stop_on_signals.hpp"
+#include "plait/train/options/stop_on_signals.hpp"
 #include "plait/version.hpp"
 
 namespace plait::detail {

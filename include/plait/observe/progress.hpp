@@ -11,8 +11,8 @@
 #include "plait/core/clock.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/header_only.hpp"
-#include "plait/plan/memory_text.hpp"
-#include "plait/train/trainer_options.hpp"
+#include "plait/plan/report/memory_text.hpp"
+#include "plait/train/options/trainer_options.hpp"
 
 namespace plait {
 

@@ -12,7 +12,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/train/trainer_options.hpp"
+#include "plait/train/options/trainer_options.hpp"
 
 namespace plait::ext {
 

@@ -9,11 +9,11 @@
 
 #include "plait/core/name.hpp"
 #include "plait/core/type_list.hpp"
-#include "plait/plan/form_planner.hpp"
-#include "plait/plan/outline.hpp"
-#include "plait/plan/parameter_plan.hpp"
-#include "plait/plan/program.hpp"
-#include "plait/plan/stage_split.hpp"
+#include "plait/plan/model/form_planner.hpp"
+#include "plait/plan/model/outline.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/plan/model/stage_split.hpp"
+#include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/schedule/proof.hpp"
 
 // What a plan asserts of its model and policies. Numbers and names are template arguments, so that

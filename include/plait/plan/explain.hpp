@@ -17,12 +17,12 @@
 #include "plait/core/type_name.hpp"
 #include "plait/mesh/hosts.hpp"
 #include "plait/placement/slice_tree.hpp"
-#include "plait/plan/idle_stages.hpp"
-#include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan.hpp"
-#include "plait/plan/plan_words.hpp"
-#include "plait/plan/program_text.hpp"
-#include "plait/plan/text_table.hpp"
+#include "plait/plan/report/idle_stages.hpp"
+#include "plait/plan/report/memory_text.hpp"
+#include "plait/plan/report/plan_words.hpp"
+#include "plait/plan/report/program_text.hpp"
+#include "plait/plan/report/text_table.hpp"
 #include "plait/schedule/times.hpp"
 
 namespace plait::planning {

@@ -7,8 +7,8 @@
 
 #include "plait/core/again.hpp"
 #include "plait/plan/memory.hpp"
-#include "plait/plan/recompute_cost.hpp"
-#include "plait/plan/workload.hpp"
+#include "plait/plan/memory/recompute_cost.hpp"
+#include "plait/plan/model/workload.hpp"
 #include "plait/policy/hybrid.hpp"
 #include "plait/policy/recompute.hpp"
 

@@ -3,11 +3,11 @@
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
-#include "plait/plan/exchange.hpp"
-#include "plait/plan/exchanges.hpp"
-#include "plait/plan/listed_plan.hpp"
-#include "plait/plan/parameter_blocks.hpp"
-#include "plait/plan/workload.hpp"
+#include "plait/plan/model/workload.hpp"
+#include "plait/plan/schedule/exchange.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/listed_plan.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
 
 namespace plait::planning {
 

@@ -9,9 +9,9 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/arena_layout.hpp"
-#include "plait/plan/listed_plan.hpp"
-#include "plait/plan/program_operation.hpp"
+#include "plait/plan/schedule/listed_plan.hpp"
+#include "plait/plan/schedule/program_operation.hpp"
+#include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/policy/policy.hpp"
 #include "plait/run/leaf_views.hpp"
 

@@ -7,9 +7,9 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/exchanges.hpp"
 #include "plait/plan/plan_facts.hpp"
-#include "plait/plan/program_operation.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/program_operation.hpp"
 
 namespace plait::execution {
 

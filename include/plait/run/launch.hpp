@@ -10,8 +10,8 @@
 #include "plait/core/function_reference.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/mesh/groups.hpp"
-#include "plait/plan/exchanges.hpp"
 #include "plait/plan/parallel.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
 
 namespace plait::execution {
 

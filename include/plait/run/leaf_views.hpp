@@ -12,9 +12,9 @@
 #include "plait/core/precision.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/layer/slot.hpp"
-#include "plait/plan/arena_layout.hpp"
-#include "plait/plan/parameter_plan.hpp"
-#include "plait/plan/program.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/plan/sharding/arena_layout.hpp"
+#include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/run/context.hpp"
 #include "plait/tensor/view.hpp"
 

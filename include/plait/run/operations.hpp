@@ -16,7 +16,7 @@
 #include "plait/core/precision.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/operation/rows.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 #include "plait/run/carry_out.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/image_operations.hpp"

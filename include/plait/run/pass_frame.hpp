@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "plait/plan/program_operation.hpp"
+#include "plait/plan/schedule/program_operation.hpp"
 
 namespace plait::execution {
 

@@ -5,12 +5,12 @@
 #include <cstddef>
 
 #include "plait/core/static_vector.hpp"
-#include "plait/plan/parameter_plan.hpp"
+#include "plait/plan/memory/recompute.hpp"
+#include "plait/plan/memory/storage.hpp"
+#include "plait/plan/model/program.hpp"
 #include "plait/plan/plan.hpp"
-#include "plait/plan/program.hpp"
-#include "plait/plan/recompute.hpp"
-#include "plait/plan/storage.hpp"
-#include "plait/plan/stream_operations.hpp"
+#include "plait/plan/schedule/stream_operations.hpp"
+#include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/run/leaf_views.hpp"
 
 namespace plait::execution {

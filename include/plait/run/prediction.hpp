@@ -9,10 +9,10 @@
 
 #include "plait/core/error.hpp"
 #include "plait/mesh/blocks.hpp"
-#include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory.hpp"
-#include "plait/plan/memory_text.hpp"
-#include "plait/plan/step_program.hpp"
+#include "plait/plan/report/memory_text.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/pass_runner.hpp"

@@ -4,8 +4,8 @@
 #include <span>
 
 #include "plait/core/lean_vector.hpp"
-#include "plait/plan/exchanges.hpp"
-#include "plait/plan/step_program.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/step_runner.hpp"
 

@@ -8,8 +8,8 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/slice_tree.hpp"
-#include "plait/plan/listed_plan.hpp"
 #include "plait/plan/memory.hpp"
+#include "plait/plan/schedule/listed_plan.hpp"
 #include "plait/run/exchange_runner.hpp"
 
 namespace plait::execution {

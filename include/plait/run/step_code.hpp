@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "plait/core/type_list.hpp"
+#include "plait/plan/model/program.hpp"
 #include "plait/plan/parallel.hpp"
-#include "plait/plan/program.hpp"
 #include "plait/run/leaf_views.hpp"
 #include "plait/run/plan_tables.hpp"
 

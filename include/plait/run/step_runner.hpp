@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "plait/core/lean_vector.hpp"
-#include "plait/plan/step_program.hpp"
+#include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/synchronizer.hpp"
 

@@ -5,8 +5,8 @@
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/plan/program_operation.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/program_operation.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 
 namespace plait::execution {
 

@@ -15,12 +15,12 @@
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/synchronizer.hpp"
+#include "plait/train/checks/not_finite.hpp"
+#include "plait/train/checks/set_up_checks.hpp"
 #include "plait/train/export.hpp"
-#include "plait/train/not_finite.hpp"
-#include "plait/train/optimizer.hpp"
-#include "plait/train/parameter_store.hpp"
-#include "plait/train/set_up_checks.hpp"
-#include "plait/train/step_memory.hpp"
+#include "plait/train/options/optimizer.hpp"
+#include "plait/train/state/parameter_store.hpp"
+#include "plait/train/state/step_memory.hpp"
 #include "plait/train/work_between_steps.hpp"
 
 // Instances of templates for ranks that are threads. Nearly every program needs them, and no type

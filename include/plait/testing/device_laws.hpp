@@ -12,7 +12,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 #include "plait/testing/report.hpp"
 
 // The laws of a device's memory, streams, events and graphs.

@@ -7,7 +7,7 @@
 #include "plait/core/name.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/layer/layer.hpp"
-#include "plait/plan/outline.hpp"
+#include "plait/plan/model/outline.hpp"
 
 namespace plait::testing {
 

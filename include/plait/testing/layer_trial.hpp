@@ -21,7 +21,7 @@
 #include "plait/run/launch.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/train/gradients.hpp"
-#include "plait/train/start_values.hpp"
+#include "plait/train/state/start_values.hpp"
 
 namespace plait::testing::detail {
 

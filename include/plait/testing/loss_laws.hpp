@@ -15,7 +15,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/layer/layer.hpp"
-#include "plait/plan/outline.hpp"
+#include "plait/plan/model/outline.hpp"
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 

@@ -12,13 +12,13 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/blocks.hpp"
-#include "plait/plan/exchanges.hpp"
-#include "plait/plan/parameter_blocks.hpp"
-#include "plait/plan/step_program.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/step_program.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/step_runner.hpp"
-#include "plait/train/optimizer.hpp"
-#include "plait/train/parameter_groups.hpp"
+#include "plait/train/options/optimizer.hpp"
+#include "plait/train/options/parameter_groups.hpp"
 
 namespace plait::execution {
 

@@ -6,11 +6,11 @@
 #include "plait/core/number_range.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/step_program.hpp"
+#include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
-#include "plait/train/buffers.hpp"
 #include "plait/train/gradients.hpp"
-#include "plait/train/trainer_options.hpp"
+#include "plait/train/options/trainer_options.hpp"
+#include "plait/train/state/buffers.hpp"
 
 namespace plait::execution {
 

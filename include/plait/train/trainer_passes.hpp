@@ -9,18 +9,18 @@
 #include <utility>
 
 #include "plait/core/macros.hpp"
-#include "plait/plan/memory_text.hpp"
-#include "plait/plan/step_program.hpp"
-#include "plait/plan/workload.hpp"
+#include "plait/plan/model/workload.hpp"
+#include "plait/plan/report/memory_text.hpp"
+#include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/pass_runner.hpp"
 #include "plait/run/step_runner.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/proof.hpp"
 #include "plait/schedule/schedule.hpp"
 #include "plait/tensor/batch.hpp"
-#include "plait/train/batch_checks.hpp"
-#include "plait/train/loss_terms.hpp"
-#include "plait/train/parameter_store.hpp"
+#include "plait/train/checks/batch_checks.hpp"
+#include "plait/train/measures/loss_terms.hpp"
+#include "plait/train/state/parameter_store.hpp"
 
 namespace plait::execution {
 

@@ -13,12 +13,12 @@
 #include "plait/core/function_reference.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/blocks.hpp"
-#include "plait/plan/parameter_blocks.hpp"
-#include "plait/train/agreement.hpp"
-#include "plait/train/imported_values.hpp"
-#include "plait/train/newcomers.hpp"
-#include "plait/train/optimizer.hpp"
-#include "plait/train/saved_state.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
+#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/newcomers.hpp"
+#include "plait/train/options/optimizer.hpp"
+#include "plait/train/state/imported_values.hpp"
+#include "plait/train/state/saved_state.hpp"
 #include "plait/train/training_settings.hpp"
 
 namespace plait::execution {

@@ -10,10 +10,10 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/header_only.hpp"
-#include "plait/plan/parameter_blocks.hpp"
-#include "plait/train/optimizer.hpp"
-#include "plait/train/rates.hpp"
-#include "plait/train/set_up_checks.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
+#include "plait/train/checks/set_up_checks.hpp"
+#include "plait/train/options/optimizer.hpp"
+#include "plait/train/options/rates.hpp"
 
 namespace plait::execution {
 

@@ -19,10 +19,10 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
-#include "plait/plan/exchanges.hpp"
-#include "plait/train/agreement.hpp"
-#include "plait/train/stop_on_signals.hpp"
-#include "plait/train/trainer_options.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/train/checks/agreement.hpp"
+#include "plait/train/options/stop_on_signals.hpp"
+#include "plait/train/options/trainer_options.hpp"
 #include "plait/train/work_failed.hpp"
 
 namespace plait::execution {

@@ -16,7 +16,7 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::ext {

@@ -17,7 +17,7 @@
 #include "plait/backend/simulated/simulated_world.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/mesh/groups.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 
 namespace plait::ext {
 

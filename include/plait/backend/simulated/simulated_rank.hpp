@@ -23,7 +23,7 @@
 #include "plait/backend/simulated/vector_clock.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 
 namespace plait::detail {
 

@@ -19,7 +19,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 
 namespace plait::detail {
 

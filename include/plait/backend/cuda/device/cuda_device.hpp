@@ -18,7 +18,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 
 namespace plait::ext {
 

@@ -28,7 +28,7 @@
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/synchronization.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
 
 namespace plait::detail {
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/plan/model/workload.hpp"
+#include "plait/plan/schedule/bytes_sent.hpp"
+#include "plait/plan/schedule/exchange.hpp"
+#include "plait/plan/schedule/listed_plan.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait::planning {
+
+/// A plan with a workload as pictures need it: one type for all plans, so that what draws them is
+/// compiled once. Views in it are of constants of the plan.
+struct drawn_plan {
+  listed_plan numbers{};  ///< with all sizes of its mesh
+  workload load{};        ///< completed by the plan
+  std::size_t parameter_count = 0;
+  element_sizes sizes{};
+  std::vector<std::string> names;                ///< of the leaves, each with the dot behind it
+  std::vector<std::string_view> types;           ///< of the leaves
+  std::vector<unsigned char> is_frozen;          ///< of the leaves
+  lean_vector<lean_vector<exchange>> exchanges;  ///< of a training step, of each stage
+  lean_vector<parameter_layout> layouts;         ///< of each stage
+  lean_vector<memory_need> memory;               ///< of each stage
+  timetable table;                               ///< of a training step
+  std::string_view schedule;
+};
+
+}  // namespace plait::planning
+
+namespace plait::ext {
+
+using planning::drawn_plan;
+
+/// The pictures of a plan.
+enum class picture : int {
+  mesh,      ///< the ranks in their grid, and the groups in which they communicate
+  plan,      ///< the layers with their forms, the cuts into stages, and all that is sent
+  memory,    ///< what a rank of each stage holds
+  timetable  ///< the forwards and backwards of each stage in their order
+};
+
+/// Options of `draw`: the picture and its theme.
+struct draw_options {
+  picture what = picture::plan;
+  bool dark = false;  ///< light lines on a dark ground
+};
+
+}  // namespace plait::ext

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/draw/drawn_plan.hpp"
+#include "plait/plan/explain.hpp"
+#include "plait/plan/model/outline.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/schedule/lowering.hpp"
+
+namespace plait::planning {
+
+/// Lists what pictures of a plan need.
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] drawn_plan drawn_plan_of(Plan, workload const& load) {
+  auto const grid = Plan::grid_for(load);
+  static constexpr auto types = plain_names(static_cast<typename Plan::leaf_types const*>(nullptr));
+  drawn_plan out;
+  out.numbers = numbers_of<Plan>(grid);
+  out.load = Plan::completed(load);
+  out.parameter_count = Plan::parameter_count();
+  out.sizes = sizes_of<Plan>;
+  out.names = leaf_names(Plan::tree);
+  out.types.assign(types.begin(), types.end());
+  for (auto const& leaf : Plan::tree.leaves) out.is_frozen.push_back(leaf.is_frozen);
+  out.table = training_timetable<typename Plan::schedule_type, Plan::stages>(out.load.microbatches);
+  out.schedule = Plan::schedule_type::name;
+  for (int stage = 0; stage < Plan::stages; ++stage) {
+    out.exchanges.push_back(exchanges_of<Plan>(stage, out.load, job_part::training));
+    out.layouts.push_back(Plan::parameter_layout_for(stage, grid));
+    out.memory.push_back(Plan::memory(stage, load));
+  }
+  return out;
+}
+
+}  // namespace plait::planning
+
+namespace plait::ext {
+
+using planning::drawn_plan_of;
+
+}  // namespace plait::ext

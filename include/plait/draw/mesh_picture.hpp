@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "plait/core/header_only.hpp"
+#include "plait/draw/drawn_plan.hpp"
+#include "plait/draw/svg.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/schedule/bytes_sent.hpp"
+
+namespace plait::planning {
+
+/// The rank at a place in the group over some axes that the first rank is in.
+[[nodiscard]] [[gnu::cold]] int member_of_first_group(mesh const& grid, axis_set over, int place);
+
+/// Draws the ranks of a mesh as nested frames: those of the fastest axis side by side, those of the
+/// next below each other, and so on.
+class mesh_picture {
+ public:
+  struct size {
+    int width = 0, height = 0;
+  };
+  /// Without texts, `marked` is the group of the first rank that is shown.
+  mesh_picture(drawing& into, mesh const& grid, bool has_texts, axis_set marked = {});
+
+  [[nodiscard]] [[gnu::cold]] size size_of(std::size_t level = 0) const;
+
+  [[gnu::cold]] void draw(int x, int y) { draw(0, {}, x, y); }
+
+  /// Along which ranks stand side by side; "" for one rank.
+  [[nodiscard]] std::string fastest_axis() const {
+    return levels_.empty() ? "" : to_string(extent(levels_.size() - 1).which);
+  }
+
+ private:
+  [[nodiscard]] mesh::extent const& extent(std::size_t level) const {
+    return grid_.dimensions[std::size_t(levels_[level])];
+  }
+  [[nodiscard]] int pad() const { return has_texts_ ? 8 : 2; }
+  [[nodiscard]] int label() const { return has_texts_ ? 16 : 0; }
+  [[nodiscard]] int space() const { return has_texts_ ? 8 : 2; }
+  [[nodiscard]] int least_frame() const { return has_texts_ ? 76 : 0; }
+  [[nodiscard]] int columns_of(std::size_t level) const;
+
+  [[gnu::cold]] void draw(std::size_t level, coordinates at, int x, int y);
+  [[gnu::cold]] void draw_rank(coordinates const& at, int x, int y);
+
+  drawing& into_;
+  mesh grid_;
+  bool has_texts_;
+  axis_set marked_;
+  size cell_{7, 7};
+  std::vector<int> levels_;  ///< the dimensions of several ranks
+};
+
+/// Draws the first ranks of the group that the first rank is in, and the last; returns its width.
+[[gnu::cold]] int draw_one_group(drawing& into, mesh const& grid, group_traffic const& group, int x,
+                                 int y);
+
+/// Meshes up to so many ranks are drawn rank by rank.
+inline constexpr int most_drawn_ranks = 256;
+
+[[nodiscard]] [[gnu::cold]] drawing draw_mesh(drawn_plan const& of, bool dark);
+
+}  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/draw/mesh_picture.ipp"
+#endif

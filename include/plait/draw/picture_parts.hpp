@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "plait/core/header_only.hpp"
+#include "plait/core/static_vector.hpp"
+#include "plait/draw/drawn_plan.hpp"
+#include "plait/draw/svg.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/plan/schedule/bytes_sent.hpp"
+
+namespace plait::planning {
+
+/// What a plan is of, in the words of `explain`.
+[[nodiscard]] [[gnu::cold]] std::string subject_of(drawn_plan const& of);
+
+/// The heading of each picture; returns where the rest begins.
+[[gnu::cold]] int draw_heading(drawing& into, std::string const& title, std::string const& below);
+
+/// What the ranks send, as `explain` says it.
+[[nodiscard]] [[gnu::cold]] inline static_vector<group_traffic, axis_set_count> traffic_of(
+    drawn_plan const& of) {
+  return traffic_of(of.exchanges, of.sizes, of.numbers.grid);
+}
+
+}  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/draw/picture_parts.ipp"
+#endif

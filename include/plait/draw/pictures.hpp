@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "plait/core/header_only.hpp"
+#include "plait/draw/drawn_plan.hpp"
+#include "plait/draw/svg.hpp"
+
+namespace plait::planning {
+
+/// A picture as a drawing, which knows where its texts stand.
+[[nodiscard]] [[gnu::cold]] drawing drawing_of(drawn_plan const& of, draw_options const& options);
+
+/// Draws what `drawn_plan_of` has listed.
+[[nodiscard]] [[gnu::cold]] std::string draw(drawn_plan const& of,
+                                             draw_options const& options = {});
+
+}  // namespace plait::planning
+
+namespace plait::ext {
+
+using planning::draw;
+
+}  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/draw/pictures.ipp"
+#endif

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/stable_sort.hpp"
+#include "plait/plan/model/units.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait::planning {
+
+/// Bytes of the arena, and the pieces [first, end) that they are made of: what shares bytes shares
+/// a piece.
+struct placed_range {
+  std::size_t offset = 0;
+  int first = 0, end = 0;
+};
+
+/// What a pass of a chunk on a microbatch leaves to later ones, or is given before.
+enum class passed_value : int {
+  stash,           ///< what the layers of the chunk have saved
+  gradient_stash,  ///< what the first half of a backward leaves to the second
+  input,           ///< what the chunk before has made
+  gradient         ///< of what the chunk has made, from the chunk behind
+};
+
+/// The number of enumerators of `passed_value`.
+inline constexpr int passed_values = int(passed_value::gradient) + 1;
+
+/// What a chunk needs in the activation arena of its stage, in bytes, for one microbatch.
+struct chunk_arena {
+  unit_range units{};
+  bool begins_model = false, ends_model = false;  ///< of the model's chunks
+  bool receives_gradient = false;                 ///< of its output, from another stage or chunk
+  /// The chunks of the stage that hand over its input and get its output; -1: other stages do.
+  int handed_from = -1, handed_to = -1;
+  std::size_t activation_stash_bytes = 0;  ///< the stashes of all copies in the chunk
+  std::size_t gradient_stash_bytes = 0;    ///< where backward passes are in halves
+  std::size_t input_bytes = 0;             ///< of the activation from the chunk before
+  std::size_t output_bytes = 0;            ///< of the activation for the chunk behind
+
+  /// Whether its input comes from another stage.
+  [[nodiscard]] constexpr bool receives_input() const { return !begins_model && handed_from < 0; }
+  /// 0 of what it has not.
+  [[nodiscard]] constexpr std::size_t bytes_of(passed_value what) const {
+    switch (what) {
+      case passed_value::stash: return activation_stash_bytes;
+      case passed_value::gradient_stash: return gradient_stash_bytes;
+      case passed_value::input: return receives_input() ? input_bytes : 0;
+      case passed_value::gradient: break;
+    }
+    return receives_gradient ? output_bytes : 0;
+  }
+};
+
+/// Something that lies in the arena from one operation of a stage's list to another.
+struct passed_life {
+  passed_value what = passed_value::stash;
+  int chunk = 0, microbatch = 0;
+  int from = 0, to = 0;  ///< both included
+  std::size_t bytes = 0, offset = 0;
+  placed_range place{};  ///< of `offset`, once all have one
+
+  [[nodiscard]] constexpr bool meets(passed_life const& other) const {
+    return from <= other.to && other.from <= to;
+  }
+  [[nodiscard]] constexpr bool shares_bytes_with(passed_life const& other) const {
+    return offset < other.offset + other.bytes && other.offset < offset + bytes;
+  }
+};
+
+/// The lives of all that the passes of a stage leave to each other. What is handed over lies in the
+/// stash of the chunk that has made it, and lives as long as who reads it; its gradient is a life
+/// of its own.
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<passed_life> lives_of_passes(
+    lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
+    int microbatches) {
+  auto const at = [](int i) { return static_cast<std::size_t>(i); };
+  std::size_t const passes = chunks.size() * at(microbatches);
+  lean_vector<passed_life> all(passes * passed_values, {.from = -1});
+  auto const life = [&](passed_value what, int chunk, int microbatch) -> passed_life& {
+    return all[(at(chunk) * at(microbatches) + at(microbatch)) * passed_values + at(int(what))];
+  };
+  for (int c = 0; c < int(chunks.size()); ++c)
+    for (int m = 0; m < microbatches; ++m)
+      for (int what = 0; what < passed_values; ++what) {
+        auto& one = life(passed_value(what), c, m);
+        one.what = passed_value(what), one.chunk = c, one.microbatch = m;
+        one.bytes = chunks[at(c)].bytes_of(one.what);
+      }
+  for (int i = 0; i < int(operations.size()); ++i) {
+    auto const& now = operations[at(i)];
+    auto const& chunk = chunks[at(now.chunk)];
+    auto const touch = [&](passed_value what, int of_chunk) {
+      auto& one = life(what, of_chunk, now.microbatch);
+      if (one.from < 0) one.from = i;
+      one.to = i;
+    };
+    switch (now.kind) {
+      case work::receive_activation: touch(passed_value::input, now.chunk); continue;
+      case work::receive_gradient: touch(passed_value::gradient, now.chunk); continue;
+      case work::send_activation: touch(passed_value::stash, now.chunk); continue;
+      case work::send_gradient: continue;  // lies between the units of a backward
+      case work::forward:
+      case work::backward:
+      case work::backward_input:
+      case work::backward_parameters: break;
+    }
+    touch(passed_value::stash, now.chunk);
+    if (chunk.handed_from >= 0) touch(passed_value::stash, chunk.handed_from);
+    else touch(passed_value::input, now.chunk);
+    if (now.kind == work::backward_input || now.kind == work::backward_parameters)
+      touch(passed_value::gradient_stash, now.chunk);
+    if (now.kind == work::backward || now.kind == work::backward_input) {
+      touch(passed_value::gradient, now.chunk);
+      if (chunk.handed_from >= 0) touch(passed_value::gradient, chunk.handed_from);
+    }
+  }
+  lean_vector<passed_life> out;
+  for (auto const& one : all)
+    if (one.from >= 0 && one.bytes > 0) out.push_back(one);
+  return out;
+}
+
+/// The most bytes that live at one operation.
+[[nodiscard]] [[gnu::cold]] constexpr std::size_t live_bytes(
+    lean_vector<passed_life> const& lives) {
+  int last = 0;
+  for (auto const& one : lives) last = std::max(last, one.to);
+  lean_vector<std::size_t> begins(std::size_t(last) + 2, 0), ends = begins;
+  for (auto const& one : lives) {
+    begins[std::size_t(one.from)] += one.bytes;
+    ends[std::size_t(one.to) + 1] += one.bytes;
+  }
+  std::size_t now = 0, most = 0;
+  for (std::size_t i = 0; i < begins.size(); ++i) most = std::max(most, now += begins[i] - ends[i]);
+  return most;
+}
+
+/// Whether no two that live at one time share bytes.
+[[nodiscard]] [[gnu::cold]] constexpr bool are_apart(lean_vector<passed_life> const& lives) {
+  for (std::size_t i = 0; i < lives.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (lives[i].meets(lives[k]) && lives[i].shares_bytes_with(lives[k])) return false;
+  return true;
+}
+
+constexpr std::size_t end_of(lean_vector<passed_life> const& lives) {
+  std::size_t end = 0;
+  for (auto const& one : lives) end = std::max(end, one.offset + one.bytes);
+  return end;
+}
+
+/// The bytes of the place of a life, if all of a kind have places for the longest of them, or else
+/// its own.
+struct place_lengths {
+  std::array<std::size_t, std::size_t(passed_values)> longest{};
+  bool as_longest = false;
+
+  constexpr place_lengths(lean_vector<passed_life> const& lives, bool are_longest)
+      : as_longest(are_longest) {
+    for (auto const& one : lives) {
+      auto& most = longest[std::size_t(one.what)];
+      most = std::max(most, one.bytes);
+    }
+  }
+  [[nodiscard]] constexpr std::size_t of(passed_life const& one) const {
+    return as_longest ? longest[std::size_t(one.what)] : one.bytes;
+  }
+};
+
+/// The greatest places first, of equal ones those that begin first.
+[[gnu::cold]] constexpr void sort_lives(lean_vector<passed_life>& lives,
+                                        place_lengths const& lengths) {
+  detail::stable_sort(lives, [&](passed_life const& a, passed_life const& b) {
+    auto const here = lengths.of(a), there = lengths.of(b);
+    return here != there ? here > there : a.from < b.from;
+  });
+}
+
+/// Lives of one length have places of their own, as many as there are at one time. `lives` are
+/// sorted by `lengths`.
+[[gnu::cold]] constexpr void place_in_pools(lean_vector<passed_life>& lives,
+                                            place_lengths const& lengths) {
+  std::size_t begin = 0, bytes = 0;
+  lean_vector<int> busy_to;  // of the places of a pool
+  for (auto& one : lives) {
+    if (lengths.of(one) != bytes) {
+      begin += bytes * busy_to.size();
+      bytes = lengths.of(one);
+      busy_to.clear();
+    }
+    std::size_t place = 0;
+    while (place < busy_to.size() && busy_to[place] >= one.from) ++place;
+    if (place == busy_to.size()) busy_to.push_back(one.to);
+    else busy_to[place] = one.to;
+    one.offset = begin + bytes * place;
+  }
+}
+
+/// The largest first, as they are sorted, each at the lowest offset that is free while it lives.
+[[gnu::cold]] constexpr void place_largest_first(lean_vector<passed_life>& lives) {
+  lean_vector<std::size_t> placed;  // by offset
+  placed.reserve(lives.size());
+  for (std::size_t i = 0; i < lives.size(); ++i) {
+    auto& one = lives[i];
+    std::size_t offset = 0;
+    for (std::size_t const number : placed) {
+      auto const& other = lives[number];
+      if (other.to < one.from || one.to < other.from) continue;
+      if (other.offset >= offset + one.bytes) break;
+      offset = std::max(offset, other.offset + other.bytes);
+    }
+    one.offset = offset;
+    std::size_t at = placed.size();
+    placed.push_back(i);
+    for (; at > 0 && lives[placed[at - 1]].offset > offset; --at) placed[at] = placed[at - 1];
+    placed[at] = i;
+  }
+}
+
+/// All that the passes of a stage with several chunks leave to each other, in pools or the largest
+/// first, whichever needs least.
+///
+/// Cost:    the square of their number.
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<passed_life> placed_lives(
+    lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
+    int microbatches) {
+  auto best = lives_of_passes(chunks, operations, microbatches);
+  place_lengths const own(best, false), longest(best, true);
+  sort_lives(best, own);
+  auto other = best;
+  place_in_pools(best, own);
+  place_largest_first(other);
+  if (end_of(other) < end_of(best)) best.swap(other);
+  sort_lives(other, longest);
+  place_in_pools(other, longest);
+  if (end_of(other) < end_of(best)) best.swap(other);
+  return best;
+}
+
+/// Where the passes of a stage have what they leave to each other.
+struct placed_passes {
+  /// The places that the microbatches of one chunk take in turn.
+  struct turn {
+    placed_range first{};
+    std::size_t bytes = 0;
+    int count = 0;
+  };
+  int pieces = 0;
+  std::size_t bytes = 0;  ///< of all places
+  std::array<turn, std::size_t(passed_values)> turns{};
+  int microbatches = 0;            ///< 0: they take turns
+  lean_vector<passed_life> all{};  ///< by chunk, microbatch and value
+
+  /// Where `all` has a value.
+  [[nodiscard]] constexpr std::size_t number_of(passed_value what, int chunk,
+                                                int microbatch) const {
+    auto const pass = std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch);
+    return pass * std::size_t(passed_values) + std::size_t(what);
+  }
+  [[nodiscard]] constexpr placed_range of(passed_value what, int chunk, int microbatch) const {
+    if (microbatches > 0) return all[number_of(what, chunk, microbatch)].place;
+    auto const& in_turn = turns[std::size_t(what)];
+    if (in_turn.count == 0) return {};
+    int const place = microbatch % in_turn.count;
+    return {in_turn.first.offset + in_turn.bytes * std::size_t(place), in_turn.first.first + place,
+            in_turn.first.end + place};
+  }
+};
+
+/// One chunk: microbatch i has place `i % n` of the n slots of a kind.
+[[nodiscard]] [[gnu::cold]] constexpr placed_passes place_in_turn(chunk_arena const& chunk,
+                                                                  stage_slots const& slots) {
+  placed_passes out;
+  auto const add = [&](passed_value what, int count) {
+    std::size_t const bytes = chunk.bytes_of(what);
+    if (bytes == 0) return;
+    out.turns[std::size_t(what)] = {{out.bytes, out.pieces, out.pieces + 1}, bytes, count};
+    out.bytes += bytes * std::size_t(count);
+    out.pieces += count;
+  };
+  add(passed_value::stash, slots.activations);
+  add(passed_value::gradient_stash, slots.activations);
+  add(passed_value::input, slots.inputs);
+  add(passed_value::gradient, slots.gradients);
+  return out;
+}
+
+/// Several chunks: by their lives.
+[[nodiscard]] [[gnu::cold]] constexpr placed_passes place_by_lives(
+    lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
+    int microbatches) {
+  auto const lives = placed_lives(chunks, operations, microbatches);
+  lean_vector<std::size_t> borders;  // each once, ascending
+  auto const add = [&](std::size_t border) {
+    std::size_t at = borders.size();
+    while (at > 0 && borders[at - 1] > border) --at;
+    if (at > 0 && borders[at - 1] == border) return;
+    borders.push_back(border);
+    for (std::size_t i = borders.size() - 1; i > at; --i) borders[i] = borders[i - 1];
+    borders[at] = border;
+  };
+  for (auto const& one : lives) add(one.offset), add(one.offset + one.bytes);
+  auto const piece_at = [&](std::size_t offset) {
+    int piece = 0;
+    while (borders[std::size_t(piece)] < offset) ++piece;
+    return piece;
+  };
+  placed_passes out;
+  out.microbatches = microbatches;
+  out.pieces = std::max(0, int(borders.size()) - 1);
+  out.bytes = end_of(lives);
+  out.all.resize(chunks.size() * std::size_t(microbatches) * std::size_t(passed_values));
+  auto const place = [&](passed_value what, int chunk, int microbatch) -> placed_range& {
+    return out.all[out.number_of(what, chunk, microbatch)].place;
+  };
+  for (auto const& one : lives)
+    place(one.what, one.chunk, one.microbatch) = {one.offset, piece_at(one.offset),
+                                                  piece_at(one.offset + one.bytes)};
+  for (int c = 0; c < int(chunks.size()); ++c)
+    for (int m = 0; m < microbatches && chunks[std::size_t(c)].handed_from >= 0; ++m)
+      place(passed_value::input, c, m) =
+          place(passed_value::stash, chunks[std::size_t(c)].handed_from, m);
+  return out;
+}
+
+/// What the places of a stage's passes need, and the most of it that is used at one time.
+struct passed_bytes {
+  std::size_t all = 0, live = 0;
+};
+/// `HasChunks`: whether a stage of the plan may have several; else the code for them is left out.
+template <bool HasChunks>
+[[nodiscard]] [[gnu::cold]] constexpr passed_bytes bytes_of_passes(
+    lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
+  if constexpr (HasChunks)
+    if (chunks.size() > 1) {
+      auto const lives = placed_lives(chunks, passes.operations, microbatches);
+      return {end_of(lives), live_bytes(lives)};
+    }
+  auto const bytes = place_in_turn(chunks[0], passes.slots).bytes;
+  return {bytes, bytes};
+}
+
+template <bool HasChunks>
+[[nodiscard]] [[gnu::cold]] constexpr placed_passes place_passes(
+    lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {
+  if constexpr (HasChunks)
+    if (chunks.size() > 1) return place_by_lives(chunks, passes.operations, microbatches);
+  return place_in_turn(chunks[0], passes.slots);
+}
+
+}  // namespace plait::planning

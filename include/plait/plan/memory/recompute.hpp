@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "plait/core/again.hpp"
+#include "plait/core/static_vector.hpp"
+#include "plait/placement/transition.hpp"
+#include "plait/plan/memory/storage.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/plan/model/units.hpp"
+#include "plait/policy/policy.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait::planning {
+
+/// The number of enumerators of `again`; from `made_never` on nothing is made again.
+inline constexpr int again_kinds = 4, made_never = again_kinds;
+
+/// Of something that a unit makes: the least `again` of a unit under which it is made again instead
+/// of being kept; 0: under all, made_never: under none.
+using made_from = signed char;
+
+/// What is made again of a program, for each `again` of a unit. Nothing of it is listed anywhere:
+/// from what the backward reads it goes back through the steps to what is kept.
+template <int Leaves>
+struct rerun_plan {
+  static constexpr auto values = std::size_t(program<Leaves>::most_values);
+  static constexpr auto steps = std::size_t(program<Leaves>::most_steps);
+
+  std::array<made_from, values> value{};               ///< of those that a backward needs
+  std::array<made_from, std::size_t(Leaves)> slots{};  ///< of those that are not kept always
+  std::array<bool, values> stays{};                    ///< kept for what is made again of it
+  std::array<bool, values> apart{};                    ///< nothing may be written over it
+  std::array<unsigned char, steps> step{};             ///< a bit for each `again`: it runs again
+};
+
+/// A bit for an `again`, by its number.
+constexpr unsigned char bit_of(int what) { return static_cast<unsigned char>(1U << what); }
+
+/// Finds what is made again. `kinds`: bits of what units may have.
+template <int Leaves>
+class rerun_finder {
+ public:
+  constexpr rerun_finder(program<Leaves> const& code, auto const& leaves,
+                         auto const& needs_gradient, unsigned kinds)
+      : code_(code) {
+    out.value.fill(1);  // what is kept and never read
+    out.slots.fill(made_never);
+    for (auto const& piece : code.items) {
+      if (has_loss(piece, leaves)) {
+        keep_all(piece);
+        continue;
+      }
+      for (int what = 0; what < again_kinds; ++what)
+        if ((kinds >> what & 1) != 0) find(piece, leaves, needs_gradient, what);
+    }
+  }
+
+  rerun_plan<Leaves> out{};
+
+ private:
+  static constexpr std::size_t at(int i) { return std::size_t(i); }
+
+  constexpr bool has_loss(item const& piece, auto const& leaves) const {
+    for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
+      if (leaves[leaf].is_loss) return true;
+    return false;
+  }
+  /// A loss adds to its sum without asking.
+  constexpr void keep_all(item const& piece) {
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      out.value[at(code_.steps[s].in)] = made_never;
+      out.value[at(code_.steps[s].out)] = made_never;
+      for (int const more : code_.steps[s].more) out.value[at(more)] = made_never;
+    }
+  }
+
+  /// Whether a step only gives another name to what it is given, or to this rank's block of it.
+  constexpr bool passes_on(step const& now) const {
+    if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) return true;
+    return is_renamed(now) || (now.kind == step_kind::move &&
+                               slices_rows(row_of_move(code_.values, now, direction::forward)));
+  }
+  constexpr bool is_renamed(step const& now) const {
+    return now.kind == step_kind::move &&
+           row_of_move(code_.values, now, direction::forward).moves == local_move::none;
+  }
+  static constexpr bool is_cheap(auto const& leaf) {
+    for (int i = 0; i < leaf.parameters.size(); ++i)
+      if (leaf.parameters[i].rank > 1) return false;
+    return leaf.units == 0;
+  }
+  constexpr bool gathers(step const& now) const {
+    return now.kind == step_kind::move &&
+           row_of_move(code_.values, now, direction::forward).moves == collective::all_gather;
+  }
+  template <class Action>
+  static constexpr void for_each_input(step const& now, Action action) {
+    action(now.in);
+    for (int const more : now.more) action(more);
+    if (now.kind == step_kind::add) action(now.skip);
+  }
+
+  constexpr void find(item const& piece, auto const& leaves, auto const& needs_gradient, int what) {
+    std::array<bool, program<Leaves>::most_values> read{}, there{}, needed{};
+    std::array<bool, program<Leaves>::most_steps> can{};
+    auto const has_backward = [&](step const& now) {
+      return now.kind == step_kind::leaf &&
+             (needs_gradient[at(now.in)] || leaves[now.leaf].is_trained());
+    };
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      auto const& now = code_.steps[s];
+      if (!has_backward(now)) continue;
+      if (leaves[now.leaf].saved.keeps_input) {
+        read[at(now.in)] = true;
+        for (int const more : now.more) read[at(more)] = true;
+      }
+      if (leaves[now.leaf].saved.keeps_output) read[at(now.out)] = true;
+    }
+    // What can be made again without keeping more than without it.
+    there[at(piece.in)] = true;
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      auto const& now = code_.steps[s];
+      bool all_there = true;
+      for_each_input(now, [&](int value) { all_there = all_there && there[at(value)]; });
+      int const own = now.made_again >= 0 ? now.made_again : what;
+      bool const is_cheap_leaf = now.kind == step_kind::leaf && is_cheap(leaves[now.leaf]);
+      can[at(s)] = own == int(again::all) || (gathers(now) && own == int(again::moves)) ||
+                   (all_there && (passes_on(now) || (is_cheap_leaf && own >= int(again::cheap))));
+      auto const make = [&](int value) { there[at(value)] = can[at(s)] || read[at(value)]; };
+      make(now.out);
+      if (now.kind == step_kind::fan_out) make(now.skip);
+    }
+    for (int v = piece.in;
+         v < code_.values.size() && code_.values[v].item == code_.values[piece.in].item; ++v)
+      needed[at(v)] = read[at(v)];
+    // The output is kept, and so is what goes there under another name.
+    needed[at(piece.out)] = false;
+    int output = piece.out;
+    for (int s = piece.end_step - 1; s >= piece.first_step; --s) {
+      auto const& now = code_.steps[s];
+      int const own = now.made_again >= 0 ? now.made_again : what;
+      if (now.out == output && is_renamed(now)) {
+        output = now.in;
+        if (needed[at(output)]) out.value[at(output)] = made_never;
+        needed[at(output)] = false;
+        continue;
+      }
+      bool is_needed = needed[at(now.out)];
+      if (now.kind == step_kind::fan_out) is_needed = is_needed || needed[at(now.skip)];
+      bool const has_slots = has_backward(now) && has_passing_slots(leaves[now.leaf]);
+      bool const for_slots = has_wide_slots(now, leaves) && has_slots && own == int(again::all);
+      bool const runs = (is_needed && can[at(s)]) || for_slots;
+      if (has_slots) settle(out.slots[at(now.leaf)], runs, what);
+      auto const settle_value = [&](int made) {
+        if (!needed[at(made)]) return;
+        settle(out.value[at(made)], runs, what);
+        if (!runs) out.stays[at(made)] = true;
+      };
+      settle_value(now.out);
+      if (now.kind == step_kind::fan_out) settle_value(now.skip);
+      if (!runs) continue;
+      out.step[at(s)] = static_cast<unsigned char>(out.step[at(s)] | bit_of(what));
+      if (!is_needed) out.apart[at(now.out)] = true;
+      for_each_input(now, [&](int value) {
+        if (value != piece.in) needed[at(value)] = true;
+      });
+    }
+  }
+  /// Whether a leaf runs again for its slots alone: not for a few sums of each row.
+  constexpr bool has_wide_slots(step const& now, auto const& leaves) const {
+    std::size_t columns = 0;
+    for (int k = 0; now.leaf >= 0 && k < leaves[now.leaf].saved.own.size(); ++k)
+      if (auto const& own = leaves[now.leaf].saved.own[k]; !own.is_always_kept)
+        columns += own.per_row;
+    return columns >= code_.values[now.out].info.width;
+  }
+  static constexpr bool has_passing_slots(auto const& leaf) {
+    for (int k = 0; k < leaf.saved.own.size(); ++k)
+      if (!leaf.saved.own[k].is_always_kept) return true;
+    return false;
+  }
+  /// Kept under `what`, or made again from it on.
+  constexpr void settle(made_from& from, bool runs, int what) const {
+    if (!runs) from = made_never;
+    else if (from == made_never || from > what) from = static_cast<made_from>(what);
+  }
+
+  program<Leaves> const& code_;
+};
+
+/// How the records of units are split: what is made again of one comes last in it, and what is so
+/// under few kinds of `again` before what is so under more.
+template <int Leaves>
+struct record_levels {
+  std::array<made_from, std::size_t(program<Leaves>::most_values)> root{};  ///< of kept buffers
+  std::array<made_from, std::size_t(Leaves)> slots{};
+  /// Of each item, a bit for each `again` of its units under which one works in the working record,
+  /// under which it runs again, and under which it then writes its output anew.
+  std::array<unsigned char, std::size_t(2 * Leaves + 1)> works{}, runs{}, overwrites{};
+};
+
+/// Whether nothing is done in a step: what it makes lies where it finds it.
+template <int Leaves>
+constexpr bool is_another_name(program<Leaves> const& code,
+                               storage_plan<program<Leaves>::most_values> const& storage,
+                               step const& now) {
+  if (now.kind == step_kind::leaf || now.kind == step_kind::add) return false;
+  if (now.kind == step_kind::move &&
+      communicates(row_of_move(code.values, now, direction::forward).moves))
+    return false;
+  return storage.values[std::size_t(now.in)].root == storage.values[std::size_t(now.out)].root;
+}
+
+template <int Leaves>
+constexpr record_levels<Leaves> level_records(
+    program<Leaves> const& code, auto const& leaves,
+    storage_plan<program<Leaves>::most_values> const& storage, rerun_plan<Leaves> const& reruns) {
+  record_levels<Leaves> out;
+  out.slots = reruns.slots;
+  for (int v = 0; v < code.values.size(); ++v) {
+    auto& level = out.root[std::size_t(storage.values[std::size_t(v)].root)];
+    level = std::max(level, reruns.value[std::size_t(v)]);
+  }
+  for (int i = 0; i < code.items.size(); ++i) {
+    auto const& piece = code.items[i];
+    auto const add = [&](auto& bits, unsigned char more) {
+      bits[std::size_t(i)] = static_cast<unsigned char>(bits[std::size_t(i)] | more);
+    };
+    auto const from = [&](made_from level) {
+      for (int what = level; what < again_kinds; ++what) add(out.works, bit_of(what));
+    };
+    for (int v = piece.in; v < code.values.size() && code.values[v].item == i; ++v)
+      if (auto const& at = storage.values[std::size_t(v)]; at.where == home::kept && at.root == v)
+        from(out.root[std::size_t(v)]);
+    for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
+      if (leaves[leaf].saved.own.size() > 0) from(out.slots[std::size_t(leaf)]);
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      auto const& now = code.steps[s];
+      if (is_another_name(code, storage, now)) continue;
+      auto const bits = reruns.step[std::size_t(s)];
+      add(out.runs, bits);
+      if (storage.values[std::size_t(now.out)].where == home::output) add(out.overwrites, bits);
+    }
+  }
+  return out;
+}
+
+/// In place of what is not worked out where nothing is made again.
+struct no_reruns {};
+
+template <bool HasReruns, int Leaves>
+constexpr auto level_records(program<Leaves> const& code, auto const& leaves,
+                             storage_plan<program<Leaves>::most_values> const& storage,
+                             auto const& reruns) {
+  if constexpr (HasReruns) return level_records(code, leaves, storage, reruns);
+  else return no_reruns{};
+}
+/// What is made again where a policy or a model says so.
+template <bool HasReruns, int Leaves>
+constexpr auto find_reruns(program<Leaves> const& code, auto const& leaves,
+                           auto const& needs_gradient, recompute_rule const& rule) {
+  if constexpr (HasReruns) {
+    unsigned const kinds = bit_of(int(rule.what)) | bit_of(int(rule.others));
+    return rerun_finder<Leaves>(code, leaves, needs_gradient, kinds).out;
+  } else {
+    return no_reruns{};
+  }
+}
+constexpr bool recomputes_layers(auto const& tree) {
+  for (auto const& here : tree.nodes)
+    if (here.made_again > 0) return true;
+  return false;
+}
+constexpr bool recomputes_a_loss(auto const& tree) {
+  for (auto const& here : tree.nodes)
+    if (here.made_again > 0 && here.leaf >= 0 && tree.leaves[here.leaf].is_loss) return true;
+  return false;
+}
+template <int Greatest, int Stages>
+consteval void check_recomputed_stages() {
+  static_assert(Greatest < Stages,
+                "recompute<What, units::on_stages<Stages...>>: the pipeline has no stage of this "
+                "number; they count from 0");
+}
+template <int Greatest, int Stages>
+inline constexpr bool recomputes_on_stages = (check_recomputed_stages<Greatest, Stages>(), true);
+
+}  // namespace plait::planning

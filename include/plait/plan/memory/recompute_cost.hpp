@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "plait/plan/memory/recompute.hpp"
+#include "plait/plan/memory/working_record.hpp"
+#include "plait/plan/model/stage_split.hpp"
+#include "plait/plan/model/workload.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait::planning {
+
+/// Flops per row of what is made again of a unit of an item, on one rank of the tensor axis.
+template <class Plan>
+constexpr double rerun_flops_per_row(int item, again what) {
+  double sum = 0;
+  auto const& piece = Plan::code.items[item];
+  for (int s = piece.first_step; s < piece.end_step; ++s) {
+    int const leaf = Plan::code.steps[s].leaf;
+    if (leaf < 0 || !Plan::recomputes.any() || (Plan::recomputes.steps[s] & bit_of(int(what))) == 0)
+      continue;
+    sum += Plan::code.form(leaf).flops_of_rank(Plan::tree.leaves[leaf].flops_per_row,
+                                               Plan::tensor_ranks);
+  }
+  return sum;
+}
+
+/// How much of the forwards of a stage a step does again, by their flops: 0 to 1. `passes`: of the
+/// stage; `recomputes`: the plan's, or with other units.
+template <class Plan>
+constexpr double recompute_work(int stage, workload const& load,
+                                std::vector<scheduled_work> const& passes,
+                                recompute_table const& recomputes = Plan::recomputes) {
+  auto const counts =
+      count_reruns(Plan::code.items.view(), recomputes, Plan::chunks_of(stage), passes);
+  double once = 0, again_done = 0;
+  for (int i = 0; i < Plan::code.items.size(); ++i) {
+    auto const& piece = Plan::code.items[i];
+    once += piece.flops_per_row * load.microbatches * count_copies(piece, Plan::chunks_of(stage));
+    for (int what = 0; what < again_kinds; ++what)
+      again_done += rerun_flops_per_row<Plan>(i, again(what)) *
+                    double(counts[std::size_t(i * again_kinds + what)]);
+  }
+  return once == 0 ? 0 : again_done / once;
+}
+
+}  // namespace plait::planning

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "plait/placement/transition.hpp"
+#include "plait/plan/model/program.hpp"
+
+namespace plait::planning {
+
+/// Which buffer a value (or its gradient) lies in.
+enum class home : int {
+  input,      ///< the item's input (or the gradient of it), given by the caller
+  output,     ///< the item's output (or the gradient of it), given by the caller
+  kept,       ///< a buffer that lives from the forward to the backward of one microbatch
+  transient,  ///< a buffer that lives within one call
+};
+
+/// Where one value lies: at the start of the buffer of `root`, or at this rank's block of its rows.
+struct residence {
+  home where = home::transient;
+  int root = 0;
+  bool row_block = false;
+};
+
+/// Where all values of a program and their gradients lie.
+///
+/// A step whose result can stand where its operand stood has no buffer of its own: a change of
+/// type, an all_reduce, this rank's block of rows, the sum at the end of a residual, and what
+/// layers allow by `may_alias`.
+template <int Values>
+struct storage_plan {
+  std::array<residence, static_cast<std::size_t>(Values)> values{};
+  std::array<residence, static_cast<std::size_t>(Values)> gradients{};
+
+  /// Returns true if the result of a step lies where its first operand lies.
+  [[nodiscard]] constexpr bool shares_place(step const& of) const {
+    auto const &in = values[static_cast<std::size_t>(of.in)],
+               &out = values[static_cast<std::size_t>(of.out)];
+    return in.where == out.where && in.root == out.root && in.row_block == out.row_block;
+  }
+};
+
+/// Merges values that share a buffer. Each root knows what must not happen to it.
+template <int Values>
+struct buffer_sharing {
+  std::array<int, static_cast<std::size_t>(Values)> parent{};
+  std::array<bool, static_cast<std::size_t>(Values)> block{};      ///< a block of the parent's rows
+  std::array<bool, static_cast<std::size_t>(Values)> must_stay{};  ///< must keep its value
+  std::array<int, static_cast<std::size_t>(Values)> readers{};     ///< residuals that read it later
+  static_view<bool> apart{};  ///< where it is given, over which nothing may be written
+
+  constexpr buffer_sharing() {
+    for (int i = 0; i < Values; ++i) parent[static_cast<std::size_t>(i)] = i;
+  }
+  [[nodiscard]] constexpr int root(int value) const {
+    while (parent[static_cast<std::size_t>(value)] != value)
+      value = parent[static_cast<std::size_t>(value)];
+    return value;
+  }
+  [[nodiscard]] constexpr bool is_block(int value) const {
+    for (; parent[static_cast<std::size_t>(value)] != value;
+         value = parent[static_cast<std::size_t>(value)])
+      if (block[static_cast<std::size_t>(value)]) return true;
+    return false;
+  }
+  constexpr void put(int value, int into, bool as_block = false) {
+    auto const mine = static_cast<std::size_t>(root(value));
+    int const theirs = root(into);
+    if (static_cast<int>(mine) == theirs) return;
+    parent[mine] = as_block || is_block(into) ? into : theirs;
+    block[mine] = as_block;
+    auto const target = static_cast<std::size_t>(theirs);
+    must_stay[target] = must_stay[target] || must_stay[mine];
+    readers[target] += readers[mine];
+  }
+  [[nodiscard]] constexpr bool is_pinned(int value) const {
+    return must_stay[static_cast<std::size_t>(root(value))];
+  }
+  /// Whether a step that reads it may write over it.
+  [[nodiscard]] constexpr bool may_go(int value) const {
+    return !is_pinned(value) && (apart.size() == 0 || !apart[value]);
+  }
+  constexpr int& readers_of(int value) { return readers[static_cast<std::size_t>(root(value))]; }
+};
+
+constexpr bool slices_rows(transition row) {
+  return row.moves == local_move::slice && row.to.index == dim::sequence;
+}
+
+template <int Leaves>
+constexpr void share_values(program<Leaves> const& code, auto const& leaves, item const& piece,
+                            buffer_sharing<program<Leaves>::most_values>& share) {
+  auto keep = [&](int value) { share.must_stay[static_cast<std::size_t>(value)] = true; };
+  for (int i = piece.first_step; i < piece.end_step; ++i) {
+    auto const& now = code.steps[i];
+    if (now.kind != step_kind::leaf) continue;
+    if (leaves[now.leaf].saved.keeps_input) {
+      keep(now.in);
+      for (int const more : now.more) keep(more);
+    }
+    if (leaves[now.leaf].saved.keeps_output) keep(now.out);
+  }
+  auto const from_outside = [&](int value) { return share.root(value) == piece.in; };
+  // The item's output has a buffer of its own length: it is no block of a longer one.
+  auto const fits = [&](int out, int in) { return out != piece.out || !share.is_block(in); };
+  for (int i = piece.first_step; i < piece.end_step; ++i) {
+    auto const& now = code.steps[i];
+    bool const leaves_item = now.out == piece.out && from_outside(now.in);
+    switch (now.kind) {
+      case step_kind::leaf:
+        if (leaves[now.leaf].may_alias.forward && now.more.size() == 0 && !from_outside(now.in) &&
+            share.may_go(now.in) && share.readers_of(now.in) == 0 && fits(now.out, now.in))
+          share.put(now.out, now.in);
+        break;
+      case step_kind::move: {
+        auto const row = row_of_move(code.values, now, direction::forward);
+        bool const in_place = row.moves == collective::all_reduce && !from_outside(now.in) &&
+                              !share.must_stay[static_cast<std::size_t>(now.in)] &&
+                              (share.apart.size() == 0 || !share.apart[now.in]) &&
+                              share.readers_of(now.in) == 0;
+        if ((row.moves == local_move::none || in_place) && !leaves_item && fits(now.out, now.in))
+          share.put(now.out, now.in);
+        if (slices_rows(row) && now.out != piece.out) share.put(now.out, now.in, true);
+        break;
+      }
+      case step_kind::branch:
+        share.put(now.out, now.in);
+        ++share.readers_of(now.in);
+        break;
+      case step_kind::fan_out:
+        share.put(now.out, now.in);
+        share.put(now.skip, now.in);
+        ++share.readers_of(now.in);
+        break;
+      case step_kind::add:
+        if (!from_outside(now.in) && share.may_go(now.in) && fits(now.out, now.in))
+          share.put(now.out, now.in);
+        break;
+    }
+  }
+}
+
+template <int Leaves>
+constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, item const& piece,
+                               buffer_sharing<program<Leaves>::most_values>& share) {
+  // The gradient of the item's input must end in a buffer other than that of its output.
+  auto const merge = [&](int value, int into, bool as_block = false) {
+    bool const reaches_input = share.root(value) == share.root(piece.in);
+    bool const reaches_output = share.root(into) == share.root(piece.out);
+    bool const fits = value != piece.in || !share.is_block(into);
+    if (!(reaches_input && reaches_output) && fits) share.put(value, into, as_block);
+  };
+  for (int i = piece.end_step - 1; i >= piece.first_step; --i) {
+    auto const& now = code.steps[i];
+    switch (now.kind) {
+      case step_kind::leaf:
+        if (leaves[now.leaf].may_alias.backward && now.more.size() == 0 && now.in != piece.in &&
+            share.root(now.out) != share.root(piece.out) && share.readers_of(now.out) == 0)
+          merge(now.in, now.out);
+        break;
+      case step_kind::move: {
+        auto const back = row_of_move(code.values, now, direction::backward);
+        bool const in_place =
+            back.moves == collective::all_reduce && share.readers_of(now.out) == 0;
+        if (back.moves == local_move::none || in_place) merge(now.in, now.out);
+        if (slices_rows(back) && now.in != piece.in) merge(now.in, now.out, true);
+        break;
+      }
+      case step_kind::add:
+        merge(now.in, now.out);
+        ++share.readers_of(now.out);
+        break;
+      case step_kind::fan_out:
+        if (share.readers_of(now.out) == 0 && !share.is_block(now.out)) merge(now.in, now.out);
+        break;
+      case step_kind::branch:
+        --share.readers_of(now.skip);
+        if (share.readers_of(now.out) == 0 && share.root(now.out) != share.root(now.skip) &&
+            !share.is_block(now.out))
+          merge(now.in, now.out);
+        break;
+    }
+  }
+}
+
+/// Decides which values share a buffer and how long each buffer lives. `stays` and `apart`, where
+/// they are given, say of each value whether it must stay though no layer keeps it, and whether
+/// nothing may be written over it.
+template <int Leaves>
+constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves,
+                            static_view<bool> stays = {}, static_view<bool> apart = {}) {
+  constexpr int most_values = program<Leaves>::most_values;
+  storage_plan<most_values> out;
+  buffer_sharing<most_values> values, gradients;
+  for (int i = 0; i < stays.size(); ++i) values.must_stay[static_cast<std::size_t>(i)] = stays[i];
+  values.apart = apart;
+  for (auto const& piece : code.items) {
+    share_values(code, leaves, piece, values);
+    share_gradients(code, leaves, piece, gradients);
+  }
+  for (int i = 0; i < code.values.size(); ++i) {
+    auto const& piece = code.items[code.values[i].item];
+    auto const settle = [&](auto const& share, bool keeps) {
+      int const root = share.root(i);
+      home const where = root == share.root(piece.in)    ? home::input
+                         : root == share.root(piece.out) ? home::output
+                         : keeps && share.must_stay[static_cast<std::size_t>(root)]
+                             ? home::kept
+                             : home::transient;
+      return residence{where, root, share.is_block(i)};
+    };
+    out.values[static_cast<std::size_t>(i)] = settle(values, true);
+    out.gradients[static_cast<std::size_t>(i)] = settle(gradients, false);
+  }
+  return out;
+}
+
+}  // namespace plait::planning

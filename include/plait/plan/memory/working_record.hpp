@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "plait/core/again.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/static_vector.hpp"
+#include "plait/plan/memory/recompute.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/plan/model/units.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait::planning {
+
+/// What units make again, as numbers: the same type for all plans.
+struct recompute_table {
+  static_view<unsigned char> steps{};                        ///< see rerun_plan::step
+  static_view<unsigned char> works{}, runs{}, overwrites{};  ///< of items, see record_levels
+  static_view<again> units{};  ///< of each unit of the model; nothing if it is empty
+
+  [[nodiscard]] constexpr bool any() const { return steps.size() > 0; }
+  /// What is made again of a unit, by its number.
+  [[nodiscard]] constexpr int of(int unit) const {
+    return units.size() == 0 ? 0 : int(units[unit]);
+  }
+};
+
+/// What is made again of each unit: of(stage, its number within the stage). `chunk_units`: those of
+/// a stage one behind the other.
+template <std::size_t Units>
+constexpr std::array<again, Units> list_unit_recomputes(auto const& chunk_units, int chunks,
+                                                        auto of) {
+  std::array<again, Units> out{};
+  if constexpr (Units > 0) {
+    int number = 0;
+    for (int chunk = 0; chunk < int(chunk_units.size()); ++chunk) {
+      if (chunk % chunks == 0) number = 0;
+      auto const& units = chunk_units[std::size_t(chunk)];
+      for (int unit = units.begin; unit < units.end; ++unit)
+        out[std::size_t(unit)] = of(chunk / chunks, number++);
+    }
+  }
+  return out;
+}
+template <class Reruns, class Records, class Units>
+constexpr recompute_table table_of_recomputes(auto const& code, Reruns const& reruns,
+                                              Records const& records, Units const& units) {
+  if constexpr (std::is_same_v<Reruns, no_reruns>) return {};
+  else
+    return {{reruns.step.data(), code.steps.size()},
+            {records.works.data(), code.items.size()},
+            {records.runs.data(), code.items.size()},
+            {records.overwrites.data(), code.items.size()},
+            {units.data(), int(units.size())}};
+}
+
+/// Which unit of which microbatch the working record has while passes go on in their order.
+class working_record {
+ public:
+  constexpr working_record(static_view<item> items, recompute_table const& table)
+      : items_(items), table_(table) {}
+
+  /// A forward has been through some units.
+  constexpr void pass_forward(unit_range units, int microbatch) {
+    for (int unit = units.begin; unit < units.end; ++unit)
+      if (has(table_.works, unit)) unit_ = unit, microbatch_ = microbatch;
+  }
+  /// Whether a unit must be made again before its backward; it lies there then.
+  constexpr bool is_made_again(int unit, int microbatch) {
+    if (!table_.any() || !has(table_.runs, unit)) return false;
+    bool const is_there = unit_ == unit && microbatch_ == microbatch;
+    unit_ = unit, microbatch_ = microbatch;
+    return !is_there;
+  }
+  /// Whether a unit writes its output anew when it is made again.
+  [[nodiscard]] constexpr bool overwrites_output(int unit) const {
+    return has(table_.overwrites, unit);
+  }
+  /// What a backward is done with is not there any more.
+  constexpr void end_backward(int unit) {
+    if (unit_ == unit) unit_ = -1;
+  }
+
+ private:
+  [[nodiscard]] constexpr bool has(static_view<unsigned char> bits, int unit) const {
+    return table_.any() && (bits[item_of(items_, unit)] >> table_.of(unit) & 1) != 0;
+  }
+
+  static_view<item> items_;
+  recompute_table const& table_;
+  int unit_ = -1, microbatch_ = -1;
+};
+
+/// How often the passes of a stage run units of each item again, for each `again`: item by item.
+/// `chunks` and `passes`: of the stage.
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<std::int64_t> count_reruns(
+    static_view<item> items, recompute_table const& table, static_view<unit_range> chunks,
+    std::vector<scheduled_work> const& passes) {
+  lean_vector<std::int64_t> out(std::size_t(items.size() * again_kinds), 0);
+  working_record record(items, table);
+  for (auto const& now : passes) {
+    if (!computes(now.kind)) continue;
+    auto const& units = chunks[now.chunk];
+    if (now.kind == work::forward) {
+      record.pass_forward(units, now.microbatch);
+      continue;
+    }
+    for (int i = items.size() - 1; i >= 0; --i) {
+      auto const here = overlap(items[i].units(), units);
+      for (int unit = here.end - 1; unit >= here.begin; --unit) {
+        if (record.is_made_again(unit, now.microbatch))
+          ++out[std::size_t(i * again_kinds + table.of(unit))];
+        if (now.kind != work::backward_input) record.end_backward(unit);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace plait::planning

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/core/static_vector.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/placement/transition.hpp"
+#include "plait/plan/model/moves.hpp"
+#include "plait/plan/model/outline.hpp"
+#include "plait/plan/model/units.hpp"
+
+namespace plait::planning {
+
+/// A tensor that flows through the model, with its placement on the tensor axis.
+struct value {
+  value_info info{};
+  placement at = invariant;
+  int item = 0;
+};
+
+enum class step_kind : int {
+  leaf,     ///< out = layer(in)
+  move,     ///< out = in in another placement
+  branch,   ///< out = in; `skip` is the sum that in also enters (a residual begins)
+  add,      ///< out = in + skip (a residual ends)
+  fan_out,  ///< out = in and skip = in
+};
+
+/// One step of the forward; the backward runs the steps in reverse, each by its adjoint.
+struct step {
+  step_kind kind = step_kind::leaf;
+  int leaf = -1;
+  int in = -1;
+  int out = -1;
+  int skip = -1;
+  static_vector<int, int(input_placements::most_more)>
+      more{};           ///< the other inputs of a leaf that has several
+  int made_again = -1;  ///< see node::made_again
+};
+
+/// The row by which a move of an item goes, one way or the other.
+constexpr transition row_of_move(auto const& values, step const& now, direction way) {
+  return row_of_move(values[now.in].at, values[now.out].at, way);
+}
+
+/// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy
+/// of what a repeat repeats.
+struct item {
+  int first_step = 0, end_step = 0;
+  int first_leaf = 0, end_leaf = 0;
+  int in = 0, out = 0;  ///< values
+  int count = 1;        ///< copies; the units of the pipeline
+  int first_unit = 0;   ///< units of the items before it
+  bool repeated = false;
+  double flops_per_row = 0;  ///< of one copy, forward, on one rank of the tensor axis
+
+  [[nodiscard]] constexpr unit_range units() const { return {first_unit, first_unit + count}; }
+};
+
+/// Pipeline units: the copies of all items.
+constexpr int count_units(static_view<item> items) {
+  return items.size() == 0 ? 0 : items[items.size() - 1].units().end;
+}
+
+/// The item of which a unit is a copy.
+constexpr int item_of(static_view<item> items, int unit) {
+  int at = 0;
+  while (!items[at].units().contains(unit)) ++at;
+  return at;
+}
+
+/// The model as a straight list of steps: the leaves in the chosen forms, the transitions between
+/// them, and where residuals begin and end.
+template <int Leaves>
+struct program {
+  // Each leaf has its step, a move before it and a move after it; each residual or fan_out has two
+  // more. A leaf may be in any number of residuals, so `is_full` is checked.
+  static constexpr int most_steps = 6 * Leaves + 4;
+  static constexpr int most_values = 8 * Leaves + 6;
+  static_vector<step, most_steps> steps{};
+  static_vector<value, most_values> values{};
+  static_vector<item, 2 * Leaves + 1> items{};
+  /// The chosen form of each leaf: one of those of its type.
+  static_vector<form_info const*, Leaves> forms{};
+  bool has_loss = false;
+  bool is_full = false;  ///< there is no room for all steps
+
+  [[nodiscard]] constexpr int unit_count() const { return count_units(items.view()); }
+  [[nodiscard]] constexpr form_info const& form(int leaf) const { return *forms[leaf]; }
+};
+
+template <class Tree, class Chosen>
+struct program_builder {
+  static constexpr int leaves = decltype(Tree::leaves)::capacity;
+
+  Tree const& tree;
+  Chosen const& chosen;
+  int ranks;
+  /// Not a member: g++ 12 could not copy it out of here once it has reported an error elsewhere.
+  program<leaves>& out;
+
+  /// Whether the planner has chosen the placement in which such a node is entered.
+  static constexpr bool has_edge(node_kind kind) {
+    return kind == node_kind::residual || kind == node_kind::fan_out || kind == node_kind::sum_of;
+  }
+
+  constexpr form_info const& form_of(int leaf) const { return out.form(leaf); }
+
+  constexpr placement input_placement(int at) const {
+    auto const& here = tree.nodes[at];
+    if (here.kind == node_kind::leaf) return form_of(here.leaf).input();
+    if (has_edge(here.kind)) return chosen.edges[static_cast<std::size_t>(at)];
+    return input_placement(at + 1);
+  }
+
+  constexpr int add_value(value_info info, placement at) {
+    if (out.values.size() == out.values.capacity) out.is_full = true;
+    else out.values.push_back({info, at, out.items.size() - 1});
+    return out.values.size() - 1;
+  }
+  constexpr int add_step(step const& next) {
+    if (out.steps.size() == out.steps.capacity) out.is_full = true;
+    else out.steps.push_back(next);
+    return out.steps.size() - 1;
+  }
+
+  /// `made_again`: of the node that wants it so.
+  constexpr int move_to(int from, placement at, int made_again = -1) {
+    if (out.values[from].at == at) return from;
+    int const moved = add_value(out.values[from].info, at);
+    add_step({step_kind::move, -1, from, moved, -1, {}, made_again});
+    return moved;
+  }
+
+  /// The output of a part of the model: one value, or those of a fan_out.
+  struct made_values {
+    int first = -1;
+    static_vector<int, int(input_placements::most_more)> more{};
+  };
+
+  constexpr made_values build(int at, made_values from) {
+    auto const& here = tree.nodes[at];
+    int in = from.first;
+    auto const edge = chosen.edges[static_cast<std::size_t>(at)];
+    if (has_edge(here.kind)) in = move_to(in, edge, here.made_again);
+    switch (here.kind) {
+      case node_kind::leaf: {
+        auto const& form = form_of(here.leaf);
+        in = move_to(in, form.inputs[0], here.made_again);
+        for (int i = 0; i < from.more.size(); ++i)
+          from.more[i] =
+              move_to(from.more[i], form.inputs[static_cast<std::size_t>(i) + 1], here.made_again);
+        int const made = add_value(tree.leaves[here.leaf].output, form.output);
+        add_step({step_kind::leaf, here.leaf, in, made, -1, from.more, here.made_again});
+        return {made};
+      }
+      case node_kind::fan_out:
+      case node_kind::sum_of: {
+        made_values made;
+        bool const is_fan_out = here.kind == node_kind::fan_out;
+        for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
+          bool const is_last = tree.nodes[child].end == here.end;
+          int const rest = in;
+          int const one = is_last ? in : add_value(out.values[rest].info, edge);
+          if (!is_last) {
+            in = add_value(out.values[rest].info, edge);
+            add_step({step_kind::fan_out, -1, rest, one, in, {}, here.made_again});
+          }
+          int const last = build(child, {one}).first;
+          if (made.first < 0 || !is_fan_out) made.first = last;
+          else made.more.push_back(last);
+        }
+        return made;
+      }
+      case node_kind::residual: {
+        auto const info = out.values[in].info;
+        int const inside = add_value(info, edge);
+        int const begin = add_step({step_kind::branch, -1, in, inside, -1, {}, here.made_again});
+        int const added = move_to(build(at + 1, {inside}).first, edge, here.made_again);
+        int const sum = add_value(info, edge);
+        add_step({step_kind::add, -1, added, sum, in, {}, here.made_again});
+        out.steps[begin].skip = sum;
+        return {sum};
+      }
+      case node_kind::repeat:
+      case node_kind::sequential:
+      case node_kind::named:
+      case node_kind::objective: break;
+    }
+    for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
+      from = build(child, from);
+    return from;
+  }
+
+  /// The nodes that become items, in order.
+  constexpr void collect(int at, static_vector<int, leaves>& found) const {
+    auto const& here = tree.nodes[at];
+    bool const opens = here.kind == node_kind::sequential || here.kind == node_kind::objective ||
+                       here.kind == node_kind::named;
+    if (!opens) {
+      found.push_back(at);
+      return;
+    }
+    for (int child = at + 1; child < here.end; child = tree.nodes[child].end) collect(child, found);
+  }
+
+  constexpr void open_item(int count, bool repeated, int first_leaf) {
+    item piece;
+    piece.first_step = out.steps.size();
+    piece.first_leaf = piece.end_leaf = first_leaf;
+    piece.count = count;
+    piece.first_unit = out.unit_count();
+    piece.repeated = repeated;
+    out.items.push_back(piece);
+  }
+
+  constexpr void close_item(int in, int made) {
+    auto& piece = out.items.back();
+    piece.in = in;
+    piece.out = made;
+    piece.end_step = out.steps.size();
+    for (int i = piece.first_step; i < piece.end_step; ++i) {
+      int const leaf = out.steps[i].leaf;
+      if (leaf < 0) continue;
+      piece.end_leaf = leaf + 1;
+      piece.flops_per_row += form_of(leaf).flops_of_rank(tree.leaves[leaf].flops_per_row, ranks);
+    }
+  }
+
+  /// An item that only moves its input; needed where a loop's end cannot move for its neighbour.
+  constexpr void append_move(value_info info, placement from, placement to, int next_leaf) {
+    open_item(1, false, next_leaf);
+    int const in = add_value(info, from);
+    close_item(in, move_to(in, to));
+  }
+
+  constexpr void run() {
+    for (int i = 0; i < tree.leaves.size(); ++i) {
+      auto const& leaf = tree.leaves[i];
+      auto const& forms = leaf.is_frozen ? leaf.frozen_forms : leaf.forms;
+      out.forms.push_back(&forms[chosen.form[static_cast<std::size_t>(i)]]);
+    }
+    static_vector<int, leaves> nodes;
+    collect(0, nodes);
+    out.has_loss = tree.leaves[tree.leaves.size() - 1].is_loss;
+    value_info info = tree.leaves[0].input();
+    placement at = invariant;  // what comes from outside is whole
+    int leaf = 0;
+    for (int i = 0; i < nodes.size(); ++i) {
+      auto const& here = tree.nodes[nodes[i]];
+      bool const repeated = here.kind == node_kind::repeat;
+      if (repeated && at != input_placement(nodes[i]))
+        append_move(info, at, input_placement(nodes[i]), leaf), at = input_placement(nodes[i]);
+      open_item(here.count, repeated, leaf);
+      int const in = add_value(info, at);
+      auto results = build(repeated ? nodes[i] + 1 : nodes[i], {in});
+      // The outputs of a fan_out do not leave the item.
+      while (results.more.size() > 0 && i + 1 < nodes.size()) results = build(nodes[++i], results);
+      int made = results.first;
+      // The producer moves its output for the next item; a loop must end as it began.
+      if (!repeated)
+        made = move_to(made, i + 1 < nodes.size() ? input_placement(nodes[i + 1])
+                             : out.has_loss       ? invariant
+                                                  : chosen.output);
+      close_item(in, made);
+      info = out.values[made].info;
+      at = out.values[made].at;
+      leaf = out.items.back().end_leaf;
+    }
+    if (!out.has_loss && at != chosen.output) append_move(info, at, chosen.output, leaf);
+  }
+};
+
+/// Writes the model as a program, in the chosen forms, for a tensor axis of `ranks` ranks.
+template <class Tree, class Chosen>
+constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) {
+  program<decltype(Tree::leaves)::capacity> out;
+  program_builder<Tree, Chosen>{tree, chosen, ranks, out}.run();
+  return out;
+}
+
+/// Returns true if step `index` is done as an epilogue of the step before it in this direction.
+/// Such a step is an element-wise function after a product, the sum that ends a residual after the
+/// product that writes a summand, or, backward, the sum of gradients where a residual begins.
+/// `needs_gradient` is of all values.
+template <int Leaves>
+constexpr bool is_epilogue(program<Leaves> const& code, auto const& leaves,
+                           auto const& needs_gradient, int index, direction way) {
+  bool const forward = way == direction::forward;
+  if (index < 0 || index >= code.steps.size()) return false;
+  auto const& now = code.steps[index];
+  bool const adds_gradients = !forward && now.kind == step_kind::branch;
+  bool const adds_values = forward && now.kind == step_kind::add;
+  if (!adds_gradients && !adds_values &&
+      (now.kind != step_kind::leaf || !leaves[now.leaf].is_elementwise))
+    return false;
+  auto const& piece = code.items[code.values[now.in].item];
+  int const before = forward ? index - 1 : index + 1;
+  if (before < piece.first_step || before >= piece.end_step) return false;
+  auto const& product = code.steps[before];
+  if (product.kind != step_kind::leaf) return false;
+  auto const& layer = leaves[product.leaf];
+  if (adds_gradients ? !layer.takes_sum || !layer.is_trained() : !layer.takes_epilogue)
+    return false;
+  return forward ? product.out == now.in
+                 : product.in == now.out && product.more.size() == 0 &&
+                       needs_gradient[static_cast<std::size_t>(now.in)];
+}
+
+}  // namespace plait::planning

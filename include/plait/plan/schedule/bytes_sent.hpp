@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/static_vector.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/placement/ranked_sum.hpp"
+#include "plait/plan/model/workload.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+
+namespace plait::planning {
+
+/// Bytes of one element of each type that a plan's exchanges have.
+struct element_sizes {
+  std::array<std::size_t, 6> bytes{};  ///< in the order of exchange_element
+
+  [[nodiscard]] constexpr std::size_t of(exchange_element element) const {
+    return bytes[static_cast<std::size_t>(element)];
+  }
+};
+
+template <class Plan>
+inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
+                                         Plan::gradient_bytes, Plan::parameter_bytes,
+                                         sizeof(double), sizeof(std::uint64_t)}};
+
+/// Bytes that a rank of `stage` moves over the group of the axes `over`, which has `ranks` ranks,
+/// in the exchanges of a list; messages count for the rank that sends them.
+constexpr traffic_need bytes_sent_by_list(lean_vector<exchange> const& list,
+                                          element_sizes const& sizes, axis_set over, int ranks,
+                                          int stage) {
+  traffic_need out;
+  for (auto const& made : list) {
+    auto const row = made.row();
+    if (row.over != over || !made.is_sent_by(stage)) continue;
+    auto const value = static_cast<std::int64_t>(made.count * sizes.of(made.element));
+    auto const bytes = made.times * row_bytes(row.moves, value, ranks);
+    switch (made.place) {
+      case exchange_place::forward:
+      case exchange_place::activation_edge: out.forward += bytes; break;
+      case exchange_place::forward_again:
+      case exchange_place::backward:
+      case exchange_place::gradient_edge: out.backward += bytes; break;
+      case exchange_place::agreement:
+      case exchange_place::labels:
+      case exchange_place::gather_parameters:
+      case exchange_place::parameters:
+      case exchange_place::microbatch_gradients:
+      case exchange_place::slices:
+      case exchange_place::ties:
+      case exchange_place::gradients:
+      case exchange_place::loss:
+      case exchange_place::norm_partials:
+      case exchange_place::measures:
+      case exchange_place::output:
+      case exchange_place::rank_outputs:
+      case exchange_place::outputs:
+      case exchange_place::blocks:
+      case exchange_place::parameter:
+      case exchange_place::state: out.step += bytes; break;
+    }
+  }
+  return out;
+}
+
+/// The groups over a set of axes, and what one of their ranks sends in a step, at most.
+struct group_traffic {
+  axis_set over{};
+  int ranks = 1;
+  traffic_need sent{};
+};
+
+/// All groups over which something is sent, where the stages have these lists. Sets that differ in
+/// axes of one rank are the same ranks, and stand here once, without these axes.
+[[nodiscard]] [[gnu::cold]] constexpr static_vector<group_traffic, axis_set_count> traffic_of(
+    lean_vector<lean_vector<exchange>> const& lists, element_sizes const& sizes, mesh const& grid) {
+  static_vector<group_traffic, axis_set_count> out;
+  for (unsigned bits = 1; bits < axis_set_count; ++bits) {
+    group_traffic now;
+    now.over.bits = bits;
+    now.ranks = grid.size(now.over);
+    if (grid.of_several_ranks(now.over) != now.over) continue;
+    for (std::size_t stage = 0; stage < lists.size(); ++stage) {
+      traffic_need here;
+      for (axis_set same = now.over; same.bits < axis_set_count; ++same.bits) {
+        if (grid.of_several_ranks(same) != now.over) continue;
+        auto const more = bytes_sent_by_list(lists[stage], sizes, same, now.ranks, int(stage));
+        here = {here.forward + more.forward, here.backward + more.backward, here.step + more.step};
+      }
+      now.sent = {std::max(now.sent.forward, here.forward),
+                  std::max(now.sent.backward, here.backward), std::max(now.sent.step, here.step)};
+    }
+    if (now.sent.total() > 0) out.push_back(now);
+  }
+  return out;
+}
+
+/// The same as `bytes_sent_by_list` of one training step of a plan.
+template <class Plan>
+constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load,
+                                           timetable const& table) {
+  return bytes_sent_by_list(
+      exchanges_of<Plan>(stage, Plan::completed(load), job_part::training, false, table),
+      sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
+}
+
+/// The room in which ranks add up what their groups exchange; each group has room for the greatest
+/// of its sums.
+struct rooms_of_sums {
+  std::array<std::size_t, axis_set_count> bytes{};  ///< of each group
+
+  /// Makes the rooms as large as the sums of a list need.
+  constexpr void add(lean_vector<exchange> const& list, element_sizes const& sizes,
+                     mesh const& grid) {
+    for (auto const& made : list) {
+      auto const row = made.row();
+      auto const ranks = static_cast<std::size_t>(grid.size(row.over));
+      if (ranks == 1 || (row.moves != collective::all_reduce && row.moves != all_reduce_max &&
+                         row.moves != collective::reduce_scatter))
+        continue;
+      std::size_t const size = sizes.of(made.element);
+      auto const sum = row.moves == collective::reduce_scatter
+                           ? ranked_sum::of_shares(made.count / ranks, size, ranks)
+                           : ranked_sum::of(made.count, size, ranks);
+      auto& of_group = bytes[row.over.bits];
+      of_group = std::max(of_group, size * sum.room);
+    }
+  }
+};
+
+/// Bytes of these rooms of a rank of `stage`.
+template <class Plan>
+constexpr std::size_t room_of_sums(int stage, workload const& load) {
+  auto const grid = Plan::grid_for(load);
+  rooms_of_sums rooms;
+  for (int part = 0; part < job_parts; ++part)
+    if (job_part(part) != job_part::prediction || load.prediction != predicted::nothing)
+      rooms.add(exchanges_of<Plan>(stage, load, job_part(part)), sizes_of<Plan>, grid);
+  std::size_t sum = 0;
+  for (auto const bytes : rooms.bytes) sum += bytes;
+  return sum;
+}
+
+}  // namespace plait::planning

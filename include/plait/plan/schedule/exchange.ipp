@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/plan/schedule/exchange.hpp"
+
+#include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait::planning {
+
+PLAIT_DECL void refuse_row(exchange_place place, char const* part) {
+  throw error({"the list of ", part, " has a row at '", to_string(place),
+               "', which nothing carries out there; this is a fault of plait"});
+}
+
+PLAIT_DECL std::string refused_rows(exchange const& made) {
+  std::string text = concat({"at '", to_string(made.place), "' a value goes from ",
+                             to_string(made.from), " to ", to_string(made.to), ", which is "});
+  char const* separator = "";
+  for (axis const which : all_axes) {
+    auto const row = transition_between(made.from.at(which), made.to.at(which));
+    if (row.from == row.to) continue;
+    text += concat({separator, to_string(row.from), " -> ", to_string(row.to), " (",
+                    (row.allowed() ? to_string(row.moves) : "no row"), ") on ", to_string(which)});
+    separator = " and ";
+  }
+  return concat(
+      {text,
+       "; allowed are all_reduce over several axes or one other operation along one axis, and of "
+       "elements cut along several axes the last cut in the order of scatters: list one row for "
+       "each operation"});
+}
+
+}  // namespace plait::planning

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/plan/schedule/exchanges.hpp"
+
+namespace plait::planning {
+
+PLAIT_DECL lean_vector<exchange> list_exchanges_at_run_time(
+    listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
+    job_part part, bool has_still, std::vector<scheduled_work> const& passes) {
+  return make_exchange_list(plan, parameters, stage, load, part, has_still, passes);
+}
+
+PLAIT_DECL lean_vector<exchange> list_step_scalars_at_run_time(listed_plan const& plan) {
+  return make_step_scalar_list(plan);
+}
+
+}  // namespace plait::planning

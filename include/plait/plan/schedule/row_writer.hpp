@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/core/header_only.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/program_operation.hpp"
+#include "plait/plan/schedule/program_parts.hpp"
+
+namespace plait::planning {
+
+/// What every part of a rank's program is written with: the numbers of buffers, computations, and
+/// rows of the list.
+class row_writer {
+ protected:
+  using name = program_buffer;
+  using buffers = lean_vector<int>;
+
+  [[gnu::cold]] row_writer(listed_plan const& plan, lean_vector<exchange> const& list, int stage,
+                           parameter_layout const& parameters)
+      : plan_(plan), list_(list), stage_(stage), parameters_(parameters) {}
+  ~row_writer() = default;
+
+  /// The number of a buffer: of a unit, a piece or a microbatch.
+  [[nodiscard]] int at(name what, int number = 0) const {
+    return static_cast<int>(what) * span_ + number;
+  }
+  [[nodiscard]] int buckets() const { return static_cast<int>(parameters_.buckets.size()); }
+  [[nodiscard]] bucket const& bucket_of(int number) const {
+    return parameters_.bucket_at(std::size_t(number));
+  }
+  [[nodiscard]] bool gathers() const { return plan_.rules.keeps_blocks(); }
+  [[nodiscard]] bool scatters() const { return plan_.rules.sums_blocks(); }
+  /// The buffers of this name of all buckets, and of those that have parameters of some units.
+  [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const;
+  [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const;
+  /// Calls action(entry, its unit, the bucket of its owner) for each tied use on the stage that has
+  /// a gradient.
+  template <class Action>
+  [[gnu::cold]] void for_each_tied_use(Action action) const {
+    for (int e = 0; e < plan_.entries.size(); ++e) {
+      auto const& place = parameters_.entries[std::size_t(e)];
+      if (!place.is_tied) continue;
+      for (int b = 0; b < buckets(); ++b)
+        if (bucket_of(b).region == place.region && bucket_of(b).units.contains(place.unit))
+          action(e, plan_.items[plan_.entries[e].item].first_unit, b);
+    }
+  }
+  [[nodiscard]] [[gnu::cold]] buffers all_gradients() const;
+  [[gnu::cold]] static buffers joined(buffers some, buffers const& others);
+
+  [[gnu::cold]] void add(program_operation const& made, stream on, buffers const& reads,
+                         buffers const& writes);
+  [[gnu::cold]] void compute(operation_kind what, buffers const& reads, buffers const& writes) {
+    add({.what = what}, stream::compute, reads, writes);
+  }
+
+  /// Row `number`, as `made` says, if it is in a group of more than one rank; whether it is.
+  [[gnu::cold]] bool add_row(std::size_t number, program_operation made, buffers const& reads,
+                             buffers const& writes);
+  [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched);
+  /// The rows that move bucket `number`; whether there are any.
+  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, int number, name touched);
+  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, program_operation const& made,
+                                        buffers const& touches);
+
+  listed_plan const& plan_;
+  lean_vector<exchange> const& list_;
+  int stage_;
+  parameter_layout const& parameters_;
+  int span_ = 1;  // of the numbers of units, pieces and microbatches
+  step_program out_{};
+};
+
+}  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/schedule/row_writer.ipp"
+#endif

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/core/header_only.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/program_parts.hpp"
+#include "plait/plan/schedule/program_writer.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait::planning {
+
+/// The program of the ranks of a stage in a part of a job that has passes, a step, an evaluation or
+/// a prediction: these and what is around them.
+///
+/// `plan`: with all sizes of its mesh; `list`: of this stage and part, as list_exchanges gives it,
+/// to which the rows' numbers belong; `parameters` and `passes`: of the stage; `places`: of what
+/// passes leave, where a stage has several chunks.
+/// Cost:   proportional to the operations and what they touch.
+/// Errors: error if the part has no passes.
+[[nodiscard]] [[gnu::cold]] step_program make_program_of_passes(
+    listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
+    parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
+    placed_passes const& places);
+
+/// The program of any other part: its rows.
+///
+/// Errors: error if the part has passes.
+[[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(listed_plan const& plan,
+                                                              lean_vector<exchange> const& list,
+                                                              int stage, job_part part,
+                                                              parameter_layout const& parameters);
+
+/// The same of a plan, whose mesh is `grid` with all its sizes: of a part that has passes, or of
+/// another one.
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
+                                                    lean_vector<exchange> const& list, int stage,
+                                                    job_part part, stage_program const& passes,
+                                                    program_shape const& shape,
+                                                    placed_passes const& places = {}) {
+  return make_program_of_passes(numbers_of<Plan>(grid), list, stage, part,
+                                Plan::parameter_layout_for(stage, grid), passes, shape, places);
+}
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
+                                                    lean_vector<exchange> const& list, int stage,
+                                                    job_part part) {
+  return make_program_of_rows(numbers_of<Plan>(grid), list, stage, part,
+                              Plan::parameter_layout_for(stage, grid));
+}
+
+/// The program that adds up gradients that are there, by the list of a step.
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] step_program program_of_reduction(mesh const& grid,
+                                                              lean_vector<exchange> const& list,
+                                                              int stage) {
+  auto const numbers = numbers_of<Plan>(grid);
+  auto const parameters = Plan::parameter_layout_for(stage, grid);
+  program_writer writer(numbers, list, stage, parameters);
+  writer.write_reduction();
+  return writer.take();
+}
+
+/// The program that carries out the rows of one place of a list and nothing else; they move what
+/// `touched` names.
+[[nodiscard]] [[gnu::cold]] step_program program_of_rows(mesh const& grid,
+                                                         lean_vector<exchange> const& list,
+                                                         exchange_place place,
+                                                         program_buffer touched);
+
+}  // namespace plait::planning
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/schedule/step_program.ipp"
+#endif

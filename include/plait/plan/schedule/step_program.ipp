@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/plan/schedule/step_program.hpp"
+
+#include "plait/core/error.hpp"
+
+namespace plait::planning {
+
+PLAIT_DECL step_program make_program_of_passes(listed_plan const& plan,
+                                               lean_vector<exchange> const& list, int stage,
+                                               job_part part, parameter_layout const& parameters,
+                                               stage_program const& passes,
+                                               program_shape const& shape,
+                                               placed_passes const& places) {
+  if (!has_passes(part))
+    throw error("program of passes: the part of the job has none; leave them out");
+  program_writer writer(plan, list, stage, parameters, &passes, places);
+  if (part == job_part::training) writer.write_training(shape);
+  else if (part == job_part::evaluation) writer.write_evaluation(shape);
+  else writer.write_prediction();
+  return writer.take();
+}
+
+PLAIT_DECL step_program make_program_of_rows(listed_plan const& plan,
+                                             lean_vector<exchange> const& list, int stage,
+                                             job_part part, parameter_layout const& parameters) {
+  if (has_passes(part)) throw error("program of rows: the part of the job has passes; give them");
+  program_writer writer(plan, list, stage, parameters);
+  if (part == job_part::set_up)
+    writer.write_rows(exchange_place::agreement, program_buffer::numbers);
+  else if (part == job_part::state_transfer)
+    writer.write_rows(exchange_place::state, program_buffer::state);
+  else writer.write_export(part == job_part::export_gradients);
+  return writer.take();
+}
+
+PLAIT_DECL step_program program_of_rows(mesh const& grid, lean_vector<exchange> const& list,
+                                        exchange_place place, program_buffer touched) {
+  listed_plan numbers{};
+  numbers.grid = grid;
+  parameter_layout const none;
+  program_writer writer(numbers, list, 0, none);
+  writer.write_rows(place, touched);
+  return writer.take();
+}
+
+}  // namespace plait::planning

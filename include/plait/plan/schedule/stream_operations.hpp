@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/static_vector.hpp"
+#include "plait/placement/transition.hpp"
+#include "plait/plan/memory/storage.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/plan/schedule/synchronization.hpp"
+
+namespace plait::planning {
+
+/// The waits between the steps of one item, in one direction.
+///
+/// What an item is given is ready on stream compute, and it leaves everything so: between items
+/// there is nothing to wait for. The steps are numbered as in the program; `begin` stands for what
+/// came before the item, `end` for what comes after it, and parameters_of(step) for the gradients
+/// of a leaf's parameters, where they are postponed.
+template <int Steps>
+struct item_waits {
+  static constexpr int begin = -1;
+  static constexpr int end = Steps;
+  static constexpr int parameters_of(int step) { return end + 1 + step; }
+  static_view<planned_wait> list{};
+
+  /// True if `step` waits for something.
+  [[nodiscard]] constexpr bool is_waiting(int step) const {
+    for (auto const& wait : list)
+      if (wait.waiting == step) return true;
+    return false;
+  }
+  /// True if something waits for `step`.
+  [[nodiscard]] constexpr bool is_awaited(int step) const {
+    for (auto const& wait : list)
+      if (wait.awaited == step) return true;
+    return false;
+  }
+};
+
+/// The same of all items, in their order: one list for all, so that it grows with the program.
+template <int Waits, int Items>
+struct program_waits {
+  static_vector<planned_wait, Waits> list{};
+  std::array<int, static_cast<std::size_t>(Items + 1)> first{};  ///< of each item
+
+  [[nodiscard]] constexpr static_view<planned_wait> of_item(int item) const {
+    int const begin = first[std::size_t(item)], end = first[std::size_t(item + 1)];
+    return {list.begin() + begin, end - begin};
+  }
+};
+
+/// The buffer of a value, or of its gradient, within the item that begins with value `first`: 0
+/// what the item is given, 1 what it makes, 2 the staging of moves, from 3 on any other.
+constexpr int buffer_in_item(auto const& storage, int first, int value, direction way) {
+  auto const& where = way == direction::forward ? storage.values[std::size_t(value)]
+                                                : storage.gradients[std::size_t(value)];
+  // Backward, the input of the item is the gradient of its output.
+  if (where.where == home::input) return way == direction::forward ? 0 : 1;
+  if (where.where == home::output) return way == direction::forward ? 1 : 0;
+  return 3 + where.root - first;
+}
+
+/// What the steps of an item touch, by the numbers of `buffer_in_item`.
+template <int Leaves>
+struct item_operations {
+  program<Leaves> const& code;
+  storage_plan<program<Leaves>::most_values> const& storage;
+  int first_value;
+  lean_vector<stream_operation> list{};
+  lean_vector<int> steps{};  ///< of each operation
+  int buffers = 3;
+  bool has_streams = false;  ///< whether anything is on another stream than compute
+
+  constexpr int buffer(int value, direction way) {
+    int const number = buffer_in_item(storage, first_value, value, way);
+    buffers = std::max(buffers, number + 1);
+    return number;
+  }
+
+  /// What touches all buffers of the item.
+  constexpr stream_operation edge() const {
+    lean_vector<int> all;
+    for (int i = 0; i < buffers; ++i) all.push_back(i);
+    return {stream::compute, all, all};
+  }
+
+  constexpr void add_step(int index, direction way, auto const& leaves,
+                          auto const& needs_gradient) {
+    auto const& now = code.steps[index];
+    bool const forward = way == direction::forward;
+    stream_operation made;
+    auto const reads = [&](int value) {
+      if (value >= 0) made.reads.push_back(buffer(value, way));
+    };
+    auto const writes = [&](int value) {
+      if (value >= 0) made.writes.push_back(buffer(value, way));
+    };
+    bool const wanted = forward || needs_gradient[std::size_t(now.in)];
+    if (!wanted && (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained())) return;
+    if (forward) {
+      reads(now.in), writes(now.out);
+      for (int const more : now.more) reads(more);
+      if (now.kind == step_kind::add) reads(now.skip);
+      if (now.kind == step_kind::fan_out) writes(now.skip);
+    } else {
+      reads(now.out);
+      if (wanted) writes(now.in);
+      for (int const more : now.more)
+        if (wanted) writes(more);
+      if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) reads(now.skip);
+    }
+    if (now.kind == step_kind::move) {
+      if (communicates(row_of_move(code.values, now, way).moves)) {
+        made.on = within_layers;
+        made.writes.push_back(2);
+        has_streams = true;
+      }
+    }
+    list.push_back(std::move(made));
+    steps.push_back(index);
+  }
+
+  /// The gradients of a leaf's parameters alone: they are added to where no step looks.
+  constexpr void add_parameters(int index, int number) {
+    list.push_back({stream::compute, {buffer(code.steps[index].out, direction::backward)}, {}});
+    steps.push_back(number);
+  }
+};
+
+/// Whether the gradients of a leaf's parameters are computed behind the next step of the backward:
+/// while that step sends the gradient of the leaf's input over the tensor axis.
+///
+/// The gradient of the leaf's output must still be there then.
+template <int Leaves>
+constexpr bool postpones_parameters(program<Leaves> const& code, auto const& leaves,
+                                    storage_plan<program<Leaves>::most_values> const& storage,
+                                    auto const& needs_gradient, int index) {
+  if (index < 1 || index >= code.steps.size()) return false;
+  auto const& now = code.steps[index];
+  auto const& next = code.steps[index - 1];
+  if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained() ||
+      !leaves[now.leaf].has_halves() || now.more.size() > 0 || next.kind != step_kind::move ||
+      next.out != now.in || !needs_gradient[static_cast<std::size_t>(next.in)])
+    return false;
+  auto const row = row_of_move(code.values, next, direction::backward);
+  auto const buffer = [&](int value) {
+    return buffer_in_item(storage, 0, value, direction::backward);
+  };
+  return communicates(row.moves) && buffer(now.in) != buffer(now.out) &&
+         buffer(next.in) != buffer(now.out);
+}
+
+/// The waits that an item needs; see `item_waits`. `runs`: whether a step runs, where not all do.
+template <int Leaves, class Runs = std::nullptr_t>
+constexpr lean_vector<planned_wait> plan_item_waits(
+    program<Leaves> const& code, auto const& leaves,
+    storage_plan<program<Leaves>::most_values> const& storage, auto const& needs_gradient,
+    item const& piece, direction way, [[maybe_unused]] Runs runs = {}) {
+  using waits = item_waits<program<Leaves>::most_steps>;
+  // Most items send nothing, and compilers count what is done for them.
+  bool sends = false;
+  for (int i = piece.first_step; i < piece.end_step && !sends; ++i)
+    sends = code.steps[i].kind == step_kind::move &&
+            communicates(row_of_move(code.values, code.steps[i], way).moves);
+  if (!sends) return {};
+  item_operations<Leaves> operations{code, storage, piece.in};
+  operations.list.push_back({});
+  operations.steps.push_back(waits::begin);
+  bool const forward = way == direction::forward;
+  for (int n = 0; n < piece.end_step - piece.first_step; ++n) {
+    int const i = forward ? piece.first_step + n : piece.end_step - 1 - n;
+    if constexpr (!std::is_null_pointer_v<Runs>)
+      if (!runs(i)) continue;
+    operations.add_step(i, way, leaves, needs_gradient);
+    if (!forward && n > 0 && postpones_parameters(code, leaves, storage, needs_gradient, i + 1))
+      operations.add_parameters(i + 1, waits::parameters_of(i + 1));
+  }
+  if (!operations.has_streams) return {};
+  operations.list.front() = operations.edge();
+  operations.list.push_back(operations.edge());
+  operations.steps.push_back(waits::end);
+  lean_vector<planned_wait> out;
+  for (auto const& wait : plan_waits(operations.list))
+    out.push_back(
+        {operations.steps[std::size_t(wait.waiting)], operations.steps[std::size_t(wait.awaited)]});
+  return out;
+}
+
+/// Whether two items have the same steps on the same buffers in one direction, and so the same
+/// waits. Says so of most layers of a deep model, and costs compilers less than these waits.
+template <int Leaves>
+constexpr bool have_same_waits(program<Leaves> const& code, auto const& leaves,
+                               storage_plan<program<Leaves>::most_values> const& storage,
+                               auto const& needs_gradient, item const& one, item const& other,
+                               direction way) {
+  if (one.end_step - one.first_step != other.end_step - other.first_step) return false;
+  auto const same_value = [&](int a, int b) {
+    if (a < 0 || b < 0) return a < 0 && b < 0;
+    return a - one.in == b - other.in &&
+           needs_gradient[std::size_t(a)] == needs_gradient[std::size_t(b)] &&
+           buffer_in_item(storage, one.in, a, way) == buffer_in_item(storage, other.in, b, way);
+  };
+  for (int i = one.first_step, k = other.first_step; i < one.end_step; ++i, ++k) {
+    auto const &a = code.steps[i], &b = code.steps[k];
+    if (a.kind != b.kind || !same_value(a.in, b.in) || !same_value(a.out, b.out) ||
+        !same_value(a.skip, b.skip) || a.more.size() != b.more.size())
+      return false;
+    for (int m = 0; m < a.more.size(); ++m)
+      if (!same_value(a.more[m], b.more[m])) return false;
+    if (a.kind == step_kind::leaf && leaves[a.leaf].is_trained() != leaves[b.leaf].is_trained())
+      return false;
+    if (a.kind == step_kind::move &&
+        row_of_move(code.values, a, way).moves != row_of_move(code.values, b, way).moves)
+      return false;
+  }
+  return true;
+}
+
+/// The items of one constant of waits: compilers bound what they do for one.
+inline constexpr int items_of_block = 64;
+
+/// The waits that the items of a block need; of the other items there are none. An operation waits
+/// at most for one of each other stream.
+template <int Steps, int Items, int Leaves>
+constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
+                                storage_plan<program<Leaves>::most_values> const& storage,
+                                auto const& needs_gradient, direction way, int block) {
+  using waits = item_waits<program<Leaves>::most_steps>;
+  constexpr int remembered = 8;  // enough for what repeats, and what nothing is like costs little
+  program_waits<2 * Steps + 2 * Items, Items> out;
+  lean_vector<int> planned;  // items, each unlike the last ones before it
+  auto const first = [&](int item) { return code.items[item].first_step; };
+  auto const push = [&](planned_wait const& wait, int shift) {
+    auto const here = [shift](int step) {
+      return step == waits::begin || step == waits::end ? step : step + shift;
+    };
+    out.list.push_back({here(wait.waiting), here(wait.awaited)});
+  };
+  for (int i = block * items_of_block; i < Items && i < (block + 1) * items_of_block; ++i) {
+    int like = -1;
+    for (std::size_t p = planned.size(); like < 0 && p-- > 0 && p + remembered >= planned.size();)
+      if (have_same_waits(code, leaves, storage, needs_gradient, code.items[planned[p]],
+                          code.items[i], way))
+        like = planned[p];
+    if (like < 0) {
+      planned.push_back(i);
+      for (auto const& wait :
+           plan_item_waits(code, leaves, storage, needs_gradient, code.items[i], way))
+        push(wait, 0);
+    } else {
+      for (int w = out.first[std::size_t(like)]; w < out.first[std::size_t(like + 1)]; ++w)
+        push(out.list[w], first(i) - first(like));
+    }
+    out.first[std::size_t(i + 1)] = out.list.size();
+  }
+  return out;
+}
+
+/// The waits of all items, of those of each block of them.
+template <class Waits>
+constexpr Waits join_waits(std::initializer_list<Waits const*> blocks, int items) {
+  Waits out;
+  int item = 0;
+  for (Waits const* const block : blocks) {
+    for (auto const& wait : block->list) out.list.push_back(wait);
+    int const before = out.first[std::size_t(item)];
+    for (int i = 0; i < items_of_block && item < items; ++i, ++item)
+      out.first[std::size_t(item + 1)] = before + block->first[std::size_t(item + 1)];
+  }
+  return out;
+}
+
+}  // namespace plait::planning

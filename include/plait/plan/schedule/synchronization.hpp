@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/header_only.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/schedule/program_operation.hpp"
+
+namespace plait::ext {
+
+/// A place in the program at which one stream waits for an operation of another one. Every wait of
+/// a job happens at such a place; backends name them in reports.
+struct wait_site {
+  enum class part : std::uint8_t {
+    forward,        ///< numbers: steps of the plan's program
+    forward_again,  ///< the same, of what is made again before a backward
+    backward,       ///< the same, walked from the end
+    layer,  ///< inside a layer's body; numbers: the leaf, and twice the move (+ 1 for the way back)
+    step    ///< between operations of a rank's program; numbers: their names, see site_number
+  };
+  part where = part::forward;
+  int waiting = 0;
+  int awaited = 0;
+
+  friend constexpr auto operator<=>(wait_site const&, wait_site const&) = default;
+};
+
+/// One operation as synchronisation sees it: its stream and the buffers that it touches, by number.
+struct stream_operation {
+  stream on = stream::compute;
+  lean_vector<int> reads{};
+  lean_vector<int> writes{};
+  bool host_waits = false;  ///< behind it the host waits for all streams
+};
+
+/// Operation `waiting` may not begin before operation `awaited`, of another stream, has ended.
+struct planned_wait {
+  int waiting = 0;
+  int awaited = 0;
+  friend constexpr bool operator==(planned_wait const&, planned_wait const&) = default;
+};
+
+}  // namespace plait::ext
+
+namespace plait::detail {
+
+/// Does the work of plan_waits outside constant expressions; its code is in the runtime.
+[[nodiscard]] [[gnu::cold]] ext::lean_vector<ext::planned_wait> plan_waits_at_run_time(
+    ext::lean_vector<ext::stream_operation> const& operations);
+
+[[nodiscard]] [[gnu::cold]] constexpr ext::lean_vector<ext::planned_wait> planned_waits(
+    ext::lean_vector<ext::stream_operation> const& operations) {
+  using clock = std::array<int, std::size_t(ext::stream_count)>;  // an operation of each stream
+  constexpr clock nothing{-1, -1, -1, -1, -1, -1, -1, -1};
+  struct last_touches {
+    clock writes, reads;
+  };
+  std::size_t streams = 1;  // compilers count what is done for those that are not used
+  for (auto const& one : operations) streams = std::max(streams, std::size_t(one.on) + 1);
+  auto const meet = [streams](clock& one, clock const& other) {
+    for (std::size_t s = 0; s < streams; ++s) one[s] = std::max(one[s], other[s]);
+  };
+  int most = -1;
+  for (auto const& one : operations)
+    for (auto const* const touched : {&one.reads, &one.writes})
+      for (int const buffer : *touched) most = std::max(most, buffer);
+  ext::lean_vector<last_touches> buffers(std::size_t(most + 1), {nothing, nothing});
+  ext::lean_vector<clock> known(operations.size(), nothing);
+  clock last = nothing, rested = nothing;
+  ext::lean_vector<ext::planned_wait> out;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    auto const& now = operations[i];
+    auto const here = static_cast<std::size_t>(now.on);
+    auto& mine = known[i];
+    mine = rested;
+    if (last[here] >= 0) meet(mine, known[std::size_t(last[here])]);
+    clock awaited = nothing;
+    for (int const buffer : now.reads) meet(awaited, buffers[std::size_t(buffer)].writes);
+    for (int const buffer : now.writes) {
+      meet(awaited, buffers[std::size_t(buffer)].writes);
+      meet(awaited, buffers[std::size_t(buffer)].reads);
+    }
+    awaited[here] = -1;
+    // From the latest on: what it has seen itself needs no wait of its own.
+    for (std::size_t n = 1; n < streams; ++n) {
+      std::size_t s = 0;
+      for (std::size_t other = 1; other < streams; ++other)
+        if (awaited[other] > awaited[s]) s = other;
+      int const latest = std::exchange(awaited[s], -1);
+      if (latest < 0) break;
+      if (mine[s] >= latest) continue;
+      out.push_back({static_cast<int>(i), latest});
+      meet(mine, known[std::size_t(latest)]);
+    }
+    last[here] = mine[here] = static_cast<int>(i);
+    if (now.host_waits) rested = last;
+    for (int const buffer : now.reads) buffers[std::size_t(buffer)].reads[here] = last[here];
+    for (int const buffer : now.writes) buffers[std::size_t(buffer)].writes[here] = last[here];
+  }
+  return out;
+}
+
+}  // namespace plait::detail
+
+namespace plait::ext {
+
+/// The waits without which a list of operations, handed to streams in this order, could read or
+/// overwrite a buffer too early.
+///
+/// A wait that others imply (by the order of a stream, or through a third stream) is not among
+/// them; each one that is listed is needed: without it two operations that touch one buffer, one of
+/// them writing, would run in either order.
+/// Cost:   proportional to what the operations touch.
+/// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<planned_wait> plan_waits(
+    lean_vector<stream_operation> const& operations) {
+  if (__builtin_is_constant_evaluated()) return detail::planned_waits(operations);
+  return detail::plan_waits_at_run_time(operations);
+}
+
+/// Returns text such as "forward: 7 waits for 6", or "step: row 14 waits for add".
+[[nodiscard]] std::string to_string(wait_site const& site);
+
+}  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/plan/schedule/synchronization.ipp"
+#endif

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/static_vector.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/memory/recompute.hpp"
+#include "plait/plan/memory/storage.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/plan/model/stage_split.hpp"
+#include "plait/plan/sharding/parameter_plan.hpp"
+
+namespace plait::planning {
+
+/// Buffers begin at multiples of this many bytes.
+inline constexpr std::size_t alignment_bytes = 64;
+
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+}
+
+/// Where everything that flows lies, for microbatches of a given number of rows.
+///
+/// A copy of an item has an activation stash, what it keeps for its backward: its output, kept
+/// values and saved slots. Offsets are in bytes from the start of the stash; transient buffers of
+/// all items begin at the same place. What is made again comes last, and is not in the stash but in
+/// the working record of the rank, see record_levels.
+template <int Leaves>
+struct activation_layout {
+  static constexpr auto values = static_cast<std::size_t>(program<Leaves>::most_values);
+  static constexpr auto items = static_cast<std::size_t>(2 * Leaves + 1);
+  using slots = std::array<std::size_t, slots_info::most_slots>;
+
+  std::array<std::size_t, values> value_offset{};     ///< of kept and transient roots
+  std::array<std::size_t, values> gradient_offset{};  ///< of transient roots
+  std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
+  std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
+  std::array<std::size_t, items> activation_stash_bytes{};  ///< of all, with what is made again
+  /// Of each item, for each `again` of a unit: what is in the stash ends here.
+  std::array<std::array<std::size_t, again_kinds>, items> stash_end{};
+  std::array<std::size_t, items>
+      output_bytes{};  ///< of the item's output, first in its activation stash
+  std::array<std::size_t, items> input_bytes{};
+  /// Where backward_input leaves the gradient of a leaf's output to backward_parameters, from the
+  /// begin of the copy's gradient stash.
+  std::array<std::size_t, static_cast<std::size_t>(Leaves)> gradient_stash_offset{};
+  std::array<std::size_t, items> gradient_stash_bytes{};
+  std::array<std::size_t, items> transient_bytes{};  ///< for each item
+  std::array<std::size_t, items> staging_bytes{};    ///< for the data that its moves pack
+};
+
+/// Rows and columns of the local block of a value.
+struct block_shape {
+  std::size_t rows = 0, columns = 0;
+  [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
+};
+
+/// The local block of a value of `rows` rows on one of `ranks` ranks.
+constexpr block_shape local_block(value const& what, std::size_t rows, int ranks) {
+  auto const p = static_cast<std::size_t>(ranks);
+  bool const cut = is_shard(what.at);
+  bool const by_rows = cut && what.at.index == dim::sequence;
+  return {by_rows ? rows / p : rows, cut && !by_rows ? what.info.width / p : what.info.width};
+}
+
+/// Values of a slot for `rows` whole rows, for a layer in form `form`.
+constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, std::size_t rows,
+                                 int ranks) {
+  auto const p = static_cast<std::size_t>(ranks);
+  auto const at = placement_of(slot, form);
+  bool const cut = is_shard(at);
+  bool const by_rows = cut && at.index == dim::sequence;
+  return (by_rows ? rows / p : rows) * (cut && !by_rows ? slot.per_row / p : slot.per_row) +
+         slot.fixed;
+}
+
+/// Lays out the activations of microbatches of `rows` rows with elements of `element_bytes`, and of
+/// `slot_bytes` in slots that keep sums. `levels`: one where something is made again, else none.
+template <int Leaves>
+[[gnu::cold]] constexpr activation_layout<Leaves> lay_out_activations(
+    program<Leaves> const& code, auto const& leaves,
+    storage_plan<program<Leaves>::most_values> const& storage, std::size_t rows, int ranks,
+    std::size_t element_bytes, std::size_t slot_bytes,
+    static_view<record_levels<Leaves>> levels = {}) {
+  activation_layout<Leaves> out;
+  auto const bytes_of = [&](int index) {
+    auto const& what = code.values[index];
+    std::size_t const each =
+        what.info.kind == value_kind::tokens ? sizeof(std::int32_t) : element_bytes;
+    return aligned(local_block(what, rows, ranks).count() * each);
+  };
+  int v = 0;  // values stand item by item
+  for (int i = 0; i < code.items.size(); ++i) {
+    auto const& piece = code.items[i];
+    auto const at = static_cast<std::size_t>(i);
+    std::size_t kept = bytes_of(piece.out), forward = 0, backward = 0;
+    out.output_bytes[at] = kept;
+    out.input_bytes[at] = bytes_of(piece.in);
+    int const first_value = v;
+    // A root's buffer must hold every value in it; a root is never smaller than its row blocks.
+    for (; v < code.values.size() && code.values[v].item == i; ++v) {
+      auto const place = [&](residence const& where, std::size_t& offset, std::size_t& transient) {
+        if (where.root == v && where.where == home::transient)
+          offset = transient, transient += bytes_of(v);
+      };
+      auto const index = static_cast<std::size_t>(v);
+      place(storage.values[index], out.value_offset[index], forward);
+      place(storage.gradients[index], out.gradient_offset[index], backward);
+    }
+    auto const place_slots = [&](int leaf, slots_info const& info, auto& offsets, auto which,
+                                 std::size_t& next) {
+      for (int k = 0; k < info.own.size(); ++k) {
+        auto const& own = info.own[k];
+        std::size_t const each = own.element == slot_element::compute ? element_bytes : slot_bytes;
+        if (!which(own)) continue;
+        offsets[static_cast<std::size_t>(k)] = next;
+        next += aligned(each * slot_count(own, code.form(leaf), rows, ranks));
+      }
+    };
+    for (int level = made_never; level >= (levels.size() == 0 ? made_never : 0); --level) {
+      if (level < again_kinds) out.stash_end[at][static_cast<std::size_t>(level)] = kept;
+      for (int value = first_value; value < v; ++value) {
+        auto const index = static_cast<std::size_t>(value);
+        auto const& where = storage.values[index];
+        if (where.root == value && where.where == home::kept &&
+            (levels.size() == 0 || levels[0].root[index] == level))
+          out.value_offset[index] = kept, kept += bytes_of(value);
+      }
+      for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf) {
+        auto const index = static_cast<std::size_t>(leaf);
+        auto const is_here = [&](slot_info const& own) {
+          return levels.size() == 0 ||
+                 level == (own.is_always_kept ? made_never : levels[0].slots[index]);
+        };
+        place_slots(leaf, leaves[leaf].saved, out.saved_offset[index], is_here, kept);
+      }
+    }
+    for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf) {
+      std::size_t both = std::max(forward, backward);
+      place_slots(
+          leaf, leaves[leaf].scratch, out.scratch_offset[static_cast<std::size_t>(leaf)],
+          [](slot_info const&) { return true; }, both);
+      // Scratch lies above what either pass uses; two leaves never use theirs at once, but a later
+      // one may have more values below it.
+      forward = backward = both;
+    }
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      auto const& now = code.steps[s];
+      if (now.kind == step_kind::move)
+        out.staging_bytes[at] =
+            std::max({out.staging_bytes[at], bytes_of(now.in), bytes_of(now.out)});
+      if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained()) continue;
+      out.gradient_stash_offset[static_cast<std::size_t>(now.leaf)] = out.gradient_stash_bytes[at];
+      if (!leaves[now.leaf].is_loss) out.gradient_stash_bytes[at] += bytes_of(now.out);
+    }
+    out.activation_stash_bytes[at] = kept;
+    if (levels.size() == 0) out.stash_end[at].fill(kept);
+    out.transient_bytes[at] = std::max(forward, backward);
+  }
+  return out;
+}
+
+/// Parameters, and accumulators of tied uses, begin at multiples of this many elements: 128 bytes
+/// in bfloat16, whose copies have the same offsets.
+inline constexpr std::size_t parameter_alignment = 64;
+
+/// The same where sums are made slice by slice: of each piece of so many elements of a parameter
+/// the squares are added up by themselves, and no rank owns a part of a piece.
+inline constexpr std::size_t square_piece = 1024;
+
+constexpr std::size_t rounded_up(std::size_t count, std::size_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+/// A range of the elements of an arena.
+struct element_range {
+  std::size_t offset = 0, count = 0;
+  [[nodiscard]] constexpr std::size_t end() const { return offset + count; }
+  friend constexpr bool operator==(element_range const&, element_range const&) = default;
+};
+
+constexpr element_range overlap(element_range const& a, element_range const& b) {
+  std::size_t const begin = std::max(a.offset, b.offset), end = std::min(a.end(), b.end());
+  return {begin, begin < end ? end - begin : 0};
+}
+
+/// A bucket is a range of a layout that one call of each row moves: that of consecutive units of a
+/// chunk in the region over_batch or in what is frozen, or all of a region. Where ranks own or hold
+/// blocks, each has one of each bucket.
+struct bucket {
+  int region = 0;
+  unit_range units{};  ///< of the model, whose parameters in the region it has
+  element_range elements{};
+};
+
+/// Where an arena has the buckets of a layout: all of each, or of those that are cut this rank's
+/// block; and behind all of them a room in which two buckets that are used one after the other are
+/// whole, one at its begin and one at its end.
+struct stored_buckets {
+  lean_vector<std::size_t> base{};    ///< of each bucket, in elements
+  lean_vector<std::size_t> blocks{};  ///< into which it is cut
+  element_range room{};
+  element_range frozen_room{};  ///< the same of what is frozen
+  std::size_t behind = 0;       ///< where what lies behind the regions begins, if it is whole
+  std::size_t count = 0;        ///< elements of the arena
+};
+
+/// Where a parameter lies within its unit.
+struct entry_place {
+  int region = 0;               ///< of the layout
+  int unit = -1;                ///< of a tied use, that of its owner; -1: the use's own
+  std::size_t in_unit = 0;      ///< from the begin of what the unit has in the region
+  bool is_tied = false;         ///< its gradients have an accumulator of their own,
+  std::size_t accumulator = 0;  ///< which is here
+};
+
+/// Where the parameters of one stage lie in a flat arena that has all of them, in elements.
+/// Gradients have the same layout, and so has the optimizer's state where each rank has all of it;
+/// neither has what is frozen, which comes last. Where ranks hold blocks, `parameters_at` and
+/// `gradients_at` say where in an arena; elements are called by their places in the layout all the
+/// same.
+///
+/// The region over_batch has the parameters whose gradients are summed over the batch axes,
+/// over_tensor those that are summed over the tensor axis, too. Within a region they stand unit by
+/// unit in the order of the layers (a unit is a layer, or one copy within a repeat). Units are
+/// padded so that any of them can be cut into a block for each batch rank. The region over_batch
+/// consists of buckets, over_tensor is one. Behind the regions, for gradients alone, are the
+/// accumulators of tied uses.
+struct parameter_layout {
+  /// The regions: gradients summed over the batch axes, gradients summed over the tensor axis,
+  /// too, and what is frozen.
+  static constexpr int over_batch = 0, over_tensor = 1, frozen = 2;
+  /// Where a unit is said to begin that the stage does not have.
+  static constexpr std::size_t absent = ~std::size_t{0};
+
+  lean_vector<entry_place> entries{};
+  int units = 0;  ///< of the model
+  /// Where the part of each region of each unit of the model begins, one region behind the other,
+  /// and the same in the gradients' arena.
+  lean_vector<std::size_t> parameter_base{}, gradient_base{};
+  std::array<element_range, 2> regions{};
+  lean_vector<bucket> buckets{};  ///< of what is trained, in their order
+  lean_vector<bucket> frozen_buckets{};
+  stored_buckets parameters_at{}, gradients_at{};  ///< of both, of those that are trained
+  std::size_t frozen_count = 0;  ///< elements behind the regions, of what is not trained
+  std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
+
+  /// Where the value of parameter `entry` of a unit lies; of a tied use that of its owner.
+  [[nodiscard]] constexpr std::size_t offset(int entry, int unit) const {
+    auto const& at = entries[std::size_t(entry)];
+    return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] + at.in_unit;
+  }
+  /// Whether the stage has it.
+  [[nodiscard]] constexpr bool has(int entry, int unit) const {
+    auto const& at = entries[std::size_t(entry)];
+    return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] != absent;
+  }
+  /// Where the gradient accumulator of that use lies.
+  [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
+    auto const& at = entries[std::size_t(entry)];
+    return at.is_tied ? at.accumulator : gradient_base[base_of(at.region, unit)] + at.in_unit;
+  }
+  [[nodiscard]] constexpr std::size_t base_of(int region, int unit) const {
+    return std::size_t(region) * std::size_t(units) + std::size_t(unit);
+  }
+  /// Elements of the regions, padding included.
+  [[nodiscard]] constexpr std::size_t count() const { return regions[over_tensor].end(); }
+  /// The same and what is frozen: elements of the parameters' arena.
+  [[nodiscard]] constexpr std::size_t kept_count() const { return count() + frozen_count; }
+  /// Where the accumulators of tied uses lie in the layout.
+  [[nodiscard]] constexpr element_range tied() const { return {count(), tied_count}; }
+  /// Elements of all gradients.
+  [[nodiscard]] constexpr std::size_t gradient_count() const { return count() + tied_count; }
+  /// Where an arena has an element of what is whole in it.
+  [[nodiscard]] constexpr std::size_t place_in(stored_buckets const& at, std::size_t offset) const {
+    if (offset >= count()) return at.behind + offset - count();
+    auto const& last = regions[over_tensor];
+    return last.count > 0 && offset >= last.offset
+               ? at.base[buckets.size() - 1] + offset - last.offset
+               : offset;
+  }
+  /// A bucket by its number: those that are frozen behind those that are trained.
+  [[nodiscard]] constexpr bucket const& bucket_at(std::size_t number) const {
+    return number < buckets.size() ? buckets[number] : frozen_buckets[number - buckets.size()];
+  }
+};
+
+/// The buckets of a region whose units have their places: chunk by chunk, from the last unit on,
+/// one ends as soon as it has `least` elements. A unit that owns a tied parameter is one alone: its
+/// gradient is complete when that of all uses is.
+[[gnu::cold]] constexpr lean_vector<bucket> cut_buckets(parameter_layout const& layout, int region,
+                                                        element_range const& all,
+                                                        static_view<unit_range> chunks,
+                                                        lean_vector<int> const& owns_tied,
+                                                        std::size_t least) {
+  lean_vector<bucket> out;
+  // From the last unit on, so that a unit ends where the one behind it begins.
+  std::size_t end = all.end();
+  for (int c = chunks.size() - 1; c >= 0; --c) {
+    bucket open{.region = region};
+    auto const close = [&] {
+      if (open.elements.count > 0) out.push_back(open);
+      open = {.region = region};
+    };
+    for (int unit = chunks[c].end - 1; unit >= chunks[c].begin; --unit) {
+      std::size_t const begin = layout.parameter_base[layout.base_of(region, unit)];
+      if (begin == end) continue;
+      bool const is_alone = owns_tied[std::size_t(unit)] != 0;
+      if (is_alone) close();
+      if (open.elements.count == 0) open.units.end = unit + 1;
+      open.units.begin = unit;
+      open.elements = {begin, open.elements.count + end - begin};
+      end = begin;
+      if (is_alone || open.elements.count >= least) close();
+    }
+    close();
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+/// `chunks`: of the stage. `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of
+/// parameters, in elements. `least_bucket`: the least elements of a bucket of over_batch; 0
+/// makes it one. `cuts_frozen`: whether what is frozen is cut, too.
+[[gnu::cold]] constexpr parameter_layout lay_out_parameters(
+    static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
+    int batch_ranks, std::size_t alignment = parameter_alignment, std::size_t least_bucket = 0,
+    bool cuts_frozen = false) {
+  auto const unit_multiple = alignment * static_cast<std::size_t>(batch_ranks);
+  auto const at = [](int i) { return static_cast<std::size_t>(i); };
+  parameter_layout out;
+  out.entries.resize(at(entries.size()));
+  // What a unit of each item has in each region.
+  lean_vector<std::size_t> counts(3 * at(items.size()), 0);
+  auto const count_of = [&](int region, int item) -> std::size_t& {
+    return counts[at(region * items.size() + item)];
+  };
+  for (int e = 0; e < entries.size(); ++e) {
+    auto const& entry = entries[e];
+    auto& place = out.entries[at(e)];
+    place.region = entry.is_frozen ? parameter_layout::frozen
+                                   : (entry.reduced_over_tensor() ? parameter_layout::over_tensor
+                                                                  : parameter_layout::over_batch);
+    if (entry.owner >= 0) continue;
+    auto& count = count_of(place.region, entry.item);
+    place.in_unit = count;
+    count += rounded_up(entry.local_count(), alignment);
+  }
+  out.units = count_units(items);
+  out.parameter_base = lean_vector(3 * at(out.units), parameter_layout::absent);
+  std::size_t next = 0;
+  for (int const region :
+       {parameter_layout::over_batch, parameter_layout::over_tensor, parameter_layout::frozen}) {
+    std::size_t const begin = next;
+    bool const is_frozen = region == parameter_layout::frozen;
+    for (int i = 0; i < items.size(); ++i)
+      for (auto const& chunk : chunks) {
+        auto const here = overlap(items[i].units(), chunk);
+        for (int unit = here.begin; unit < here.end; ++unit) {
+          out.parameter_base[out.base_of(region, unit)] = next;
+          auto const count = count_of(region, i);
+          next += is_frozen && !cuts_frozen ? count : rounded_up(count, unit_multiple);
+        }
+      }
+    if (is_frozen) out.frozen_count = next - begin;
+    else out.regions[at(region)] = {begin, next - begin};
+  }
+  out.gradient_base = out.parameter_base;
+  lean_vector<int> owns_tied(at(out.units), 0);
+  for (int e = 0; e < entries.size(); ++e) {
+    auto const& entry = entries[e];
+    if (entry.owner < 0 || count_copies(items[entry.item], chunks) == 0) continue;
+    auto& place = out.entries[at(e)];
+    auto const& owner = out.entries[at(entry.owner)];
+    place.region = owner.region;
+    place.in_unit = owner.in_unit;
+    place.unit = items[entries[entry.owner].item].first_unit;
+    owns_tied[at(place.unit)] = 1;
+    if (entry.is_frozen) continue;
+    place.is_tied = true;
+    place.accumulator = out.count() + out.tied_count;
+    out.tied_count += rounded_up(entry.local_count(), alignment);
+  }
+  out.tied_count = rounded_up(out.tied_count, unit_multiple);
+  unit_range const all{chunks[0].begin, chunks[chunks.size() - 1].end};
+  auto const& [first, second] = out.regions;
+  if (least_bucket > 0)
+    out.buckets =
+        cut_buckets(out, parameter_layout::over_batch, first, chunks, owns_tied, least_bucket);
+  else if (first.count > 0) out.buckets.push_back({parameter_layout::over_batch, all, first});
+  if (second.count > 0) out.buckets.push_back({parameter_layout::over_tensor, all, second});
+  element_range const frozen{out.count(), out.frozen_count};
+  if (cuts_frozen)
+    out.frozen_buckets =
+        cut_buckets(out, parameter_layout::frozen, frozen, chunks, owns_tied, least_bucket);
+  return out;
+}
+
+/// Calls action(element_range) for the ranges of a layout that have the gradients of one of the
+/// chunks of a stage: of each region, and of its tied uses.
+template <class Action>
+[[gnu::cold]] constexpr void for_each_gradient_range(parameter_layout const& layout,
+                                                     static_view<item> items,
+                                                     static_view<parameter_entry> entries,
+                                                     static_view<unit_range> chunks, int chunk,
+                                                     Action const& action) {
+  for (int const region : {parameter_layout::over_batch, parameter_layout::over_tensor}) {
+    auto const begin_of = [&](int number) {
+      return number == chunks.size()
+                 ? layout.regions[std::size_t(region)].end()
+                 : layout.parameter_base[layout.base_of(region, chunks[number].begin)];
+    };
+    std::size_t const begin = begin_of(chunk), end = begin_of(chunk + 1);
+    if (end > begin) action(element_range{begin, end - begin});
+  }
+  for (int e = 0; e < entries.size(); ++e)
+    if (auto const& place = layout.entries[std::size_t(e)];
+        place.is_tied && chunks[chunk].contains(items[entries[e].item].first_unit))
+      action(element_range{place.accumulator, entries[e].local_count()});
+}
+
+/// Elements of the longest parameter of a stage of which only one tensor rank sees the value: the
+/// others see zeros.
+constexpr std::size_t longest_masked(static_view<item> items, auto const& entries,
+                                     static_view<unit_range> chunks) {
+  std::size_t longest = 0;
+  for (auto const& entry : entries)
+    if (entry.masked() && count_copies(items[entry.item], chunks) > 0)
+      longest = std::max(longest, entry.local_count());
+  return longest;
+}
+
+/// The elements of one bucket that a rank's optimizer owns, and where its state for them begins;
+/// and where they begin in the arenas of parameters and of gradients.
+struct owned_block {
+  element_range elements{};
+  std::size_t state_offset = 0, parameters_at = 0, gradients_at = 0;
+};
+
+/// This rank's blocks of buckets that are cut along some axes; all of them as one where nothing is.
+constexpr lean_vector<owned_block> blocks_of_buckets(lean_vector<bucket> const& buckets,
+                                                     axis_set cut, mesh const& grid,
+                                                     coordinates const& place) {
+  auto const ranks = static_cast<std::size_t>(grid.size(cut));
+  auto const mine = static_cast<std::size_t>(grid.block_of(place, cut));
+  lean_vector<owned_block> out;
+  std::size_t next = 0;
+  for (auto const& one : buckets) {
+    std::size_t const count = one.elements.count / ranks;
+    std::size_t const begin = one.elements.offset + mine * count;
+    if (ranks == 1 && !out.empty()) out[0].elements.count += count;
+    else out.push_back({{begin, count}, next, begin, begin});
+    next += count;
+  }
+  return out;
+}
+
+/// What the optimizer of a rank owns.
+[[gnu::cold]] constexpr lean_vector<owned_block> owned_blocks(parameter_layout const& layout,
+                                                              parameter_rules const& rules,
+                                                              mesh const& grid,
+                                                              coordinates const& place) {
+  auto out = blocks_of_buckets(layout.buckets, rules.cut_axes(), grid, place);
+  for (std::size_t b = 0; b < out.size(); ++b) {
+    // Of a block that is held, the part that is owned.
+    auto const& whole = layout.buckets[b].elements;
+    std::size_t const behind = out[b].elements.offset - whole.offset;
+    auto const place_in = [&](stored_buckets const& at) {
+      return at.base[b] + behind % (whole.count / at.blocks[b]);
+    };
+    out[b].parameters_at = place_in(layout.parameters_at);
+    out[b].gradients_at = place_in(layout.gradients_at);
+  }
+  return out;
+}
+
+}  // namespace plait::planning

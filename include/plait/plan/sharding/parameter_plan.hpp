@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "plait/core/concat.hpp"
+#include "plait/core/static_vector.hpp"
+#include "plait/mesh/placements.hpp"
+#include "plait/placement/transition.hpp"
+#include "plait/plan/model/outline.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/policy/policy.hpp"
+
+namespace plait::planning {
+
+/// One use of a parameter by one leaf: what the chosen form says of it. On the other axes every
+/// parameter stands as the policies' `parameter_rules` say, and on the stage axis its stage alone
+/// holds it; see `placements_of`.
+struct parameter_entry {
+  int leaf = 0;
+  int index = 0;  ///< among the parameters of the leaf
+  int item = 0;
+  parameter_info info{};
+  placement used = invariant;    ///< what the layer's body sees
+  placement stored = invariant;  ///< between steps
+  std::size_t local_rows = 1, local_columns = 1;
+  int owner = -1;  ///< for a tied parameter, the entry that owns the value
+  bool is_frozen = false;
+
+  [[nodiscard]] constexpr std::size_t local_count() const { return local_rows * local_columns; }
+  /// True if this is a parameter, not a further use of one.
+  [[nodiscard]] constexpr bool is_owner() const { return owner < 0; }
+  /// True if this is a parameter that the optimizer updates.
+  [[nodiscard]] constexpr bool is_trained() const { return is_owner() && has_gradient(); }
+  /// True if what backward adds up for it is a gradient, with which an optimizer has states.
+  [[nodiscard]] constexpr bool has_gradient() const { return !is_frozen && !info.is_buffer(); }
+  /// True if the gradient is summed over the tensor axis too: used as replicate, kept as invariant.
+  [[nodiscard]] constexpr bool reduced_over_tensor() const {
+    return adjoint(transition_between(stored, used)).moves == collective::all_reduce;
+  }
+  /// True if only the first rank of the tensor axis sees the value, the others zeros.
+  [[nodiscard]] constexpr bool masked() const {
+    return transition_between(stored, used).moves == local_move::mask;
+  }
+};
+
+/// The placements of a parameter on all axes: as it is kept between steps, as the accumulator of
+/// this use stands while a step sums up, and as its optimizer owns it. Which stage has it is a
+/// number of the copy: the placements say that one has.
+struct parameter_placements {
+  placements kept{}, summed{}, owned{};
+};
+constexpr parameter_placements placements_of(parameter_entry const& use,
+                                             parameter_rules const& rules, int stage = 0) {
+  return {rules.kept.with_form(use.stored).on_stage(stage),
+          rules.summed.with_form(dual(use.used)).on_stage(stage),
+          rules.owned.with_form(use.stored).on_stage(stage)};
+}
+
+/// What brings the gradient of a tied use to the placement of its owner's, before the two are
+/// added.
+constexpr transition tie_transition(parameter_entry const& use, parameter_entry const& owner) {
+  return transition_between(dual(use.used), dual(owner.used));
+}
+
+/// Which entries are meant.
+using entry_test = bool (parameter_entry::*)() const;
+/// How many things of an entry are counted.
+using entry_count = int (*)(parameter_entry const&);
+constexpr int one_if_owner(parameter_entry const& entry) { return entry.is_owner() ? 1 : 0; }
+constexpr int one_if_trained(parameter_entry const& entry) { return entry.is_trained() ? 1 : 0; }
+constexpr int one_if_buffer(parameter_entry const& entry) {
+  return entry.is_owner() && entry.info.is_buffer() ? 1 : 0;
+}
+constexpr int one_if_frozen(parameter_entry const& entry) {
+  return entry.is_owner() && entry.is_frozen ? 1 : 0;
+}
+
+/// The consecutive samples that stay on one rank and in one microbatch, since layers mix them.
+constexpr std::size_t count_samples_together(auto const& tree) {
+  std::size_t out = 1;
+  for (auto const& leaf : tree.leaves)
+    if (leaf.mixes_samples != 0) out *= leaf.mixes_samples / std::gcd(out, leaf.mixes_samples);
+  return out;
+}
+
+/// Whether a layer sums over the samples of a microbatch, of all ranks.
+constexpr bool sums_over_samples(auto const& tree) {
+  for (auto const& leaf : tree.leaves)
+    for (int i = 0; i < leaf.forms.size(); ++i)
+      if (leaf.forms[i].sum_count > 0) return true;
+  return false;
+}
+
+/// How many things of the whole model `counts`: each copy of a repeat has its own.
+constexpr int count_tensors(auto const& code, auto const& entries, entry_count counts) {
+  int count = 0;
+  for (auto const& entry : entries) count += counts(entry) * code.items[entry.item].count;
+  return count;
+}
+
+/// Their elements, without padding.
+constexpr std::size_t count_elements(auto const& code, auto const& entries, entry_test counts) {
+  std::size_t count = 0;
+  for (auto const& entry : entries)
+    if ((entry.*counts)())
+      count += entry.info.unpadded().count() * std::size_t(code.items[entry.item].count);
+  return count;
+}
+
+/// How many there are before those of the parameter `entry` of copy `copy`.
+constexpr int number_of_tensor(static_view<item> items, static_view<parameter_entry> entries,
+                               entry_count counts, int entry, int copy) {
+  int number = 0, in_copy = 0, before = 0;
+  int const item = entries[entry].item;
+  for (int e = 0; e < entries.size(); ++e) {
+    int const own = counts(entries[e]);
+    if (entries[e].item < item) number += own * items[entries[e].item].count;
+    if (entries[e].item != item) continue;
+    before += e < entry ? own : 0;
+    in_copy += own;
+  }
+  return number + copy * in_copy + before;
+}
+
+/// The names of the parameters, in the order of the entries; a star stands for the copy's number.
+[[gnu::cold]] std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
+  auto const leaves = leaf_names(tree);
+  std::vector<std::string> names;
+  for (auto const& entry : entries)
+    names.push_back(
+        concat({leaves[static_cast<std::size_t>(entry.leaf)], entry.info.label.text()}));
+  return names;
+}
+
+enum class tie_error : int {
+  none,
+  unknown_owner,
+  other_shape,
+  other_placement,
+  other_item,
+  other_frozen
+};
+
+/// `Uses`: the number of parameters that all leaves list together.
+template <int Leaves, int Uses>
+struct parameter_list_result {
+  static_vector<parameter_entry, Uses> entries{};
+  tie_error problem = tie_error::none;
+  int problem_tie = 0;  ///< which of the tree's ties has it
+  std::array<int, static_cast<std::size_t>(Leaves)> first_entry{};  ///< of each leaf
+};
+
+/// Parameter `index` of a layer in one of its forms, wherever in the model it stands.
+constexpr parameter_entry used_parameter(leaf_info const& layer, form_info const& form, int index,
+                                         int ranks) {
+  auto const p = static_cast<std::size_t>(ranks);
+  parameter_entry entry{.index = index, .info = layer.parameters[index]};
+  entry.used = form.uses[std::size_t(index)];
+  entry.stored = stored(entry.used);
+  bool const cut = is_shard(entry.stored);
+  bool const cut_rows = cut && entry.info.rank == 2 && entry.stored.index == 0;
+  entry.local_rows = entry.info.rows / (cut_rows ? p : 1);
+  entry.local_columns = entry.info.columns / (cut && !cut_rows ? p : 1);
+  return entry;
+}
+
+/// Lists the parameters of all leaves in the chosen forms.
+template <int Uses, class Tree, int Leaves>
+constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, int ranks) {
+  parameter_list_result<Leaves, Uses> out;
+  auto& [entries, problem, problem_tie, first_entry] = out;
+  for (int item = 0; item < code.items.size(); ++item)
+    for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf) {
+      first_entry[std::size_t(leaf)] = entries.size();
+      for (int i = 0; i < tree.leaves[leaf].parameters.size(); ++i) {
+        parameter_entry entry = used_parameter(tree.leaves[leaf], code.form(leaf), i, ranks);
+        entry.leaf = leaf;
+        entry.item = item;
+        entry.is_frozen = tree.leaves[leaf].is_frozen;
+        entries.push_back(entry);
+      }
+    }
+  if (tree.ties.size() == 0) return out;
+  auto const leaves = leaf_characters(tree);
+  auto const is_called = [&](parameter_entry const& entry, name what) {
+    auto const& leaf = leaves[static_cast<std::size_t>(entry.leaf)];
+    return joined(leaf, entry.info.label) == joined({}, what);
+  };
+  for (int number = 0; number < tree.ties.size() && problem == tie_error::none; ++number)
+    for (int at = 0; at < entries.size(); ++at) {
+      auto const& link = tree.ties[number];
+      problem_tie = number;
+      auto& entry = entries[at];
+      if (entry.leaf != link.leaf || entry.index != link.parameter) continue;
+      for (int owner = 0; owner < at; ++owner)
+        if (is_called(entries[owner], link.owner)) entry.owner = owner;
+      if (entry.owner < 0) {
+        problem = tie_error::unknown_owner;
+        continue;
+      }
+      auto const& owner = entries[entry.owner];
+      if (owner.info.rows != entry.info.rows || owner.info.columns != entry.info.columns ||
+          owner.info.padding != entry.info.padding)
+        problem = tie_error::other_shape;
+      else if (owner.stored != entry.stored || !tie_transition(entry, owner).is_made())
+        problem = tie_error::other_placement;
+      else if (code.items[entry.item].repeated || code.items[owner.item].repeated)
+        problem = tie_error::other_item;
+      else if (owner.is_frozen != entry.is_frozen) problem = tie_error::other_frozen;
+    }
+  return out;
+}
+
+}  // namespace plait::planning

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
+#include "plait/layer/value.hpp"
+#include "plait/placement/slice_tree.hpp"
+#include "plait/plan/model/outline.hpp"
+#include "plait/tensor/batch.hpp"
+
+namespace plait::execution {
+
+/// Compares a batch with what a model takes: `sequence`, 0 for any, and the first layer's input.
+/// `trainer` is how messages begin.
+///
+/// Errors: size_mismatch.
+template <class Memory>
+[[gnu::cold]] void check_shape(device_batch<Memory> const& batch, std::size_t sequence,
+                               value_info const& input, value_info const& targets,
+                               std::size_t element_bytes, std::string const& trainer) {
+  auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
+    if (expected != given)
+      throw size_mismatch(
+          {trainer, " got a batch of ", what, " ", given, ", the model takes ", expected});
+  };
+  if (sequence > 1) say("sequences of length", sequence, batch.sequence);
+  say("inputs of width", input.width, batch.input.width);
+  if (batch.host_targets != nullptr) say("targets of width", targets.width, batch.target.width);
+  if (input.kind == value_kind::features && batch.element_bytes != element_bytes)
+    throw size_mismatch({trainer, " got a batch of features of ", batch.element_bytes,
+                         " bytes, the job computes with ", element_bytes,
+                         "; write plait::batches<typename job::element>(data, ...)"});
+}
+
+/// A batch is used before the next one takes its place. trainer() is how messages begin.
+///
+/// Errors: error.
+template <class Memory, class Trainer>
+void require_in_place(device_batch<Memory> const& batch, Trainer trainer) {
+  if (batch.description == nullptr || batch.description->step == batch.step) return;
+  throw error({trainer(), ": the batch of step ", batch.step, " is used after that of step ",
+               batch.description->step,
+               " was made in its place; use each batch before the next one is made, or make it "
+               "again: batches.at(",
+               batch.step, ")"});
+}
+
+/// Batches for evaluation are not trained on, and what is random in samples is not evaluated.
+/// trainer() is how messages begin.
+///
+/// Errors: input_error.
+template <class Memory, class Trainer>
+void require_purpose(device_batch<Memory> const& batch, bool trains, Trainer trainer) {
+  if (batch.description == nullptr) return;
+  auto const& of = *batch.description;
+  if (trains && of.for_evaluation)
+    throw input_error(
+        {trainer(),
+         ": step got a batch for evaluation (batch_options has "
+         ".for_evaluation = true), in whose samples nothing is random; leave that out "
+         "for batches to train on"});
+  if (!trains && of.is_random)
+    throw input_error({trainer(),
+                       ": a batch is evaluated whose samples are random, as the data set says",
+                       (of.text.empty() ? "" : concat({" (", of.text, ")"})),
+                       "; write .for_evaluation = true in batch_options, or trainer.evaluate(data, "
+                       "size, measures...)"});
+}
+
+/// Where sums are made slice by slice, each microbatch is one of the slices `mine` of `slices`.
+///
+/// Errors: size_mismatch.
+template <class Memory>
+[[gnu::cold]] void require_slices(device_batch<Memory> const& batch, slice_range mine, int slices,
+                                  std::string const& trainer) {
+  if (batch.slices == slices && batch.first_slice == mine.first && batch.microbatches == mine.count)
+    return;
+  throw size_mismatch({trainer, " got a batch of ", batch.microbatches,
+                       " microbatches, from slice ", batch.first_slice, " of ", batch.slices,
+                       " on; the job is reproducible<", slices, ">, and this rank has the ",
+                       mine.count, " slices from ", mine.first,
+                       " on: write plait::batches(data, size, rank) with the rank of the launch"});
+}
+
+/// The least vocabulary of the layers that take tokens, which are all from the batch; 0 if none has
+/// one.
+template <class Tree>
+constexpr std::size_t least_vocabulary(Tree const& tree) {
+  std::size_t least = 0;
+  for (auto const& leaf : tree.leaves) {
+    auto const& input = leaf.input();
+    if (leaf.is_loss || input.kind != value_kind::tokens || input.vocabulary == 0) continue;
+    if (least == 0 || input.vocabulary < least) least = input.vocabulary;
+  }
+  return least;
+}
+
+/// Errors: input_error with the token, its sample and its position.
+template <class Memory>
+[[noreturn]] [[gnu::cold]] void refuse_token(device_batch<Memory> const& batch, std::size_t index,
+                                             std::size_t vocabulary, std::string const& trainer) {
+  std::size_t const row = index % batch.rows();
+  std::size_t const place = index / batch.rows() * batch.samples + row % batch.samples;
+  throw input_error({trainer, " got token ", batch.tokens()[index], " at position ",
+                     row / batch.samples, " of sample ",
+                     batch.sample_numbers != nullptr ? batch.sample_numbers[place] : place,
+                     (batch.sample_numbers != nullptr ? " of the data set" : " of the batch"),
+                     "; the model takes tokens from 0 to ", vocabulary - 1});
+}
+
+/// The index of the first token of a batch that is not in [0, vocabulary), or -1.
+///
+/// Cost: reads the tokens once, on the host.
+template <class Memory>
+std::ptrdiff_t find_bad_token(device_batch<Memory> const& batch, std::size_t vocabulary) {
+  auto const* const tokens = batch.tokens();
+  if (tokens == nullptr) return -1;
+  std::size_t const count = batch.rows() * static_cast<std::size_t>(batch.microbatches);
+  std::uint32_t largest = 0;  // a negative one is large
+  for (std::size_t i = 0; i < count; ++i) {
+    auto const token = static_cast<std::uint32_t>(tokens[i]);
+    largest = token > largest ? token : largest;
+  }
+  if (largest < vocabulary) return -1;
+  std::size_t at = 0;
+  while (static_cast<std::uint32_t>(tokens[at]) < vocabulary) ++at;
+  return static_cast<std::ptrdiff_t>(at);
+}
+
+/// Errors: input_error for a token that is not in [0, Vocabulary), if that is not 0; its message
+///         begins with trainer().
+template <std::size_t Vocabulary, class Memory, class Trainer>
+void check_tokens(device_batch<Memory> const& batch, Trainer trainer) {
+  if constexpr (Vocabulary > 0)
+    if (auto const at = find_bad_token(batch, Vocabulary); at >= 0)
+      refuse_token(batch, static_cast<std::size_t>(at), Vocabulary, trainer());
+}
+
+}  // namespace plait::execution

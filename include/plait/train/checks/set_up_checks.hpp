@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "plait/core/concat.hpp"
+#include "plait/core/digest.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/fields.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/number_range.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
+#include "plait/tensor/batch.hpp"
+#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/newcomers.hpp"
+#include "plait/train/options/optimizer.hpp"
+#include "plait/train/options/parameter_groups.hpp"
+#include "plait/train/options/rates.hpp"
+#include "plait/train/options/trainer_options.hpp"
+
+namespace plait::execution {
+
+/// A rank that can train in `planned`.
+///
+/// Errors: input_error if it was launched in another mesh.
+template <class Rank>
+[[gnu::cold]] Rank& in_mesh(Rank& rank, mesh const& planned) {
+  if (!planned.fits(rank.grid()))
+    throw input_error({"trainer: rank ", rank.world_rank(), " runs in the mesh '",
+                       to_string(rank.grid()), "', the job to be trained has the mesh '",
+                       to_string(planned), "'; launch the job that is trained"});
+  return rank;
+}
+
+/// A parameter of the model by its full name.
+struct model_parameter {
+  std::string name;
+  int rank = 1;
+  axis_set cut{};  ///< over which ranks have blocks of it
+};
+
+/// All of them, in the order of the layers.
+[[nodiscard]] [[gnu::cold]] lean_vector<model_parameter> parameters_of_model(
+    lean_vector<parameter_block> const& parameters, static_view<parameter_entry> entries,
+    parameter_rules const& rules);
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] lean_vector<model_parameter> parameters_of_model(mesh const& grid) {
+  return parameters_of_model(Plan::blocks_of_model(grid), Plan::entries.view(), Plan::rules);
+}
+
+/// Errors: input_error if a number of the optimizer is not in its range.
+template <class Optimizer>
+[[gnu::cold]] Optimizer checked(Optimizer optimizer) {
+  if constexpr (requires { optimizer.settings(); })
+    for (auto const& setting : optimizer.settings())
+      require_range(std::string("the optimizer's ") + setting.name, setting.value, setting.range);
+  return optimizer;
+}
+/// Errors: input_error for a factor that is not in its range, and for a group that has no effect,
+///         since no parameter matches or since earlier groups have all that do.
+[[gnu::cold]] void check_groups(std::vector<parameter_group> const& groups,
+                                lean_vector<model_parameter> const& parameters);
+
+/// \see rate_at
+inline double rate_at(trainer_options const& options, std::int64_t step) {
+  return rate_at(options.rate, step, options.rate_above_1);
+}
+
+/// The options, which are right by themselves and for the model.
+///
+/// Errors: input_error, the same on all ranks that have the same options.
+template <class Plan>
+[[gnu::cold]] trainer_options const& checked(trainer_options const& options, mesh const& grid) {
+  require_range("trainer_options::clip", options.clip,
+                {0, number_ranges::infinite, "from 0, which does not clip, on"});
+  require_range("trainer_options::average", options.average,
+                {0, number_ranges::below_1, "from 0, which keeps no averages, to below 1"});
+  for_some_steps([&](std::int64_t step) { rate_at(options, step); });
+  if (!options.groups.empty()) check_groups(options.groups, parameters_of_model<Plan>(grid));
+  return options;
+}
+
+/// What the optimizer multiplies the rate and the decay of one parameter by.
+struct named_factors {
+  std::string name;
+  update_factors factors{};
+};
+
+/// Those of all parameters.
+template <class Optimizer>
+[[gnu::cold]] lean_vector<named_factors> factors_of_model(
+    Optimizer const& optimizer, trainer_options const& options,
+    lean_vector<model_parameter> const& parameters) {
+  lean_vector<named_factors> out;
+  for (auto const& [name, rank, cut] : parameters)
+    out.push_back({name, factors_of({name, rank}, optimizer.decays, options.groups)});
+  return out;
+}
+
+/// A number that is another one if any of the factors is.
+[[gnu::cold]] std::uint64_t digest_of(lean_vector<named_factors> const& all);
+
+/// Sees to it that all ranks have the same numbers; `all` are those of all ranks.
+///
+/// Errors: input_error that names the first number that differs, on all ranks, but for newcomers:
+///         see refuse_newcomers.
+template <class Rank>
+[[gnu::cold]] void require_equal(Rank& rank, agreement const& mine,
+                                 std::vector<std::uint64_t> const& all) {
+  refuse_newcomers(generation_of(rank), [&](int other, int reference) {
+    return mine.difference(all, other, reference);
+  });
+  mine.require_equal(all);
+}
+
+/// Sees to it that all ranks have the same text, of which as much counts as there is room for.
+///
+/// Errors: input_error that says both texts, on all ranks.
+template <class Rank>
+[[gnu::cold]] void compare_text(Rank& rank, agreement_room const& room, std::string const& subject,
+                                std::string const& what, std::string const& mine) {
+  std::vector<std::uint64_t> packed(agreed_fields);
+  constexpr std::size_t most = agreed_fields * sizeof(std::uint64_t);
+  std::memcpy(packed.data(), mine.data(), std::min(mine.size(), most));
+  auto const all = numbers_of_all(rank, room, packed);
+  auto const text_of = [&](std::size_t of) {
+    std::string text(most, '\0');
+    std::memcpy(text.data(), all.data() + of * agreed_fields, most);
+    return detail::in_quotes(text.substr(0, text.find('\0')));
+  };
+  refuse_newcomers(generation_of(rank), [&](int other, int reference) {
+    auto const here = text_of(std::size_t(other)), there = text_of(std::size_t(reference));
+    return here == there
+               ? std::string{}
+               : concat({subject, ": ", what, ": ", here, " here and ", there, " in the job"});
+  });
+  for (std::size_t other = 1; other < all.size() / agreed_fields; ++other)
+    if (text_of(other) != text_of(0))
+      throw input_error({subject, ": the ranks differ in ", what, ": ", text_of(0), " on rank 0, ",
+                         text_of(other), " on rank ", other});
+}
+
+/// Compares the factors themselves, as many at a time as there is room for.
+template <class Rank>
+[[gnu::cold]] void compare_factors(Rank& rank, agreement_room const& room,
+                                   std::string const& subject,
+                                   lean_vector<named_factors> const& all) {
+  constexpr std::size_t at_a_time = agreed_fields / 2;
+  for (std::size_t begin = 0; begin < all.size(); begin += at_a_time) {
+    agreement mine(subject);
+    for (std::size_t i = begin; i < std::min(all.size(), begin + at_a_time); ++i) {
+      mine.add(concat({"the rate of parameter '", all[i].name, "'"}), all[i].factors.rate);
+      mine.add(concat({"the decay of parameter '", all[i].name, "'"}), all[i].factors.decay);
+    }
+    require_equal(rank, mine, numbers_of_all(rank, room, mine.mine()));
+  }
+}
+
+/// What ranks compare of a trainer's plan.
+struct plan_numbers {
+  std::size_t parameter_count = 0;
+  std::size_t precision = 0;  ///< bytes of an activation, a parameter, a gradient, as digits
+  lean_vector<model_parameter> parameters{};
+  int slices = 0;
+  std::size_t bucket_bytes = 0;
+  int level = 0;  ///< how many of the optimizer's state, gradients and parameters ranks divide
+  std::uint64_t reruns = 0;  ///< a digest of what units make again, 0 if that is nothing
+};
+/// Which steps run again for which units.
+[[nodiscard]] [[gnu::cold]] std::uint64_t digest_of(recompute_table const& reruns);
+template <class Plan>
+[[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
+  return {Plan::parameter_count(),
+          100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
+          parameters_of_model<Plan>(grid),
+          Plan::slices,
+          Plan::bucket_bytes,
+          int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
+          digest_of(Plan::recomputes)};
+}
+
+/// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
+/// factor at steps 0, 1, 2, 4, ... 2^20, the optimizer by its settings, by its numbers at steps 0
+/// and 1 and by the factors of each parameter; and, where the bits must not depend on
+/// the rank that computes, `device_kind`.
+///
+/// Errors: input_error that names the first difference, on all ranks.
+template <class Rank, class Optimizer>
+[[gnu::cold]] void compare_trainers(Rank& rank, agreement_room const& room,
+                                    plan_numbers const& plan, std::uint64_t number,
+                                    Optimizer const& optimizer, trainer_options const& options,
+                                    std::string const& device_kind) {
+  std::string const subject = concat({"trainer ", number});
+  agreement mine(subject);
+  mine.add("the number of trainers made so far", number);
+  mine.add("the parameters of the model", plan.parameter_count);
+  mine.add("precision (bytes of an activation, a parameter, a gradient, as digits)",
+           plan.precision);
+  mine.add("the slices of reproducible<Slices>", plan.slices);
+  mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
+  mine.add("the level of zero<Level>, or 0", plan.level);
+  mine.add("what recompute<...> makes again, as a digest, or 0", plan.reruns);
+  mine.add("seed", options.seed);
+  mine.add("clip", options.clip);
+  mine.add("average", options.average);
+  for_some_steps([&](std::int64_t step) {
+    mine.add(concat({"rate at step ", step}), rate_at(options, step));
+  });
+  mine.add("replay", options.replay);
+  mine.add("on_not_finite (0 stops, 1 skips, 2 trains on)",
+           static_cast<std::uint64_t>(options.on_not_finite));
+  mine.add("stop (1 if it is given)", options.stop != nullptr);
+  if constexpr (requires { optimizer.settings(); })
+    for (auto const& setting : optimizer.settings())
+      mine.add(std::string("the optimizer's ") + setting.name, setting.value);
+  for (std::int64_t step : {0, 1}) {
+    int field = 0;
+    for_each_field(optimizer.numbers_of(step, rate_at(options, step)), [&](double value) {
+      mine.add(concat({"number ", field++, " of the optimizer at step ", step}), value);
+    });
+  }
+  auto const factors = factors_of_model(optimizer, options, plan.parameters);
+  std::string const last = "the factors of the parameters";
+  mine.add(last, digest_of(factors));
+  auto const all = numbers_of_all(rank, room, mine.mine());
+  if (mine.first_difference(all) == last) compare_factors(rank, room, subject, factors);
+  require_equal(rank, mine, all);
+  if (plan.slices > 0)
+    compare_text(rank, room, subject,
+                 "what decides on the last bits of results, which reproducible<Slices> needs to be "
+                 "the same",
+                 device_kind);
+}
+
+/// A number that is another one if any sample of this rank in a batch is.
+template <class Memory>
+[[gnu::cold]] std::uint64_t digest_of(device_batch<Memory> const& batch) {
+  digest out;
+  auto const add = [&](void const* data, std::size_t bytes) {
+    if (data != nullptr) out.add({static_cast<std::byte const*>(data), bytes});
+  };
+  auto const pieces = static_cast<std::size_t>(batch.microbatches);
+  add(batch.host_inputs, pieces * batch.input_stride_bytes);
+  add(batch.host_targets, pieces * batch.target_stride_bytes);
+  add(batch.host_weights, pieces * batch.rows() * sizeof(double));
+  return out.value();
+}
+
+/// Ranks that differ along no axis of the batch have the same samples. `digest_on(rank)` is what a
+/// rank says of its samples.
+///
+/// Errors: input_error that names two ranks and what they say, on all ranks.
+template <class Digest>
+[[gnu::cold]] void require_same_samples(mesh const& grid, std::string const& subject,
+                                        std::uint64_t step, Digest digest_on) {
+  std::vector<int> first(std::size_t(grid.size(batch_axes)), -1);  // of each data rank
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    int const data_rank = grid.place_in_group(grid.coordinates_of(rank), batch_axes);
+    int& other = first[std::size_t(data_rank)];
+    if (other < 0) other = rank;
+    if (digest_on(other) == digest_on(rank)) continue;
+    throw input_error({subject, ": rank ", other, " and rank ", rank, " are both data rank ",
+                       data_rank, ", and their samples of step ", step,
+                       " are not the same: these have the digest ", digest_on(other), " on rank ",
+                       other, " and ", digest_on(rank), " on rank ", rank,
+                       "; a data set gives the same inputs, targets and weights of a sample on "
+                       "every rank"});
+  }
+}
+
+/// Sees to it that all ranks train on the same batches: what they are made of, and the samples of
+/// the one that is used first; or evaluate them by the same measures, which are given by name.
+///
+/// Errors: input_error that names the first difference, on all ranks.
+template <class Rank, class Memory>
+[[gnu::cold]] void compare_batches(Rank& rank, agreement_room const& room,
+                                   device_batch<Memory> const& batch, std::string const& measures) {
+  auto const& of = *batch.description;
+  std::string const subject = concat({"batches ", of.number}), last = "the measures";
+  std::string const text = "what the data set says that it is";
+  agreement mine(subject);
+  mine.add("the number of batches made so far", of.number);
+  mine.add("the samples of a global batch", of.samples);
+  mine.add("the samples of the data set", of.data_set);
+  // Slices are shared out among ranks, microbatches are not.
+  mine.add(batch.slices > 0 ? "slices" : "microbatches",
+           batch.slices > 0 ? batch.slices : batch.microbatches);
+  mine.add("the length of a sequence", batch.sequence);
+  mine.add("seed", of.seed);
+  mine.add("how (1 if samples are shuffled)", of.is_shuffled);
+  mine.add("last (1 if the last batch is kept)", of.keeps_last);
+  mine.add("for_evaluation", of.for_evaluation);
+  mine.add(text, digest().add(of.text).value());
+  mine.add("the fingerprint of the data set, of which each data rank takes its share", of.content);
+  mine.add("the step whose batch is used first", batch.step);
+  mine.add(last, digest().add(measures).value());
+  auto numbers = mine.mine();
+  numbers.back() = digest_of(batch);  // behind what is the same on all ranks
+  auto const all = numbers_of_all(rank, room, numbers);
+  auto const first = mine.first_difference(all);
+  if (first == last) compare_text(rank, room, subject, last, measures);
+  if (first == text) compare_text(rank, room, subject, text, of.text);
+  require_equal(rank, mine, all);
+  auto const digest_on = [&](int of_rank) {
+    return all[std::size_t(of_rank + 1) * agreed_fields - 1];
+  };
+  refuse_newcomers(generation_of(rank), [&](int other, int) {
+    auto const& accepted = generation_of(rank)->accepted();
+    auto const data_rank = [&](int of_rank) {
+      return rank.grid().place_in_group(rank.grid().coordinates_of(of_rank), batch_axes);
+    };
+    for (int one = 0; one < rank.world_size(); ++one)
+      if (data_rank(one) == data_rank(other) && digest_on(one) != digest_on(other) &&
+          (accepted[std::size_t(one)] || !accepted[std::size_t(other)]))
+        return concat({subject, ": the samples of step ", batch.step, " have the digest ",
+                       digest_on(other), " here and ", digest_on(one),
+                       " on another rank of the replica"});
+    return std::string{};
+  });
+  require_same_samples(rank.grid(), subject, batch.step, digest_on);
+}
+
+/// The sources of batches that have been compared.
+class compared_batches {
+ public:
+  /// Once for each source.
+  template <class Memory>
+  [[nodiscard]] bool is_new(device_batch<Memory> const& batch) {
+    if (batch.description == nullptr || batch.description->number == last_) return false;
+    last_ = batch.description->number;
+    if (std::find(all_.begin(), all_.end(), last_) != all_.end()) return false;
+    all_.push_back(last_);
+    return true;
+  }
+
+ private:
+  std::uint64_t last_ = 0;
+  std::vector<std::uint64_t> all_{};
+};
+
+}  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/checks/set_up_checks.ipp"
+#endif

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <exception>
+#include <limits>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "plait/core/header_only.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/core/type_name.hpp"
+#include "plait/tensor/batch.hpp"
+#include "plait/train/measures/measures.hpp"
+
+namespace plait::execution {
+
+template <class Measure, std::size_t Most, std::size_t Outputs>
+consteval void check_outputs() {
+  static_assert(
+      Most < Outputs,
+      "trainer.evaluate(data, size, measures...): this measure counts a class among the Most "
+      "greatest outputs, and the model has no more than Most, so that it is always 1; write "
+      "top<Most> with a Most below the number of outputs");
+}
+
+template <class Measure, class Target, std::size_t Outputs>
+consteval void check_measure() {
+  static_assert(measure<Measure>,
+                "trainer.evaluate(data, size, measures...): this type is no measure; give it "
+                "`using concept_tag = plait::measure_tag;`, numbers and value, as "
+                "plait/train/measures/measures.hpp has them");
+  if constexpr (measure<Measure>) {
+    if constexpr (requires { Measure::needs_more_outputs_than; })
+      check_outputs<Measure, Measure::needs_more_outputs_than, Outputs>();
+    constexpr bool can_add =
+        Measure::numbers == 0 ||
+        requires(std::span<double const> outputs, std::span<Target const> of_row,
+                 std::span<double> sums) { Measure::add(outputs, of_row, 1.0, sums); };
+    static_assert(can_add,
+                  "trainer.evaluate(data, size, measures...): this measure has no add for the "
+                  "targets of the job: `static void add(std::span<double const> outputs, "
+                  "std::span<Target const> targets, double weight, std::span<double> sums)`, where "
+                  "Target is std::int32_t for classes and float or double for real numbers");
+  }
+}
+
+/// Errors: input_error, since a measure has written behind its numbers.
+[[noreturn]] [[gnu::cold]] void refuse_write(std::string const& measure, std::size_t numbers);
+
+/// What an evaluation of a data set adds up over its batches.
+template <class Terms, class... Measures>
+class evaluation_sums {
+  static_assert((check_measure<Measures, typename Terms::target, Terms::outputs()>(), ..., true));
+
+ public:
+  /// How many numbers the measures have.
+  static constexpr std::size_t count = (std::size_t{Measures::numbers} + ... + 0);
+
+  evaluation_sums() {
+    [[maybe_unused]] double* next = added_.data();
+    ((next = std::fill_n(next + Measures::numbers, guards, untouched)), ...);
+  }
+
+  /// The measures' names, one behind the other.
+  [[nodiscard]] [[gnu::cold]] static std::string names() {
+    std::string out;
+    ((out += (out.empty() ? "" : ", ") + type_name<Measures>()), ...);
+    return out;
+  }
+
+  /// What the measures say of a row of a batch; rows without targets that count are left out.
+  ///
+  /// Errors: those of the measures; input_error that names one that writes behind its numbers.
+  template <class Memory>
+  void add_row(device_batch<Memory> const& batch, std::size_t row,
+               std::span<double const> outputs) {
+    using target = typename Terms::target;
+    std::size_t const width = Terms::targets.width;
+    std::span<target const> const of_row(
+        static_cast<target const*>(batch.host_targets) + row * width, width);
+    if (!Terms::any_counts(of_row)) return;
+    double const weight = batch.host_weights == nullptr ? 1 : batch.host_weights[row];
+    outputs = outputs.first(Terms::outputs());
+    double* next = added_.data();
+    auto const add = [&]<class Measure>(Measure*) {
+      double* const end = next + Measure::numbers;
+      if constexpr (Measure::numbers > 0) {
+        Measure::add(outputs, of_row, weight, std::span<double>(next, end));
+        if (std::any_of(end, end + guards, [](double guard) { return guard != untouched; }))
+          refuse_write(type_name<Measure>(), Measure::numbers);
+      }
+      next = end + guards;
+    };
+    (add(static_cast<Measures*>(nullptr)), ...);
+  }
+
+  /// add_row of a batch. What a measure throws is kept for values(), as all ranks go on to the end
+  /// of the evaluation together; nothing is added any more.
+  template <class Memory>
+  [[nodiscard]] auto adder(device_batch<Memory> const& batch) {
+    return [&](std::size_t row, std::span<double const> outputs) {
+      if (failure_ != nullptr) return;
+      try {
+        add_row(batch, row, outputs);
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    };
+  }
+
+  /// The terms of the loss of a batch, each the mean over what it counts, and that.
+  void add_loss(auto const& loss, auto const& label_count) {
+    for (std::size_t i = 0; i < label_count_.size(); ++i) {
+      losses_[i] += loss[static_cast<int>(i)] * label_count[i];
+      label_count_[i] += label_count[i];
+    }
+  }
+
+  /// The numbers of all measures, one behind the other, when all rows have been added.
+  [[nodiscard]] std::span<double> numbers() {
+    double *to = sums_.data(), *from = added_.data();
+    ((to = std::copy_n(from, Measures::numbers, to), from += Measures::numbers + guards), ...);
+    return std::span(sums_).first(count);
+  }
+
+  /// What the measures make of all that, as a tuple.
+  ///
+  /// Errors: what a measure of this rank has thrown.
+  [[nodiscard]] auto values(Measures const&... measures) const {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+    evaluation_totals totals{0, label_count_[Terms::first_loss]};
+    bool any = false;
+    for (std::size_t i = 0; i < label_count_.size(); ++i)
+      if (label_count_[i] > 0) totals.loss += losses_[i] / label_count_[i], any = true;
+    if (!any) totals.loss = std::numeric_limits<double>::quiet_NaN();
+    double const* next = sums_.data();
+    [[maybe_unused]] auto const take = [&](std::size_t own) {
+      return std::span<double const>(std::exchange(next, next + own), own);
+    };
+    return std::tuple{measures.value(take(Measures::numbers), totals)...};
+  }
+
+ private:
+  /// Numbers behind those of each measure that show whether it writes there: each addition changes
+  /// them.
+  static constexpr std::size_t guards = 4;
+  static constexpr double untouched = 0x1.8p-1000;
+
+  std::array<double, count + guards * sizeof...(Measures) + 1> added_{};
+  std::array<double, count + 1> sums_{};
+  std::array<double, std::size_t(Terms::count)> losses_{}, label_count_{};
+  std::exception_ptr failure_{};
+};
+
+}  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/measures/evaluation_sums.ipp"
+#endif

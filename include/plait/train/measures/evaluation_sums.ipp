@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/train/measures/evaluation_sums.hpp"
+
+#include "plait/core/error.hpp"
+
+namespace plait::execution {
+
+PLAIT_DECL void refuse_write(std::string const& measure, std::size_t numbers) {
+  throw input_error({"evaluate: the measure ", measure,
+                     " has written behind its numbers, of which it has ", numbers,
+                     "; let `numbers` be as many as its add writes to"});
+}
+
+}  // namespace plait::execution

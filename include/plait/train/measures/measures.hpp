@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/header_only.hpp"
+
+namespace plait {
+
+/// A type says on purpose that it is a measure by `using concept_tag = plait::measure_tag;`.
+struct measure_tag {};
+
+/// The totals over all samples that an evaluation adds up besides the measures' own numbers.
+struct evaluation_totals {
+  double loss = 0;    ///< the mean over all targets that count, weighted
+  double labels = 0;  ///< the targets that count, or the sum of their weights
+};
+
+/// The direction in which values of a measure get better.
+enum class better { lower, greater };
+
+/// A measure is what `trainer.evaluate(data, size, measures...)` adds up over the samples of a data
+/// set.
+///
+/// Syntax:  numbers: how many it adds up, static constexpr;
+///          value(std::span<double const> sums, evaluation_totals const&), of the sums over all
+///          samples. If numbers is not 0, add(outputs, targets, weight, sums), static: `outputs` is
+///          a std::span<double const> of one row, without padding, `targets` a span of
+///          std::int32_t or of float or double, `sums` a std::span<double>. For
+///          `checkpoint_options::best` it has name() -> std::string, static, and
+///          `static constexpr plait::better is_better`.
+/// Meaning: add() is called once for each row that counts, on one rank; sums start at 0. It writes
+///          to its sums alone. All ranks evaluate the same measures.
+template <class M>
+concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
+                  requires(M const& of, std::span<double const> sums) {
+                    { M::numbers } -> std::convertible_to<std::size_t>;
+                    of.value(sums, evaluation_totals{});
+                  };
+
+namespace detail {
+
+/// The class of a row, which must be one of the outputs.
+[[nodiscard]] std::size_t class_of(std::span<std::int32_t const> label, std::size_t outputs,
+                                   char const* measure);
+
+}  // namespace detail
+
+/// Ready-made measures.
+namespace measures {
+
+/// The loss, as `evaluate` of one batch has it.
+struct mean_loss {
+  using concept_tag = measure_tag;
+  static constexpr better is_better = better::lower;
+  static std::string name() { return "mean_loss"; }
+  static constexpr std::size_t numbers = 0;
+  static double value(std::span<double const>, evaluation_totals const& of) { return of.loss; }
+};
+
+/// exp of the mean loss.
+struct perplexity {
+  using concept_tag = measure_tag;
+  static constexpr better is_better = better::lower;
+  static std::string name() { return "perplexity"; }
+  static constexpr std::size_t numbers = 0;
+  static double value(std::span<double const>, evaluation_totals const& of) {
+    return std::exp(of.loss);
+  }
+};
+
+/// The share of rows whose class is among the `Most` greatest outputs, of which the model has more;
+/// of equal outputs the first ones count, and an output that is nan is greater than all.
+template <std::size_t Most>
+struct top {
+  static_assert(Most > 0,
+                "top<Most>: Most is the number of outputs among which a class counts; "
+                "write at least 1");
+  using concept_tag = measure_tag;
+  static constexpr better is_better = better::greater;
+  static std::string name() { return Most == 1 ? "accuracy" : ext::concat({"top_", Most}); }
+  static constexpr std::size_t numbers = 2, needs_more_outputs_than = Most;
+  static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
+                  double weight, std::span<double> sums) {
+    auto const mine = detail::class_of(label, outputs.size(), "measures::top");
+    std::size_t before = 0;
+    for (std::size_t c = 0; c < outputs.size(); ++c)
+      before += !(outputs[c] <= outputs[mine]) || (outputs[c] == outputs[mine] && c < mine) ? 1 : 0;
+    sums[0] += before < Most ? weight : 0;
+    sums[1] += weight;
+  }
+  static double value(std::span<double const> sums, evaluation_totals const&) {
+    return sums[0] / sums[1];
+  }
+};
+
+/// The share of rows whose class has the greatest output.
+using accuracy = top<1>;
+
+/// The numbers of rows, weighted, whose class was taken for another one: value()[class][taken for].
+/// The numbers of a class are nan if an output of one of its rows is nan.
+template <std::size_t Classes>
+struct confusion_matrix {
+  using concept_tag = measure_tag;
+  static constexpr std::size_t numbers = Classes * Classes;
+  static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
+                  double weight, std::span<double> sums) {
+    if (outputs.size() != Classes)
+      throw input_error({"measures::confusion_matrix: it has ", Classes, " classes, the model ",
+                         outputs.size(), " outputs; make the two numbers equal"});
+    auto const taken_for = static_cast<std::size_t>(
+        std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
+    auto const mine = detail::class_of(label, Classes, "measures::confusion_matrix");
+    if (weight == 0) return;
+    bool const is_known =
+        std::none_of(outputs.begin(), outputs.end(), [](double one) { return std::isnan(one); });
+    auto const of_class = sums.subspan(mine * Classes, Classes);
+    if (is_known) of_class[taken_for] += weight;
+    else std::fill(of_class.begin(), of_class.end(), std::numeric_limits<double>::quiet_NaN());
+  }
+  static std::array<std::array<double, Classes>, Classes> value(std::span<double const> sums,
+                                                                evaluation_totals const&) {
+    std::array<std::array<double, Classes>, Classes> out{};
+    for (std::size_t row = 0; row < Classes; ++row)
+      std::copy_n(sums.begin() + static_cast<std::ptrdiff_t>(row * Classes), Classes,
+                  out[row].begin());
+    return out;
+  }
+};
+
+/// |output - target|, the mean over all numbers that count.
+struct mean_absolute_error {
+  using concept_tag = measure_tag;
+  static constexpr better is_better = better::lower;
+  static std::string name() { return "mean_absolute_error"; }
+  static constexpr std::size_t numbers = 2;
+  template <std::floating_point Target>
+  static void add(std::span<double const> outputs, std::span<Target const> targets, double weight,
+                  std::span<double> sums) {
+    if (outputs.size() != targets.size())
+      throw input_error({"measures::mean_absolute_error: the model has ", outputs.size(),
+                         " outputs for ", targets.size(), " targets; it compares them one by one"});
+    for (std::size_t c = 0; c < targets.size(); ++c) {
+      if (std::isnan(targets[c])) continue;
+      sums[0] += weight * std::abs(outputs[c] - static_cast<double>(targets[c]));
+      sums[1] += weight;
+    }
+  }
+  static double value(std::span<double const> sums, evaluation_totals const&) {
+    return sums[0] / sums[1];
+  }
+};
+
+}  // namespace measures
+
+static_assert(measure<measures::mean_loss> && measure<measures::top<5>> &&
+              measure<measures::confusion_matrix<3>>);
+
+}  // namespace plait
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/measures/measures.ipp"
+#endif

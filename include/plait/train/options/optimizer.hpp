@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "plait/backend/arguments.hpp"
+#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/core/number_range.hpp"
+
+namespace plait {
+
+/// A type says on purpose that it is an optimizer by `using concept_tag = plait::optimizer_tag;`.
+struct optimizer_tag {};
+
+/// A parameter as decay groups see it.
+struct parameter_description {
+  std::string_view name;  ///< full name, as in "h.3.mlp.c_fc.weight"
+  int rank = 1;           ///< 1 for vectors, 2 for matrices
+};
+
+/// Decay every parameter.
+inline bool decay_all(parameter_description const&) { return true; }
+/// Decay matrices, not biases and norms.
+inline bool decay_matrices(parameter_description const& what) { return what.rank == 2; }
+
+/// A number of an optimizer that must be the same on all ranks, and what it may be.
+struct setting {
+  char const* name = "";
+  double value = 0;
+  ext::number_range range{-number_ranges::infinite, number_ranges::infinite, "a number"};
+};
+
+/// AdamW as in PyTorch: decoupled decay, bias correction.
+///
+/// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
+///
+/// Example (tests/reference/names_in_use_test.cpp adamw):
+///     plait::adamw const decayed{.learning_rate = 3e-4, .weight_decay = 0.1};
+struct adamw {
+  using concept_tag = optimizer_tag;
+  using numbers = ext::adamw_numbers;
+  static constexpr int states = 2;
+  /// What checkpoints call the states.
+  static constexpr std::array<char const*, 2> state_names{"exp_avg", "exp_avg_sq"};
+
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;
+  bool (*decays)(parameter_description const&) = decay_all;
+
+  /// What trainers check, and compare between ranks besides `numbers`.
+  [[nodiscard]] std::array<setting, 5> settings() const;
+  /// Returns the numbers that change from update to update. `age`: the number of updates that the
+  /// states have seen before.
+  [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const;
+  /// One step of all parameters of an arena; `now` is in the device's memory.
+  template <class Queue, class Arena>
+  void update(Queue queue, Arena const& of, numbers const* now) const {
+    queue.adamw(of, ext::adamw_constants{beta1, beta2, epsilon, weight_decay}, now);
+  }
+};
+
+/// Stochastic gradient descent with momentum, as in PyTorch without dampening.
+///
+/// Example (tests/reference/names_in_use_test.cpp sgd):
+///     plait::sgd const plain{.learning_rate = 0.1, .momentum = 0.9};
+struct sgd {
+  using concept_tag = optimizer_tag;
+  using numbers = ext::sgd_numbers;
+  static constexpr int states = 1;
+  /// \see adamw::state_names
+  static constexpr std::array<char const*, 1> state_names{"momentum_buffer"};
+
+  double learning_rate = 1e-2;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool (*decays)(parameter_description const&) = decay_all;
+
+  /// \see adamw::settings
+  [[nodiscard]] std::array<setting, 3> settings() const;
+  /// \see adamw::numbers_of
+  [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
+    return {learning_rate * rate_factor};
+  }
+  /// \see adamw::update
+  template <class Queue, class Arena>
+  void update(Queue queue, Arena const& of, numbers const* now) const {
+    queue.sgd(of, ext::sgd_constants{momentum, weight_decay}, now);
+  }
+};
+
+}  // namespace plait
+
+namespace plait::ext {
+
+/// An optimizer changes weights by their gradients, one step for all weights of an arena whose
+/// states have the same age.
+///
+/// Syntax:  the members of `adamw`; `numbers` is a trivially copyable struct of at most 8 numbers,
+/// among
+///          them `learning_rate`, which is what reports say. settings() may be missing, and so may
+///          `state_names`: then checkpoints have `state_0`, ...
+/// Meaning: numbers_of(age, rate) are the numbers of an update of states that have seen `age`
+///          updates, which is the step of the job unless states have been reset. update() leaves
+///          everything as it is if `*of.gradient_scale` is not a number, and takes the learning
+///          rate and the weight decay of each of `of.ranges` times its factors.
+template <class O>
+concept optimizer =
+    std::same_as<typename O::concept_tag, optimizer_tag> &&
+    std::is_trivially_copyable_v<typename O::numbers> && requires(O const& how, std::int64_t age) {
+      { O::states } -> std::convertible_to<int>;
+      { how.numbers_of(age, 1.0) } -> std::same_as<typename O::numbers>;
+      { how.numbers_of(age, 1.0).learning_rate } -> std::convertible_to<double>;
+      { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
+    };
+
+/// The names of an optimizer's states in checkpoints.
+template <optimizer O>
+[[nodiscard]] [[gnu::cold]] std::vector<std::string> state_names_of() {
+  std::vector<std::string> out;
+  for (int i = 0; i < O::states; ++i) {
+    if constexpr (requires { O::state_names; })
+      out.emplace_back(O::state_names[static_cast<std::size_t>(i)]);
+    else out.push_back(concat({"state_", i}));
+  }
+  return out;
+}
+
+static_assert(optimizer<adamw>);
+static_assert(optimizer<sgd>);
+
+}  // namespace plait::ext
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/options/optimizer.ipp"
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/core/number_range.hpp"
+
+namespace plait::detail {
+
+/// What falls from 1 to a last fraction at step `total`, at which it stays.
+class falling_rate {
+ public:
+  [[nodiscard]] std::int64_t total() const { return total_; }
+
+ protected:
+  falling_rate(std::string const& name, std::int64_t total, double final_fraction);
+  [[nodiscard]] double final_fraction() const { return final_; }
+  /// How much of the way from step `first` on is done.
+  [[nodiscard]] double done(std::int64_t at, std::int64_t first) const {
+    return std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
+  }
+
+ private:
+  std::int64_t total_;
+  double final_;
+};
+
+}  // namespace plait::detail
+
+/// Ready-made functions for `trainer_options::rate`: of the step, counted from 0, to the factor of
+/// the optimizer's learning rate, which is its greatest one. A function of your own, such as a
+/// lambda, is as good.
+///
+/// All numbers of steps count from the start of training, those in a `warm_up` as well: in
+/// `warm_up(10, cosine(100))` the rate rises in steps 0 to 9, falls from step 10 on and is at its
+/// last value from step 100 on, not 110.
+namespace plait::rates {
+
+/// A factor of 1 at every step.
+struct constant {
+  double operator()(std::int64_t /*at*/) const { return 1; }
+};
+
+/// Half a cosine from 1 down to `final_fraction` at step `total`, at which it stays; with no
+/// `final_fraction` given, a tenth.
+///
+/// Source: PyTorch's CosineAnnealingLR, which would rise again.
+class cosine : public detail::falling_rate {
+ public:
+  /// Errors: input_error if `total` is below 1 or `final_fraction` negative or not finite.
+  explicit cosine(std::int64_t total, double final_fraction = 0.1)
+      : falling_rate("rates::cosine", total, final_fraction) {}
+  /// `first`: the step from which it falls.
+  double operator()(std::int64_t at, std::int64_t first = 0) const;
+};
+
+/// A line from 1 down to `final_fraction` at step `total`, at which it stays.
+///
+/// Source: PyTorch's LinearLR with start_factor = 1.
+class linear : public detail::falling_rate {
+ public:
+  /// Errors: as cosine.
+  explicit linear(std::int64_t total, double final_fraction = 0)
+      : falling_rate("rates::linear", total, final_fraction) {}
+  /// \see cosine::operator()
+  double operator()(std::int64_t at, std::int64_t first = 0) const {
+    return 1 + (final_fraction() - 1) * done(at, first);
+  }
+};
+
+/// Multiplied by `factor` at each step that is a multiple of `every`.
+///
+/// Source: PyTorch's StepLR.
+class step {
+ public:
+  /// Errors: input_error if `every` is below 1 or `factor` negative or not finite.
+  explicit step(std::int64_t every, double factor = 0.1);
+  double operator()(std::int64_t at) const {
+    return std::pow(factor_, static_cast<double>(at / every_));
+  }
+
+ private:
+  std::int64_t every_;
+  double factor_;
+};
+
+/// Half a cosine up from 1 / `initial_divisor` to 1 in the first `rise` of all steps, another down
+/// to 1 / (`initial_divisor` * `final_divisor`) at step `total` - 1, at which it stays.
+///
+/// Source: PyTorch's OneCycleLR, whose max_lr is the optimizer's learning rate here and whose
+/// pct_start, div_factor and final_div_factor are the other three numbers. Smith, Topin,
+/// "Super-convergence", 2018.
+class one_cycle {
+ public:
+  /// Errors: input_error if `total` is below 1, `rise` not from 0 to 1, or a divisor not positive.
+  explicit one_cycle(std::int64_t total, double rise = 0.3, double initial_divisor = 25,
+                     double final_divisor = 1e4);
+  double operator()(std::int64_t at) const;
+
+ private:
+  static double between(double from, double to, double done) {
+    return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * done));
+  }
+  double last_, peak_, initial_, final_;
+};
+
+/// A linear rise over `steps` steps to what `then` begins with, from `steps` on what `then` says.
+/// The first step is not lost: its factor is 1 / `steps`. No `steps` is no rise.
+///
+/// `then` is called with the step since the start of training; a `cosine` or `linear` falls from
+/// the end of the rise to its own `total`. In another `warm_up`, a `step` or a function of yours
+/// nothing is moved.
+template <class Then = constant>
+  requires std::is_invocable_r_v<double, Then const&, std::int64_t>
+class warm_up {
+ public:
+  /// Errors: input_error if `steps` is negative, or if `then` ends before it can begin.
+  explicit warm_up(std::int64_t steps, Then then = {}) : steps_(steps), then_(std::move(then)) {
+    detail::require_range("rates::warm_up: steps", static_cast<double>(steps),
+                          number_ranges::at_least_0);
+    if constexpr (requires { then_.total(); })
+      detail::require_range(
+          ext::concat({"rates::warm_up(", steps, ", then): the total of then"}),
+          static_cast<double>(then_.total()),
+          {static_cast<double>(steps) + 1, number_ranges::infinite,
+           "more than the steps of the rise, as it counts from the start of training"});
+  }
+  double operator()(std::int64_t at) const {
+    if (at >= steps_) return after(at);
+    return static_cast<double>(at + 1) / static_cast<double>(steps_) * after(steps_);
+  }
+
+ private:
+  [[nodiscard]] double after(std::int64_t at) const {
+    if constexpr (requires { then_.total(); }) return then_(at, steps_);
+    else return then_(at);
+  }
+
+  std::int64_t steps_;
+  Then then_;
+};
+
+}  // namespace plait::rates
+
+namespace plait::execution {
+
+/// The factor of the learning rate at a step; 1 if there is no function.
+///
+/// Errors: input_error if it is negative or not finite, or above 1 and that is not `allowed`.
+double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step,
+               bool allowed = false);
+
+/// Calls each(step) for some steps, the first ones and ever fewer up to 2^20: for what is asked of
+/// a schedule as a whole.
+template <class Each>
+void for_some_steps(Each each) {
+  for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))
+    each(step);
+}
+
+}  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/options/rates.ipp"
+#endif

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
+
+namespace plait::execution {
+
+/// Calls action(first element, elements, share) for what a block that this rank's optimizer owns
+/// has of each buffer that is not frozen; the first element is counted from the block's.
+template <class Plan, class Store, class Action>
+void for_each_buffer(Store const& store, owned_block const& block, Action action) {
+  if constexpr (Plan::has_buffers)
+    for (auto const& parameter : store.local()) {
+      auto const& entry = Plan::entries[parameter.entry];
+      if (!entry.info.is_buffer() || entry.is_frozen) continue;
+      if (auto const common = overlap(block.elements, parameter); common.count > 0)
+        action(common.offset - block.elements.offset, common.count,
+               static_cast<double>(entry.info.momentum_nano) * 1e-9);
+    }
+}
+
+template <class Parameter, class Gradient>
+consteval void check_buffer_type() {
+  static_assert(std::is_same_v<Parameter, Gradient>,
+                "nn::buffer: the job keeps its parameters in bfloat16, and a buffer that follows "
+                "small steps would be rounded to what it was; write precision<bfloat16, float>, "
+                "which keeps parameters in float");
+}
+
+/// The buffers of a block follow what the step has found, which has been reduced, once; if
+/// `*gradient_scale` is not a number they stay as they are. What layers see of them, and the
+/// averages, follow.
+template <class Parts>
+void follow_buffers(Parts const& of, owned_block const& block, double const* gradient_scale) {
+  using job = typename Parts::job_type;
+  using plan = typename job::plan_type;
+  using element = typename job::parameter_element;
+  if constexpr (plan::has_buffers) {
+    check_buffer_type<element, typename job::gradient_element>();
+    for_each_buffer<plan>(of.store, block, [&](std::size_t at, std::size_t count, double share) {
+      auto const queue = of.rank.device().on(stream::compute);
+      element* const value = of.store.parameters_of(block) + at;
+      queue.average(
+          reinterpret_cast<element const*>(of.store.gradients() + block.gradients_at + at), value,
+          count, 1 - share, gradient_scale);
+      if constexpr (plan::has_copies)
+        queue.convert(static_cast<element const*>(value), of.store.copies_of(block) + at, count);
+      of.averaged.copy(of.store, block, at, count);
+    });
+  }
+}
+
+}  // namespace plait::execution

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/core/concat.hpp"
+#include "plait/core/digest.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/train/checks/agreement.hpp"
+#include "plait/train/checks/set_up_checks.hpp"
+
+namespace plait::execution {
+
+/// What a rank has imported of a parameter.
+struct imported_values {
+  static constexpr std::uint64_t absent = 0;  ///< the rank has no such parameter
+  static constexpr std::uint64_t kept = 1;    ///< the source has left it as it was
+
+  /// What ranks import of a parameter: all of it, or the block that they hold.
+  enum extent { whole, blocks };
+
+  std::string name;
+  std::uint64_t digest = kept;  ///< of the values
+
+  template <class T>
+  void read(std::vector<T> const& values) {
+    auto const number = detail::digest().add_many(std::as_bytes(std::span(values))).value();
+    digest = std::max(number, kept + 1);
+  }
+};
+
+/// `all`: the digest on each rank, `agreed_fields` apart. `is_same(one, other)`: whether two ranks
+/// have imported the same elements.
+///
+/// Errors: input_error if there are two on ranks that have the parameter.
+template <class IsSame>
+[[gnu::cold]] void require_equal_values(std::string const& trainer, std::string const& name,
+                                        std::span<std::uint64_t const> all, IsSame is_same) {
+  auto const said = [&](std::size_t at) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "digest %016llx",
+                  static_cast<unsigned long long>(all[at]));
+    return concat({(all[at] == imported_values::kept ? "left as it was" : std::string(digits)),
+                   " on rank ", at / agreed_fields});
+  };
+  for (std::size_t at = 0; at < all.size(); at += agreed_fields)
+    for (std::size_t first = 0; first < at && all[at] != imported_values::absent;
+         first += agreed_fields) {
+      if (all[first] == imported_values::absent) continue;
+      bool const same = is_same(int(first / agreed_fields), int(at / agreed_fields));
+      bool const one_kept =
+          (all[first] == imported_values::kept) != (all[at] == imported_values::kept);
+      if (one_kept || (same && all[first] != all[at]))
+        throw input_error({trainer, ": import_parameters: the ranks differ in the values of ",
+                           in_quotes(name), ": ", said(first), ", ", said(at),
+                           "; the source gives the same whole values on every rank"});
+      if (same) break;  // which has been compared with those before
+    }
+}
+
+/// Sees to it that all ranks have imported the same values of each parameter that they have.
+/// Returns which parameters of the model have been imported, by number; the same on all ranks.
+///
+/// Errors: input_error that names the first that differs, on all ranks.
+template <class Plan, class Rank>
+[[gnu::cold]] std::vector<char> compare_imported(Rank& rank, agreement_room const& room,
+                                                 std::string const& trainer,
+                                                 lean_vector<imported_values> const& mine,
+                                                 imported_values::extent extent) {
+  auto const& grid = rank.grid();
+  auto const parameters = parameters_of_model<Plan>(grid);
+  std::vector<char> taken(parameters.size());
+  for (std::size_t begin = 0; begin < parameters.size(); begin += agreed_fields) {
+    std::size_t const count = std::min<std::size_t>(agreed_fields, parameters.size() - begin);
+    std::vector<std::uint64_t> digests(agreed_fields, imported_values::absent);
+    for (std::size_t i = 0; i < count; ++i)
+      for (auto const& [name, digest] : mine)
+        if (name == parameters[begin + i].name) digests[i] = digest;
+    auto const all = numbers_of_all(rank, room, digests);
+    for (std::size_t i = 0; i < count; ++i) {
+      auto const& [name, dimensions, cut] = parameters[begin + i];
+      auto const over = extent == imported_values::blocks ? cut : axis_set{};
+      auto const block_of = [&](int one) { return grid.block_of(grid.coordinates_of(one), over); };
+      require_equal_values(trainer, name, std::span(all).subspan(i),
+                           [&](int one, int other) { return block_of(one) == block_of(other); });
+      for (std::size_t at = i; at < all.size(); at += agreed_fields)
+        if (all[at] > imported_values::kept) taken[begin + i] = 1;
+    }
+  }
+  return taken;
+}
+
+}  // namespace plait::execution

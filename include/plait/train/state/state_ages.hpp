@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plait/core/header_only.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/stable_sort.hpp"
+#include "plait/plan/sharding/arena_layout.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
+
+namespace plait::execution {
+
+/// The ages of an optimizer's states: how many updates the states of each parameter have seen.
+///
+/// A state that is reset in step 1000 has the age 0: the bias correction of Adam is a function of
+/// the age, not of the step. All ages grow by one with each update. So one number is enough as long
+/// as all states have begun together. Otherwise there is one more number for each parameter of the
+/// model: the difference between the oldest age and the age of its states. All ranks have the same
+/// numbers.
+class state_ages {
+ public:
+  /// Returns the number of updates that the oldest states have seen.
+  [[nodiscard]] std::int64_t oldest() const { return oldest_; }
+  [[nodiscard]] bool are_equal() const { return younger_by_.empty(); }
+  /// Returns the difference between the oldest age and the age of a parameter's states; `number`:
+  /// its number among all parameters of the model.
+  [[nodiscard]] std::int64_t younger_by(int number) const {
+    return are_equal() ? 0 : younger_by_[std::size_t(number)];
+  }
+  [[nodiscard]] std::int64_t of(int number) const { return oldest_ - younger_by(number); }
+
+  /// Makes all states older by one update.
+  void advance() { ++oldest_; }
+  /// `ages`: one for each parameter, by number; `no_state` for parameters that are not trained.
+  [[gnu::cold]] void set(lean_vector<std::int64_t> ages);
+  static constexpr std::int64_t no_state = -1;
+
+  /// Returns younger_by() of each parameter; empty if all ages are equal.
+  [[nodiscard]] lean_vector<std::int64_t> const& differences() const { return younger_by_; }
+  [[gnu::cold]] void set(std::int64_t oldest, lean_vector<std::int64_t> differences);
+
+ private:
+  std::int64_t oldest_ = 0;
+  lean_vector<std::int64_t> younger_by_{};
+};
+
+/// A block that an optimizer updates at once, all of whose states have the same age.
+struct aged_block {
+  owned_block block{};
+  std::int64_t younger_by = 0;
+  std::size_t age = 0;  ///< the index of its age in the rank's list of ages; 0: the oldest
+};
+
+/// Cuts a block that an optimizer owns where the ages of states change. Elements of no parameter,
+/// and elements that are not trained, stay with the elements before them.
+[[nodiscard]] [[gnu::cold]] lean_vector<aged_block> blocks_of_one_age(
+    static_view<parameter_entry> entries, lean_vector<parameter_block> const& parameters,
+    owned_block const& block, state_ages const& ages);
+
+}  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/train/state/state_ages.ipp"
+#endif
