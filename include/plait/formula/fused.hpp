@@ -198,10 +198,12 @@ struct fused_map {
     }
     return masks[Function];
   }();
+  /// A function: nvcc warns of a shift by a constant -1, also where nothing is shifted.
+  static constexpr unsigned bit_of(int operand) { return operand < 0 ? 0u : 1u << operand; }
   /// False for a function without a slope that reads what is not given: 0 / 0 would not be 0.
   template <int Function, int By, unsigned Given>
-  static constexpr bool is_wanted = Given == ~0u || (made_of<Function> & ~Given) == 0 ||
-                                    (By >= 0 && (made_of<Function> >> By & 1) != 0);
+  static constexpr bool is_wanted =
+      Given == ~0u || (made_of<Function> & ~Given) == 0 || (made_of<Function> & bit_of(By)) != 0;
 
   template <int By, unsigned Given, class T, std::size_t... I>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T evaluate_all(T const* operands,
