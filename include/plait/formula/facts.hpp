@@ -457,8 +457,8 @@ struct formula_facts {
   static constexpr bool has_names_of_their_own() {
     return []<std::size_t... K>(std::index_sequence<K...>) {
       ext::name const labels[sizeof...(K) + 1]{parameter_at<int(K)>::label...};
-      for (std::size_t i = 0; i < sizeof...(K); ++i)
-        for (std::size_t k = 0; k < i; ++k)
+      for (int i = 0; i < parameter_count; ++i)
+        for (int k = 0; k < i; ++k)
           if (labels[i] == labels[k]) return false;
       return true;
     }(std::make_index_sequence<std::size_t(parameter_count)>{});
