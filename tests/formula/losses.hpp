@@ -68,6 +68,12 @@ struct squared_loss : loss_of_numbers<Width> {
   static constexpr auto formula(auto x, auto target) { return mean(square(x - target)); }
 };
 
+/// The critic of Arjovsky et al., "Wasserstein GAN", 2017: its gradients read neither x nor target.
+template <std::size_t Width>
+struct distance_of_means : loss_of_numbers<Width> {
+  static constexpr auto formula(auto x, auto target) { return mean(x) - mean(target); }
+};
+
 /// The divergence of a distribution that the data set has.
 template <std::size_t Width>
 struct distillation_loss : loss_of_numbers<Width> {

@@ -32,6 +32,7 @@ using namespace plait;
 // A loss keeps its input, and one number of each row.
 static_assert(saved_bytes<entropy_loss<12>>() == 4 * (12 + 1 + 1));  // with the label
 static_assert(saved_bytes<squared_loss<6>>() == 4 * (6 + 6));
+static_assert(saved_bytes<distance_of_means<6>>() == 4 * (6 + 6));
 static_assert(info_of<entropy_loss<12>>.is_loss && info_of<entropy_loss<12>>.takes_weights);
 static_assert(info_of<z_loss<6>>.adds_to_loss && !info_of<z_loss<6>>.is_loss);
 static_assert(has_same_forms<squared_loss<6>, nn::mse<6>>);
@@ -69,6 +70,7 @@ TEST(FormulaLosses, RealTargetsKeepTheLaws) {
   expect_laws<squared_loss<6>, plait::precision<plait::bfloat16, float>>();
   expect_laws<weighted_normal_loss>();
 }
+TEST(FormulaLosses, GradientsThatReadNoInputKeepTheLaws) { expect_laws<distance_of_means<6>>(); }
 TEST(FormulaLosses, FunctionsOfTargetsAloneKeepTheLaws) { expect_laws<distillation_loss<6>>(); }
 TEST(FormulaLosses, RowsThatGiveNoNumberKeepTheLaws) { expect_laws<logarithmic_loss<6>>(); }
 TEST(FormulaLosses, SeveralIntegersKeepTheLaws) { expect_laws<several_questions<2>>(); }

@@ -152,6 +152,7 @@ class value_memory {
     }
     for (int i = 0; i < g.forward_size; ++i)
       if (is_read_backward[i] && is_cheap(i) && !is_kept[i] && i != output) mark_read(i);
+    keeps_input = g.is_loss;  // targets say which rows count
     for (int i = 0; i < g.forward_size; ++i)
       if (is_read_backward[i] && g.at[i].kind == node_kind::input) keeps_input = true;
     keeps_output = output >= 0 && is_read_backward[output];
