@@ -31,7 +31,7 @@ auto& element(auto const& of, std::size_t r, std::size_t c) { return of.data[r *
 
 struct product_backward_x {
   static constexpr row is{"product_backward_x", "dy(r j), w(i j) -> dx(r i); linear each"};
-  void operator()(auto const&, auto dy, auto w, auto dx) const {
+  void operator()(plait::ext::host_queue const&, auto dy, auto w, auto dx) const {
     for (std::size_t r = 0; r < dx.rows; ++r)
       for (std::size_t i = 0; i < dx.columns; ++i) {
         element(dx, r, i) = 0;
@@ -42,7 +42,7 @@ struct product_backward_x {
 };
 struct product_backward_w {
   static constexpr row is{"product_backward_w", "dy(r j), x(r i) -> +dw(i j); linear each"};
-  void operator()(auto const&, auto dy, auto x, auto dw) const {
+  void operator()(plait::ext::host_queue const&, auto dy, auto x, auto dw) const {
     for (std::size_t i = 0; i < dw.rows; ++i)
       for (std::size_t j = 0; j < dw.columns; ++j)
         for (std::size_t r = 0; r < x.rows; ++r)
@@ -53,7 +53,7 @@ struct product_backward_w {
 struct product {
   static constexpr row is{"product", "x(r i), w(i j) -> y(r j); linear each", 2};
   using adjoints = adjoints_of<product_backward_x, product_backward_w>;
-  void operator()(auto const&, auto x, auto w, auto y) const {
+  void operator()(plait::ext::host_queue const&, auto x, auto w, auto y) const {
     for (std::size_t r = 0; r < y.rows; ++r)
       for (std::size_t j = 0; j < y.columns; ++j) {
         element(y, r, j) = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "plait/formula/node.hpp"
 #include "plait/formula/term.hpp"
@@ -22,10 +23,26 @@ struct called_twice : Row, called {};
 template <class Row>
 concept is_own_row = operation::is_row<Row> && !requires { &called_twice<Row>::operator(); };
 
+// A constant, so that compilers leave out the types of all views before the message.
+template <class Row, bool HasKernel>
+consteval void check_device() {
+  static_assert(HasKernel,
+                "own(row, operands...): this device has no kernel for the row, or none for these "
+                "operands; write `void operator()(QUEUE const& queue, auto x, auto y) const` with "
+                "the queue of the device, or leave the layer out of models for it");
+}
+template <class Row, bool HasKernel>
+inline constexpr bool sound_device = (check_device<Row, HasKernel>(), true);
+
 /// The kernel of a row. A queue takes what is no row for a kernel.
 template <class Row>
 struct kernel_of_row {
-  void operator()(auto const& queue, auto... views) const { Row{}(queue, views...); }
+  template <class Queue, class... Views>
+  void operator()(Queue const& queue, Views... views) const {
+    constexpr bool has_kernel = std::is_invocable_v<Row const&, Queue const&, Views&...>;
+    static_assert(sound_device<Row, has_kernel>);
+    if constexpr (has_kernel) Row{}(queue, views...);
+  }
 };
 
 /// The rules for the indices of rows that a formula calls. They follow from its checks and from
