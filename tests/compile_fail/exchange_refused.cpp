@@ -15,7 +15,7 @@ constexpr auto over_tensor = plait::partial;
 
 /// How many rows there are in a list of one.
 constexpr std::size_t count_rows(placements const& from, placements const& to) {
-  plait::planning::listed_plan const plan{};
+  plait::planning::plan_ir const plan{};
   plait::planning::parameter_layout const parameters{};
   plait::workload const load{};
   std::vector<plait::ext::scheduled_work> const passes;

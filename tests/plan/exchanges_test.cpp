@@ -368,7 +368,7 @@ TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
 }
 
 /// What is said of the list of a part for these numbers; nothing if there is a list.
-std::string said_of(plait::planning::listed_plan const& plan, job_part part) {
+std::string said_of(plait::planning::plan_ir const& plan, job_part part) {
   plait::planning::parameter_layout const parameters{
       .regions{{{0, 384}, {384, 384}}},
       .buckets{{0, {0, 1}, {0, 384}}, {1, {0, 1}, {384, 384}}},
@@ -390,7 +390,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
       "elements cut along several axes the last cut in the order of scatters: list one row for "
       "each operation";
   using job = small_gpt::job<hybrid<small_gpt::sharded_replicas<3>, data_parallel<2, zero<1>>>>;
-  auto const right = planning::plan_numbers<job::plan_type>;
+  auto const right = planning::ir_of<job::plan_type>;
   EXPECT_EQ(said_of(right, job_part::training), "");
   EXPECT_EQ(said_of(right, job_part::state_transfer), "");
   // A row that the table lacks has no operation: it must not be left out for that.

@@ -68,8 +68,8 @@ void expect_tree(int data_ranks, std::size_t piece) {
     constexpr std::size_t guarded = 64;
     std::vector<float> arena(where.total, 0.0f);
     arena.resize(where.total + guarded, 12345.0f);
-    execution::slice_sums<float, rank_type, true> const sums(
-        rank, plait::planning::plan_numbers<plan>, layout, where, arena.data());
+    execution::slice_sums<float, rank_type, true> const sums(rank, plait::planning::ir_of<plan>,
+                                                             layout, where, arena.data());
     auto const list = execution::exchanges_on<plan>(rank, {}, job_part::training);
     execution::exchange_runner<rank_type> const exchanges(rank, list);
 

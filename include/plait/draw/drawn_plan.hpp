@@ -10,7 +10,7 @@
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/schedule/bytes_sent.hpp"
 #include "plait/plan/schedule/exchange.hpp"
-#include "plait/plan/schedule/listed_plan.hpp"
+#include "plait/plan/schedule/plan_ir.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
@@ -18,8 +18,8 @@ namespace plait::planning {
 /// A plan with a workload as pictures need it: one type for all plans, so that what draws them is
 /// compiled once. Views in it are of constants of the plan.
 struct drawn_plan {
-  listed_plan numbers{};  ///< with all sizes of its mesh
-  workload load{};        ///< completed by the plan
+  plan_ir numbers{};  ///< with all sizes of its mesh
+  workload load{};    ///< completed by the plan
   std::size_t parameter_count = 0;
   element_sizes sizes{};
   std::vector<std::string> names;                ///< of the leaves, each with the dot behind it

@@ -15,7 +15,7 @@ template <class Plan>
   auto const grid = Plan::grid_for(load);
   static constexpr auto types = plain_names(static_cast<typename Plan::leaf_types const*>(nullptr));
   drawn_plan out;
-  out.numbers = numbers_of<Plan>(grid);
+  out.numbers = ir_on<Plan>(grid);
   out.load = Plan::completed(load);
   out.parameter_count = Plan::parameter_count();
   out.sizes = sizes_of<Plan>;

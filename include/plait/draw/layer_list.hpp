@@ -107,7 +107,7 @@ class layer_lister {
   [[gnu::cold]] static void fold(lean_vector<drawn_chunk>& chunks);
 
   drawn_plan const& of_;
-  listed_plan const& plan_;
+  plan_ir const& plan_;
   std::size_t single_;
 };
 

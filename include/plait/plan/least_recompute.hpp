@@ -58,7 +58,7 @@ template <class Plan>
     auto const choice = list_unit_recomputes<std::size_t(mixed::code.unit_count())>(
         mixed::chunk_units, mixed::chunks,
         [&](int, int unit) { return unit < first ? again::all : again::cheap; });
-    auto numbers = plan_numbers<mixed>;
+    auto numbers = ir_of<mixed>;
     numbers.recomputes.units = {choice.data(), int(choice.size())};
     best = {false, first == 0 ? again::cheap : again::all, first, 0, 0};
     for (int stage = 0; stage < mixed::stages; ++stage) {

@@ -47,7 +47,7 @@ struct stage_arena {
 /// Lays out the activation arena of a stage. `passes`: of a training step; `least_bytes`: of what
 /// they leave to each other; `HasChunks`: whether a stage of the plan has several.
 template <bool HasChunks, int Leaves>
-[[gnu::cold]] constexpr stage_arena lay_out_arena(listed_plan const& plan, int stage,
+[[gnu::cold]] constexpr stage_arena lay_out_arena(plan_ir const& plan, int stage,
                                                   activation_layout<Leaves> const& layout,
                                                   stage_program const& passes, int microbatches,
                                                   std::size_t least_bytes = 0) {

@@ -348,12 +348,11 @@ struct plan {
     if constexpr (slices > 0 && chunks > 1)  // ranks with a slice less have another order
       if (microbatches > 1) {
         auto const fewer = training_timetable<schedule_type, stages>(microbatches - 1);
-        least = lay_out_arena<true>(plan_numbers<plan>, stage, layout,
-                                    fewer.stages[std::size_t(stage)], microbatches - 1)
+        least = lay_out_arena<true>(ir_of<plan>, stage, layout, fewer.stages[std::size_t(stage)],
+                                    microbatches - 1)
                     .passes_bytes;
       }
-    return lay_out_arena<(chunks > 1)>(plan_numbers<plan>, stage, layout, passes, microbatches,
-                                       least);
+    return lay_out_arena<(chunks > 1)>(ir_of<plan>, stage, layout, passes, microbatches, least);
   }
 
   /// Bytes that a rank of `stage` needs. Its passes in a training step may be given, where they are

@@ -6,7 +6,7 @@
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/schedule/exchange.hpp"
 #include "plait/plan/schedule/exchanges.hpp"
-#include "plait/plan/schedule/listed_plan.hpp"
+#include "plait/plan/schedule/plan_ir.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
 
 namespace plait::planning {
@@ -15,7 +15,7 @@ namespace plait::planning {
 /// plan's type is compiled once for all of them: parameter_store, for example, lays out its arenas
 /// by it.
 struct plan_facts {
-  listed_plan const& numbers;  ///< the mesh may lack the size that is left to the launch
+  plan_ir const& numbers;  ///< the mesh may lack the size that is left to the launch
   /// \see plan::memory
   memory_need (*memory)(int stage, workload const& load);
   /// \see exchanges_of
@@ -28,7 +28,7 @@ struct plan_facts {
 /// The facts of a plan.
 template <class Plan>
 inline constexpr plan_facts facts_of_plan{
-    plan_numbers<Plan>, [](int stage, workload const& load) { return Plan::memory(stage, load); },
+    ir_of<Plan>, [](int stage, workload const& load) { return Plan::memory(stage, load); },
     [](int stage, workload const& load, job_part part, bool has_still) {
       return exchanges_of<Plan>(stage, load, part, has_still);
     },

@@ -9,7 +9,7 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/schedule/listed_plan.hpp"
+#include "plait/plan/schedule/plan_ir.hpp"
 #include "plait/plan/schedule/program_operation.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/policy/policy.hpp"
@@ -50,7 +50,7 @@ class block_rooms {
  public:
   /// `plan`: the numbers of the job's plan; `layout`: that of the parameters of the rank's stage;
   /// `places`: where the runner looks up parameters.
-  [[gnu::cold]] block_rooms(Rank& rank, listed_plan const& plan, parameter_layout layout,
+  [[gnu::cold]] block_rooms(Rank& rank, plan_ir const& plan, parameter_layout layout,
                             lean_vector<parameter_place>& places, T* parameters, Sum* gradients)
       : rank_(rank),
         places_(places),
@@ -122,7 +122,7 @@ class block_rooms {
           layout_.bucket_at(std::size_t(one.bucket)).region != parameter_layout::over_tensor)
         places_[one.use].parameter = layout_.parameters_at.count;
   }
-  [[gnu::cold]] void list_uses(listed_plan const& plan) {
+  [[gnu::cold]] void list_uses(plan_ir const& plan) {
     auto const& entries = plan.entries;
     int const buckets = int(layout_.buckets.size() + layout_.frozen_buckets.size());
     for (int e = 0; e < entries.size(); ++e) {
@@ -172,7 +172,7 @@ class block_rooms {
 template <class T, class Sum, class Rank>
 class block_rooms<T, Sum, Rank, false> {
  public:
-  block_rooms(Rank&, listed_plan const&, parameter_layout const&, lean_vector<parameter_place>&, T*,
+  block_rooms(Rank&, plan_ir const&, parameter_layout const&, lean_vector<parameter_place>&, T*,
               Sum*) {}
   T* parameters(program_operation const&) const { return nullptr; }
   Sum* gradients(program_operation const&) const { return nullptr; }

@@ -58,9 +58,9 @@ class item_runner {
   [[gnu::cold]] item_runner(Rank& rank, memory_type memory, std::vector<std::string> names)
       : memory_(std::move(memory)), unit_(rank, memory_, std::move(names)) {
     auto const& layout = memory_.layout();
-    auto const& tables = memory_.tables();
-    places_ = places_of_units(tables.code.items.view(), arena().chunks, tables.recomputes,
-                              layout.stash_end.data(), layout.gradient_stash_bytes.data());
+    auto const& plan = memory_.plan();
+    places_ = places_of_units(plan.items, arena().chunks, plan.recomputes, layout.stash_end.data(),
+                              layout.gradient_stash_bytes.data());
   }
   item_runner(item_runner const&) = delete;
   item_runner& operator=(item_runner const&) = delete;
@@ -173,7 +173,7 @@ class item_runner {
     if constexpr (traits.has_reruns) {
       set_working(frame);
       discard_working(item.number, unit);
-      if (runs_again_) frame.steps_again = bit_of(memory_.tables().recomputes.of(unit));
+      if (runs_again_) frame.steps_again = bit_of(memory_.plan().recomputes.of(unit));
     }
     unit_.begin_forward(item, frame);
     return frame;

@@ -42,8 +42,7 @@ class pass_runner {
         load_(load),
         arena_(where.activations),
         runner_(rank, load, where),
-        rooms_(rank, planning::plan_numbers<plan>,
-               plan::parameter_layout_for(rank.stage(), rank.grid()),
+        rooms_(rank, ir_of<plan>, plan::parameter_layout_for(rank.stage(), rank.grid()),
                runner_.memory().places_of_uses(), where.parameters, where.gradients),
         places_(runner_.arena().template place<(plan::chunks > 1)>(passes, load.microbatches)),
         outputs_(std::size_t(plan::chunks) * std::size_t(load.microbatches), nullptr) {

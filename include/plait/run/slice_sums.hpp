@@ -9,7 +9,7 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory.hpp"
-#include "plait/plan/schedule/listed_plan.hpp"
+#include "plait/plan/schedule/plan_ir.hpp"
 #include "plait/run/exchange_runner.hpp"
 
 namespace plait::execution {
@@ -28,7 +28,7 @@ class slice_sums {
  public:
   /// `plan`: the numbers of the job's plan; `parameters`: the layout of the rank's stage;
   /// `gradients`: the arena, as plan::slice_arena_for lays it out; in it are zeros.
-  [[gnu::cold]] slice_sums(Rank const& rank, listed_plan const& plan,
+  [[gnu::cold]] slice_sums(Rank const& rank, plan_ir const& plan,
                            parameter_layout const& parameters, slice_arena const& layout,
                            sum* gradients)
       : layout_(layout), gradients_(gradients) {
@@ -124,7 +124,7 @@ class slice_sums<Sum, Rank, false> {
   using sum = Sum;
 
  public:
-  slice_sums(Rank const&, listed_plan const&, parameter_layout const&, slice_arena const&,
+  slice_sums(Rank const&, plan_ir const&, parameter_layout const&, slice_arena const&,
              sum* gradients)
       : gradients_(gradients) {}
   void clear(Rank&) const {}

@@ -14,7 +14,7 @@
 #include "plait/plan/parallel.hpp"
 #include "plait/run/leaf_views.hpp"
 #include "plait/run/pass_frame.hpp"
-#include "plait/run/plan_tables.hpp"
+#include "plait/run/step_facts.hpp"
 
 namespace plait::execution {
 
@@ -41,13 +41,14 @@ class stage_memory {
   using setting = typename Setting::leaf;
   using arenas = stage_arenas<setting>;
   using layout_type = activation_layout<traits.leaves>;
-  using tables_type = plan_tables<traits.leaves>;
+  using waits_type = plan_waits_of_steps<traits.leaves>;
 
   /// \see stage_memory_for
-  [[gnu::cold]] stage_memory(tables_type const& tables, stage_arena arena,
+  [[gnu::cold]] stage_memory(plan_ir const& plan, waits_type const& waits, stage_arena arena,
                              layout_type const& layout, lean_vector<parameter_place> places,
                              int block, std::size_t rows, arenas const& where)
-      : tables_(tables),
+      : plan_(plan),
+        waits_(waits),
         arena_(std::move(arena)),
         layout_(layout),
         places_(std::move(places)),
@@ -60,7 +61,8 @@ class stage_memory {
                  nullptr,
                  rows} {}
 
-  [[nodiscard]] tables_type const& tables() const { return tables_; }
+  [[nodiscard]] plan_ir const& plan() const { return plan_; }
+  [[nodiscard]] waits_type const& waits() const { return waits_; }
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
   [[nodiscard]] layout_type const& layout() const { return layout_; }
   /// Rows of a microbatch.
@@ -97,7 +99,7 @@ class stage_memory {
   [[nodiscard]] stage_buffers<setting> const& buffers() const { return buffers_; }
 
   [[nodiscard]] block_shape block(int value) const {
-    auto const& what = tables_.code.values[value];
+    auto const& what = plan_.values[value];
     if constexpr (setting::tensor_ranks == 1) return {rows(), what.info.width};
     return local_block(what, rows(), setting::tensor_ranks);
   }
@@ -116,11 +118,11 @@ class stage_memory {
     else return gradient_data_of(of.number, of.gradient, frame);
   }
   [[nodiscard]] [[gnu::noinline]] std::byte* value_data(int value, pass_frame const& frame) const {
-    return data_of(value, tables_.storage.values[std::size_t(value)], frame);
+    return data_of(value, plan_.storage.values[value], frame);
   }
   [[nodiscard]] [[gnu::noinline]] std::byte* gradient_data(int value,
                                                            pass_frame const& frame) const {
-    return gradient_data_of(value, tables_.storage.gradients[std::size_t(value)], frame);
+    return gradient_data_of(value, plan_.storage.gradients[value], frame);
   }
 
   /// Where a unit has a parameter, and behind it the next ones of its layer.
@@ -137,7 +139,7 @@ class stage_memory {
  private:
   [[nodiscard]] [[gnu::noinline]] leaf_place<setting> look_up_place(int step,
                                                                     pass_frame const& frame) const {
-    return make_place(tables_.facts(step), frame);
+    return make_place(facts_of_step(plan_, step), frame);
   }
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> make_place(step_facts const& now,
                                                               pass_frame const& frame) const {
@@ -153,7 +155,7 @@ class stage_memory {
         now.is_loss ? nullptr : value_data(now.out, frame),
     };
     for (int i = 0; i < now.more_count; ++i)
-      place.more[std::size_t(i)] = value_data(tables_.code.steps[now.number].more[i], frame);
+      place.more[std::size_t(i)] = value_data(plan_.steps[now.number].more[i], frame);
     return place;
   }
   [[nodiscard]] std::byte* data_of(int value, residence const& home_of,
@@ -175,7 +177,7 @@ class stage_memory {
   /// The bytes before this rank's block of the rows of a value that lies in a whole one.
   [[nodiscard]] std::size_t block_offset(int value, residence const& home_of) const {
     if (setting::tensor_ranks == 1 || !home_of.row_block) return 0;
-    bool const is_tokens = tables_.code.values[value].info.kind == value_kind::tokens;
+    bool const is_tokens = plan_.values[value].info.kind == value_kind::tokens;
     return static_cast<std::size_t>(form_block()) * block(value).count() *
            (is_tokens ? sizeof(std::int32_t) : sizeof(T));
   }
@@ -193,7 +195,8 @@ class stage_memory {
     return frame.output;
   }
 
-  tables_type const& tables_;
+  plan_ir const& plan_;
+  waits_type const& waits_;
   stage_arena arena_;
   layout_type layout_;
   lean_vector<parameter_place> places_;  // of all entries, unit by unit
@@ -212,7 +215,8 @@ template <class Job, class Rank>
     typename stage_memory_of<Job, typename Rank::device_type::memory>::arenas const& where) {
   using plan = typename Job::plan_type;
   return stage_memory_of<Job, typename Rank::device_type::memory>(
-      tables_of<plan>, plan::arena_for(rank.stage(), load), plan::activation_layout_for(load.rows),
+      ir_of<plan>, waits_of_plan<plan>, plan::arena_for(rank.stage(), load),
+      plan::activation_layout_for(load.rows),
       places_of_parameters(plan::code.items.view(), plan::entries.view(), plan::rules,
                            plan::chunks_of(rank.stage()),
                            plan::parameter_layout_for(rank.stage(), rank.grid()), rank.place()),

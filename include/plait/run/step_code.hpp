@@ -8,7 +8,7 @@
 #include "plait/plan/model/program.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/leaf_views.hpp"
-#include "plait/run/plan_tables.hpp"
+#include "plait/run/step_facts.hpp"
 
 // The steps of a plan as types, which hold what code is made from and not the plan itself: the
 // function for an item then has a short name. One with a model in it has 10 kB for 128 layers,
@@ -20,7 +20,7 @@ namespace plait::execution {
 /// shorter.
 template <class Plan>
 constexpr step_facts facts_of(int number) {
-  auto out = tables_of<Plan>.facts_and_waits(number);
+  auto out = facts_and_waits(ir_of<Plan>, waits_of_plan<Plan>, number);
   if (Plan::tensor_ranks > 1) out.in = {out.in.number}, out.out = {out.out.number};
   return out;
 }
@@ -116,10 +116,9 @@ struct item_code_of;
 template <class Plan, int Item, std::size_t... I>
 struct item_code_of<Plan, Item, std::index_sequence<I...>> {
   static constexpr auto& item = Plan::code.items[Item];
-  static constexpr auto& tables = tables_of<Plan>;
-  static constexpr item_facts facts{Item, item.units(),
-                                    tables.forward_waits.of(Item).list.size() > 0,
-                                    tables.backward_waits.of(Item).list.size() > 0};
+  static constexpr auto& waits = waits_of_plan<Plan>;
+  static constexpr item_facts facts{Item, item.units(), waits.forward.of(Item).list.size() > 0,
+                                    waits.backward.of(Item).list.size() > 0};
   using forward = item_code<facts, step_code_of<Plan, item.first_step + int(I)>...>;
   using backward = item_code<facts, step_code_of<Plan, item.end_step - 1 - int(I)>...>;
 };

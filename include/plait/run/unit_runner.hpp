@@ -23,9 +23,9 @@
 #include "plait/run/move.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/pass_frame.hpp"
-#include "plait/run/plan_tables.hpp"
 #include "plait/run/stage_memory.hpp"
 #include "plait/run/step_code.hpp"
+#include "plait/run/step_facts.hpp"
 #include "plait/run/term_operations.hpp"
 #include "plait/tensor/view.hpp"
 
@@ -62,8 +62,7 @@ class unit_runner {
   using setting = typename Setting::leaf;
   using T = typename setting::element;
   using device_type = typename Rank::device_type;
-  using tables_type = typename memory_type::tables_type;
-  using waits = typename tables_type::waits;
+  using waits = typename waits_of_items<traits.leaves>::waits;
   /// Which waits are meant. Numbers: what keeps them is the same code for all items.
   struct planned_waits {
     int item;
@@ -79,7 +78,7 @@ class unit_runner {
  public:
   /// `memory` outlives it; `names`: of the leaves.
   [[gnu::cold]] unit_runner(Rank& rank, memory_type const& memory, std::vector<std::string> names)
-      : rank_(rank), memory_(memory), tables_(memory.tables()) {
+      : rank_(rank), memory_(memory), plan_(memory.plan()) {
     for (auto& event : events_) event = rank.device().make_event();
     name_bodies(std::move(names), forward_names_, backward_names_);
     if constexpr (traits.has_reruns) prepare_reruns();
@@ -152,7 +151,7 @@ class unit_runner {
         using element = std::conditional_t<now.is_tokens, std::int32_t, T>;
         move<direction::forward, row::from, row::to, element>(now.number, at);
       } else {
-        forward_sum(tables_.code.steps[now.number], at);
+        forward_sum(plan_.steps[now.number], at);
       }
       if constexpr (are_awaited<direction::forward, typename Code::step, epilogue>)
         end_step<direction::forward, typename Code::step, epilogue>(at);
@@ -177,7 +176,7 @@ class unit_runner {
           using row = typename Code::step::work;
           move<direction::backward, row::gradient_from, row::gradient_to, T>(now.number, at);
         } else {
-          backward_sum(tables_.code.steps[now.number], at);
+          backward_sum(plan_.steps[now.number], at);
         }
       }
       if constexpr (are_awaited<direction::backward, typename Code::step, epilogue>)
@@ -251,7 +250,7 @@ class unit_runner {
     auto const ops = operations_of<typename body::operations_type>(now, direction::forward, at);
     std::byte* other = nullptr;
     if constexpr (std::is_same_v<formed_of<epilogue>, sum_epilogue>)
-      other = memory_.value_data(tables_.code.steps[epilogue::facts.number].skip, at);
+      other = memory_.value_data(plan_.steps[epilogue::facts.number].skip, at);
     else if constexpr (is_step<epilogue>) other = memory_.value_data(epilogue::facts.out, at);
     body::template forward<formed_of<epilogue>>(ops, memory_.place_of_leaf(now, at), other);
     if constexpr (now.has_scratch) forget_scratch(now.leaf);
@@ -274,15 +273,14 @@ class unit_runner {
         gradient_place of{dy, memory_.gradient_data(now.in, at)};
         if constexpr (now.more_count > 0)
           for (int i = 0; i < now.more_count; ++i)
-            of.more[std::size_t(i)] =
-                memory_.gradient_data(tables_.code.steps[now.number].more[i], at);
+            of.more[std::size_t(i)] = memory_.gradient_data(plan_.steps[now.number].more[i], at);
         using epilogue = typename Code::backward_epilogue;
         using formed = formed_of<epilogue>;
         if constexpr (is_joint) begin_sums(ops, now.leaf, at);
         if constexpr (std::is_same_v<formed, sum_epilogue>) {
           static_assert(is_joint);
           constexpr int number = epilogue::facts.number;
-          of.added = memory_.gradient_data(tables_.code.steps[number].skip, at);
+          of.added = memory_.gradient_data(plan_.steps[number].skip, at);
           body::template backward_input<formed, true>(
               ops, place, of, nullptr, memory_.gradient_data(epilogue::facts.in, at));
         } else if constexpr (is_step<epilogue>) {
@@ -333,9 +331,8 @@ class unit_runner {
 
   [[nodiscard]] stream stream_of(int step, direction way) const {
     if (step == waits::begin || step >= waits::end) return stream::compute;
-    auto const& now = tables_.code.steps[step];
-    return now.kind == step_kind::move &&
-                   communicates(row_of_move(tables_.code.values, now, way).moves)
+    auto const& now = plan_.steps[step];
+    return now.kind == step_kind::move && communicates(row_of_move(plan_.values, now, way).moves)
                ? within_layers
                : stream::compute;
   }
@@ -349,7 +346,7 @@ class unit_runner {
         auto const& found = again_.waits[waits_again_at(all.item, all.steps_again)];
         return {{found.data(), int(found.size())}};
       }
-    return (all.way == direction::forward ? tables_.forward_waits : tables_.backward_waits)
+    return (all.way == direction::forward ? memory_.waits().forward : memory_.waits().backward)
         .of(all.item);
   }
   static std::size_t waits_again_at(int item, unsigned char steps_again) {
@@ -405,14 +402,14 @@ class unit_runner {
 
   /// Scratch does not outlive a body.
   void forget_scratch(int leaf) {
-    auto const& scratch = tables_.leaves[leaf].scratch;
+    auto const& scratch = plan_.leaves[leaf].scratch;
     for (int k = 0; k < scratch.own.size(); ++k) {
       auto const at = static_cast<std::size_t>(k);
       auto const& slot = scratch.own[k];
       queue().discard(
           memory_.transients() + memory_.layout().scratch_offset[std::size_t(leaf)][at],
           (slot.element == slot_element::compute ? sizeof(T) : sizeof(accumulate_t<T>)) *
-              slot_count(slot, tables_.code.form(leaf), memory_.rows(), setting::tensor_ranks));
+              slot_count(slot, plan_.form(leaf), memory_.rows(), setting::tensor_ranks));
     }
   }
   /// Nothing in the transient buffers outlives an item.
@@ -442,14 +439,14 @@ class unit_runner {
   [[gnu::cold]] void prepare_reruns() {
     for (std::size_t i = 0; i < again_.names.size(); ++i)
       again_.names[i] = concat({forward_names_[i], " again"});
-    std::copy_n(tables_.reruns, again_.steps.size(), again_.steps.begin());
+    std::copy(plan_.reruns.begin(), plan_.reruns.end(), again_.steps.begin());
     if constexpr (has_waits)
-      for (int i = 0; i < tables_.code.items.size(); ++i)
+      for (int i = 0; i < plan_.items.size(); ++i)
         for (int what = 0; what < again_kinds; ++what)
-          again_.waits.push_back(plan_item_waits(
-              tables_.code, tables_.leaves, tables_.storage, tables_.needs_gradient,
-              tables_.code.items[i], direction::forward,
-              [&](int step) { return (tables_.reruns[step] & bit_of(what)) != 0; }));
+          again_.waits.push_back(plan_item_waits<program<leaves>::most_steps>(
+              plan_, plan_.leaves, plan_.storage, plan_.needs_gradient, plan_.items[i],
+              direction::forward,
+              [&](int step) { return (plan_.reruns[step] & bit_of(what)) != 0; }));
   }
   /// A step that begins or ends a residual or a fan_out.
   void forward_sum(step const& now, pass_frame const& at) {
@@ -468,8 +465,8 @@ class unit_runner {
 
   [[gnu::cold]] void show(int step, pass_frame const& at) {
     if (watch_->found || at.steps_again != 0) return;
-    auto const& now = tables_.code.steps[step];
-    auto const& leaf = tables_.leaves[now.leaf];
+    auto const& now = plan_.steps[step];
+    auto const& leaf = plan_.leaves[now.leaf];
     if (leaf.has_term()) watch_->look(rank_.device(), context_.loss.data, 1);
     if (!leaf.is_loss && !watch_->found)
       watch_->look(rank_.device(), as_elements(memory_.value_data(now.out, at)),
@@ -483,11 +480,11 @@ class unit_runner {
   /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
   /// parameter has an accumulator of its own, so that who adds to it first is known.
   [[gnu::noinline]] void const* begin_gradients_of(int leaf, pass_frame const& at) {
-    auto const& layer = tables_.leaves[leaf];
+    auto const& layer = plan_.leaves[leaf];
     void const* product = nullptr;
     for (int i = 0; i < layer.parameters.size(); ++i) {
-      int const number = tables_.first_entry[leaf] + i;
-      auto const& entry = tables_.entries[number];
+      int const number = plan_.first_entry[leaf] + i;
+      auto const& entry = plan_.entries[number];
       // The sums of a step that are not in blocks go on.
       if (!begins_gradients_ && (entry.owner >= 0 || entry.reduced_over_tensor())) continue;
       auto* const gradient = memory_.gradient(number, at.unit);
@@ -512,13 +509,13 @@ class unit_runner {
   [[gnu::noinline]] void move(int step, pass_frame const& at) {
     constexpr auto moves = transition_between(From, To).moves;
     constexpr bool forward = Way == direction::forward;
-    auto const& now = tables_.code.steps[step];
+    auto const& now = plan_.steps[step];
     auto* const in = forward ? memory_.value_data(now.in, at) : memory_.gradient_data(now.out, at);
     auto* const out = forward ? memory_.value_data(now.out, at) : memory_.gradient_data(now.in, at);
     [[maybe_unused]] auto const mark = rank_.device().mark(to_string(moves));
     move_value<From, To>(rank_.device().on(communicates(moves) ? within_layers : stream::compute),
                          rank_.tensor_group(),
-                         whole_shape{memory_.rows(), tables_.code.values[now.in].info.width},
+                         whole_shape{memory_.rows(), plan_.values[now.in].info.width},
                          reinterpret_cast<Element const*>(in), reinterpret_cast<Element*>(out),
                          reinterpret_cast<Element*>(memory_.at(memory_.arena().staging_offset)));
   }
@@ -542,17 +539,17 @@ class unit_runner {
   PLAIT_IN_LOOPS Operations make_operations(int leaf, int in, direction way, pass_frame const& at) {
     context_.site = static_cast<std::uint32_t>(at.unit * leaves + leaf);
     if constexpr (traits.reads_buffers)
-      context_.reads_buffers = !context_.training || tables_.leaves[leaf].is_frozen;
+      context_.reads_buffers = !context_.training || plan_.leaves[leaf].is_frozen;
     if constexpr (traits.has_reruns) context_.runs_again = at.steps_again != 0;
     if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
       context_.loss = loss_;
       if constexpr (traits.has_reruns)
         if (at.steps_again != 0) context_.loss.data = nullptr;  // it has its term
       if (loss_.data != nullptr) {
-        context_.loss.data += tables_.leaves[leaf].term;
-        context_.loss.scale += tables_.leaves[leaf].term;
+        context_.loss.data += plan_.leaves[leaf].term;
+        context_.loss.scale += plan_.leaves[leaf].term;
       }
-      if (tables_.code.values[in].at == shard<dim::sequence>)
+      if (plan_.values[in].at == shard<dim::sequence>)
         context_.loss.first_row =
             static_cast<std::size_t>(memory_.form_block()) * memory_.block(in).rows;
     }
@@ -561,7 +558,7 @@ class unit_runner {
 
   Rank& rank_;
   memory_type const& memory_;
-  tables_type const& tables_;
+  plan_ir const& plan_;
   // For each step what it has done, and for what came before it.
   std::array<typename device_type::event, std::size_t(waits::parameters_of(waits::end) + 1)>
       events_{};

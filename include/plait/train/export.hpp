@@ -168,7 +168,7 @@ export_work<Store, Rank, T>::export_work(Rank& rank, Store const& store, parts c
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::run() {
   auto const list = exchanges_on(of_.plan, rank_, {}, part());
-  listed_plan complete = of_.plan.numbers;
+  plan_ir complete = of_.plan.numbers;
   complete.grid = rank_.grid();
   step_runner<Rank> program(
       rank_, list, make_program_of_rows(complete, list, rank_.stage(), part(), store_.layout()));

@@ -76,7 +76,7 @@ class trainer_parts {
                squares_ranges<plan>(store.local(), store.owned(), on.place()),
                plan::norm_partial_count()),
         sums(memory.numbers(), memory.of_slices()),
-        slices(on, planning::plan_numbers<plan>, store.layout(), store.slices(), store.gradients()),
+        slices(on, ir_of<plan>, store.layout(), store.slices(), store.gradients()),
         passes(on, store,
                {.clips = needs_norm(options),
                 .checks_loss = options.on_not_finite != trainer_options::not_finite::train_on,

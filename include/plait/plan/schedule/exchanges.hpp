@@ -21,7 +21,7 @@
 #include "plait/plan/model/stage_split.hpp"
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/schedule/exchange.hpp"
-#include "plait/plan/schedule/listed_plan.hpp"
+#include "plait/plan/schedule/plan_ir.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/plan/sharding/bucket_rooms.hpp"
 #include "plait/plan/sharding/parameter_plan.hpp"
@@ -35,7 +35,7 @@ constexpr std::size_t agreed_fields = 64;
 
 /// Writes the list of one stage, in the order in which a place has its exchanges.
 struct exchange_lister {
-  listed_plan const& plan;
+  plan_ir const& plan;
   parameter_layout const& parameters;
   int stage;
   workload const& load;
@@ -441,12 +441,12 @@ struct exchange_lister {
 
 /// Does the work of list_exchanges outside constant expressions; its code is in the runtime.
 [[gnu::cold]] lean_vector<exchange> list_exchanges_at_run_time(
-    listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
+    plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still, std::vector<scheduled_work> const& passes);
-[[gnu::cold]] lean_vector<exchange> list_step_scalars_at_run_time(listed_plan const& plan);
+[[gnu::cold]] lean_vector<exchange> list_step_scalars_at_run_time(plan_ir const& plan);
 
 [[gnu::cold]] constexpr lean_vector<exchange> make_exchange_list(
-    listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
+    plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still, std::vector<scheduled_work> const& passes) {
   exchange_lister list{plan, parameters, stage, load, passes, has_still};
   switch (part) {
@@ -468,7 +468,7 @@ struct exchange_lister {
 /// Where a place has several exchanges they stand in their order; the order of the places is that
 /// of the stage's timetable.
 [[gnu::cold]] constexpr lean_vector<exchange> list_exchanges(
-    listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
+    plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
   if (__builtin_is_constant_evaluated())
     return make_exchange_list(plan, parameters, stage, load, part, has_still, passes);
@@ -481,39 +481,6 @@ constexpr std::size_t greatest_at(lean_vector<exchange> const& values, exchange_
   for (auto const& made : values)
     if (made.place == place) most = std::max(most, made.count);
   return most;
-}
-
-/// A plan as numbers, but for a size of its mesh that is left to the launch.
-template <class Plan>
-inline constexpr listed_plan plan_numbers{
-    .steps = Plan::code.steps.view(),
-    .values = Plan::code.values.view(),
-    .items = Plan::code.items.view(),
-    .forms = Plan::code.forms.view(),
-    .needs_gradient = {Plan::needs_gradient.data(), Plan::code.values.size()},
-    .entries = Plan::entries.view(),
-    .chunk_units = {Plan::chunk_units.data(), int(Plan::chunk_units.size())},
-    .chunks = Plan::chunks,
-    .placement = Plan::shape.placement,
-    .grid = Plan::grid,
-    .samples = Plan::samples,
-    .rules = Plan::rules,
-    .has_copies = Plan::has_copies,
-    .splits_backward = Plan::splits_backward,
-    .element_bytes = Plan::element_bytes,
-    .tensor_ranks = Plan::tensor_ranks,
-    .norm_partials = Plan::norm_partial_count(),
-    .loss_terms = Plan::loss_terms(),
-    .slices = Plan::slices,
-    .is_elastic = Plan::is_elastic,
-    .has_buckets = Plan::bucket_bytes > 0,
-    .recomputes = Plan::recomputes};
-/// The same with all sizes of its mesh.
-template <class Plan>
-constexpr listed_plan numbers_of(mesh const& grid) {
-  listed_plan out = plan_numbers<Plan>;
-  out.grid = grid;
-  return out;
 }
 
 /// The timetable of a part of a job on which its rows depend: where parameters are gathered for
@@ -539,8 +506,8 @@ template <class Plan>
   auto const grid = Plan::grid_for(load);
   std::vector<scheduled_work> passes;
   if (!table.stages.empty()) passes = table.stages[std::size_t(stage)].operations;
-  return list_exchanges(numbers_of<Plan>(grid), Plan::parameter_layout_for(stage, grid), stage,
-                        load, part, has_still, passes);
+  return list_exchanges(ir_on<Plan>(grid), Plan::parameter_layout_for(stage, grid), stage, load,
+                        part, has_still, passes);
 }
 template <class Plan>
 [[gnu::cold]] constexpr lean_vector<exchange> exchanges_of(int stage, workload const& load,
@@ -555,7 +522,7 @@ constexpr lean_vector<exchange> values_of(int stage, workload const& load, job_p
   return exchanges_of<Plan>(stage, load, part, true);
 }
 
-[[gnu::cold]] constexpr lean_vector<exchange> make_step_scalar_list(listed_plan const& plan) {
+[[gnu::cold]] constexpr lean_vector<exchange> make_step_scalar_list(plan_ir const& plan) {
   parameter_layout const none;
   workload const load;
   std::vector<scheduled_work> const no_passes;
@@ -570,7 +537,7 @@ constexpr lean_vector<exchange> values_of(int stage, workload const& load, job_p
 /// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
 template <class Plan>
 constexpr lean_vector<exchange> step_scalars_of(mesh const& grid) {
-  auto const numbers = numbers_of<Plan>(grid);
+  auto const numbers = ir_on<Plan>(grid);
   if (__builtin_is_constant_evaluated()) return make_step_scalar_list(numbers);
   return list_step_scalars_at_run_time(numbers);
 }

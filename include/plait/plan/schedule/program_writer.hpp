@@ -28,8 +28,8 @@ class program_writer : row_writer {
   /// `list`: of the stage and the part of the job; rows have their numbers in it. `parameters`: of
   /// the stage; none where only rows of one place are written. `places`: of what `passes` leave;
   /// with one chunk on a stage they follow from its slots.
-  [[gnu::cold]] program_writer(listed_plan const& plan, lean_vector<exchange> const& list,
-                               int stage, parameter_layout const& parameters,
+  [[gnu::cold]] program_writer(plan_ir const& plan, lean_vector<exchange> const& list, int stage,
+                               parameter_layout const& parameters,
                                stage_program const* passes = nullptr,
                                placed_passes const& places = {});
 

@@ -7,9 +7,8 @@
 
 namespace plait::planning {
 
-PLAIT_DECL program_writer::program_writer(listed_plan const& plan,
-                                          lean_vector<exchange> const& list, int stage,
-                                          parameter_layout const& parameters,
+PLAIT_DECL program_writer::program_writer(plan_ir const& plan, lean_vector<exchange> const& list,
+                                          int stage, parameter_layout const& parameters,
                                           stage_program const* passes, placed_passes const& places)
     : row_writer(plan, list, stage, parameters),
       passes_(passes),

@@ -19,7 +19,7 @@ class row_writer {
   using name = program_buffer;
   using buffers = lean_vector<int>;
 
-  [[gnu::cold]] row_writer(listed_plan const& plan, lean_vector<exchange> const& list, int stage,
+  [[gnu::cold]] row_writer(plan_ir const& plan, lean_vector<exchange> const& list, int stage,
                            parameter_layout const& parameters)
       : plan_(plan), list_(list), stage_(stage), parameters_(parameters) {}
   ~row_writer() = default;
@@ -67,7 +67,7 @@ class row_writer {
   [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, program_operation const& made,
                                         buffers const& touches);
 
-  listed_plan const& plan_;
+  plan_ir const& plan_;
   lean_vector<exchange> const& list_;
   int stage_;
   parameter_layout const& parameters_;

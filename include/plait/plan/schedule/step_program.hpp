@@ -20,14 +20,14 @@ namespace plait::planning {
 /// Cost:   proportional to the operations and what they touch.
 /// Errors: error if the part has no passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_passes(
-    listed_plan const& plan, lean_vector<exchange> const& list, int stage, job_part part,
+    plan_ir const& plan, lean_vector<exchange> const& list, int stage, job_part part,
     parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
     placed_passes const& places);
 
 /// The program of any other part: its rows.
 ///
 /// Errors: error if the part has passes.
-[[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(listed_plan const& plan,
+[[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(plan_ir const& plan,
                                                               lean_vector<exchange> const& list,
                                                               int stage, job_part part,
                                                               parameter_layout const& parameters);
@@ -40,14 +40,14 @@ template <class Plan>
                                                     job_part part, stage_program const& passes,
                                                     program_shape const& shape,
                                                     placed_passes const& places = {}) {
-  return make_program_of_passes(numbers_of<Plan>(grid), list, stage, part,
+  return make_program_of_passes(ir_on<Plan>(grid), list, stage, part,
                                 Plan::parameter_layout_for(stage, grid), passes, shape, places);
 }
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
                                                     lean_vector<exchange> const& list, int stage,
                                                     job_part part) {
-  return make_program_of_rows(numbers_of<Plan>(grid), list, stage, part,
+  return make_program_of_rows(ir_on<Plan>(grid), list, stage, part,
                               Plan::parameter_layout_for(stage, grid));
 }
 
@@ -56,7 +56,7 @@ template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of_reduction(mesh const& grid,
                                                               lean_vector<exchange> const& list,
                                                               int stage) {
-  auto const numbers = numbers_of<Plan>(grid);
+  auto const numbers = ir_on<Plan>(grid);
   auto const parameters = Plan::parameter_layout_for(stage, grid);
   program_writer writer(numbers, list, stage, parameters);
   writer.write_reduction();

@@ -7,7 +7,7 @@
 
 namespace plait::planning {
 
-PLAIT_DECL step_program make_program_of_passes(listed_plan const& plan,
+PLAIT_DECL step_program make_program_of_passes(plan_ir const& plan,
                                                lean_vector<exchange> const& list, int stage,
                                                job_part part, parameter_layout const& parameters,
                                                stage_program const& passes,
@@ -22,9 +22,9 @@ PLAIT_DECL step_program make_program_of_passes(listed_plan const& plan,
   return writer.take();
 }
 
-PLAIT_DECL step_program make_program_of_rows(listed_plan const& plan,
-                                             lean_vector<exchange> const& list, int stage,
-                                             job_part part, parameter_layout const& parameters) {
+PLAIT_DECL step_program make_program_of_rows(plan_ir const& plan, lean_vector<exchange> const& list,
+                                             int stage, job_part part,
+                                             parameter_layout const& parameters) {
   if (has_passes(part)) throw error("program of rows: the part of the job has passes; give them");
   program_writer writer(plan, list, stage, parameters);
   if (part == job_part::set_up)
@@ -37,7 +37,7 @@ PLAIT_DECL step_program make_program_of_rows(listed_plan const& plan,
 
 PLAIT_DECL step_program program_of_rows(mesh const& grid, lean_vector<exchange> const& list,
                                         exchange_place place, program_buffer touched) {
-  listed_plan numbers{};
+  plan_ir numbers{};
   numbers.grid = grid;
   parameter_layout const none;
   program_writer writer(numbers, list, 0, none);

@@ -68,10 +68,10 @@ constexpr int buffer_in_item(auto const& storage, int first, int value, directio
 }
 
 /// What the steps of an item touch, by the numbers of `buffer_in_item`.
-template <int Leaves>
+template <class Code, class Storage>
 struct item_operations {
-  program<Leaves> const& code;
-  storage_plan<program<Leaves>::most_values> const& storage;
+  Code const& code;
+  Storage const& storage;
   int first_value;
   lean_vector<stream_operation> list{};
   lean_vector<int> steps{};  ///< of each operation
@@ -138,9 +138,7 @@ struct item_operations {
 /// while that step sends the gradient of the leaf's input over the tensor axis.
 ///
 /// The gradient of the leaf's output must still be there then.
-template <int Leaves>
-constexpr bool postpones_parameters(program<Leaves> const& code, auto const& leaves,
-                                    storage_plan<program<Leaves>::most_values> const& storage,
+constexpr bool postpones_parameters(auto const& code, auto const& leaves, auto const& storage,
                                     auto const& needs_gradient, int index) {
   if (index < 1 || index >= code.steps.size()) return false;
   auto const& now = code.steps[index];
@@ -157,20 +155,22 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
          buffer(next.in) != buffer(now.out);
 }
 
-/// The waits that an item needs; see `item_waits`. `runs`: whether a step runs, where not all do.
-template <int Leaves, class Runs = std::nullptr_t>
-constexpr lean_vector<planned_wait> plan_item_waits(
-    program<Leaves> const& code, auto const& leaves,
-    storage_plan<program<Leaves>::most_values> const& storage, auto const& needs_gradient,
-    item const& piece, direction way, [[maybe_unused]] Runs runs = {}) {
-  using waits = item_waits<program<Leaves>::most_steps>;
+/// The waits that an item needs; see `item_waits`. `code`, `storage`: of a plan, as constants or in
+/// its plan_ir. `runs`: whether a step runs, where not all do.
+template <int Steps, class Code, class Storage, class Runs = std::nullptr_t>
+constexpr lean_vector<planned_wait> plan_item_waits(Code const& code, auto const& leaves,
+                                                    Storage const& storage,
+                                                    auto const& needs_gradient, item const& piece,
+                                                    direction way,
+                                                    [[maybe_unused]] Runs runs = {}) {
+  using waits = item_waits<Steps>;
   // Most items send nothing, and compilers count what is done for them.
   bool sends = false;
   for (int i = piece.first_step; i < piece.end_step && !sends; ++i)
     sends = code.steps[i].kind == step_kind::move &&
             communicates(row_of_move(code.values, code.steps[i], way).moves);
   if (!sends) return {};
-  item_operations<Leaves> operations{code, storage, piece.in};
+  item_operations<Code, Storage> operations{code, storage, piece.in};
   operations.list.push_back({});
   operations.steps.push_back(waits::begin);
   bool const forward = way == direction::forward;
@@ -251,8 +251,8 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
         like = planned[p];
     if (like < 0) {
       planned.push_back(i);
-      for (auto const& wait :
-           plan_item_waits(code, leaves, storage, needs_gradient, code.items[i], way))
+      for (auto const& wait : plan_item_waits<program<Leaves>::most_steps>(
+               code, leaves, storage, needs_gradient, code.items[i], way))
         push(wait, 0);
     } else {
       for (int w = out.first[std::size_t(like)]; w < out.first[std::size_t(like + 1)]; ++w)

@@ -21,14 +21,29 @@
 
 namespace plait::planning {
 
-/// What the list is made of, as numbers: the same type for all plans.
-struct listed_plan {
+/// A plan as a value, of one type for all plans: the intermediate representation that is made of
+/// the types of a job, and of which everything else is made. Its views are of constants of the
+/// plan, so a copy is small.
+///
+/// Example: `ir_of<Plan>` is that of a plan whose mesh may lack the size that is left to the
+/// launch, `ir_on<Plan>(grid)` has it. Transfers, the program of a step, pictures and the stages of
+/// a rank all take it, and are compiled once for all plans.
+struct plan_ir {
+  /// The places of values and of their gradients, by the numbers of the values.
+  struct places {
+    static_view<residence> values, gradients;
+  };
+
   static_view<step> steps;
   static_view<value> values;
   static_view<item> items;
   static_view<form_info const*> forms;
+  static_view<leaf_info> leaves;
   static_view<bool> needs_gradient;
+  places storage;
   static_view<parameter_entry> entries;
+  static_view<int> first_entry;         ///< of each leaf, among the entries
+  static_view<unsigned char> reruns;    ///< of each step, bits of `again`; empty if there are none
   static_view<unit_range> chunk_units;  ///< of all chunks, those of a stage one behind the other
   int chunks = 1;                       ///< of each stage
   chunk_placement placement = chunk_placement::line;
@@ -46,6 +61,7 @@ struct listed_plan {
   bool has_buckets = false;  ///< gradients are reduced while the backward goes on
   recompute_table recomputes{};
 
+  [[nodiscard]] constexpr form_info const& form(int leaf) const { return *forms[leaf]; }
   [[nodiscard]] constexpr pipeline_shape shape() const {
     return {chunks, placement, splits_backward};
   }
@@ -97,5 +113,50 @@ struct listed_plan {
     return unit != 0 && unit != unit_count() && needs_gradient[value_before(items, unit)];
   }
 };
+
+/// The bits of what runs again, of each step.
+template <class Plan>
+constexpr static_view<unsigned char> reruns_of() {
+  if constexpr (Plan::has_reruns) return {Plan::reruns.step.data(), Plan::code.steps.size()};
+  else return {};
+}
+
+/// The value of a plan, without a size of its mesh that is left to the launch.
+template <class Plan>
+inline constexpr plan_ir ir_of{
+    .steps = Plan::code.steps.view(),
+    .values = Plan::code.values.view(),
+    .items = Plan::code.items.view(),
+    .forms = Plan::code.forms.view(),
+    .leaves = Plan::tree.leaves.view(),
+    .needs_gradient = {Plan::needs_gradient.data(), Plan::code.values.size()},
+    .storage = {{Plan::storage.values.data(), Plan::code.values.size()},
+                {Plan::storage.gradients.data(), Plan::code.values.size()}},
+    .entries = Plan::entries.view(),
+    .first_entry = {Plan::listed.first_entry.data(), Plan::tree.leaves.size()},
+    .reruns = reruns_of<Plan>(),
+    .chunk_units = {Plan::chunk_units.data(), int(Plan::chunk_units.size())},
+    .chunks = Plan::chunks,
+    .placement = Plan::shape.placement,
+    .grid = Plan::grid,
+    .samples = Plan::samples,
+    .rules = Plan::rules,
+    .has_copies = Plan::has_copies,
+    .splits_backward = Plan::splits_backward,
+    .element_bytes = Plan::element_bytes,
+    .tensor_ranks = Plan::tensor_ranks,
+    .norm_partials = Plan::norm_partial_count(),
+    .loss_terms = Plan::loss_terms(),
+    .slices = Plan::slices,
+    .is_elastic = Plan::is_elastic,
+    .has_buckets = Plan::bucket_bytes > 0,
+    .recomputes = Plan::recomputes};
+/// The value of a plan with all sizes of its mesh.
+template <class Plan>
+constexpr plan_ir ir_on(mesh const& grid) {
+  plan_ir out = ir_of<Plan>;
+  out.grid = grid;
+  return out;
+}
 
 }  // namespace plait::planning
