@@ -112,3 +112,21 @@ TEST(CheckFormula, FindsASlotThatNothingReads) {
   EXPECT_EQ(plait::testing::detail::check_saved(plan).text(),
             "the output is saved for the backward, and no node of it reads that\n");
 }
+
+/// Tokens before and after features, and a table with fewer rows than the first matrix.
+struct weighted_by_tokens {
+  static constexpr weights<"up", 24, 12> up{};
+  static constexpr weights<"table", 12, 12> table{};
+  using input = plait::inputs<plait::tokens, plait::features<24>, plait::tokens>;
+  static constexpr auto formula(auto ids, auto x, auto number) {
+    return matmul(x, up) * gather(table, ids) * tanh(0.1_c * number_of(number));
+  }
+};
+TEST(CheckFormula, TakesTokensNextToFeatures) {
+  auto const report = check_formula<weighted_by_tokens>();
+  EXPECT_TRUE(report.passed()) << report.text();
+  std::string checked;
+  for (auto const& each : report.checked) checked += each + "\n";
+  EXPECT_NE(checked.find("form sequence on 4 tensor ranks\n"), std::string::npos) << checked;
+  EXPECT_NE(checked.find("form column on 3 tensor ranks\n"), std::string::npos) << checked;
+}

@@ -51,6 +51,8 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// - the bodies move what their form lists, and the communicators count the bytes that the plan
 ///   says.
 ///
+/// Several inputs of a layer that are tokens are the same ones.
+///
 /// A layer is run after a layer with parameters, so its `backward_input` is compiled and checked; a
 /// job does neither if the layer is the first of its model.
 ///
@@ -77,10 +79,17 @@ check_report check_layer(layer_options const& options = {}) {
                 number_ranges::at_least_1);
   static_assert((plait::detail::check_is_layer<L>(), true));
   using checked = plait::detail::as_layer<L>;
-  auto report = detail::layer_checker<checked>(options).report();
-  using compute = typename ext::precision_of<Element>::compute;
-  if constexpr (!std::is_same_v<compute, double>)
-    report.add(detail::precision_checker<checked, Element>(options).report());
+  static_assert(detail::takes_what_layers_make<checked>,
+                "check_layer<L>: L is no loss and takes plait::reals<W> or plait::integers<W>, "
+                "which only a loss gets from a data set; write plait::features<W> or "
+                "plait::tokens in `input`");
+  check_report report;
+  if constexpr (detail::takes_what_layers_make<checked>) {
+    report = detail::layer_checker<checked>(options).report();
+    using compute = typename ext::precision_of<Element>::compute;
+    if constexpr (!std::is_same_v<compute, double>)
+      report.add(detail::precision_checker<checked, Element>(options).report());
+  }
   return report;
 }
 

@@ -85,8 +85,12 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
       for (std::size_t const classes : losses_of<L>().classes)
         if (classes > 0) limit = std::min(limit, static_cast<std::int32_t>(classes));
     } else
-      for (auto const& parameter : first.parameters)
-        if (parameter.rank == 2 && limit == 2) limit = static_cast<std::int32_t>(parameter.rows);
+      for (auto const& parameter : first.parameters) {
+        // Next to other inputs the first matrix may be no table of tokens.
+        auto const length = static_cast<std::int32_t>(parameter.rows);
+        bool const is_smaller = first.flowing_inputs() > 1 && length < limit;
+        if (parameter.rank == 2 && (limit == 2 || is_smaller)) limit = length;
+      }
   }
   out.tokens = options.tokens;
   auto const token_key = key();
@@ -94,7 +98,7 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
     out.tokens.push_back(
         static_cast<std::int32_t>(random_word(token_key, r) % static_cast<std::uint32_t>(limit)));
   out.changed_tokens = out.tokens;
-  if constexpr (first.input().kind == value_kind::tokens)
+  if constexpr (takes_tokens<L>)
     for (std::size_t r = changed; r < rows; r += out.samples)
       out.changed_tokens[r] = (out.tokens[r] + 1) % limit;
   if constexpr (is_loss) {

@@ -67,9 +67,41 @@ inline constexpr auto form_choices = [] {
   }
 }();
 
+/// Whether a layer takes tokens, alone or next to other values that a model makes.
+template <class L>
+inline constexpr bool takes_tokens = [] {
+  constexpr leaf_info first = first_leaf<L>;
+  for (int i = 0; i < first.flowing_inputs(); ++i)
+    if (first.inputs[std::size_t(i)].kind == value_kind::tokens) return true;
+  return false;
+}();
+
+/// Whether a layer takes only what layers make: several integers for each row and real targets come
+/// from a data set, for a loss.
+template <class L>
+inline constexpr bool takes_what_layers_make = [] {
+  constexpr leaf_info first = first_leaf<L>;
+  for (int i = 0; i < first.flowing_inputs(); ++i) {
+    auto const& input = first.inputs[std::size_t(i)];
+    bool const is_token = input.kind == value_kind::tokens && input.width == 1;
+    if (!is_token && input.kind != value_kind::features) return false;
+  }
+  return true;
+}();
+
+template <class L, std::size_t Samples, std::size_t Index,
+          value_kind = first_leaf<L>.inputs[Index].kind>
+struct input_probe_of {
+  using source = std::conditional_t<takes_tokens<L>, tokens, features<1>>;
+  using type = named<probe_names[Index],
+                     probe<sequence_for<L>, Samples, first_leaf<L>.inputs[Index].width, source>>;
+};
 template <class L, std::size_t Samples, std::size_t Index>
-using input_probe =
-    named<probe_names[Index], probe<sequence_for<L>, Samples, first_leaf<L>.inputs[Index].width>>;
+struct input_probe_of<L, Samples, Index, value_kind::tokens> {
+  using type = token_probe;
+};
+template <class L, std::size_t Samples, std::size_t Index>
+using input_probe = typename input_probe_of<L, Samples, Index>::type;
 template <class L, std::size_t Samples, class Numbers>
 struct all_probes;
 template <class L, std::size_t Samples>
@@ -91,7 +123,7 @@ constexpr auto model_around() {
   using source = typename all_probes<L, Samples, inputs>::type;
   if constexpr (std::is_same_v<typename L::output, loss_value>)
     return std::type_identity<objective<source, layer_type>>{};
-  else if constexpr (first.input().kind == value_kind::tokens)
+  else if constexpr (takes_tokens<L> && first.flowing_inputs() == 1)
     return std::type_identity<sequential<layer_type, relay<sequence, L::output::info.width>>>{};
   else
     return std::type_identity<

@@ -15,7 +15,8 @@ struct layer_options {
   /// Tokens of a layer that takes them, or integer targets of a loss, of each of `checked_rows<L>`;
   /// empty: random ones in [0, token_count).
   std::vector<std::int32_t> tokens{};
-  /// 0: the rows of the layer's first matrix, or a loss's `classes`, or the width of its input.
+  /// 0: the rows of the layer's first matrix, of its smallest one if it takes tokens next to other
+  /// values, or a loss's `classes`, or the width of its input.
   std::int32_t token_count = 0;
   /// Elements of the input and of each parameter that are compared with finite differences; at
   /// least 1.

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "plait/core/name.hpp"
 #include "plait/layer/combinators.hpp"
@@ -15,14 +16,14 @@ namespace plait::testing {
 /// be set, and the gradient of that input can be read, like any parameter. A batch of fewer samples
 /// takes the first rows of the parameter.
 ///
-/// Shapes: values (Sequence * Samples, Width); y (rows, Width), of at most as many; x (rows, 1) is
+/// Shapes: values (Sequence * Samples, Width); y (rows, Width), of at most as many; x, an Input, is
 ///         ignored.
-template <std::size_t Sequence, std::size_t Samples, std::size_t Width>
+template <std::size_t Sequence, std::size_t Samples, std::size_t Width, class Input = features<1>>
 struct probe {
   using concept_tag = layer_tag;
   using values = parameter<"values", extents<Sequence * Samples, Width>>;
   using parameters = parameter_list<values>;
-  using input = features<1>;
+  using input = Input;
   using output = features<Width>;
   // The second form serves layers that take a partial value.
   using forms = plait::forms<whole, form<"partial", invariant, partial, once<values>>>;
@@ -39,6 +40,23 @@ struct probe {
     auto const row = [&](auto of) { return of.columns = l.dy.rows * Width, of.rows = 1, of; };
     ops.accumulate_column_sums(row(l.dy), row(l.dp[values{}]));
   }
+};
+
+/// Stands before a layer that takes tokens and other values, and gives it the tokens of the batch.
+struct token_probe {
+  using concept_tag = layer_tag;
+  using input = tokens;
+  using output = tokens;
+  using forms = plait::forms<whole, by_sequence<>>;
+  static constexpr double flops_per_row = 0;
+
+  struct copy_integers {
+    static constexpr bool any_placement = true;
+    void operator()(auto const& queue, auto x, auto y) const {
+      queue.copy_bytes(x.data, const_cast<std::int32_t*>(y.data), x.rows * sizeof(*x.data));
+    }
+  };
+  static void forward(auto& ops, auto const& l) { ops.run(copy_integers{}, l.x, l.y); }
 };
 
 /// The names of the probes that make a layer's inputs, in the order of these.
