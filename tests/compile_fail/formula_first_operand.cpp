@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: an operation of this formula takes an activation first
+// first: scan(a, x) in this formula takes a value of each row
 // quoted: product of w and x: w is a matrix
+// quoted: scan(b, x): b is a vector of
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
+
+using namespace plait::literals;
 
 struct my_layer {
   static constexpr plait::parameter<"w", plait::extents<8, 8>> w{};
@@ -14,6 +18,17 @@ struct my_layer {
 #endif
 };
 
-using model = plait::sequential<my_layer>;
+struct my_scan {
+  static constexpr plait::parameter<"b", plait::extents<8>> b{};
+  using input = plait::features<8>;
+  static constexpr std::size_t sequence = 4;
+#ifdef PLAIT_EXPECT_FAIL
+  static constexpr auto formula(auto x) { return scan(b, x); }
+#else
+  static constexpr auto formula(auto x) { return scan(b + 0_c * x, x); }
+#endif
+};
+
+using model = plait::sequential<my_layer, my_scan>;
 
 int main() { return model::output::info.width == 0; }

@@ -213,8 +213,10 @@ class expression_words {
   value scan(value const& a, value const& x) const {
     value out = x;
     std::size_t const step = batch * x.width();
+    // A number of each row, or one for all, is repeated.
     for (std::size_t k = step; k < x.elements.size(); ++k)
-      out.elements[k] += a.elements[k] * out.elements[k - step];
+      out.elements[k] +=
+          a.elements[k * a.elements.size() / x.elements.size()] * out.elements[k - step];
     return out;
   }
   /// Value s of row t is the number of position s.

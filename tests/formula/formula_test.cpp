@@ -137,6 +137,11 @@ static_assert(
     has_forms<depthwise<12, 4>>({{"whole", invariant, invariant, {invariant, invariant, invariant}},
                                  {"features", features, features, {rows, rows, rows}}}));
 static_assert(info_of<gated_recurrence<6, 12, 4>>.forms.size() == 3);
+// A scan by a number passes summands on.
+static_assert(
+    has_forms<scan_of_summands<6, 12, 4>>({{"whole", invariant, invariant, {invariant, invariant}},
+                                           {"hidden", replicate, partial, {columns, rows}},
+                                           {"column", replicate, features, {replicate, columns}}}));
 // The bias and x enter more than one sum, and x is both the rows and the columns of a matrix.
 static_assert(info_of<shared_bias<6>>.forms.size() == 2);
 static_assert(info_of<not_series_parallel<6>>.forms.size() == 2);
@@ -251,6 +256,7 @@ TEST(Formulas, SinksAndSlopesKeepTheLaws) { expect_laws<sunk_attention<12, 6, 4>
 TEST(Formulas, NumbersOfOtherPositionsKeepTheLaws) { expect_laws<weighted_positions<12, 6, 4>>(2); }
 TEST(Formulas, KernelsOfAttentionKeepTheLaws) { expect_laws<grouped_attention<12, 6, 3, 4>>(3); }
 TEST(Formulas, ShiftsKeepTheLaws) { expect_laws<depthwise<12, 4>>(2); }
+TEST(Formulas, ScansOfRowsKeepTheLaws) { expect_laws<scans_of_rows<6, 6, 4>>(2); }
 TEST(Formulas, ConvolutionsKeepTheLaws) { expect_laws<convolved<4, 6>>(4); }
 TEST(Formulas, SeparableConvolutionsKeepTheLaws) { expect_laws<separable_block<6, 12>>(4); }
 TEST(Formulas, NumbersOfMapsKeepTheLaws) { expect_laws<squeeze_and_excite<6, 3>>(2); }

@@ -632,6 +632,32 @@ struct gated_recurrence {
   }
 };
 
+/// Scans by a number, by a number of each row, and of a number of each row.
+template <std::size_t Width, std::size_t Hidden, std::size_t Sequence>
+struct scans_of_rows {
+  static constexpr weights<"in", Width, Hidden> in{};
+  static constexpr weights<"decay", Width, 1> decay{};
+  static constexpr weights<"out", Hidden, Width> out{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    auto const kept = sigmoid(matmul(x, decay));
+    auto const slow = scan(0.9_c, matmul(x, in));
+    return matmul(scan(kept, slow), out) * scan(kept, mean(x)) + scan(0.5_c, mean(square(x)));
+  }
+};
+/// A scan by a number is linear: ranks add up its summands after it.
+template <std::size_t Width, std::size_t Hidden, std::size_t Sequence>
+struct scan_of_summands {
+  static constexpr weights<"up", Width, Hidden> up{};
+  static constexpr weights<"down", Hidden, Width> down{};
+  using input = plait::features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr auto formula(auto x) {
+    return scan(0.9_c, matmul(gelu(scan(0.25_c, matmul(x, up))), down));
+  }
+};
+
 // ---- Images -------------------------------------------------------------------------------------
 
 /// A convolution with strides and padding, its bias, and pooling.

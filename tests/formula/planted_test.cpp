@@ -69,6 +69,8 @@ std::vector<named_formula> const& formulas() {
       named_as<one_head<6, 4>>("one_head"),
       named_as<depthwise<12, 4>>("depthwise"),
       named_as<gated_recurrence<6, 12, 4>>("gated_recurrence"),
+      named_as<scans_of_rows<6, 12, 4>>("scans_of_rows"),
+      named_as<scan_of_summands<6, 12, 4>>("scan_of_summands"),
       named_as<convolved<4, 6>>("convolved"),
       named_as<grouped_convolution<6, 3>>("grouped_convolution"),
       named_as<separable_block<6, 12>>("separable_block"),
@@ -276,7 +278,8 @@ TEST(PlantedFaults, ASlotIsReleasedOneNodeEarly) {
     };
     for (int i = g.forward_size; i < g.size; ++i) {
       bool const is_function = g.at[i].kind == node_kind::map || g.at[i].kind == node_kind::slope ||
-                               g.at[i].kind == node_kind::add;
+                               g.at[i].kind == node_kind::add ||
+                               g.at[i].kind == node_kind::multiply;
       if (!is_in_scratch(i) || is_function) continue;
       for (int j = 0; j < g.at[i].count; ++j) {
         int const read = g.at[i].operands[j] < 0 ? -1 : plan.place_of(g.at[i].operands[j]);

@@ -67,6 +67,7 @@ struct adjoint_writer {
         case node_kind::product: product(n, dy); break;
         case node_kind::map: map(i, n, dy); break;
         case node_kind::reduce: repeat(n, dy); break;
+        case node_kind::broadcast: add_to(n.operands[0], g.put(g.reduced(dy, 1))); break;
         case node_kind::reshape: reshape(n, dy); break;
         case node_kind::part: part(n, dy); break;
         case node_kind::concat: concat(n, dy); break;
@@ -292,14 +293,18 @@ struct adjoint_writer {
   }
   /// The gradient by x goes back through the positions; the gradient by a[t] is it times h[t - 1].
   constexpr void scan(int i, node const& n, int dy) {
-    node back = g.like(n.operands[1], node_kind::scan_gradient);
-    back.read(n.operands[0]), back.read(dy);
+    int const x = n.operands[n.count - 1];
+    node back = g.like(x, node_kind::scan_gradient);
+    back.factor = n.factor;
+    if (n.count == 2) back.read(n.operands[0]);
+    back.read(dy);
     int const dx = g.put(back);
+    if (n.count == 1) return add_to(x, dx);
     int const before = g.put(g.shifted(i, 1));
     node product = g.like(n.operands[0], node_kind::multiply);
     product.read(before), product.read(dx);
     add_to(n.operands[0], g.put(product));
-    add_to(n.operands[1], dx);
+    add_to(x, dx);
   }
 
   // ---- Rows of operation/rows.hpp, whose adjoints name their operands ---------------------------

@@ -298,12 +298,13 @@ struct formula_bodies {
       run(row_kernel<sum_of_pieces<n.width()>>{});
     else if constexpr (n.kind == node_kind::part) run(part_kernel<n.number>{});
     else if constexpr (n.kind == node_kind::shift) run(shift_kernel{n.steps, batch});
-    else if constexpr (n.kind == node_kind::scan) run(scan_kernel{batch});
+    else if constexpr (n.kind == node_kind::scan) run(scan_kernel{batch, n.factor});
     else if constexpr (n.kind == node_kind::across)
       run(across_kernel{std::size_t(table.sequence), batch});
     else if constexpr (n.kind == node_kind::across_gradient)
       run(across_gradient_kernel{std::size_t(table.sequence), batch});
-    else if constexpr (n.kind == node_kind::scan_gradient) run(scan_gradient_kernel{batch});
+    else if constexpr (n.kind == node_kind::scan_gradient)
+      run(scan_gradient_kernel{batch, n.factor});
     else static_assert(n.kind == node_kind::reduce, "a kind of node that no body makes");
   }
   /// A value as rows of its last factor: those of [heads, width] are the heads of each row. Where

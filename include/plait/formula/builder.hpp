@@ -284,13 +284,28 @@ struct graph_builder {
   }
   constexpr void scan(int a, int x) {
     if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
-    if (!takes_made(a) || !takes_made(x) || !takes_flat(a) || !takes_flat(x)) return;
-    if (g.at[a].width() != g.at[x].width())
+    bool const is_number = g.at[a].kind == node_kind::number;
+    if (!is_number && !g.at[a].is_per_row()) return g.fail(mistake::kind::is_no_decay);
+    if ((!is_number && !takes_made(a)) || !takes_made(x)) return;
+    if (g.at[a].factor_count > 1 || g.at[x].factor_count > 1)
+      return g.fail(mistake::kind::has_factors);
+    if (g.at[a].factor_count == 1 && g.at[a].width() != g.at[x].width())
       return g.fail(mistake::kind::map_shapes, g.at[a].width(), g.at[x].width());
-    g.unite(g.at[a].last(), g.at[x].last());
+    if (!is_number && g.at[a].width() != g.at[x].width()) {
+      node repeated = g.like(x, node_kind::broadcast);
+      repeated.image = {};
+      repeated.read(a);
+      a = g.put(repeated);
+    }
     g.is_whole[row_variable] = true;
     node out = g.like(x, node_kind::scan);
-    out.read(a), out.read(x);
+    if (is_number) {
+      out.factor = g.at[a].factor;
+    } else {
+      if (!g.at[a].last().is_single()) g.unite(g.at[a].last(), g.at[x].last());
+      out.read(a);
+    }
+    out.read(x);
     g.put(out);
   }
 

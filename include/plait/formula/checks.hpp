@@ -198,6 +198,10 @@ inline constexpr bool refuse = [] {
   static_assert(What != is_no_parameter,
                 "an operation of this formula takes parameters after its first operand, as "
                 "they are; write rms_norm(x, gamma), and calculate with its result");
+  static_assert(What != is_no_decay,
+                "scan(a, x) in this formula takes a value of each row, one for each feature or "
+                "one for all, or a number such as 0.9_c; write scan(a + 0_c * x, x) for a row of "
+                "parameters");
   static_assert(What != output_shape,
                 "the result of a formula is an activation that it makes of its inputs; "
                 "return what is calculated, such as matmul(x, w), and leave a layer out that "

@@ -349,8 +349,10 @@ struct formula_terms {
     if (made.leaves > most_leaves) g.fail(mistake::kind::too_many_leaves, made.leaves);
     else term_placer<inputs>::place(g, Term{}, operands);
     g.blame(number);
-    // The draw of a dropout comes before its value.
-    if (made.node + 1 < g.size && g.at[made.node].kind == node_kind::draw) ++made.node;
+    // The draw of a dropout comes before its value, and a number of each row that a scan repeats.
+    if (made.node + 1 < g.size &&
+        (g.at[made.node].kind == node_kind::draw || g.at[made.node].kind == node_kind::broadcast))
+      ++made.node;
     for (int i = made.node; i < g.size; ++i) g.at[i].term = number;
     ++number;
   }

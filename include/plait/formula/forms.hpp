@@ -258,7 +258,7 @@ class cut_values {
       case node_kind::maximum_gradient:
       case node_kind::scan:
       case node_kind::scan_gradient:
-        is_partial_[i] = sums == 1 && is_partial_[of.operands[1]];
+        is_partial_[i] = sums == 1 && is_partial_[of.operands[of.count - 1]];
         break;
       case node_kind::map:
         is_partial_[i] = degree_of(i, -1) == degree::linear;

@@ -236,11 +236,29 @@ struct multiply_and_add {
     return a * b + c;
   }
 };
-/// h[t] = a[t] h[t - 1] + x[t], a call for each position.
+/// A number times a, and b.
+struct scale_and_add {
+  double factor = 1;
+
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T operator()(T a, T b) const {
+    return static_cast<T>(factor) * a + b;
+  }
+};
+/// h[t] = a[t] h[t - 1] + x[t], a call for each position; without a by `factor`.
 struct scan_kernel {
   static constexpr bool any_placement = true;
   std::size_t rows_of_position = 1;
+  double factor = 1;
 
+  void operator()(auto const& queue, auto x, auto h) const {
+    std::size_t const step = rows_of_position * h.columns, count = h.count();
+    if (count == 0) return;
+    queue.copy_bytes(x.data, h.data, step * sizeof(*h.data));
+    for (std::size_t at = step; at < count; at += step)
+      queue.run(operation::map{}, scale_and_add{factor}, row_of(h.data + at, step),
+                read_row(h.data + at - step, step), row_of(x.data + at, step));
+  }
   void operator()(auto const& queue, auto a, auto x, auto h) const {
     std::size_t const step = rows_of_position * h.columns, count = h.count();
     if (count == 0) return;
@@ -255,11 +273,21 @@ struct scan_kernel {
     return {data, 1, count, count};
   }
 };
-/// g[t] = dh[t] + a[t + 1] g[t + 1].
+/// g[t] = dh[t] + a[t + 1] g[t + 1]; without a by `factor`.
 struct scan_gradient_kernel {
   static constexpr bool any_placement = true;
   std::size_t rows_of_position = 1;
+  double factor = 1;
 
+  void operator()(auto const& queue, auto dh, auto g) const {
+    std::size_t const step = rows_of_position * g.columns, count = g.count();
+    if (count == 0) return;
+    std::size_t at = count - step;
+    queue.copy_bytes(dh.data + at, g.data + at, step * sizeof(*g.data));
+    for (; at > 0; at -= step)
+      queue.run(operation::map{}, scale_and_add{factor}, row_of(g.data + at - step, step),
+                scan_kernel::read_row(g.data + at, step), row_of(dh.data + at - step, step));
+  }
   void operator()(auto const& queue, auto a, auto dh, auto g) const {
     std::size_t const step = rows_of_position * g.columns, count = g.count();
     if (count == 0) return;

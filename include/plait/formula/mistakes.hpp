@@ -90,6 +90,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
       case is_no_tokens: node(), says_of(term().count - 1); break;
       case is_data: operand_that([this](int term) { return is_real_data(node_of(term)); }); break;
       case is_matrix: operand_that([this](int term) { return terms_[term].rank == 2; }); break;
+      case is_no_decay: node(), says_of(0); break;
       case is_no_activation:
         operand_that([this](int term) { return !node_of(term).is_per_row(); });
         break;

@@ -37,7 +37,7 @@ enum class node_kind : int {
   softmax,  ///< over the last factor
   softmax_gradient,
   shift,  ///< the rows of an earlier position
-  scan,   ///< h[t] = a[t] h[t - 1] + x[t]
+  scan,   ///< h[t] = a[t] h[t - 1] + x[t]; with x alone `factor` is a[t]
   scan_gradient,
   across,  ///< a number of each position, side by side in all rows of a sample
   across_gradient,
@@ -121,8 +121,8 @@ struct node {
   int parameter = -1;           ///< the gradient of which parameter it adds to
   int term = -1;                ///< the term that it stands for; of a gradient, that of node `of`
   int flops = 1;                ///< operations of a map's own function for each element
-  double factor = 1;            ///< the factor of a reduce or broadcast; the value of a number; the
-                                ///< probability of a dropout
+  double factor = 1;            ///< the factor of a reduce, broadcast or scan; the value of a
+                                ///< number; the probability of a dropout
   /// The letters of a contraction, for the rows and factors of both operands and of the result.
   char letters[3][most_dimensions]{};
   operation::row const* row = nullptr;              ///< the row of a call
@@ -214,6 +214,7 @@ struct mistake {
     is_no_activation,     ///< an operand
     is_no_matrix,         ///< the second operand of a product
     is_no_parameter,      ///< an operand of a row
+    is_no_decay,          ///< the first operand of a scan
     has_factors,          ///< an operand has heads, or it has a single column and none
     output_shape,         ///< the result is no activation that the formula makes
     loss_width,           ///< a term of the loss is no single number of each row

@@ -303,6 +303,9 @@ constexpr auto across(V) {
   return term<op::across, V>{};
 }
 /// h[t] = a[t] h[t - 1] + x[t] for the positions of each sample, from h = 0 on; feature by feature.
+///
+/// Shapes: x (rows, n); a the same, or (rows, 1), or a number of the formula such as 0.9_c; result
+///         (rows, n).
 template <operand A, operand X>
 constexpr auto scan(A, X) {
   return term<op::scan, A, X>{};

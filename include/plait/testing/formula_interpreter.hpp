@@ -256,14 +256,18 @@ class node_maker {
       }
       case node_kind::scan: {
         std::size_t const step = batch * made.width();
+        int const last = n.count - 1;
         for (std::size_t k = 0; k < out.size(); ++k)
-          out[k] = in(1)[k] + (k < step ? 0 : in(0)[k] * out[k - step]);
+          out[k] = in(last)[k] + (k < step ? 0 : (last == 0 ? n.factor : in(0)[k]) * out[k - step]);
         return;
       }
       case node_kind::scan_gradient: {
         std::size_t const step = batch * made.width();
+        int const last = n.count - 1;
         for (std::size_t k = out.size(); k-- > 0;)
-          out[k] = in(1)[k] + (k + step >= out.size() ? 0 : in(0)[k + step] * out[k + step]);
+          out[k] = in(last)[k] + (k + step >= out.size()
+                                      ? 0
+                                      : (last == 0 ? n.factor : in(0)[k + step]) * out[k + step]);
         return;
       }
       case node_kind::log_sum_exp:
