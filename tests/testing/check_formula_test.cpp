@@ -40,10 +40,37 @@ TEST(CheckFormula, FindsAFormThatTheRulesDoNotSee) {
   auto const report = check_formula<tripled<12>>();
   ASSERT_EQ(report.failures.size(), 1u) << report.text();
   EXPECT_EQ(report.failures[0],
-            "no form along the columns of x, the rows of weight: f(matmul(x, weight)) would see a "
-            "sum that is still to be made. But a trial on 2, 3 and 4 ranks makes the whole output "
-            "and the whole gradients; write the formula so that the rules of formulas see it, a "
-            "function that is linear by +, -, * and /");
+            "no form along the columns of x, the rows of weight: three_times(matmul(x, weight)) "
+            "would see a sum that is still to be made. But a trial on 2, 3 and 4 ranks makes the "
+            "whole output and the whole gradients; write the formula so that the rules of formulas "
+            "see it, a function that is linear by +, -, * and /");
+}
+/// Functions of members of templates, of places, and without a name.
+template <std::size_t Width>
+struct named_functions {
+  struct half_of_place {
+    PLAIT_HOST_DEVICE double operator()(plait::formula::index_place const& at) const {
+      return 0.5 * double(at[0]);
+    }
+  };
+  template <int Power>
+  struct times_power {
+    PLAIT_HOST_DEVICE auto operator()(auto x, auto y) const { return decltype(x)(Power) * x * y; }
+  };
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) {
+    auto const y = map([](auto a) { return a; }, matmul(x, weight));
+    return map(times_power<3>{}, y, plait::formula::at(half_of_place{}));
+  }
+};
+TEST(Explain, SaysTheNamesOfFunctions) {
+  EXPECT_EQ(
+      (plait::formula::explain<named_functions<12>>()),
+      "whole: each rank does all\ncolumn: cut along the columns of weight, the columns of the "
+      "output\nsequence: cut along the positions\nno form along the columns of x, the rows of "
+      "weight: times_power(f(...), at(half_of_place)) would see a sum that is still to be "
+      "made\n");
 }
 TEST(CheckFormula, PassesWhatIsRight) {
   auto const report = check_formula<tripled_by_number<12>>();

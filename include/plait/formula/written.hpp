@@ -7,6 +7,7 @@
 
 #include "plait/core/name.hpp"
 #include "plait/core/type_list.hpp"
+#include "plait/core/type_name.hpp"
 #include "plait/formula/graph.hpp"
 #include "plait/formula/terms.hpp"
 #include "plait/layer/parameter.hpp"
@@ -68,9 +69,18 @@ class made_text {
 
 // ---- Terms as they are written ------------------------------------------------------------------
 
-/// The name of a function; "f" for a function of the program's.
+/// The name of a function of the program's: that of its type, or "f" for a lambda.
 template <class Function>
-inline constexpr char const* word_of = "f";
+constexpr made_text<48> name_of_function() {
+  made_text<48> out;
+  for (char const each : plait::detail::plain_name(plait::detail::type_text<Function>()))
+    out.add(each);
+  return out.size() == 0 ? made_text<48>("f") : out;
+}
+
+/// The name of an operation or function; none for a function of the program's.
+template <class Function>
+inline constexpr char const* word_of = "";
 template <>
 inline constexpr char const* word_of<arithmetic::add> = "+";
 template <>
@@ -134,8 +144,6 @@ template <>
 inline constexpr char const* word_of<op::with_loss> = "with_loss";
 template <>
 inline constexpr char const* word_of<op::pick> = "pick";
-template <class Function>
-inline constexpr char const* word_of<op::at<Function>> = "at(f)";
 template <long long Numerator, long long Denominator>
 inline constexpr char const* word_of<op::dropout<Numerator, Denominator>> = "dropout";
 template <>
@@ -219,6 +227,14 @@ struct written_terms<Terms, std::tuple<Term...>> {
     return plait::detail::place_of_first({std::is_same_v<Operand, Term>...});
   }
   static constexpr void read(written_term&, auto) {}
+  template <class Function>
+  static constexpr void read(written_term& out, op::map<Function>) {
+    if (out.word.size() == 0) out.word = name_of_function<Function>();
+  }
+  template <class Function>
+  static constexpr void read(written_term& out, op::at<Function>) {
+    out.word = "at(", out.word.add(name_of_function<Function>()), out.word.add(')');
+  }
   static constexpr void read(written_term& out, op::matmul<true>) { out.is_transposed = true; }
   template <class Row, class... Numbers>
   static constexpr void read(written_term& out, op::call<Row, Numbers...>) {
