@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: two parameters of this formula have one name and unlike lengths
+// first: two parameters of this formula have one name and unlike lengths or starts;
 #include "plait/formula.hpp"
 #include "plait/layer/combinators.hpp"
 

@@ -132,6 +132,13 @@ static_assert(has_forms<flat_outer_product<6, 6>>(
     {{"whole", invariant, invariant, {invariant, invariant}},
      {"column", replicate, features, {replicate, columns}},
      {"sequence", sequence, sequence, {replicate, replicate}}}));
+// Members of one type are one parameter.
+struct one_of_two {
+  static constexpr weights<"weight", 6, 6> first{}, second{};
+  using input = plait::features<6>;
+  static constexpr auto formula(auto x) { return matmul(silu(matmul(x, first)), second); }
+};
+static_assert(info_of<one_of_two>.parameters.size() == 1);
 // A scan and a shift need all positions.
 static_assert(
     has_forms<depthwise<12, 4>>({{"whole", invariant, invariant, {invariant, invariant, invariant}},

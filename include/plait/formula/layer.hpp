@@ -200,8 +200,8 @@ struct formula_layer
                 "this formula can be cut along more than fifteen indices; write a part of it as a "
                 "formula of its own");
   static_assert(facts::has_names_of_their_own(),
-                "two parameters of this formula have one name and unlike lengths; give each a name "
-                "of its own");
+                "two parameters of this formula have one name and unlike lengths or starts; give "
+                "each a name of its own");
   using concept_tag = layer_tag;
   using input = typename L::input;
   using output = typename formula_output<L>::type;

@@ -92,6 +92,9 @@ namespace plait {
 
 /// A named parameter of a layer. Its type is also its key: `p[weight{}]` in a layer's body.
 ///
+/// Two members of a formula's layer with one name, extents and start have one type, so they are one
+/// parameter, and no compiler can tell them apart: give each a name of its own.
+///
 /// The last `Padding` entries of the first dimension are there only to make it divide: they are 0
 /// before and after every step, and files do not have them. Files have it with the lengths of
 /// `InFiles`, an nn::file_shape, or with its own.
