@@ -43,11 +43,14 @@ TEST(Slot, AFixedSizeIsNotPerRow) {
   EXPECT_FALSE(info.keeps_input || info.keeps_output);
 }
 
-TEST(Slot, EachListHasRoomForSixteen) {
-  using list =
-      scratch<slot<"a", 1>, slot<"b", 2>, slot<"c", 3>, input_slot, slot<"d", 4>, slot<"e", 5>,
-              slot<"f", 6>, slot<"g", 7>, slot<"h", 8>, slot<"i", 9>, slot<"j", 10>, slot<"k", 11>,
-              slot<"l", 12>, slot<"m", 13>, slot<"n", 14>, slot<"o", 15>, slot<"p", 16>>;
+TEST(Slot, EachListHasRoomForThirtyTwo) {
+  using list = scratch<slot<"a", 1>, slot<"b", 2>, slot<"c", 3>, input_slot, slot<"d", 4>,
+                       slot<"e", 5>, slot<"f", 6>, slot<"g", 7>, slot<"h", 8>, slot<"i", 9>,
+                       slot<"j", 10>, slot<"k", 11>, slot<"l", 12>, slot<"m", 13>, slot<"n", 14>,
+                       slot<"o", 15>, slot<"p", 16>, slot<"q", 17>, slot<"r", 18>, slot<"s", 19>,
+                       slot<"t", 20>, slot<"u", 21>, slot<"v", 22>, slot<"w", 23>, slot<"x", 24>,
+                       slot<"y", 25>, slot<"z", 26>, slot<"aa", 27>, slot<"bb", 28>, slot<"cc", 29>,
+                       slot<"dd", 30>, slot<"ee", 31>, slot<"ff", 32>>;
   constexpr auto info = detail::read_slots<slots_info::most_slots>(list{});
   ASSERT_EQ(info.own.size(), slots_info::most_slots);
   for (int k = 0; k < info.own.size(); ++k) {

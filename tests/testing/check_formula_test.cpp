@@ -157,3 +157,20 @@ TEST(CheckFormula, TakesTokensNextToFeatures) {
   EXPECT_NE(checked.find("form sequence on 4 tensor ranks\n"), std::string::npos) << checked;
   EXPECT_NE(checked.find("form column on 3 tensor ranks\n"), std::string::npos) << checked;
 }
+
+/// More slots of scratch than sixteen.
+template <std::size_t... Heads>
+constexpr auto of_widths(auto x) {
+  return sum(concat(sum(silu(side_by_side(sum(heads<Heads>(x)))))...));
+}
+struct many_widths {
+  using input = plait::features<120>;
+  static constexpr auto formula(auto x) {
+    return x * (of_widths<2, 3, 4, 5, 6, 8, 10>(x) + of_widths<12, 15, 20>(x));
+  }
+};
+static_assert(plait::formula::formula_facts<many_widths>::memory.scratch.count > 16);
+TEST(CheckFormula, PassesALayerOfManySlots) {
+  auto const report = check_formula<many_widths>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}

@@ -242,11 +242,12 @@ inline constexpr bool refuse = [] {
   static_assert(What != too_many_nodes,
                 "a formula is a layer, not a model; give a part of it a formula of its own");
   static_assert(What != too_many_saved,
-                "a layer keeps at most sixteen values of its forward; give a part of the "
-                "formula a formula of its own, a layer before or after this one");
+                "a layer keeps at most thirty-two values of its forward; write two layers, "
+                "plait::sequential<first, second>, each with a part of this formula");
   static_assert(What != too_many_scratch,
-                "a layer has room for at most sixteen values in its bodies; give a part of the "
-                "formula a formula of its own, a layer before or after this one");
+                "a layer has room for at most thirty-two values at a time in its bodies; "
+                "write two layers, plait::sequential<first, second>, each with a part of this "
+                "formula");
   return false;
 }();
 /// `Returned`: the type that formula(...) returns.

@@ -466,7 +466,7 @@ inline constexpr leaf_info leaf_of = [] {
       "slot<Label, PerRow>; parameters need not be listed");
   static_assert(detail::own_slots<typename lists::saved> <= slots_info::most_slots &&
                     detail::own_slots<typename lists::scratch> <= slots_info::most_slots,
-                "saved<...> or scratch<...>: a layer may have sixteen slots of its own in each; "
+                "saved<...> or scratch<...>: a layer may have 32 slots of its own in each; "
                 "make one wider slot of several");
   if constexpr (constexpr int place = lists::problem::place; place >= 0) {
     using form = typename lists::problem::template form_at<place>;

@@ -89,7 +89,7 @@ struct slot_info {
 
 /// The content of a layer's list `saved` or `scratch`, as a value.
 struct slots_info {
-  static constexpr int most_slots = 16;
+  static constexpr int most_slots = 32;
   bool keeps_input = false;
   bool keeps_output = false;
   int first_number = 0;
