@@ -72,6 +72,20 @@ TEST(Explain, SaysTheNamesOfFunctions) {
       "weight: times_power(f(...), at(half_of_place)) would see a sum that is still to be "
       "made\n");
 }
+/// The columns of one product are the rows of the next.
+template <std::size_t Width>
+struct square_of_matrix {
+  static constexpr weights<"weight", Width, Width> weight{};
+  using input = plait::features<Width>;
+  static constexpr auto formula(auto x) { return matmul(matmul(x, weight), weight); }
+};
+TEST(Explain, SaysWhichValueHasAnIndexTwice) {
+  EXPECT_NE((plait::formula::explain<square_of_matrix<12>>().find(
+                "weight has it in two of its dimensions, 12 x 12, and ranks "
+                "cut a value along one\n")),
+            std::string::npos)
+      << plait::formula::explain<square_of_matrix<12>>();
+}
 TEST(CheckFormula, PassesWhatIsRight) {
   auto const report = check_formula<tripled_by_number<12>>();
   EXPECT_TRUE(report.passed()) << report.text();

@@ -524,8 +524,10 @@ struct graph_builder {
       for (int k = 0; k <= b.factor_count; ++k) {
         if (out.letters[0][i] != out.letters[1][k]) continue;
         dimension const of_a = dimension_at(a, i), of_b = dimension_at(b, k);
-        if (of_a.extent != of_b.extent)
+        if (of_a.extent != of_b.extent) {
+          if (!g.has_failed()) g.wrong.letter = out.letters[0][i];
           g.fail(mistake::kind::inner_lengths, of_a.extent, of_b.extent);
+        }
         if (of_a.variable != of_b.variable) g.unite(of_a, of_b);
       }
     for (int f = 1; f <= factor_count; ++f) {

@@ -110,8 +110,9 @@ inline constexpr bool refuse = [] {
   using enum mistake::kind;
   static_assert(What != inner_lengths,
                 "the operands of a product in this formula do not fit: in matmul(x, w) x has "
-                "as many columns as w has rows, in matmul(x, transposed(w)) as w has columns; "
-                "correct the extents of a parameter, or write or leave out transposed(...)");
+                "as many columns as w has rows, in matmul(x, transposed(w)) as w has columns, in "
+                "einsum a letter has one length; correct the extents of a parameter, or write or "
+                "leave out transposed(...)");
   static_assert(
       What != map_shapes,
       "the operands of a function of elements in this formula do not fit: they "

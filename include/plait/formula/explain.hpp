@@ -105,7 +105,7 @@ class form_explainer : expression_writer<grown_text> {
         this->out_.add(root == row_variable ? "an operation mixes positions"
                                             : "an operation needs all of it on each rank");
         break;
-      case refusal::twice: value(tried.where), this->out_.add(" has it in two dimensions"); break;
+      case refusal::twice: in_two_dimensions(tried.where); break;
       case refusal::of_summands:
         value(tried.where), this->out_.add(" would see a sum that is still to be made");
         break;
@@ -138,6 +138,20 @@ class form_explainer : expression_writer<grown_text> {
         this->out_.add("it needs more sums between ranks than a form can have");
         break;
     }
+  }
+  /// Says of a value that two of its lengths are the index, with all of them: 6 x 6.
+  void in_two_dimensions(int i) {
+    node const& n = g.at[i];
+    value(i), this->out_.add(" has it in two of its dimensions, ");
+    bool begins = true;
+    auto const length = [&](int extent) {
+      if (!begins) this->out_.add(" x ");
+      begins = false, this->out_.add(static_cast<long long>(extent));
+    };
+    if (n.is_per_row()) this->out_.add("rows"), begins = false;
+    else length(n.rows.extent);
+    for (int f = 0; f < n.factor_count; ++f) length(n.factors[f].extent);
+    this->out_.add(", and ranks cut a value along one");
   }
   /// The dimensions of inputs and parameters that belong to a variable; else of a value.
   void variable(int root) {

@@ -42,7 +42,7 @@ struct graph {
   [[nodiscard]] constexpr bool has_failed() const { return wrong.what != mistake::kind::none; }
   /// Records the first mistake. The term is known to the caller of what places or visits it.
   constexpr void fail(mistake::kind what, int left = 0, int right = 0) {
-    if (!has_failed()) wrong = {what, -1, left, right};
+    if (!has_failed()) wrong = {what, -1, left, right, wrong.letter};
   }
   /// Says which term a mistake belongs to that was just recorded.
   constexpr void blame(int term) {

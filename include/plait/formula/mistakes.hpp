@@ -240,8 +240,9 @@ class mistake_writer : expression_writer<made_text<1024>> {
   constexpr void product_of_lengths() {
     node();
     if (!term().word.is("matmul")) {
-      out_.add("a letter has "), out_.add(wrong_.left), out_.add(" in the first and ");
-      return out_.add(wrong_.right), out_.add(" in the second");
+      out_.add(wrong_.letter), out_.add(" has "), out_.add(wrong_.left);
+      out_.add(" in the first and "), out_.add(wrong_.right);
+      return out_.add(" in the second");
     }
     out_.add("the summed dimension has "), out_.add(wrong_.left);
     out_.add(" in the first and "), out_.add(wrong_.right), out_.add(" in the second (");

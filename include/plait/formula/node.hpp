@@ -234,6 +234,7 @@ struct mistake {
   };
   kind what = kind::none;
   int term = -1, left = 0, right = 0;
+  char letter = 0;  ///< the index of a contraction whose lengths do not fit
 };
 
 }  // namespace plait::formula
