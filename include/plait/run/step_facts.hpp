@@ -49,12 +49,12 @@ struct placed_value {
   residence value{}, gradient{};
 };
 
-/// Whether a step waits for others, and whether others wait for it.
+/// Says if a step waits for other steps, and if other steps wait for it.
 struct step_waits {
   bool waits = false, is_awaited = false;
 };
 
-/// What the code for a step is made from.
+/// The constants from which the code for a step is compiled.
 struct step_facts {
   int number = 0;  ///< in the program
   int item = 0;
@@ -63,10 +63,10 @@ struct step_facts {
   bool gives_gradient = false;  ///< to its input
   bool is_tokens = false;       ///< the input
   step_waits forward{}, backward{};
-  step_waits parameters{};  ///< where its gradients of parameters are postponed
-  // Of leaves.
+  step_waits parameters{};  ///< for gradients of parameters that are postponed
+  // Leaves only:
   int leaf = -1;
-  int first_entry = 0;  ///< of its parameters
+  int first_entry = 0;  ///< the entry of its first parameter
   bool is_loss = false;
   bool is_trained = false;
   bool has_scratch = false;
@@ -84,7 +84,7 @@ struct waits_of_items {
   // Not told by a null: with -fsanitize=undefined g++ does not compare addresses in constants.
   bool has_any = false;
   planned_wait const* list = nullptr;
-  int const* first = nullptr;  ///< of each item
+  int const* first = nullptr;  ///< the index of the first wait of each item
 
   [[nodiscard]] constexpr waits of(int item) const {
     if (!has_any) return {};
@@ -112,7 +112,7 @@ inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
 [[nodiscard]] constexpr placed_value place_value(plan_ir const& plan, int value) {
   return {value, plan.storage.values[value], plan.storage.gradients[value]};
 }
-/// What step `number` of a plan is, without its waits.
+/// Returns the facts of step `number` of a plan, without its waits.
 [[nodiscard]] constexpr step_facts facts_of_step(plan_ir const& plan, int number) {
   auto const& now = plan.steps[number];
   bool const gives_gradient = plan.needs_gradient[now.in];
@@ -130,7 +130,7 @@ inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
   out.is_loss = leaf.is_loss;
   out.is_trained = leaf.is_trained();
   out.has_scratch = leaf.scratch.own.size() > 0;
-  // What needs none of them has none in its backward.
+  // A backward that needs no parameters is given none.
   out.has_parameters = !plan.rules.keeps_blocks() || gives_gradient;
   out.has_prepare = leaf.has_prepare;
   for (int k = leaf.saved.own.size() - 1; k >= 0; --k)
@@ -138,7 +138,7 @@ inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
   out.more_count = now.more.size();
   return out;
 }
-/// What step `number` of a plan is.
+/// Returns the facts of step `number` of a plan.
 template <int Leaves>
 [[nodiscard]] constexpr step_facts facts_and_waits(plan_ir const& plan,
                                                    plan_waits_of_steps<Leaves> const& all,

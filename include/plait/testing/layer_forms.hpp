@@ -67,7 +67,7 @@ inline constexpr auto form_choices = [] {
   }
 }();
 
-/// Whether a layer takes tokens, alone or next to other values that a model makes.
+/// True if a layer takes tokens, alone or next to other values that a model makes.
 template <class L>
 inline constexpr bool takes_tokens = [] {
   constexpr leaf_info first = first_leaf<L>;
@@ -76,7 +76,7 @@ inline constexpr bool takes_tokens = [] {
   return false;
 }();
 
-/// Whether a layer takes only what layers make: several integers for each row and real targets come
+/// True if a layer takes only what layers make: several integers for each row and real targets come
 /// from a data set, for a loss.
 template <class L>
 inline constexpr bool takes_what_layers_make = [] {

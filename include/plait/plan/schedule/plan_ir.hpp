@@ -42,9 +42,9 @@ struct plan_ir {
   static_view<bool> needs_gradient;
   places storage;
   static_view<parameter_entry> entries;
-  static_view<int> first_entry;         ///< of each leaf, among the entries
-  static_view<unsigned char> reruns;    ///< of each step, bits of `again`; empty if there are none
-  static_view<unit_range> chunk_units;  ///< of all chunks, those of a stage one behind the other
+  static_view<int> first_entry;         ///< the first entry of each leaf
+  static_view<unsigned char> reruns;    ///< bits of `again` for each step, or empty
+  static_view<unit_range> chunk_units;  ///< the units of each chunk, stage by stage
   int chunks = 1;                       ///< of each stage
   chunk_placement placement = chunk_placement::line;
   mesh grid{};  ///< with all its sizes
