@@ -4,5 +4,6 @@
 #define PLAIT_HEADER_ONLY 0
 
 #include "plait/io/safetensors.ipp"
+#include "plait/io/json.ipp"
 #include "plait/io/safetensors_header.ipp"
 #include "plait/io/sharding_info.ipp"
