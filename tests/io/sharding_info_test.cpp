@@ -7,6 +7,8 @@
 #include <map>
 #include <string>
 
+#include "plait/core/error.hpp"
+
 namespace {
 
 using plait::ext::make_sharding_metadata;
@@ -43,8 +45,9 @@ TEST(ShardingInfo, IsWhatPyTorchWrites) {
 
 // What later versions may say of a tensor is passed over, whatever it is; offsets are still read.
 TEST(ShardingInfo, MayHaveOtherKeys) {
-  for (std::string const other : {"1", "-1", "1.5", "true", "null", R"("v")", "[]", "{}", "[1,[2]]",
-                                  R"({"saved_offsets":[7],"a":[{"b":"]"},[]]})"})
+  for (std::string const other :
+       {"1", "-1", "1.5", "true", "null", R"("v")", "[]", "{}", "[1,[2]]", R"({"a":1,"a":2})",
+        R"({"saved_offsets":[7],"a":[{"b":"]"},[]]})"})
     for (std::string const& entry : {R"({"saved_offsets":[4,0],"logical_fqn":)" + other + "}",
                                      R"({"logical_fqn":)" + other + R"(,"saved_offsets":[4,0]})"})
       EXPECT_EQ(parse_sharding_metadata(
@@ -64,6 +67,11 @@ TEST(ShardingInfo, WhatIsNotIsRefused) {
   EXPECT_EQ(refusal(std::string("{}\0", 3)), start + "is not JSON (at its byte 3)");
   EXPECT_EQ(refusal("[]"), start + "is not an object");
   EXPECT_EQ(refusal("1"), start + "is not an object");
+  EXPECT_EQ(refusal("{} {}"), start + "is not JSON (at its byte 4)");
+  EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[1],"a":1e400}})"),
+            start + "is not JSON (it has a number that is too large)");
+  EXPECT_EQ(refusal("{}" + std::string(50'000'000, ' ')),
+            start + "has 50000002 bytes; at most 50000000 are allowed");
   std::string const fields =
       start + "must give 'w' saved_offsets once, a list of up to 64 positions";
   for (std::string const value :
@@ -79,9 +87,19 @@ TEST(ShardingInfo, WhatIsNotIsRefused) {
   EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[)" + many + "]}}"), fields);
   EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[]},"w":{"saved_offsets":[]}})"),
             start + "names 'w' twice");
-  std::string deep;
-  for (int i = 0; i < 300000; ++i) deep += "{\"a\":";
+  EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[]},"\u0077":{"saved_offsets":[]}})"),
+            start + "names 'w' twice");
+  EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[18446744073709551616]}})"), fields);
+  std::string deep, ends;
+  for (int i = 0; i < 300000; ++i) {
+    deep += "{\"a\":";
+    ends += '}';
+  }
   EXPECT_NE(refusal(deep), "no input_error");
+  EXPECT_EQ(refusal(deep + "1" + ends),
+            start + "must give 'a' saved_offsets once, a list of up to 64 positions");
+  EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[],"a":)" + deep + "1" + ends + "}}"),
+            "no input_error");
 }
 
 }  // namespace

@@ -3,99 +3,45 @@
 
 #include "plait/io/sharding_info.hpp"
 
-#include <utility>
+#include <nlohmann/json.hpp>
 
 #include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
+#include "plait/io/json.hpp"
 #include "plait/io/safetensors_header.hpp"
 
 namespace plait::detail {
 
-PLAIT_DECL sharding_info sharding_info_parser::parse(std::string const& text,
-                                                     file_name const& file) {
-  sharding_info_parser parser(file);
-  parser.read(text);
-  return std::move(parser.out_);
-}
-
-PLAIT_DECL bool sharding_info_parser::refuse_text(std::size_t at) const {
-  refuse(concat({"is not JSON (at its byte ", at, ")"}));
-}
-
-PLAIT_DECL bool sharding_info_parser::number_unsigned(json::number_unsigned_t number) {
-  if (is_foreign()) return value();
-  if (depth_ != 3 || offsets_.size() == most_dimensions) refuse_value();
-  offsets_.push_back(static_cast<std::size_t>(number));
-  return true;
-}
-
-PLAIT_DECL bool sharding_info_parser::start_object(std::size_t) {
-  if (is_foreign()) return begin_foreign();
-  if (depth_ > 1) refuse_value();
-  ++depth_;
-  has_offsets_ = false;
-  return true;
-}
-
-PLAIT_DECL bool sharding_info_parser::key(std::string& value) {
-  if (foreign_depth_ > 0) return true;
-  if (depth_ == 1) {
-    name_ = std::move(value);
-    if (out_.contains(name_)) refuse(concat({"names ", in_quotes(name_), " twice"}));
-    if (out_.size() == most_tensors) refuse(concat({"has more than ", most_tensors, " tensors"}));
-  } else if (value != "saved_offsets") {
-    foreign_next_ = true;
-  } else if (std::exchange(has_offsets_, true)) {
-    refuse_value();
+// Reads {"NAME": {"saved_offsets": [r, c]}, ...}. Further keys of a tensor are skipped, as
+// PyTorch may add some one day.
+PLAIT_DECL sharding_info read_sharding_info(std::string const& text, file_name const& file) {
+  std::string const part = "DCP_SHARDING_INFO";
+  auto const info = read_json(text, most_sharding_bytes, file, part);
+  auto const* const tensors = object_in(info);
+  if (tensors == nullptr) file.refuse_part(part, "is not an object");
+  sharding_info out;
+  for (auto const& [name, value] : *tensors) {
+    if (out.contains(name)) file.refuse_part(part, concat({"names ", in_quotes(name), " twice"}));
+    if (out.size() == most_tensors)
+      file.refuse_part(part, concat({"has more than ", most_tensors, " tensors"}));
+    auto& offsets = out[name];
+    std::size_t times = 0;
+    bool fits = true;
+    if (auto const* const fields = object_in(value))
+      for (auto const& [key, field] : *fields)
+        if (key == "saved_offsets") {
+          ++times;
+          fits = fits && take(field, offsets);
+        }
+    if (times != 1 || !fits)
+      file.refuse_part(
+          part, concat({"must give ", in_quotes(name), " saved_offsets once, a list of up to ",
+                        most_dimensions, " positions"}));
   }
-  return true;
-}
-
-PLAIT_DECL bool sharding_info_parser::end_object() {
-  if (foreign_depth_ > 0) return end_foreign();
-  if (depth_ == 2) {
-    if (!has_offsets_) refuse_value();
-    out_.emplace(std::move(name_), std::move(offsets_));
-    offsets_.clear();
-  }
-  --depth_;
-  return true;
-}
-
-PLAIT_DECL bool sharding_info_parser::start_array(std::size_t) {
-  if (is_foreign()) return begin_foreign();
-  if (depth_ != 2) refuse_value();
-  ++depth_;
-  return true;
-}
-
-PLAIT_DECL bool sharding_info_parser::end_array() {
-  if (foreign_depth_ > 0) return end_foreign();
-  --depth_;
-  return true;
-}
-
-PLAIT_DECL void sharding_info_parser::refuse_value() const {
-  if (depth_ == 0) refuse("is not an object");
-  refuse(concat({"must give ", in_quotes(name_), " saved_offsets once, a list of up to ",
-                 most_dimensions, " positions"}));
-}
-
-PLAIT_DECL bool sharding_info_parser::value() {
-  if (!is_foreign()) refuse_value();
-  foreign_next_ = false;
-  return true;
-}
-
-PLAIT_DECL bool sharding_info_parser::begin_foreign() {
-  ++foreign_depth_;
-  return value();
-}
-
-PLAIT_DECL bool sharding_info_parser::end_foreign() {
-  --foreign_depth_;
-  return true;
+  return out;
 }
 
 }  // namespace plait::detail
@@ -122,7 +68,7 @@ PLAIT_DECL std::optional<sharding_info> parse_sharding_metadata(
     file.refuse(concat({"has the DCP_VERSION ",
                         (version == metadata.end() ? "''" : detail::in_quotes(version->second)),
                         ", not '1.0'"}));
-  return detail::sharding_info_parser::parse(info->second, file);
+  return detail::read_sharding_info(info->second, file);
 }
 
 }  // namespace plait::ext
