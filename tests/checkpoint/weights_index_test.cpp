@@ -161,6 +161,13 @@ TEST(WeightsIndex, DamagedFoldersAreRefusedInOneSentence) {
       {[](auto const& folder) { llama_weights::write(folder / index_name, ""); },
        "is not JSON (at its byte 1)"},
       {[](auto const& folder) {
+         llama_weights::write(folder / index_name, text_of(folder / index_name) + "{}");
+       },
+       "is not JSON (at its byte " + std::to_string(files::file_size(fixture() / index_name) + 1) +
+           ")"},
+      {[](auto const& folder) { files::resize_file(folder / index_name, 50'000'001); },
+       "has 50000001 bytes; at most 50000000 are allowed"},
+      {[](auto const& folder) {
          files::remove(folder / index_name);
          files::create_directory(folder / index_name);
        },
@@ -188,13 +195,41 @@ TEST(WeightsIndex, DamagedFoldersAreRefusedInOneSentence) {
   files::remove_all(folder);
 }
 
+TEST(WeightsIndex, TextsAreRefusedInOneSentence) {
+  detail::file_name const name("index", "i");
+  auto const said = [&](std::string const& text) {
+    return refusal([&] { (void)detail::parse_weights_index(text, name); });
+  };
+  std::string const map = R"("weight_map":{"a":"f"})", only = "{" + map + "}";
+  EXPECT_EQ(detail::parse_weights_index(only, name), (detail::weights_index{{"a", "f"}}));
+  EXPECT_EQ(said(only + std::string(50'000'000, ' ')),
+            "index 'i' has " + std::to_string(50'000'000 + only.size()) +
+                " bytes; at most 50000000 are allowed");
+  EXPECT_EQ(said(only + std::string(1, '\0')),
+            "index 'i' is not JSON (at its byte " + std::to_string(only.size() + 1) + ")");
+  EXPECT_EQ(said(R"({"weight_map":{"a":"f","\u0061":"g"}})"),
+            "index 'i' names the tensor 'a' twice");
+  EXPECT_EQ(said("{" + map + R"(,"weight\u005fmap":{}})"), "index 'i' has two weight_maps");
+  EXPECT_EQ(said("{" + map + R"(,"size":1e400})"),
+            "index 'i' is not JSON (it has a number that is too large)");
+  // Other keys are skipped, whatever they have.
+  std::string deep(300'000, '[');
+  deep.resize(600'000, ']');
+  for (std::string const& other : {std::string("1"), std::string(R"({"a":1,"a":2})"),
+                                   std::string(R"([{"weight_map":{}},{"weight_map":1}])"), deep})
+    EXPECT_EQ(said("{\"x\":" + other + "," + map + ",\"x\":" + other + "}"), "no error");
+  EXPECT_EQ(said("{\"weight_map\":{\"a\":" + deep + "}}"),
+            "index 'i' has a weight_map that does not give tensor 'a' the name of a file");
+  EXPECT_EQ(said(deep), "index 'i' is not an object");
+}
+
 TEST(WeightsIndex, IsWrittenAsItIsRead) {
   auto const index = detail::read_weights_index(fixture() / index_name);
   EXPECT_EQ(index.size(), 21u);
   EXPECT_EQ(index.at("lm_head.weight"), file_name(3));
   auto const text = detail::to_text(index, 213632);
   detail::file_name const name("index", "i");
-  EXPECT_EQ(detail::weights_index_parser::parse(text, name), index);
+  EXPECT_EQ(detail::parse_weights_index(text, name), index);
   // But for what else transformers says there.
   auto expected = text_of(fixture() / index_name);
   std::string const more = "    \"total_parameters\": 106816,\n";
@@ -202,6 +237,9 @@ TEST(WeightsIndex, IsWrittenAsItIsRead) {
   EXPECT_EQ(text, expected);
   EXPECT_NE(refusal([] { (void)detail::to_text({{"\xff", "a"}}, 1); }).find("is not UTF-8"),
             std::string::npos);
+  EXPECT_EQ(refusal([] { (void)detail::to_text({{std::string(50'000'000, 'a'), "f"}}, 1); }),
+            "an index of weights cannot be written: it would have 50000079 bytes; at most 50000000 "
+            "are allowed");
 }
 
 }  // namespace

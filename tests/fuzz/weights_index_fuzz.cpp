@@ -10,7 +10,7 @@
 namespace {
 
 plait::detail::weights_index parsed(std::string const& text) {
-  return plait::detail::weights_index_parser::parse(text, plait::detail::file_name("index", "i"));
+  return plait::detail::parse_weights_index(text, plait::detail::file_name("index", "i"));
 }
 
 // What the parser promises to whoever opens the files.
