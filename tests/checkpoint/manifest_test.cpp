@@ -213,7 +213,13 @@ TEST(Manifest, OtherTextsAreRefused) {
   for (std::string const other : {"5", "[-5]", "[5.0]", "[[5]]", "{}", "[\"5\"]"})
     EXPECT_EQ(refusal_of_text(changed("\"shape\":[5]", "\"shape\":" + other)), value("shape"));
   EXPECT_EQ(refusal_of_text(changed("\"7\"", "7")), value("seed"));
-  EXPECT_EQ(refusal_of_text(changed("\"tensors\": [\n{", "\"tensors\": [\n[{")), value("tensors"));
+  EXPECT_EQ(refusal_of_text(changed("\"tensors\": [\n{", "\"tensors\": [\n[],\n{")),
+            value("tensors"));
+  // This list does not end, so that a key is within it.
+  std::string const open = changed("\"tensors\": [\n{", "\"tensors\": [\n[{");
+  std::string const blocks = "\"blocks\":";
+  EXPECT_EQ(refusal_of_text(open),
+            " is not JSON (at its byte " + std::to_string(open.find(blocks) + blocks.size()) + ")");
   EXPECT_NE(refusal_of_text(changed("[\n{", "{{")), "no input_error");
   std::string const zero = changed("gpt", std::string("g\0t", 3));
   EXPECT_EQ(refusal_of_text(zero),
@@ -221,6 +227,19 @@ TEST(Manifest, OtherTextsAreRefused) {
   std::string deep = "{\n\"format\": 1,\n\"settings\": ";
   for (int i = 0; i < 300'000; ++i) deep += "{\"a\":";
   EXPECT_NE(refusal_of_text(sealed(deep)), "no input_error");
+  std::string lists(300'000, '[');
+  lists.resize(600'000, ']');
+  EXPECT_EQ(refusal_of_text(changed("\"7\"", lists)), value("seed"));
+  EXPECT_EQ(refusal_of_text(changed("[5]", lists)), value("shape"));
+  EXPECT_EQ(refusal_of_text(changed("[5]", "[18446744073709551616]")), value("shape"));
+  EXPECT_EQ(refusal_of_text(changed("\"type\":\"BF16\"", "\"name\":\"BF16\"")),
+            " has the key 'name' twice");
+  EXPECT_EQ(refusal_of_text(changed("\"samples\"", "\"\\u0073tep\"")), " has the key 'step' twice");
+  EXPECT_EQ(refusal_of_text(changed("\"step\": 200", "\"step\": 1e400")),
+            " is not JSON (it has a number that is too large)");
+  std::string const large = changed("\"gpt\"", "\"gpt\"" + std::string(100'000'000, ' '));
+  EXPECT_EQ(refusal_of_text(large),
+            " has " + std::to_string(large.size()) + " bytes; at most 100000000 are allowed");
 }
 
 TEST(Manifest, RulesNameTensorAndNumbers) {

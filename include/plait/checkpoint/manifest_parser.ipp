@@ -4,13 +4,13 @@
 #include "plait/checkpoint/manifest_parser.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <array>
 #include <utility>
 
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
-#include "plait/io/block.hpp"
+#include "plait/io/json.hpp"
 #include "plait/io/safetensors_header.hpp"
 
 namespace plait::detail {
@@ -42,151 +42,141 @@ PLAIT_DECL std::string hex_from_crc(std::uint32_t crc) {
   return hex_from_bytes(bytes);
 }
 
-PLAIT_DECL checkpoint_manifest manifest_parser::parse(std::string const& text, std::uint64_t format,
-                                                      file_name const& file) {
-  manifest_parser parser(format, file);
-  parser.read(text);
-  return std::move(parser.out_);
+PLAIT_DECL bool take_hex(json_value const& value, std::vector<std::byte>& out) {
+  std::string text;
+  auto bytes = take(value, text) ? bytes_from_hex(text) : std::nullopt;
+  if (bytes) out = std::move(*bytes);
+  return bytes.has_value();
 }
 
-PLAIT_DECL bool manifest_parser::refuse_text(std::size_t at) const {
-  file_.refuse(concat({"is not JSON (at its byte ", at, ")"}));
+PLAIT_DECL bool take_crc(json_value const& value, std::uint32_t& out) {
+  std::vector<std::byte> bytes;
+  if (!take_hex(value, bytes) || bytes.size() != 4) return false;
+  for (std::byte const one : bytes) out = out << 8 | static_cast<std::uint32_t>(one);
+  return true;
 }
 
-PLAIT_DECL bool manifest_parser::number_unsigned(json::number_unsigned_t value) {
-  if (where_ == place::list) {
-    if (list_->size() == most_dimensions) refuse_value();
-    list_->push_back(static_cast<std::size_t>(value));
-  } else if (is(place::top, "format")) {
-    if (value != format_) refuse_value();
-  } else if (is(place::top, "step")) {
-    if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) refuse_value();
-    out_.step = static_cast<std::int64_t>(value);
-  } else if (is(place::top, "samples")) {
-    out_.samples = value;
-  } else if (where_ == place::ages) {
-    if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) refuse_value();
-    if (out_.ages.size() == most_tensors) refuse_many("ages", most_tensors);
-    out_.ages.emplace_back(key_, static_cast<std::int64_t>(value));
-  } else {
-    refuse_value();
+// Reads the values of a manifest in the order of its text.
+class manifest_reader {
+ public:
+  explicit manifest_reader(file_name const& file) : file_(file) {}
+
+  [[nodiscard]] checkpoint_manifest read(json_value const& json, std::uint64_t format) const {
+    static constexpr std::array<std::string_view, 10> keys{
+        "format", "job",     "step",   "samples", "settings",
+        "extra",  "tensors", "blocks", "crc32",   "ages"};  // the last is not in format 1
+    auto const* const members = object_in(json);
+    if (members == nullptr) file_.refuse("is not a JSON object");
+    checkpoint_manifest out;
+    read_members(*members, std::span(keys).first(keys.size() - (format == 1 ? 1 : 0)), "no",
+                 [&](std::string const& key, json_value const& value) {
+                   std::uint64_t number = 0;
+                   std::string crc;  // compared before
+                   if (key == "settings")
+                     return read_pairs(key, value, most_settings, out.settings);
+                   if (key == "ages") return read_pairs(key, value, most_tensors, out.ages);
+                   if (key == "tensors") return read_tensors(key, value, out.tensors);
+                   if (key == "blocks") return read_blocks(key, value, out.blocks);
+                   if (key == "format") return take(value, number) && number == format;
+                   if (key == "job") return take(value, out.job);
+                   if (key == "step") return take(value, out.step);
+                   if (key == "samples") return take(value, out.samples);
+                   return key == "extra" ? take_hex(value, out.extra) : take(value, crc);
+                 });
+    return out;
   }
-  return true;
-}
 
-PLAIT_DECL bool manifest_parser::string(std::string& value) {
-  if (where_ == place::settings) {
-    if (out_.settings.size() == most_settings) refuse_many("settings", most_settings);
-    out_.settings.emplace_back(key_, std::move(value));
-  } else if (is(place::top, "job")) {
-    out_.job = std::move(value);
-  } else if (is(place::top, "extra")) {
-    auto bytes = bytes_from_hex(value);
-    if (!bytes) refuse_value();
-    out_.extra = std::move(*bytes);
-  } else if (is(place::tensor, "name")) {
-    out_.tensors.back().name = std::move(value);
-  } else if (is(place::tensor, "type")) {
-    out_.tensors.back().type = std::move(value);
-  } else if (is(place::block, "file")) {
-    out_.blocks.back().file = std::move(value);
-  } else if (is(place::block, "tensor")) {
-    out_.blocks.back().tensor = std::move(value);
-  } else if (is(place::block, "crc32")) {
-    auto const bytes = bytes_from_hex(value);
-    if (!bytes || bytes->size() != 4) refuse_value();
-    for (std::byte const one : *bytes)
-      out_.blocks.back().crc = out_.blocks.back().crc << 8 | static_cast<std::uint32_t>(one);
-  } else if (!is(place::top, "crc32")) {  // that one was compared before
-    refuse_value();
+ private:
+  static constexpr std::array<std::string_view, 3> tensor_keys{"name", "type", "shape"};
+  static constexpr std::array<std::string_view, 5> block_keys{"file", "tensor", "offset", "extent",
+                                                              "crc32"};
+
+  [[noreturn]] void refuse_value(std::string const& key) const {
+    file_.refuse(concat({"has a value that cannot be that of the key ", in_quotes(key)}));
   }
-  return true;
-}
 
-PLAIT_DECL bool manifest_parser::start_object(std::size_t) {
-  if (where_ == place::outside) {
-    where_ = place::top;
-  } else if (is(place::top, "settings")) {
-    where_ = place::settings;
-  } else if (is(place::top, "ages")) {
-    where_ = place::ages;
-  } else if (where_ == place::tensors) {
-    if (out_.tensors.size() == most_tensors) refuse_many("tensors", most_tensors);
-    out_.tensors.emplace_back();
-    where_ = place::tensor;
-  } else if (where_ == place::blocks) {
-    if (out_.blocks.size() == most_blocks) refuse_many("blocks", most_blocks);
-    out_.blocks.emplace_back();
-    where_ = place::block;
-  } else {
-    refuse_value();
-  }
-  seen_here() = 0;
-  return true;
-}
-
-PLAIT_DECL bool manifest_parser::key(std::string& value) {
-  key_ = std::move(value);
-  if (has_any_keys()) return true;
-  auto const keys = keys_here();
-  auto const known = std::ranges::find(keys, key_);
-  if (known == keys.end()) file_.refuse(concat({"has the unknown key ", in_quotes(key_)}));
-  unsigned const bit = 1u << (known - keys.begin());
-  if ((seen_here() & bit) != 0) file_.refuse(concat({"has the key ", in_quotes(key_), " twice"}));
-  seen_here() |= bit;
-  return true;
-}
-
-PLAIT_DECL bool manifest_parser::end_object() {
-  if (!has_any_keys()) {
-    auto const keys = keys_here();
+  // Calls read(key, value) for the members of an object, which has each of these keys once. Read
+  // returns false for a value that cannot be.
+  template <class Read>
+  void read_members(json_object const& members, std::span<std::string_view const> keys,
+                    char const* lacks, Read read) const {
+    std::vector<bool> seen(keys.size());
+    for (auto const& [key, value] : members) {
+      auto const known = std::ranges::find(keys, key);
+      if (known == keys.end()) file_.refuse(concat({"has the unknown key ", in_quotes(key)}));
+      auto const number = static_cast<std::size_t>(known - keys.begin());
+      if (seen[number]) file_.refuse(concat({"has the key ", in_quotes(key), " twice"}));
+      seen[number] = true;
+      if (!read(key, value)) refuse_value(key);
+    }
     for (std::size_t i = 0; i < keys.size(); ++i)
-      if ((seen_here() >> i & 1u) == 0)
-        file_.refuse(concat({"has ",
-                             where_ == place::top      ? "no"
-                             : where_ == place::tensor ? "a tensor without the"
-                                                       : "a block without the",
-                             " key '", keys[i], "'"}));
+      if (!seen[i]) file_.refuse(concat({"has ", lacks, " key '", keys[i], "'"}));
   }
-  where_ = where_ == place::tensor  ? place::tensors
-           : where_ == place::block ? place::blocks
-           : where_ == place::top   ? place::outside
-                                    : place::top;
-  return true;
-}
 
-PLAIT_DECL bool manifest_parser::start_array(std::size_t) {
-  list_place_ = where_;
-  list_ = is(place::tensor, "shape")   ? &out_.tensors.back().shape
-          : is(place::block, "offset") ? &out_.blocks.back().offset
-          : is(place::block, "extent") ? &out_.blocks.back().extent
-                                       : nullptr;
-  if (list_ != nullptr) where_ = place::list;
-  else if (is(place::top, "tensors")) where_ = place::tensors;
-  else if (is(place::top, "blocks")) where_ = place::blocks;
-  else refuse_value();
-  return true;
-}
+  // Reads an object of names that the caller chose. Which of them are there twice, the rules say.
+  template <class Value>
+  bool read_pairs(std::string const& key, json_value const& value, std::size_t most,
+                  std::vector<std::pair<std::string, Value>>& out) const {
+    auto const* const members = object_in(value);
+    if (members == nullptr) return false;
+    for (auto const& [name, one] : *members) {
+      Value taken{};
+      if (!take(one, taken)) refuse_value(name);
+      if (out.size() == most) refuse_many(key, most);
+      out.emplace_back(name, std::move(taken));
+    }
+    return true;
+  }
 
-PLAIT_DECL bool manifest_parser::end_array() {
-  where_ = where_ == place::list ? list_place_ : place::top;
-  return true;
-}
+  bool read_tensors(std::string const& key, json_value const& value,
+                    std::vector<checkpoint_tensor>& out) const {
+    return read_list(key, value, most_tensors, out, [&](auto const& members, auto& tensor) {
+      read_members(members, tensor_keys, "a tensor without the",
+                   [&tensor](std::string const& field, json_value const& of) {
+                     if (field == "shape") return take(of, tensor.shape);
+                     return take(of, field == "name" ? tensor.name : tensor.type);
+                   });
+    });
+  }
 
-PLAIT_DECL std::span<std::string_view const> manifest_parser::keys_here() const {
-  if (where_ == place::top)
-    return std::span(top_keys).first(top_keys.size() - (format_ == 1 ? 1 : 0));
-  if (where_ == place::tensor) return tensor_keys;
-  return block_keys;
-}
+  bool read_blocks(std::string const& key, json_value const& value,
+                   std::vector<checkpoint_block>& out) const {
+    return read_list(key, value, most_blocks, out, [&](auto const& members, auto& block) {
+      read_members(members, block_keys, "a block without the",
+                   [&block](std::string const& field, json_value const& of) {
+                     if (field == "crc32") return take_crc(of, block.crc);
+                     if (field == "offset") return take(of, block.offset);
+                     if (field == "extent") return take(of, block.extent);
+                     return take(of, field == "file" ? block.file : block.tensor);
+                   });
+    });
+  }
 
-PLAIT_DECL void manifest_parser::refuse_value() const {
-  if (where_ == place::outside) file_.refuse("is not a JSON object");
-  file_.refuse(concat({"has a value that cannot be that of the key ", in_quotes(key_)}));
-}
+  // Calls read(members, one) for each object of a list.
+  template <class One, class Read>
+  bool read_list(std::string const& key, json_value const& value, std::size_t most,
+                 std::vector<One>& out, Read read) const {
+    auto const* const list = list_in(value);
+    if (list == nullptr) return false;
+    for (auto const& one : *list) {
+      auto const* const members = object_in(one);
+      if (members == nullptr) return false;
+      if (out.size() == most) refuse_many(key, most);
+      read(*members, out.emplace_back());
+    }
+    return true;
+  }
 
-PLAIT_DECL void manifest_parser::refuse_many(char const* what, std::size_t most) const {
-  file_.refuse(concat({"has more than ", most, " ", what}));
+  [[noreturn]] void refuse_many(std::string const& key, std::size_t most) const {
+    file_.refuse(concat({"has more than ", most, " ", key}));
+  }
+
+  file_name const& file_;
+};
+
+PLAIT_DECL checkpoint_manifest read_manifest_json(std::string const& text, std::uint64_t format,
+                                                  file_name const& file) {
+  return manifest_reader(file).read(read_json(text, most_manifest_bytes, file), format);
 }
 
 }  // namespace plait::detail

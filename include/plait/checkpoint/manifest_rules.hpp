@@ -15,6 +15,8 @@
 namespace plait::detail {
 
 inline constexpr char const* manifest_file = "plait.json";
+/// About what the most tensors with a block each and the most extra bytes take. It is bounded as a
+/// tree of values takes many times the memory of its text.
 inline constexpr std::size_t most_manifest_bytes = 100'000'000;
 inline constexpr std::size_t most_blocks = 300'000, most_settings = 1'000;
 inline constexpr std::size_t most_extra_bytes = std::size_t{1} << 24;

@@ -95,7 +95,7 @@ PLAIT_DECL checkpoint_manifest parse_manifest(std::string const& text,
   if (!intact)
     file.refuse(concat({"is damaged: it does not end in the checksum ", detail::hex_from_crc(crc),
                         " of what is before"}));
-  auto manifest = detail::manifest_parser::parse(text, format, file);
+  auto manifest = detail::read_manifest_json(text, format, file);
   detail::check_manifest(manifest, file);
   return manifest;
 }
