@@ -10,7 +10,7 @@ set(plait_components blas safetensors checkpoint images tensorboard mpi gloo ela
 
 # Headers that only a program linking the component may include: a file or a folder, relative to
 # include/plait, of which the last that fits counts. A component without an entry adds no headers.
-set(plait_headers_of_safetensors data/tensor_table.hpp io/json.hpp io/json_events.hpp io/safetensors.hpp
+set(plait_headers_of_safetensors data/tensor_table.hpp io/json.hpp io/safetensors.hpp
   io/safetensors_header.hpp io/sharding_info.hpp)
 set(plait_headers_of_checkpoint checkpoint/)
 set(plait_headers_of_images data/images/)

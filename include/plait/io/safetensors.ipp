@@ -45,7 +45,7 @@ PLAIT_DECL safetensors_reader::safetensors_reader(std::filesystem::path const& p
   file_.read(std::as_writable_bytes(std::span(header)), 8);
   data_begin_ = 8 + header.size();
   data_bytes_ = size - data_begin_;
-  header_ = detail::safetensors_header_parser::parse(header, data_bytes_, name);
+  header_ = detail::parse_safetensors_header(header, data_bytes_, name);
   for (auto const& one : header_.tensors) names_.push_back(one.first);
   check_coverage();
 }

@@ -15,7 +15,6 @@
 #include "plait/core/file.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/io/json_events.hpp"
 
 namespace plait {
 
@@ -123,68 +122,12 @@ struct safetensors_header {
 };
 
 /// Reads a header. Refuses what JSON allows and the format does not: keys given twice, other
-/// fields, other types.
+/// fields, other types. `data_bytes`: how many follow the header.
 ///
-/// Cost: n log n for n tensors; memory some times that of the text.
-class safetensors_header_parser : public json_events<safetensors_header_parser> {
- public:
-  /// `data_bytes`: how many follow the header.
-  ///
-  /// Errors: input_error, one sentence with the file's name, for all that is not a header.
-  static safetensors_header parse(std::string const& text, std::size_t data_bytes,
-                                  file_name const& file);
-
-  bool other_value() { refuse_value(); }
-  bool refuse_text(std::size_t at) const;
-
-  bool number_unsigned(json::number_unsigned_t value);
-
-  bool string(std::string& value);
-
-  bool start_object(std::size_t);
-
-  bool key(std::string& value);
-
-  bool end_object();
-
-  bool start_array(std::size_t);
-
-  bool end_array();
-
- private:
-  enum class place { outside, header, metadata, tensor, list };
-  enum class field { dtype, shape, data_offsets };
-
-  safetensors_header_parser(std::size_t data_bytes, file_name const& file)
-      : data_bytes_(data_bytes), file_(file) {}
-
-  [[noreturn]] void refuse(std::string const& what) const;
-  [[noreturn]] void refuse_twice(std::string const& key) const;
-  [[noreturn]] void refuse_fields() const {
-    refuse("must be described by dtype, shape and data_offsets, and nothing else");
-  }
-
-  /// Says what should be where another value is.
-  [[noreturn]] void refuse_value() const;
-
-  void begin_entry(std::string name);
-
-  void begin_field(std::string const& name);
-
-  void end_tensor();
-
-  std::size_t data_bytes_;
-  file_name const& file_;
-  safetensors_header out_;
-  // Where the last event was.
-  place where_ = place::outside;
-  field field_ = field::dtype;
-  std::string name_, key_;  // of a tensor or "__metadata__"; in the metadata
-  std::array<bool, 3> seen_{};
-  std::vector<std::size_t> offsets_;
-  safetensors_header::tensor found_;
-  bool has_metadata_ = false;
-};
+/// Cost:   n log n for n tensors; memory some times that of the text.
+/// Errors: input_error, one sentence with the file's name, for all that is not a header.
+safetensors_header parse_safetensors_header(std::string const& text, std::size_t data_bytes,
+                                            file_name const& file);
 
 }  // namespace detail
 

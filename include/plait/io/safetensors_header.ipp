@@ -4,8 +4,11 @@
 #include "plait/io/safetensors_header.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "plait/core/concat.hpp"
 #include "plait/core/quote.hpp"
@@ -28,16 +31,78 @@ PLAIT_DECL bool countable(safetensors_entry const& entry) {
   return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
 }
 
+// Reads a header by the events of the library, which builds no tree of its values then.
+class safetensors_header_parser {
+ public:
+  using json = nlohmann::json;
+
+  static safetensors_header parse(std::string const& text, std::size_t data_bytes,
+                                  file_name const& file);
+
+  bool null() { refuse_value(); }
+  bool boolean(bool) { refuse_value(); }
+  bool number_integer(json::number_integer_t) { refuse_value(); }
+  bool number_float(json::number_float_t, std::string const&) { refuse_value(); }
+  bool binary(json::binary_t&) { refuse_value(); }
+  bool number_unsigned(json::number_unsigned_t value);
+  bool string(std::string& value);
+  bool start_object(std::size_t);
+  bool key(std::string& value);
+  bool end_object();
+  bool start_array(std::size_t);
+  bool end_array();
+  template <class Problem>
+  bool parse_error(std::size_t at, std::string const&, Problem const&) {
+    refuse_text(at);
+  }
+
+ private:
+  enum class place { outside, header, metadata, tensor, list };
+  enum class field { dtype, shape, data_offsets };
+
+  safetensors_header_parser(std::size_t data_bytes, file_name const& file)
+      : data_bytes_(data_bytes), file_(file) {}
+
+  // Refuses what is not JSON, or has a number too large for its type, at a byte.
+  [[noreturn]] void refuse_text(std::size_t at) const;
+  [[noreturn]] void refuse(std::string const& what) const;
+  [[noreturn]] void refuse_twice(std::string const& key) const;
+  [[noreturn]] void refuse_fields() const {
+    refuse("must be described by dtype, shape and data_offsets, and nothing else");
+  }
+
+  // Says what should be where another value is.
+  [[noreturn]] void refuse_value() const;
+
+  void begin_entry(std::string name);
+  void begin_field(std::string const& name);
+  void end_tensor();
+
+  std::size_t data_bytes_;
+  file_name const& file_;
+  safetensors_header out_;
+  // Where the last event was.
+  place where_ = place::outside;
+  field field_ = field::dtype;
+  std::string name_, key_;  // of a tensor or "__metadata__"; in the metadata
+  std::array<bool, 3> seen_{};
+  std::vector<std::size_t> offsets_;
+  safetensors_header::tensor found_;
+  bool has_metadata_ = false;
+};
+
 PLAIT_DECL safetensors_header safetensors_header_parser::parse(std::string const& text,
                                                                std::size_t data_bytes,
                                                                file_name const& file) {
   if (!text.starts_with('{')) file.refuse("has a header that does not begin with '{'");
   safetensors_header_parser parser(data_bytes, file);
-  parser.read(text);
+  // For the library a 0 would be the end.
+  if (auto const zero = text.find('\0'); zero != std::string::npos) parser.refuse_text(zero + 1);
+  json::sax_parse(text, &parser);
   return std::move(parser.out_);
 }
 
-PLAIT_DECL bool safetensors_header_parser::refuse_text(std::size_t at) const {
+PLAIT_DECL void safetensors_header_parser::refuse_text(std::size_t at) const {
   file_.refuse(concat({"has a header that is not JSON (at its byte ", at, ")"}));
 }
 
@@ -159,6 +224,12 @@ PLAIT_DECL void safetensors_header_parser::end_tensor() {
   entry.name = name_;
   found_.begin = begin;
   out_.tensors.emplace(name_, std::move(found_));
+}
+
+PLAIT_DECL safetensors_header parse_safetensors_header(std::string const& text,
+                                                       std::size_t data_bytes,
+                                                       file_name const& file) {
+  return safetensors_header_parser::parse(text, data_bytes, file);
 }
 
 }  // namespace plait::detail
