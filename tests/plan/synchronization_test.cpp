@@ -216,8 +216,9 @@ void expect_waits_of_each() {
   for (auto const way : {direction::forward, direction::backward})
     for (int item = 0; item < Plan::code.items.size(); ++item) {
       auto const planned =
-          plait::planning::plan_item_waits(Plan::code, Plan::tree.leaves, Plan::storage,
-                                           Plan::needs_gradient, Plan::code.items[item], way);
+          plait::planning::plan_item_waits<plait::planning::program<Plan::leaf_count>::most_steps>(
+              Plan::code, Plan::tree.leaves, Plan::storage, Plan::needs_gradient,
+              Plan::code.items[item], way);
       auto const got = Plan::waits_of(item, way).list;
       EXPECT_EQ(waits(got.begin(), got.end()), planned) << "item " << item;
       several += planned.size() > 0;
