@@ -16,8 +16,8 @@ namespace plait::detail {
 inline constexpr char const* weights_file = "model.safetensors";
 inline constexpr char const* weights_index_file = "model.safetensors.index.json";
 
-/// What an index may have: a line of 160 bytes for each of the most tensors. A tree of values takes
-/// many times the memory of its text.
+/// The bytes allowed in an index: a line of 160 bytes for each of the most tensors. A tree of
+/// values takes many times the memory of its text.
 inline constexpr std::size_t most_index_bytes = 50'000'000;
 
 /// The file of each tensor.

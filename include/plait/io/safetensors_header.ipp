@@ -81,7 +81,7 @@ class safetensors_header_parser {
   std::size_t data_bytes_;
   file_name const& file_;
   safetensors_header out_;
-  // Where the last event was.
+  // The byte of the last event.
   place where_ = place::outside;
   field field_ = field::dtype;
   std::string name_, key_;  // of a tensor or "__metadata__"; in the metadata

@@ -21,8 +21,8 @@ using sharding_info = std::map<std::string, std::vector<std::size_t>, std::less<
 
 namespace plait::detail {
 
-/// What the text may have: 160 bytes for each of the most tensors. A file's header may be longer,
-/// but a tree of values takes many times the memory of its text.
+/// The bytes allowed in the text: 160 bytes for each of the most tensors. A file's header may be
+/// longer, but a tree of values takes many times the memory of its text.
 inline constexpr std::size_t most_sharding_bytes = 50'000'000;
 
 }  // namespace plait::detail

@@ -4,7 +4,7 @@
 //   trained threads|ranked|unchecked|library PLAN [OPTION=VALUE...]
 // Options: steps, timeout and start (ms, of the latter until all have met), wait (ms after each
 // step), throw (rank 1, after this step), token, rank and size (instead of what the launcher says),
-// measure=1. After TRAINED_SECONDS (60) the process is ended, so that a wait for ever is a failure.
+// measure=1. After TRAINED_SECONDS (60) the process is ended, so that an endless wait is a failure.
 #include <unistd.h>
 
 #include <chrono>
