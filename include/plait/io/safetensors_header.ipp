@@ -81,7 +81,7 @@ class safetensors_header_parser {
   std::size_t data_bytes_;
   file_name const& file_;
   safetensors_header out_;
-  // The byte of the last event.
+  // The part of the header that the last event was in.
   place where_ = place::outside;
   field field_ = field::dtype;
   std::string name_, key_;  // of a tensor or "__metadata__"; in the metadata

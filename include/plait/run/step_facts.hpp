@@ -9,8 +9,8 @@
 #include "plait/plan/memory/storage.hpp"
 #include "plait/plan/model/program.hpp"
 #include "plait/plan/plan.hpp"
+#include "plait/plan/schedule/plan_ir.hpp"
 #include "plait/plan/schedule/stream_operations.hpp"
-#include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/run/leaf_views.hpp"
 
 namespace plait::execution {

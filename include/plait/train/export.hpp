@@ -178,8 +178,8 @@ void export_work<Store, Rank, T>::run() {
 
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::compute(program_operation const& now) {
-  // The arenas rest: averages may have changed places with parameters just before.
   switch (now.what) {
+    // The arenas rest: averages may have changed places with parameters just before.
     case operation_kind::send: return rank_.device().synchronize();
     case operation_kind::bring: return bring(now.bucket);
     case operation_kind::take: return take(now);
