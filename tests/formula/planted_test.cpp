@@ -125,6 +125,17 @@ TEST(FormulaMemory, SlotsHoldWhatIsReadOfThem) {
     EXPECT_LT(distance_in_slots(of, plan_of(of)), 1e-13) << name;
 }
 
+TEST(FormulaMemory, TheFewestColumnsAreKept) {
+  int recomputed = 0;
+  for (auto const& [name, of] : formulas()) {
+    auto const plan = plan_of(of);
+    EXPECT_EQ(kept_columns(of.g, plan), fewest_columns(of.g, plan).count()) << name;
+    for (int i = 0; i < of.g.forward_size; ++i)
+      recomputed += of.g.at[i].kind == node_kind::map && plan.runs[3][i] ? 1 : 0;
+  }
+  EXPECT_GT(recomputed, 20);
+}
+
 TEST(FormulaMemory, SlotsAreShared) {
   int values = 0, slots = 0;
   for (auto const& each : formulas()) {

@@ -174,6 +174,18 @@ TEST(RandomFormulas, SlotsHoldWhatIsReadOfThem) {
   }
 }
 
+TEST(RandomFormulas, KeepTheFewestColumns) {
+  int with_choice = 0;
+  for (int number = 0; number < formula_count; ++number) {
+    auto const& each = formulas()[std::size_t(number)];
+    auto const plan = plan_of(each);
+    EXPECT_EQ(kept_columns(each.g, plan), fewest_columns(each.g, plan).count()) << number;
+    for (int i = 0; i < each.g.forward_size; ++i)
+      with_choice += plan.is_read_backward[i] && each.g.at[i].kind == node_kind::map ? 1 : 0;
+  }
+  EXPECT_GT(with_choice, 20);
+}
+
 /// Bodies hand the results of a call to a kernel as nodes that follow each other, also where
 /// several operands of the call are one value, whose gradients add up.
 TEST(RandomFormulas, ResultsOfCallsAreNeighbours) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <stdexcept>
@@ -152,6 +153,60 @@ inline double distance_in_slots(tested_formula const& of, memory_plan const& pla
   }
   return out;
 }
+/// The columns that a memory plan keeps for the backward: of its slots, and of the inputs, which
+/// are kept together. An output that gradients read is kept for nothing.
+inline int kept_columns(table const& g, memory_plan const& plan) {
+  int out = 0;
+  for (int s = 0; s < plan.saved.count; ++s) out += g.at[plan.saved.value[s]].width();
+  for (int k = 0; plan.keeps_input && !g.is_loss && k < g.input_count; ++k)
+    out += g.at[g.inputs[k]].width();
+  return out;
+}
+/// The fewest columns from which a backward has all that it reads: keeps or recomputes the last
+/// value that it lacks, whichever leads to fewer.
+class fewest_columns {
+ public:
+  fewest_columns(table const& of, memory_plan const& plan) : g(of), plan_(plan) {}
+
+  int count() const {
+    std::vector<char> lacks(std::size_t(g.forward_size), 0);
+    for (int i = g.forward_size; i < g.size; ++i)
+      for (int k = 0; k < g.at[i].count; ++k) lack(lacks, g.at[i].operands[k]);
+    bool const has_output = plan_.output >= 0 && lacks[std::size_t(plan_.output)] != 0;
+    return count(lacks, g.forward_size - 1, has_output);
+  }
+
+ private:
+  void lack(std::vector<char>& lacks, int value) const {
+    value = plan_.base(value);
+    if (value < 0 || value >= g.forward_size) return;
+    if (!g.is_leaf(value) || g.at[value].kind == node_kind::input) lacks[std::size_t(value)] = 1;
+  }
+  [[nodiscard]] int count(std::vector<char> lacks, int value, bool has_output) const {
+    while (value >= 0 && (lacks[std::size_t(value)] == 0 || g.at[value].kind == node_kind::input))
+      --value;
+    if (value < 0) {
+      int inputs = 0;
+      bool is_kept = false;
+      for (int k = 0; k < g.input_count; ++k) {
+        inputs += g.at[g.inputs[k]].width();
+        is_kept = is_kept || lacks[std::size_t(g.inputs[k])] != 0;
+      }
+      return is_kept && !g.is_loss ? inputs : 0;
+    }
+    if (value == plan_.output && has_output) return count(lacks, value - 1, has_output);
+    int const kept = g.at[value].width() + count(lacks, value - 1, has_output);
+    node_kind const kind = g.at[value].kind;
+    bool const is_made = kind == node_kind::map || kind == node_kind::part ||
+                         kind == node_kind::shift || kind == node_kind::across;
+    if (!is_made || value == plan_.output) return kept;
+    for (int k = 0; k < g.at[value].count; ++k) lack(lacks, g.at[value].operands[k]);
+    return std::min(kept, count(lacks, value - 1, has_output));
+  }
+
+  table const& g;
+  memory_plan const& plan_;
+};
 inline memory_plan plan_of(tested_formula const& of) {
   return memory_plan(of.g, formula::formula_forms<table>(of.g, of.labels.data()));
 }

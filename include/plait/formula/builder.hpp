@@ -120,7 +120,6 @@ struct graph_builder {
   constexpr void over_last_factor(int x, node_kind kind) {
     if (!takes(x)) return;
     if (g.at[x].factor_count == 0) return g.fail(mistake::kind::has_factors);
-    g.need_whole(g.at[x].last());
     node out = g.reduced(x, 1);
     out.kind = kind;
     g.put(out);
@@ -129,7 +128,6 @@ struct graph_builder {
     if (!takes_flat(x)) return;
     if (!g.at[ids].is_tokens || g.at[ids].factor_count > 0)
       return g.fail(mistake::kind::is_no_tokens);
-    g.need_whole(g.at[x].last());
     node out = g.reduced(x, 1);
     out.kind = node_kind::pick;
     out.read(ids);
@@ -255,7 +253,6 @@ struct graph_builder {
       g.unite(g.at[operands[k]].last(), cut);
       out.read(operands[k]);
     }
-    g.is_whole[row_variable] = true;
     int const first = g.put(out);
     node log_sum = g.like(first, node_kind::result);
     dimension const of_heads = g.make_dimension(heads);
@@ -272,7 +269,6 @@ struct graph_builder {
     if (is_causal && (g.sequence == 0 || of.last().extent != g.sequence))
       return g.fail(mistake::kind::needs_sequence, of.last().extent, g.sequence);
     node out = g.like(x, node_kind::softmax);
-    g.need_whole(of.last());
     out.is_causal = is_causal;
     out.read(x);
     g.put(out);
@@ -297,7 +293,6 @@ struct graph_builder {
       repeated.read(a);
       a = g.put(repeated);
     }
-    g.is_whole[row_variable] = true;
     node out = g.like(x, node_kind::scan);
     if (is_number) {
       out.factor = g.at[a].factor;
@@ -317,7 +312,6 @@ struct graph_builder {
     if (out.factor_count == 0) out.factor_count = 1;
     out.factors[out.factor_count - 1] = {-1, g.sequence};
     out.row_place = out.factor_count - 1;  // "ts", or "hts"
-    g.is_whole[row_variable] = true;
     out.read(x);
     g.put(out);
   }
@@ -404,8 +398,6 @@ struct graph_builder {
       match(by.operands[k].columns, column_of(operands[k]), known);
       if (x.factor_count > 1) factored = operands[k];
     }
-    for (int letter = 0; letter < 26; ++letter)
-      if (((by.whole | by.maximum) >> letter & 1) != 0) g.need_whole(known.of[letter]);
     int const first = g.size;
     for (int k = count; k < by.count; ++k) {
       if (k > count) {
@@ -513,7 +505,6 @@ struct graph_builder {
   }
   /// Gives a contraction the dimensions that follow from its letters.
   constexpr void give_dimensions(node& out, int factor_count) {
-    g.is_whole[row_variable] = true;
     out.rows = {row_variable, 0};
     node const& a = g.at[out.operands[0]];
     node const& b = g.at[out.operands[1]];

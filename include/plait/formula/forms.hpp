@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "plait/formula/degrees.hpp"
 #include "plait/formula/graph.hpp"
 #include "plait/layer/form.hpp"
 #include "plait/placement/placement.hpp"
@@ -31,23 +32,6 @@ enum class refusal : int {
   cuts_loss           ///< each rank would have a part of a term of the loss
 };
 
-/// The degree of a value in what is partial.
-enum class degree : int { zero, none, linear, other };
-
-constexpr degree times(degree a, degree b) {
-  if (a == degree::zero || b == degree::zero) return degree::zero;
-  if (a == degree::none) return b;
-  return b == degree::none ? a : degree::other;
-}
-constexpr degree plus(degree a, degree b) {
-  if (a == degree::zero) return b;
-  if (b == degree::zero) return a;
-  return a == b ? a : degree::other;
-}
-constexpr degree through(degree a) {
-  return a == degree::zero || a == degree::none ? a : degree::other;
-}
-
 /// The placements of all values if ranks cut one variable.
 template <class Graph>
 class cut_values {
@@ -55,7 +39,8 @@ class cut_values {
   static constexpr int nothing = -1;   ///< in place of a variable: each rank does all
   static constexpr int summands = -2;  ///< in place of a variable: the inputs are partial
 
-  constexpr cut_values(Graph const& graph, int variable) : g(graph), variable_(variable) {}
+  constexpr cut_values(Graph const& graph, int variable)
+      : g(graph), variable_(variable), degrees_{graph, is_partial_} {}
 
   /// Returns true if ranks can cut it so; else `why` and `where` say what is in the way.
   constexpr bool run() {
@@ -123,13 +108,13 @@ class cut_values {
     return false;
   }
   constexpr bool try_all() {
-    once_ = 0;
+    degrees_.once = 0;
     for (;;) {
-      unsigned const before = once_;
+      unsigned const before = degrees_.once;
       why = refusal::none;
       for (int i = 0; i < g.size; ++i) is_partial_[i] = is_completed_[i] = is_replicate_[i] = false;
       bool const is_sound = visit_all();
-      if (once_ != before) continue;
+      if (degrees_.once != before) continue;
       if (!is_sound) return false;
       break;
     }
@@ -204,7 +189,7 @@ class cut_values {
     node const& n = g.at[i];
     if (cut_dimension(i) == -2) return refuse(refusal::twice, i);
     switch (n.kind) {
-      case node_kind::parameter: is_partial_[i] = (once_ >> n.number & 1) != 0; return true;
+      case node_kind::parameter: is_partial_[i] = (degrees_.once >> n.number & 1) != 0; return true;
       case node_kind::input: is_partial_[i] = variable_ == summands && !n.is_data; return true;
       case node_kind::number:
       case node_kind::index_function:
@@ -231,47 +216,19 @@ class cut_values {
     if (cuts > 0 && !takes_columns(i, of)) return refuse(refusal::in_pieces, i);
     if (cuts > 0) is_partial_[i] = !here;  // reduced over what is cut
     else if (sums > 0 && !visit_summands(i, of, sums)) return false;
-    if (has_bias && is_partial_[i] && !enters_once(of.operands[2]))
+    if (has_bias && is_partial_[i] && !degrees_.enters_once(of.operands[2]))
       return refuse(refusal::of_summands, i);
     if (is_partial_[i] && completes_[i]) is_partial_[i] = false, is_completed_[i] = true;
     return true;
   }
   constexpr bool visit_summands(int i, node const& of, int sums) {
-    switch (of.kind) {
-      case node_kind::product:
-      case node_kind::weight_gradient:
-      case node_kind::contract:
-      case node_kind::multiply: is_partial_[i] = sums == 1; break;
-      case node_kind::add:
-      case node_kind::concat: is_partial_[i] = sums == operands_of(of); break;
-      case node_kind::attention:
-      case node_kind::softmax:
-      case node_kind::log_sum_exp:
-      case node_kind::maximum: break;
-      case node_kind::attention_gradient:
-        is_partial_[i] = sums == 1 && is_partial_[of.operands[5]];
-        break;
-      case node_kind::log_sum_exp_gradient:
-        is_partial_[i] = sums == 1 && is_partial_[of.operands[2]];
-        break;
-      case node_kind::softmax_gradient:
-      case node_kind::maximum_gradient:
-      case node_kind::scan:
-      case node_kind::scan_gradient:
-        is_partial_[i] = sums == 1 && is_partial_[of.operands[of.count - 1]];
-        break;
-      case node_kind::map:
-        is_partial_[i] = degree_of(i, -1) == degree::linear;
-        if (is_partial_[i] && !takes_summands(of, sums, g.is_linear_in(i, of.count - 1)))
-          return refuse(refusal::of_function, i);
-        break;
-      case node_kind::slope:
-        is_partial_[i] = slope_degree(of) == degree::linear;
-        if (is_partial_[i] && !takes_summands(of, sums, true))
-          return refuse(refusal::of_function, i);
-        break;
-      case node_kind::call: is_partial_[i] = is_linear(of, sums); break;
-      default: is_partial_[i] = true;  // a sum, or the same elements elsewhere
+    if (of.row != nullptr) {
+      is_partial_[i] = is_linear(i, of, sums);
+    } else {
+      bool const is_map = of.kind == node_kind::map;
+      is_partial_[i] = (is_map ? degrees_.of_map(i) : degrees_.of_slope(of)) == degree::linear;
+      if (is_partial_[i] && !takes_summands(of, sums, !is_map || g.is_linear_in(i, of.count - 1)))
+        return refuse(refusal::of_function, i);
     }
     return is_partial_[i] || refuse(refusal::of_summands, i);
   }
@@ -312,22 +269,23 @@ class cut_values {
     return sums == of.count ||
            (sums == 1 && is_linear_in_last && is_partial_[of.operands[of.count - 1]]);
   }
-  static constexpr int operands_of(node const& n) {
-    int out = 0;
-    for (int k = 0; k < n.count; ++k) out += n.operands[k] >= 0 ? 1 : 0;
-    return out;
-  }
-  [[nodiscard]] constexpr bool is_linear(node const& call, int sums) const {
-    auto const by = operation::signature::of(call.row->text);
-    int reads = 0, first = -1, last = -1;
-    for (int k = 0; k < call.count; ++k) {
-      if (by.operands[k].is_constant) {
-        if (is_partial_[call.operands[k]]) return false;
+  /// Returns true if the row of `of`, whose result node i is, is linear in the operands that are
+  /// summands, so that the result is one, too.
+  [[nodiscard]] constexpr bool is_linear(int i, node const& of, int sums) const {
+    auto const by = operation::signature::of(of.row->text);
+    int written = 0, reads = 0, first = -1, last = -1;
+    while (!by.operands[written].is_written) ++written;
+    for (int k = 0; k < of.count; ++k) {
+      if (of.operands[k] < 0) continue;  // a piece of columns that nothing reads
+      if (k < written && by.operands[k].is_constant) {
+        if (is_partial_[of.operands[k]]) return false;
         continue;
       }
-      ++reads, last = call.operands[k];
+      ++reads, last = of.operands[k];
       if (first < 0) first = last;
     }
+    if (auto const result = i - int(&of - g.at); by.operands[written + result].is_constant)
+      return false;
     switch (by.linear) {
       case operation::linearity::in_all: return sums == reads;
       case operation::linearity::in_each: return sums == 1;
@@ -336,69 +294,6 @@ class cut_values {
       default: return false;
     }
   }
-  /// Lets a parameter enter a sum on one rank, if nothing else reads it.
-  constexpr bool enters_once(int value) {
-    int const row = g.row_of(value);
-    if (row < 0 || g.readers(row) != 1 || g.readers(value) != 1) return false;
-    once_ |= 1u << g.at[row].number;
-    return true;
-  }
-  /// The degree of a map, or of its slope by an operand, in what is partial.
-  constexpr degree degree_of(int map, int by) {
-    auto const functions = g.functions_of(map);
-    degree value[Graph::function_list::most]{}, slope[Graph::function_list::most]{};
-    for (int i = 0; i < functions.count; ++i) {
-      node const& n = g.at[functions.at[i]];
-      degree v[4]{}, d[4]{};
-      for (int k = 0; k < n.own_count; ++k) {
-        int const x = n.own[k];
-        if (g.at[x].is_inlined) {
-          v[k] = value[functions.place_of(x)], d[k] = slope[functions.place_of(x)];
-        } else {
-          v[k] = is_partial_[x] ? degree::linear : degree::none;
-          bool const is_by = by >= 0 && g.at[map].operands[by] == x;
-          d[k] = is_by ? degree::none : degree::zero;
-        }
-      }
-      switch (n.is) {
-        case algebra::sum:
-        case algebra::difference:
-          value[i] = plus(v[0], v[1]), slope[i] = plus(d[0], d[1]);
-          if (value[i] == degree::other)
-            for (int k = 0; k < 2; ++k)
-              if (v[k] == degree::none && v[1 - k] == degree::linear) enters_once(n.own[k]);
-          break;
-        case algebra::negation: value[i] = v[0], slope[i] = d[0]; break;
-        case algebra::product:
-          value[i] = times(v[0], v[1]);
-          slope[i] = plus(times(d[0], v[1]), times(v[0], d[1]));
-          break;
-        case algebra::quotient:
-          value[i] = times(v[0], through(v[1]));
-          slope[i] = plus(times(d[0], through(v[1])), times(times(v[0], through(v[1])), d[1]));
-          break;
-        default: {
-          bool is_flat = true, moves = false;
-          for (int k = 0; k < n.own_count; ++k) {
-            is_flat = is_flat && through(v[k]) != degree::other;
-            moves = moves || d[k] != degree::zero;
-          }
-          value[i] = is_flat ? degree::none : degree::other;
-          slope[i] = !moves ? degree::zero : value[i];
-          for (int k = 0; moves && is_flat && k < n.own_count; ++k)
-            if (d[k] == degree::linear || d[k] == degree::other) slope[i] = d[k];
-        }
-      }
-    }
-    return by >= 0 ? slope[functions.count - 1] : value[functions.count - 1];
-  }
-  constexpr degree slope_degree(node const& of) {
-    bool const of_dy = is_partial_[of.operands[of.count - 1]];
-    degree const slope = of.from_output ? (is_partial_[of.of] ? degree::other : degree::none)
-                                        : degree_of(of.of, of.number);
-    return times(slope, of_dy ? degree::linear : degree::none);
-  }
-
   /// A whole value is replicate if its gradient is a summand; so are the other results of the call
   /// that makes it. A whole gradient is replicate if one that it is made of is.
   constexpr void find_mode(int i) {
@@ -441,11 +336,11 @@ class cut_values {
 
   Graph const& g;
   int variable_;
-  unsigned once_ = 0;                  ///< parameters that enter a sum on one rank
   bool completes_[Graph::capacity]{};  ///< values whose summands ranks are to add up
   bool is_completed_[Graph::capacity]{};
   bool is_partial_[Graph::capacity]{};
   bool is_replicate_[Graph::capacity]{};
+  summand_degrees<Graph> degrees_;
 };
 
 /// The form in which ranks cut one variable, as values.

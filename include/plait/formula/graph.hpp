@@ -2,6 +2,8 @@
 #pragma once
 
 #include "plait/formula/node.hpp"
+#include "plait/formula/node_rows.hpp"
+#include "plait/operation/signature.hpp"
 
 /// A formula as a table of nodes: one for each distinct term, operands before what reads them, and
 /// after them the nodes of the gradients (formula/adjoint.hpp). From here on there are no types,
@@ -51,6 +53,8 @@ struct graph {
   constexpr int put(node const& of) {
     if (size == Capacity) return fail(mistake::kind::too_many_nodes), size - 1;
     at[size] = of;
+    at[size].row = row_of_node(of);
+    if (forward_size == 0) need_whole_of(at[size]);
     if (forward_size == 0 && is_made_of_data(of)) at[size].is_data = true;
     return size++;
   }
@@ -106,6 +110,17 @@ struct graph {
   constexpr void need_whole(dimension const& of) {
     if (of.variable >= 0) is_whole[root(of.variable)] = true;
   }
+  /// Says that each rank needs all of the dimensions that the row of a node needs whole.
+  constexpr void need_whole_of(node const& of) {
+    if (of.row == nullptr) return;
+    auto const by = operation::signature::of(of.row->text);
+    auto const letters = by.whole | by.maximum;
+    for (int k = 0; letters != 0 && k < of.count && !by.operands[k].is_written; ++k) {
+      node const& x = at[of.operands[k]];
+      if (operation::signature::holds(letters, by.operands[k].rows)) need_whole(x.rows);
+      if (operation::signature::holds(letters, by.operands[k].columns)) need_whole(x.last());
+    }
+  }
   /// Says that `a` consists of `count` pieces that are cut as `b` is.
   constexpr void unite(dimension const& a, dimension const& b, int count = 1) {
     if (a.variable < 0 || b.variable < 0) return need_whole(a), need_whole(b);
@@ -137,8 +152,7 @@ struct graph {
     out.read(x);
     return out;
   }
-  constexpr node shifted(int x, int steps) {
-    is_whole[row_variable] = true;
+  [[nodiscard]] constexpr node shifted(int x, int steps) const {
     node out = like(x, node_kind::shift);
     out.steps = steps;
     out.read(x);

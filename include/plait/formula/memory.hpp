@@ -5,6 +5,7 @@
 
 #include "plait/formula/forms.hpp"
 #include "plait/formula/graph.hpp"
+#include "plait/formula/kept.hpp"
 #include "plait/layer/slot.hpp"
 
 /// The values of a formula that are kept for the gradients, those that are made again, and the
@@ -131,48 +132,27 @@ class value_memory {
       for (int k = 0; k < g.at[i].count; ++k) readers += g.at[i].operands[k] == value ? 1 : 0;
     return readers == 1;
   }
-  /// Returns true if a value is made again rather than kept: functions of elements, and copies.
-  [[nodiscard]] constexpr bool is_cheap(int value) const {
-    node_kind const kind = g.at[value].kind;
-    return kind == node_kind::map || kind == node_kind::part || kind == node_kind::shift ||
-           kind == node_kind::across;
-  }
   constexpr void find_kept() {
     for (int i = g.forward_size; i < g.size; ++i)
       for (int k = 0; k < g.at[i].count; ++k)
         if (int const x = base(g.at[i].operands[k]); x >= 0 && x < g.forward_size)
           is_read_backward[x] = true;
-    for (int i = 0; i < g.forward_size; ++i)
-      is_kept[i] = is_read_backward[i] && !g.is_leaf(i) && i != output;
-    for (int i = g.forward_size - 1; i >= 0; --i) {
-      if (!is_kept[i] || !is_cheap(i)) continue;
-      is_kept[i] = false;
-      for (int k = 0; k < g.at[i].count; ++k)
-        if (!is_at_hand(g.at[i].operands[k])) is_kept[i] = true;
+    bool is_recomputed[Graph::capacity]{};
+    {
+      cheapest_kept<Graph> const cheapest(g, is_read_backward, output);
+      for (int i = 0; i < g.forward_size; ++i) {
+        is_kept[i] = cheapest.keeps(i);
+        is_recomputed[i] = cheapest.is_made(i) && !is_kept[i];
+      }
+      if (output >= 0 && cheapest.is_cut(output)) is_read_backward[output] = true;
     }
-    for (int i = 0; i < g.forward_size; ++i)
-      if (is_read_backward[i] && is_cheap(i) && !is_kept[i] && i != output) mark_read(i);
+    for (int i = g.forward_size - 1; i >= 0; --i)
+      for (int k = 0; is_read_backward[i] && is_recomputed[i] && k < g.at[i].count; ++k)
+        is_read_backward[base(g.at[i].operands[k])] = true;
     keeps_input = g.is_loss;  // targets say which rows count
     for (int i = 0; i < g.forward_size; ++i)
       if (is_read_backward[i] && g.at[i].kind == node_kind::input) keeps_input = true;
     keeps_output = output >= 0 && is_read_backward[output];
-  }
-  constexpr void mark_read(int map) {
-    for (int k = 0; k < g.at[map].count; ++k) {
-      int const x = base(g.at[map].operands[k]);
-      is_read_backward[x] = true;
-      if (is_cheap(x) && !is_kept[x] && x != output) mark_read(x);
-    }
-  }
-  /// Returns true if the backward has a value, or can make it of what it has.
-  [[nodiscard]] constexpr bool is_at_hand(int value) const {
-    value = base(value);
-    if (g.is_leaf(value) || is_kept[value]) return true;
-    if (value == output) return is_read_backward[value];
-    if (!is_cheap(value)) return false;
-    for (int k = 0; k < g.at[value].count; ++k)
-      if (!is_at_hand(g.at[value].operands[k])) return false;
-    return true;
   }
   constexpr void find_runs(body which) {
     bool(&out)[Graph::capacity] = runs[int(which)];

@@ -125,7 +125,7 @@ struct node {
                                 ///< number; the probability of a dropout
   /// The letters of a contraction, for the rows and factors of both operands and of the result.
   char letters[3][most_dimensions]{};
-  operation::row const* row = nullptr;              ///< the row of a call
+  operation::row const* row = nullptr;              ///< see row_of_node
   operation::row const* adjoints[most_adjoints]{};  ///< the rows of its gradients
   int adjoint_count = 0;
 

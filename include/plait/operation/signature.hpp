@@ -99,6 +99,10 @@ struct signature {
 
   /// The bit of a letter.
   static constexpr std::uint32_t bit(char letter) { return std::uint32_t{1} << (letter - 'a'); }
+  /// Returns true if the index of a dimension is among letters, each of which is a bit.
+  static constexpr bool holds(std::uint32_t letters, dimension const& of) {
+    return of.index != '1' && (letters & bit(of.index)) != 0;
+  }
 
  private:
   constexpr signature() = default;
