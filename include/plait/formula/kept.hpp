@@ -14,14 +14,16 @@ namespace plait::formula {
 /// are equal, it prefers the input, which the plan may keep for another layer anyway, and then the
 /// set that leaves the least to recompute.
 ///
-/// Example: y = silu(a) b with a = x gate and b = x up. The gradients read a, silu(a) and b; a and
-/// b suffice. In y = exp(part<0, 2>(x)) they read exp, half as wide as x, which is kept.
+/// Example: in silu(a) b, with a = x gate and b = x up, the gradients read a, b and silu(a). The
+/// set {a, b} suffices, as silu(a) can be recomputed from a. In exp(part<0, 2>(x)) y they read the
+/// result of exp. It is half as wide as x, so it is kept and x is not.
 ///
-/// Each value is an edge whose capacity is its number of columns, from the values that it is
-/// recomputed from to those that are recomputed from it; a set that suffices is a cut, and the
-/// cheapest one has the capacity of a maximum flow (L. R. Ford and D. R. Fulkerson, Maximal flow
-/// through a network, 1956).
-/// Cost: for each value that is kept a search through the values.
+/// The values form a network. Each value is an edge whose capacity is its number of columns; it
+/// leads from the values that it can be recomputed from to the values that can be recomputed from
+/// it. A set that suffices is a cut of the network, and the cheapest cut is found by a maximum flow
+/// (L. R. Ford and D. R. Fulkerson, Maximal flow through a network, 1956).
+///
+/// Cost: one search through the network for each path of the flow.
 template <class Graph>
 class cheapest_kept {
  public:
@@ -48,8 +50,7 @@ class cheapest_kept {
     find_cut();
   }
 
-  /// Returns true if a value is in the set; of the output, if gradients need no more than to read
-  /// it, `is_read` says so already.
+  /// Returns true if a value is in the set. An output that gradients read is always in it.
   [[nodiscard]] constexpr bool is_cut(int value) const {
     return is_end_[value] && !is_begin_[value];
   }
@@ -74,19 +75,20 @@ class cheapest_kept {
   [[nodiscard]] constexpr bool is_input(int value) const {
     return value < g.forward_size && g.at[value].kind == node_kind::input;
   }
-  /// The value that operand `k` of a value is made of, or -1 if it costs nothing.
+  /// The value that operand `k` is, without reshapes; -1 for parameters and numbers, which every
+  /// backward has.
   [[nodiscard]] constexpr int operand(int value, int k) const {
     if (is_input(value)) return inputs();
     int x = g.at[value].operands[k];
     while (g.at[x].kind == node_kind::reshape) x = g.at[x].operands[0];
     return g.is_leaf(x) && !is_input(x) ? -1 : x;
   }
-  /// The number of values that one is made of again; 0 if it cannot be.
+  /// The number of values that a value is recomputed from; 0 if it cannot be recomputed.
   [[nodiscard]] constexpr int operands(int value) const {
     if (value == inputs()) return 0;
     return is_input(value) ? 1 : is_made(value) ? g.at[value].count : 0;
   }
-  /// Returns true for values that a set has or lacks as a whole: they are not made of others.
+  /// Returns true for values that cannot be recomputed from others: the flow begins at them.
   [[nodiscard]] constexpr bool is_source(int value) const {
     if (value == inputs()) return true;
     node_kind const kind = g.at[value].kind;
@@ -94,8 +96,8 @@ class cheapest_kept {
            !is_made(value) && !g.at[value].is_inlined;
   }
 
-  /// Sends as much as fits aint one more path from the sources to what gradients read. An end of
-  /// a value is `value` where it begins and `value + capacity` where it is complete.
+  /// Adds flow along one more path from the sources to a value that gradients read. Returns false
+  /// if there is no such path. The two ends of the edge of value v are v and v + `half`.
   constexpr bool push() {
     constexpr int half = Graph::capacity + 1;
     int from[2 * half]{}, queue[2 * half]{}, first = 0, last = 0;
@@ -148,8 +150,8 @@ class cheapest_kept {
     while (operand(value, k) != x) ++k;
     return k;
   }
-  /// Finds the ends from which more would reach what gradients read. The cut next to it leaves the
-  /// least to recompute.
+  /// Finds the ends from which more flow could reach a value that gradients read. The edges that
+  /// lead to them are the cut that leaves the least to recompute.
   constexpr void find_cut() {
     for (bool more = true; more;) {
       more = false;
