@@ -3,16 +3,17 @@
 
 namespace plait {
 
-/// The part of a unit (a layer, or one copy within a repeat) that is made again before its
-/// backward, instead of being kept from its forward. Each has what those before it have.
+/// The values that are recomputed before the backward of a unit (a layer, or one copy within a
+/// repeat) instead of being kept since its forward, as with torch.utils.checkpoint. Each enumerator
+/// includes the values of the enumerators above it.
 enum class again : int {
   nothing,
-  cheap,  ///< what layers without a matrix and without `units` make: norms, activations, dropout
-  moves,  ///< and what is gathered from shards, which are kept
-  all     ///< all that the backward reads: of a unit its output is kept, and nothing else
+  cheap,  ///< outputs of layers without a matrix and without `units`: norms, activations, dropout
+  moves,  ///< also values gathered from shards; the shards are kept
+  all     ///< every value that the backward reads; only the unit's output is kept
 };
 
-/// The word for it, such as "cheap".
+/// Returns the enumerator's name, such as "cheap".
 [[nodiscard]] constexpr char const* to_string(again what) {
   constexpr char const* words[]{"nothing", "cheap", "moves", "all"};
   return words[static_cast<int>(what)];

@@ -9,16 +9,16 @@
 
 namespace plait {
 
-/// A float cut to 16 bits: the sign, the 8 bits of exponent, 7 bits of fraction. It is for storage:
-/// it converts to float by itself, and arithmetic on it is arithmetic in float.
+/// A float cut to 16 bits: the sign, 8 bits of exponent, 7 bits of fraction. It is for storage: it
+/// converts to float implicitly, and arithmetic on it is done in float.
 struct bfloat16 {
   std::uint16_t bits;
 
   bfloat16() = default;
-  /// The nearest bfloat16, of two equally near ones the even one. A NaN stays a NaN; what lies
-  /// beyond the largest becomes infinite.
+  /// Rounds to the nearest bfloat16; of two equally near values it takes the even one. A NaN stays
+  /// a NaN; a value beyond the largest bfloat16 becomes infinite.
   PLAIT_HOST_DEVICE constexpr bfloat16(float value) : bits(rounded(value)) {}  // NOLINT: see above
-  /// Rounded to float first.
+  /// Rounds to float first, then to bfloat16.
   PLAIT_HOST_DEVICE explicit constexpr bfloat16(double value)
       : bfloat16(static_cast<float>(value)) {}
   PLAIT_HOST_DEVICE explicit constexpr bfloat16(std::integral auto value)

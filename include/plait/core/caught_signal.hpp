@@ -11,17 +11,17 @@ namespace plait::detail {
 
 /// The signal that stop_on_signals has caught, for code that waits for other processes.
 ///
-/// Threads: any, and handlers of signals.
+/// Threads: any; signal handlers may use it, too.
 class caught_signal {
  public:
-  /// The first one, 0 if none.
+  /// Returns the number of the first signal caught; 0 if none.
   static std::atomic<int>& number();
   static char const* name(int signal) {
     return signal == SIGINT ? "SIGINT" : signal == SIGUSR1 ? "SIGUSR1" : "SIGTERM";
   }
 
-  /// While one of these lives, a wait for others may be ended by a signal, and who waits looks
-  /// whether one has come.
+  /// While an object of this class exists, a signal may end a wait for other processes: the waiting
+  /// code checks whether a signal has been caught.
   class ends_waits {
    public:
     explicit ends_waits(bool really = true);
@@ -36,7 +36,7 @@ class caught_signal {
     bool counts_;
   };
   static bool may_end_waits() { return alive().load(std::memory_order_relaxed) > 0; }
-  /// The number of the signal, if it may end a wait.
+  /// Returns the number of the caught signal if it may end a wait; else 0.
   static int that_ends_waits() {
     return may_end_waits() ? number().load(std::memory_order_relaxed) : 0;
   }

@@ -12,8 +12,8 @@
 
 namespace plait::ext {
 
-/// A part of a text: characters, or an integer that stands there in decimal digits. It refers to
-/// the characters that it is made from and so lives no longer than an expression.
+/// A part of a text: characters, or an integer that is written in decimal digits. It refers to the
+/// characters that it is made from, so use it only within one expression.
 class text_part {
  public:
   constexpr text_part(char const* of) : kind_(is::characters), characters_(of) {}
@@ -54,7 +54,7 @@ class text_part {
   }
 
   is kind_;
-  std::size_t size_;  // of a view alone
+  std::size_t size_;  // set for a view only
   union {
     char const* characters_;
     std::string const* string_;
@@ -63,13 +63,13 @@ class text_part {
   };
 };
 
-/// The parts one after another.
+/// Returns the parts joined into one string.
 ///
 /// Example (tests/core/concat_test.cpp parts):
 ///     auto const sentence = plait::ext::concat({"rank ", 3, " of ", world_size, ": ", why});
 ///
-/// Cost:    one call for the sentence; docs/contributing.md says what a chain of `+` takes of the
-///          compiler's time.
+/// Cost:    one call for the whole sentence; docs/contributing.md says how much compile time a
+///          chain of `+` takes.
 /// Errors:  std::bad_alloc.
 /// Threads: any.
 [[gnu::cold]] [[gnu::noinline]] constexpr std::string concat(

@@ -11,22 +11,22 @@
 
 namespace plait::detail {
 
-/// A number of 64 bits that is another one if what is added is: it guards against mistakes, not
-/// against attacks.
+/// A 64-bit hash of all that has been added. It detects mistakes, not attacks.
 ///
 /// Source: the hash FNV-1a of Fowler, Noll and Vo.
 class digest {
  public:
   digest& add(std::span<std::byte const> bytes);
   digest& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
-  /// Its bytes from the lowest on.
+  /// Adds the eight bytes of the number, the lowest first.
   digest& add(std::uint64_t number);
 
-  /// Many bytes, eight at a time: not the number that add() makes of them.
+  /// Adds many bytes, eight at a time; the result differs from the result of add() for the same
+  /// bytes.
   digest& add_many(std::span<std::byte const> bytes);
 
   [[nodiscard]] std::uint64_t value() const { return value_; }
-  /// As 16 digits.
+  /// Returns value() as 16 hexadecimal digits.
   [[nodiscard]] [[gnu::cold]] std::string text() const;
 
  private:

@@ -22,7 +22,7 @@ namespace plait {
 ///     }
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
-  /// The sentence of these parts: throw plait::error({"rank ", rank, " has no disk"}).
+  /// Joins the parts to a sentence: throw plait::error({"rank ", rank, " has no disk"}).
   [[gnu::cold]] error(std::initializer_list<ext::text_part> parts);
 };
 
@@ -39,21 +39,21 @@ struct input_error : error {
   using error::error;
 };
 
-/// Two sizes that must agree do not.
+/// Two sizes that must agree differ.
 struct size_mismatch : error {
   using error::error;
 };
 
-/// Ranks of one group called different collectives, or the same one with different sizes.
+/// Ranks of one group called different collectives, or one collective with different sizes.
 struct collective_mismatch : error {
   using error::error;
 };
 
-/// A device has not as much free memory as a rank asked for; `what()` also says what the plan needs
-/// the rank's memory for, where a plan asked.
+/// A device has less free memory than a rank asked for; if a plan asked, `what()` also lists how
+/// much memory the plan needs on this rank, and for what.
 ///
-/// Units:   bytes; `held` is what this rank has already, the rest belongs to others; 0 where the
-///          device does not tell.
+/// Units:   bytes. `held` is the memory that this rank already has; the rest of the used memory
+///          belongs to other processes. 0 if the device does not report a number.
 struct out_of_memory : error {
   struct numbers {
     std::size_t asked = 0, free = 0, total = 0, held = 0;
@@ -63,25 +63,26 @@ struct out_of_memory : error {
   numbers bytes;
 };
 
-/// The job ends after the same step on all ranks, each of which throws this.
+/// The job ends after the same step on all ranks; every rank throws this exception.
 struct job_ended : error {
   using error::error;
 };
 
-/// The loss or the norm of the gradients of a step was not a finite number; `what()` says where it
-/// came from. The weights and the number of the step are as before it: a program that goes on takes
-/// another batch under that number, see `trainer_options::not_finite::skip`.
+/// The loss or the gradient norm of a step was not a finite number; `what()` says which value was
+/// the first. The weights and the number of the step are unchanged: a program that continues uses
+/// another batch for that number, see `trainer_options::not_finite::skip`.
 struct not_finite_error : job_ended {
   using job_ended::job_ended;
 };
 
-/// A rank waits no longer for others, which have not come, since this process has caught SIGINT or
-/// SIGTERM; see stop_on_signals.
+/// A rank stopped waiting for other ranks that have not arrived, since this process has caught
+/// SIGINT or SIGTERM; see stop_on_signals.
 struct wait_stopped_by_signal : error {
   wait_stopped_by_signal(std::string const& text, int number) : error(text), signal(number) {}
 
   int signal;
-  /// What the program is to return, as shells have it: 130 for SIGINT, 143 for SIGTERM.
+  /// Returns the exit code for the program by the convention of shells: 130 for SIGINT, 143 for
+  /// SIGTERM.
   [[nodiscard]] int exit_code() const { return 128 + signal; }
 };
 

@@ -19,8 +19,8 @@ consteval int count_fields() {
 
 inline constexpr int most_fields = 8;
 
-/// Calls each(double) for the members of a struct of numbers, in their order: never for the bytes
-/// between them.
+/// Calls each(double) for the members of a struct of numbers, in their order; padding bytes are
+/// never read.
 template <class T, class Each>
 constexpr void for_each_field(T const& of, Each each) {
   static_assert(

@@ -18,12 +18,13 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/quote.hpp"
 
-// With shared_file.hpp and checkpoint/disk.hpp the only place of plait that opens, maps or writes
-// files. Paths are strings here, which a std::filesystem::path turns into by itself: <filesystem>
-// is a twentieth of what a compiler does for a program that needs none of the rest of it.
+// Together with shared_file.hpp and checkpoint/disk.hpp the only place in plait that opens, maps or
+// writes files. Paths are strings here, since std::filesystem::path converts to a string
+// implicitly: <filesystem> takes a twentieth of the compile time of a program that needs nothing
+// else from it.
 namespace plait::detail {
 
-/// What messages call a file: "text file 'a/b'".
+/// The name of a file in messages: "text file 'a/b'".
 class file_name {
  public:
   file_name(std::string_view kind, std::string const& path);
@@ -36,16 +37,16 @@ class file_name {
   std::string text_;
 };
 
-/// Refuses what is to be written if it has nowhere to be.
+/// Refuses to write a file if its folder does not exist.
 [[gnu::cold]] void require_folder(file_name const& name, std::string const& folder);
 
-/// Whether there is a regular file of this name.
+/// Returns true if there is a regular file of this name.
 [[nodiscard]] bool is_regular_file(std::string const& path);
 
-/// Leaves the first `size` bytes of a file.
+/// Truncates a file to its first `size` bytes.
 void cut_file(std::string const& path, std::string_view kind, std::size_t size);
 
-/// Owns what open() gave.
+/// Owns a descriptor that open() returned.
 class file_descriptor {
  public:
   explicit file_descriptor(int value = -1) : value_(value) {}
@@ -55,7 +56,7 @@ class file_descriptor {
     if (value_ >= 0) ::close(value_);
   }
   [[nodiscard]] int get() const { return value_; }
-  /// It is the caller's now.
+  /// Returns the descriptor; the caller must close it.
   [[nodiscard]] int release() { return std::exchange(value_, -1); }
 
  private:
@@ -64,8 +65,8 @@ class file_descriptor {
 
 /// A regular file, open for reading. Reads name their position, so that several threads may read.
 ///
-/// Errors: input_error that names the kind of file, its path and what the system says; also if it
-///         is no regular file: a pipe could be waited for, and a device read, for ever.
+/// Errors: input_error that names the kind of file, its path and the system's error; also if it is
+///         not a regular file: opening a pipe or reading a device could block forever.
 class open_file {
  public:
   enum class links { followed, refused };
@@ -76,7 +77,7 @@ class open_file {
   [[nodiscard]] file_name const& name() const { return name_; }
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
-  /// What was true when the file was opened.
+  /// Values at the time when the file was opened.
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(status_.st_size); }
   [[nodiscard]] ::uid_t owner() const { return status_.st_uid; }
 
@@ -98,11 +99,11 @@ struct unmap {
   }
 };
 
-/// A whole file, mapped into memory for reading. Nobody may change it meanwhile: bytes that have
-/// been checked could be others when they are used, and to read behind the end of a file that was
-/// cut short ends the program by the signal SIGBUS.
+/// A whole file, mapped into memory for reading. No process may change the file meanwhile: bytes
+/// that have been checked could differ when they are used, and a read past the end of a truncated
+/// file ends the program by the signal SIGBUS.
 ///
-/// Errors: as open_file.
+/// Errors: as for open_file.
 class mapped_file {
  public:
   explicit mapped_file(open_file const& file) {
@@ -122,39 +123,40 @@ class mapped_file {
   std::unique_ptr<std::byte const, unmap> data_;
 };
 
-/// A folder that is open, for many files in it to be read.
+/// An open folder from which many files are read.
 ///
-/// Errors: input_error that names the kind of folder, its path and what the system says.
+/// Errors: input_error that names the kind of folder, its path and the system's error.
 class open_folder {
  public:
   open_folder(std::string const& path, std::string_view kind);
 
-  /// Maps the file of that name below the folder.
+  /// Maps the file of this name in the folder.
   ///
-  /// Cost:   no memory for its name.
-  /// Errors: input_error, which does not name the file, also if it is no regular file.
+  /// Cost:   allocates no memory for the name.
+  /// Errors: input_error, which does not name the file; also if it is not a regular file.
   [[nodiscard]] mapped_file map(char const* name) const;
 
  private:
   file_descriptor descriptor_;
 };
 
-/// A file that appears under its name only when it is complete. It is written as
-/// plait-<16 digits>.partial in the folder of `path`, where commit() moves it; an object that ends
-/// before that removes it. What stays behind when the program is killed has that name, and `path`
-/// is the old file or the new one, whenever that happens. A file that is complete and cannot be
-/// moved also stays, and the message names it.
+/// A file that appears under its name only when it is complete. It is written as plait-<16
+/// digits>.partial in the folder of `path`, and commit() renames it to `path`; the destructor of an
+/// object that was not committed removes it. If the program is killed, a file of that name remains;
+/// at every moment `path` is either the old file or the new one. A complete file that cannot be
+/// renamed also remains, and the message names it.
 ///
-/// A file that is replaced gives the new one its access mode and list and, if the system allows,
-/// its owner and group; a symbolic link stays, and what it leads to is replaced.
+/// The new file takes over the access mode and access control list of the file that it replaces
+/// and, if the system allows it, also its owner and group. A symbolic link stays, and the file that
+/// it points to is replaced.
 ///
-/// Errors:  input_error that names the kind of file, `path` and what the system says; also if
-///          `path` is there and not a regular file (replacing would destroy a device such as
-///          /dev/null), or may not be written.
-/// Threads: write() may run at the same time for other bytes.
+/// Errors:  input_error that names the kind of file, `path` and the system's error; also if `path`
+///          exists and is not a regular file (replacing would destroy a device such as /dev/null),
+///          or is not writable.
+/// Threads: several threads may call write() at the same time for different bytes.
 class partial_file {
  public:
-  /// `mode`: of a new file, less what the process masks (umask).
+  /// `mode`: the access mode of a new file, before the process's umask is applied.
   explicit partial_file(std::string const& path, std::string_view kind = "file",
                         ::mode_t mode = 0666);
   ~partial_file();
@@ -163,23 +165,24 @@ class partial_file {
 
   [[nodiscard]] file_name const& name() const { return name_; }
 
-  /// Takes room on the disk for so many bytes, where the file system can do that: a full disk is an
-  /// error now and not later.
+  /// Reserves this many bytes on the disk if the file system can: a full disk is then an error now
+  /// and not later.
   void reserve(std::size_t bytes) const;
 
   void write(std::span<std::byte const> in, std::size_t at) const;
 
-  /// Makes the file appear; what was there under its name is gone. On return data and name are on
-  /// the disk.
+  /// Moves the file to its name and replaces a file that had the name. On return, data and name are
+  /// on the disk.
   void commit();
 
-  /// The same, but false, and nothing has changed, if there is a file of the name.
+  /// Does the same as commit(), except if a file of the name exists: then it changes nothing and
+  /// returns false.
   [[nodiscard]] bool commit_if_new();
 
  private:
   static std::string folder_of(std::string const& path);
 
-  /// Calls work(); when that fails the file stays under the name that it has.
+  /// Calls work(); if that fails, the file is kept under its temporary name.
   template <class Work>
   void or_stay(Work work) {
     try {
@@ -195,14 +198,14 @@ class partial_file {
 
   [[nodiscard]] std::string random_digits() const;
 
-  // The owner first: to change it may take bits of the mode away.
+  // Sets the owner first: changing the owner may clear bits of the mode.
   void keep_access() const;
 
   void synchronise(int descriptor) const {
     if (::fsync(descriptor) != 0) name_.fail("cannot be written", errno);
   }
 
-  // A file's name is in its folder, which has a place of its own on the disk.
+  // A file's name is stored in its folder, which is written to the disk separately.
   void synchronise_folder() const;
 
   file_name name_;
@@ -212,11 +215,11 @@ class partial_file {
   bool stays_ = false;
 };
 
-/// A regular file that grows at its end, for others to read meanwhile: each append() is there,
-/// whole, when it returns.
+/// A regular file that grows at its end while other processes read it: when append() returns, its
+/// whole text is in the file.
 ///
-/// Errors: input_error that names the kind of file, its path and what the system says; also if it
-///         is no regular file.
+/// Errors: input_error that names the kind of file, its path and the system's error; also if it is
+///         not a regular file.
 class growing_file {
  public:
   enum class start { empty, at_end };

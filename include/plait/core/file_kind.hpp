@@ -9,8 +9,8 @@
 #include "plait/core/file.hpp"
 #include "plait/core/header_only.hpp"
 
-// The kinds of files that are mistaken for one that plait reads, by their first bytes. All readers
-// of files from elsewhere use these functions, so that they give a file the same name.
+// The kinds of files that users mistake for a file that plait reads, told apart by their first
+// bytes. All readers of such files use these functions, so that they call a file by the same name.
 namespace plait::detail {
 
 enum class file_kind {
@@ -26,8 +26,8 @@ enum class file_kind {
   zstd,
   tar,
   zip,
-  torch,              ///< as torch.save writes it
-  torch_distributed,  ///< as torch.distributed.checkpoint writes it
+  torch,              ///< written by torch.save
+  torch_distributed,  ///< written by torch.distributed.checkpoint
   pickle,
   npy,
   npz,
@@ -40,7 +40,7 @@ enum class file_kind {
   other_picture,  ///< GIF, WebP, BMP, TIFF
   pdf,
   safetensors,
-  tokens  ///< after the header of llm.c
+  tokens  ///< begins with the header of llm.c
 };
 
 /// The purposes for which plait reads a file.
@@ -56,7 +56,7 @@ inline constexpr std::size_t bytes_of_kind = 512;
 /// Returns the end of a sentence that begins with the name of a file: its kind, and what the user
 /// can do about it.
 ///
-/// Source: tests/oracle/real_weights.py runs the commands.
+/// Source: tests/oracle/real_weights.py runs the commands in these texts.
 [[nodiscard]] [[gnu::cold]] std::string text_of_kind(file_kind kind, std::string const& path,
                                                      file_use use);
 
@@ -70,8 +70,8 @@ inline constexpr std::size_t bytes_of_kind = 512;
 /// Errors: input_error that says what the file is, if its kind cannot be used for that purpose.
 [[gnu::cold]] void refuse_other_kind(open_file const& file, std::string const& path, file_use use);
 
-/// Returns the same text for a file that seems to have weights in another form than safetensors;
-/// empty if it has none or cannot be read.
+/// Returns the text of other_kind_text for a file that seems to have weights in another format than
+/// safetensors; empty if it has none or cannot be read.
 [[nodiscard]] [[gnu::cold]] std::string other_weights_text(std::string const& path);
 
 }  // namespace plait::detail

@@ -57,15 +57,15 @@ PLAIT_DECL file_kind kind_of_file(std::string_view begin, std::string_view path)
                                {"\xfe\xff"sv, file_kind::utf16_text},
                                {"\x88\xd8\x34\x01\x01\x00\x00\x00"sv, file_kind::tokens},
                                {"\xa1\xd9\x34\x01\x07\x00\x00\x00"sv, file_kind::tokens},
-                               // A pickle begins with the number of its protocol. A file of
-                               // torch.save before version 1.6 has a number of torch after it.
+                               // A pickle begins with its protocol number. In a file of torch.save
+                               // before version 1.6 a magic number of torch follows.
                                {"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"sv, file_kind::torch},
                                {"\x80\x02"sv, file_kind::pickle},
                                {"\x80\x03"sv, file_kind::pickle},
                                {"\x80\x04\x95"sv, file_kind::pickle},
                                {"\x80\x05\x95"sv, file_kind::pickle}};
   if (path.ends_with(".distcp")) return file_kind::torch_distributed;
-  // The length of a header, which begins with '{', in eight bytes.
+  // The length of a header, in eight bytes, before the header's '{'.
   if (begin.size() > 8 && begin[8] == '{' && begin.substr(4, 4) == "\0\0\0\0"sv)
     return file_kind::safetensors;
   for (auto const& one : all)
@@ -92,8 +92,8 @@ PLAIT_DECL std::string word_of_command(std::string const& path) {
   return is_plain ? concat({"'", path, "'"}) : "FILE";
 }
 
-// Returns a path with another ending, or with one more if it has that one: a command that writes
-// the result must not write over the file.
+// Returns a path with another ending, or with a second ending if it already has this one: a command
+// that writes the result must not overwrite its input.
 PLAIT_DECL std::string with_ending(std::string const& path, std::string_view ending) {
   auto const name = path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1;
   auto const dot = path.rfind('.');
@@ -235,12 +235,13 @@ PLAIT_DECL std::string other_kind_text(std::string_view begin, std::string const
   auto const kind = kind_of_file(begin, path);
   bool const is_text =
       kind == file_kind::html || kind == file_kind::json || kind == file_kind::utf16_text;
-  bool const fits = (use == file_use::weights && kind == file_kind::safetensors) ||
-                    (use == file_use::tokens && kind == file_kind::tokens) ||
-                    (use == file_use::picture && kind == file_kind::picture) ||
-                    (use == file_use::table && kind == file_kind::json) ||  // a cell may begin so
-                    (use == file_use::text && is_text) ||
-                    ((use == file_use::table || use == file_use::text) && may_be_text(kind, begin));
+  bool const fits =
+      (use == file_use::weights && kind == file_kind::safetensors) ||
+      (use == file_use::tokens && kind == file_kind::tokens) ||
+      (use == file_use::picture && kind == file_kind::picture) ||
+      (use == file_use::table && kind == file_kind::json) ||  // a cell may begin with a brace
+      (use == file_use::text && is_text) ||
+      ((use == file_use::table || use == file_use::text) && may_be_text(kind, begin));
   return fits ? "" : text_of_kind(kind, path, use);
 }
 

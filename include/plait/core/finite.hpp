@@ -13,7 +13,7 @@
 
 namespace plait::ext {
 
-/// A sentence about the first value of a tensor that is infinite or not a number; empty if all are
+/// Returns a sentence about the first value of a tensor that is infinite or NaN; empty if all are
 /// finite.
 ///
 /// Cost: reads all values.

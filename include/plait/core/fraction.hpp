@@ -13,9 +13,11 @@ struct nano_fraction {
   [[nodiscard]] constexpr double number() const { return static_cast<double>(nano) / 1e9; }
 };
 
-/// `value` as an option of a layer: `times<fraction(0.5), L>`. Nine digits behind the point count.
+/// Makes `value` an option of a layer: `times<fraction(0.5), L>`. Only nine digits after the
+/// decimal point count.
 ///
-/// Errors: does not compile for a number that is not 0 and less than 1e-9, or not below 9e9.
+/// Errors: does not compile for a number other than 0 that is smaller than 1e-9, or for one of 9e9
+///         or more; both limits apply to the absolute value.
 ///
 /// Example (tests/reference/names_in_use_test.cpp fraction):
 ///     using weaker =

@@ -10,14 +10,14 @@
 
 namespace plait::ext {
 
-/// A function_reference refers to a function, or to an object that can be called, as `Signature`
-/// says: `function_reference<int(float)>`. One type for all of them, so that what takes it is
-/// compiled once. The object must live as long; as an argument a temporary does until the call
-/// returns.
+/// A reference to a function, or to a callable object, that is called as `Signature` says:
+/// `function_reference<int(float)>`. It is one type for all callables, so a function that takes it
+/// is compiled only once. The callable must outlive it; a temporary that is passed as an argument
+/// lives until the call returns.
 ///
-/// Cost:    a call by a pointer.
-/// Errors:  those of what it calls.
-/// Threads: as what it refers to.
+/// Cost:    one indirect call.
+/// Errors:  the exceptions of the callable.
+/// Threads: as the callable.
 template <class Signature>
 class function_reference;
 
@@ -39,7 +39,7 @@ class function_reference<Result(Arguments...)> {
 
  private:
   union callable {
-    void const* object;  // const or not, as the type of the callable says
+    void const* object;  // const or not, as the callable's type says
     void (*function)();
   };
 

@@ -11,25 +11,26 @@
 
 namespace plait::detail {
 
-/// A copy of bytes; null if there are none.
+/// Returns a copy of the bytes; null if there are none.
 [[nodiscard]] void* copied_bytes(void const* from, std::size_t bytes);
-/// The bytes in a place with more room; that where they were is given back.
+/// Moves the bytes to a larger allocation and frees the old one.
 [[nodiscard]] void* moved_bytes(void* from, std::size_t bytes, std::size_t room);
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// A lean_vector is a vector for records and numbers of plait's own, which compilers take less time
-/// for than for a std::vector: docs/contributing.md says how much.
+/// A vector for plait's own records and numbers, which takes less compile time than std::vector:
+/// docs/contributing.md says how much.
 ///
-/// It has what plait asks of one. Places between size() and the room that has been taken hold
-/// values, too: an element has a default value, and one that is taken out lives on in its place
-/// until that is written or the vector ends.
+/// It has only the members that plait uses. Slots between size() and the capacity also hold values:
+/// T has a default value, and an erased element lives on in its slot until the slot is overwritten
+/// or the vector is destroyed.
 ///
-/// Cost:    push_back is constant on average; the room never shrinks, and resize takes no more than
-///          it needs.
-/// Errors:  std::bad_alloc, and what copies of elements throw; then some may have been added.
+/// Cost:    push_back is constant on average; the capacity never shrinks, and resize allocates no
+///          more than it needs.
+/// Errors:  std::bad_alloc, and exceptions of copies of elements; some elements may then have been
+///          added.
 /// Threads: as std::vector.
 template <class T>
 class lean_vector {
@@ -42,7 +43,7 @@ class lean_vector {
   constexpr explicit lean_vector(std::size_t count) : lean_vector() {
     if constexpr (can_be_bytes) {
       resize(count);
-    } else if (count > 0) {  // also of elements that stay where they are
+    } else if (count > 0) {  // also for elements that cannot be moved
       data_ = new T[count]();
       size_ = room_ = count;
     }
@@ -123,13 +124,13 @@ class lean_vector {
     for (std::size_t i = size_; i < count; ++i) data_[i] = T();
     size_ = count;
   }
-  /// Puts `value` before `place`.
+  /// Inserts `value` before `place`.
   constexpr void insert(T const* place, T value) {
     auto const at = static_cast<std::size_t>(place - data_);
     push_back(std::move(value));
     for (std::size_t i = size_ - 1; i > at; --i) std::swap(data_[i], data_[i - 1]);
   }
-  /// Takes an element out.
+  /// Removes the element at `place`.
   constexpr void erase(T const* place) {
     for (auto at = static_cast<std::size_t>(place - data_); at + 1 < size_; ++at)
       data_[at] = std::move(data_[at + 1]);
@@ -144,8 +145,8 @@ class lean_vector {
   }
 
  private:
-  /// Whether elements are bytes, which one function moves for all types. Not where compilers
-  /// evaluate: there is no memory without a type.
+  /// True if elements can be moved as bytes, by one function for all types. It is not used in
+  /// constant evaluation, which has no untyped memory.
   static constexpr bool can_be_bytes =
       std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T> &&
       std::is_default_constructible_v<T> && alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;

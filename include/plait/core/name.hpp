@@ -13,15 +13,15 @@ namespace plait::ext {
 
 /// A name of up to 32 characters that can be a template argument.
 ///
-/// Cost: four words. The characters are packed into scalar members because a class with an array
-/// member in the name of a CUDA kernel breaks the host stub that nvcc generates.
+/// Cost: four words. The characters are packed into scalar members, because a class with an array
+///       member in the name of a CUDA kernel breaks the host stub that nvcc generates.
 struct name {
   std::uint64_t word0 = 0, word1 = 0, word2 = 0, word3 = 0;
 
   static constexpr std::size_t capacity = 32;
 
   constexpr name() = default;
-  /// The packed words, as nvcc writes a template argument to the host compiler.
+  /// Takes the packed words; nvcc writes a template argument so for the host compiler.
   constexpr name(std::uint64_t first, std::uint64_t second, std::uint64_t third,
                  std::uint64_t fourth)
       : word0(first), word1(second), word2(third), word3(fourth) {}
@@ -61,17 +61,17 @@ struct name {
   friend constexpr bool operator==(name const&, name const&) = default;
 };
 
-/// A text of any length as compilers print it in a message, "h.*.attn.weight"; a `name` they print
-/// as four numbers. For template arguments of checks that have failed, and nothing else.
+/// A text of any length that compilers print readably in a message: "h.*.attn.weight" (a `name` is
+/// printed as four numbers). Use it only for template arguments of checks that have failed.
 template <std::size_t Size>
 struct printed_text {
-  char characters[Size]{};  // with a zero at its end, or it is printed as numbers
+  char characters[Size]{};  // ends with a zero, or compilers print numbers
 };
 /// A list of texts as one template argument, for a message.
 template <printed_text... Texts>
 struct printed_texts {};
 
-/// The text that make() returns, a name or a container of characters, for a message.
+/// The text that Make() returns, a name or a container of characters, for a message.
 template <auto Make>
 inline constexpr auto printed = [] {
   constexpr std::size_t size = Make().size();

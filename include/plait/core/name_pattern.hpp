@@ -9,16 +9,16 @@
 
 namespace plait::detail {
 
-/// Whether the whole of `name` is as `pattern` says, in which a star stands for any characters, or
-/// none. `parts`, if given, becomes what each star stands for: the first ones for as little as can
-/// be.
+/// Returns true if all of `name` matches `pattern`, in which a star matches any number of
+/// characters, also none. If `parts` is given, it receives the text that each star matched; earlier
+/// stars match as little as possible.
 [[gnu::cold]] bool matches(std::string_view pattern, std::string_view name,
                            std::vector<std::string_view>* parts = nullptr);
 
 [[nodiscard]] [[gnu::cold]] bool matches_any(std::vector<std::string> const& patterns,
                                              std::string_view name);
 
-/// `pattern` with a text for each of its stars, of which it has as many.
+/// Returns `pattern` with its stars replaced by `parts`, one for each star.
 [[nodiscard]] [[gnu::cold]] std::string filled_in(std::string_view pattern,
                                                   std::vector<std::string_view> const& parts);
 

@@ -4,32 +4,33 @@
 /// Names for programs: layers, policies, trainers, data, launch.
 namespace plait {}
 
-/// Names for those who write backends, policies, schedules and tools; programs seldom need one.
+/// Names for authors of backends, policies, schedules and tools; programs seldom need them.
 namespace plait::ext {}
 
-/// Helpers of headers; nobody else names them.
+/// Helpers of single headers; no other code may use them.
 namespace plait::detail {
 using namespace ext;
 }
 
-/// How a plan is made, from the description of a model to the list of its exchanges. Programs have
-/// `plait::explain` and the workload.
+/// The construction of a plan, from the description of a model to the list of its exchanges.
+/// Programs use `plait::explain` and the workload instead.
 namespace plait::planning {
 using namespace ext;
 using namespace detail;
 }  // namespace plait::planning
 
-/// The words that layers are written in as formulas, and what derives their bodies from them.
+/// The words in which layers are written as formulas, and the code that derives their bodies from
+/// them.
 namespace plait::formula {}
 
-/// The parts that run a plan. Programs have `plait::launch` and `plait::trainer`.
+/// The parts that run a plan. Programs use `plait::launch` and `plait::trainer` instead.
 namespace plait::execution {
 using namespace ext;
 using namespace detail;
 using namespace planning;
 }  // namespace plait::execution
 
-/// Products and functions of processors and of kernels, for backends.
+/// Matrix products and element-wise functions for processors and kernels, used by backends.
 namespace plait::host_maths {
 using namespace ext;
 }

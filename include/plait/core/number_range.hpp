@@ -10,12 +10,12 @@
 
 namespace plait::ext {
 
-/// The numbers that an option takes, and what messages call them.
+/// The values that an option accepts, and the text for them in messages.
 struct number_range {
   double least = 0, most = 0;
   char const* text = "";
 
-  /// Not a number is in no range.
+  /// Returns false for NaN.
   [[nodiscard]] constexpr bool contains(double value) const {
     return value >= least && value <= most;
   }
@@ -25,7 +25,7 @@ struct number_range {
 
 namespace plait {
 
-/// Those that options have.
+/// Ranges that several options share.
 namespace number_ranges {
 
 inline constexpr double greatest_finite = std::numeric_limits<double>::max();
@@ -48,15 +48,15 @@ inline constexpr ext::number_range at_least_1{1, infinite, "at least 1"};
 
 namespace detail {
 
-/// A number in a message, with six digits.
+/// Returns a number as text for a message, with six digits.
 [[gnu::cold]] std::string number_text(double value);
 
-/// Sees to it that an option, "trainer_options::clip", has a number of its range.
+/// Requires that the value of an option, such as "trainer_options::clip", is in its range.
 ///
 /// Errors: input_error with the option, its value and its range.
 [[gnu::cold]] void require_range(std::string const& option, double value,
                                  number_range const& range);
-/// The same for a time, in seconds.
+/// Requires the same for a duration, in seconds.
 [[gnu::cold]] void require_range(std::string const& option, std::chrono::duration<double> value,
                                  number_range const& range);
 

@@ -11,14 +11,14 @@
 
 namespace plait::detail {
 
-/// Refuses a file with a secret in it that others than this user, or the system's, may read.
+/// Refuses a file with a secret that users other than this one and root may read.
 ///
 /// Errors: input_error that names the kind of file and its path.
 void require_private(open_file const& file);
 
-/// The password that is the first and only line of a file.
+/// Returns the password in a file, which must be its first and only line.
 ///
-/// Errors: input_error that names the file; nothing of what is in it is ever told.
+/// Errors: input_error that names the file; messages never contain anything of its contents.
 [[nodiscard]] std::string read_password(std::filesystem::path const& path);
 
 }  // namespace plait::detail

@@ -8,12 +8,13 @@
 
 namespace plait {
 
-/// In which types a job keeps its numbers: `parallel<Model, Policy, precision<bfloat16, float>>`.
+/// The types of numbers in a job: `parallel<Model, Policy, precision<bfloat16, float>>`.
 ///
-/// `Compute` is the type of activations and of the parameters that layers see, `Parameters` that of
-/// the parameters which the optimizer updates and of its state, `Reduce` that of the gradients of
-/// parameters, which are added up over microbatches and ranks. What a layer keeps in slots of its
-/// own, such as statistics, is in accumulate_t<Compute>.
+/// `Compute` is the type of activations and of the parameters that layers see. `Parameters` is the
+/// type of the parameters that the optimizer updates, and of the optimizer state. `Reduce` is the
+/// type of parameter gradients, which are summed over microbatches and ranks. Slots that layers
+/// declare, such as statistics, are in accumulate_t<Compute>. For example, precision<bfloat16,
+/// float> is the usual mixed precision: bfloat16 compute, float master weights.
 template <class Compute, class Parameters = Compute, class Reduce = Parameters>
 struct precision {
   static_assert(std::is_same_v<Compute, float> || std::is_same_v<Compute, double> ||
@@ -52,7 +53,7 @@ struct precision_of<precision<Compute, Parameters, Reduce>> {
 
 namespace plait::ext {
 
-/// The precision that `Element` stands for: itself, or `Element` for everything.
+/// The precision for `Element`: itself if it is a precision, else precision<Element>.
 template <class Element>
 using precision_of = typename detail::precision_of<Element>::type;
 

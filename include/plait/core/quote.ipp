@@ -9,7 +9,7 @@
 
 namespace plait::detail {
 
-// The first code point of a text that is not empty.
+// Returns the first code point of a text that is not empty.
 PLAIT_DECL code_point first_code_point(std::string_view text) {
   auto const lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return {lead, 1};

@@ -8,7 +8,7 @@
 
 namespace plait::ext {
 
-/// Four 32-bit words: one block of random bits, or the counter that makes it.
+/// Four 32-bit words: one block of random bits, or the counter from which it is computed.
 struct random_block {
   std::uint32_t word[4];
 };
@@ -33,31 +33,32 @@ PLAIT_HOST_DEVICE constexpr random_block philox(std::uint64_t seed, random_block
   return counter;
 }
 
-/// Names one stream of random numbers: what they are for (`site`), and when (`step`).
+/// Identifies a stream of random numbers by the seed, their purpose (`site`) and the step.
 struct random_key {
   std::uint64_t seed = 0;
   std::uint32_t site = 0;
   std::uint32_t step = 0;
 };
 
-/// The block that holds random numbers `4*block` to `4*block+3` of the stream `key`.
+/// Returns the block of random numbers `4*block` to `4*block+3` of the stream `key`.
 PLAIT_HOST_DEVICE constexpr random_block random_bits(random_key key, std::uint64_t block) {
   return philox(key.seed, {{static_cast<std::uint32_t>(block),
                             static_cast<std::uint32_t>(block >> 32), key.site, key.step}});
 }
 
-/// Random number `index` of the stream as 32 bits.
+/// Returns random number `index` of the stream as 32 bits.
 PLAIT_HOST_DEVICE constexpr std::uint32_t random_word(random_key key, std::uint64_t index) {
   return random_bits(key, index / 4).word[index % 4];
 }
 
-/// The words below which a number is dropped with `probability` in [0, 1), to 2^-32.
+/// Returns the threshold for dropout: numbers whose word is below it are dropped, which happens
+/// with `probability` in [0, 1), to within 2^-32.
 constexpr std::uint32_t dropout_threshold(double probability) {
   double const scaled = probability * 4294967296.0;
   return scaled < 4294967295.0 ? static_cast<std::uint32_t>(scaled) : 4294967295u;
 }
 
-/// A uniform number in (0, 1), never 0 or 1, from 32 bits.
+/// Converts 32 bits to a uniform number in (0, 1), never 0 or 1.
 PLAIT_HOST_DEVICE constexpr double uniform_from_bits(std::uint32_t bits) {
   return (static_cast<double>(bits) + 0.5) * (1.0 / 4294967296.0);
 }

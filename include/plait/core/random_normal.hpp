@@ -14,7 +14,7 @@
 
 namespace plait::detail {
 
-// What a processor calculates with at once.
+// The vector types of a processor: how many numbers it computes at once.
 struct two_lanes {
   static constexpr int count = 2;
   typedef double real __attribute__((vector_size(16)));
@@ -26,11 +26,11 @@ struct four_lanes {
   typedef std::uint64_t bits __attribute__((vector_size(32)));
 };
 
-// Standard normal numbers, as many at a time as the processor has lanes for: sqrt(-2 log u)
-// cos(2 pi v) of two words of the generator (Box-Muller). Each operation is a single correctly
-// rounded one of IEEE 754, or an exact product that it does not matter to fuse, so every compiler,
-// option and processor gives the same bits. Vectors are passed by reference: how they are passed by
-// value depends on the instruction set.
+// Standard normal numbers, as many at a time as the processor has lanes: sqrt(-2 log u) cos(2 pi v)
+// of two words of the generator (Box-Muller). Each operation is a single correctly rounded
+// operation of IEEE 754, or an exact product for which fusing makes no difference, so every
+// compiler, option and processor gives the same bits. Vectors are passed by reference, since
+// passing them by value depends on the instruction set.
 template <bool has_avx2>
 struct normal_lanes {
   using vectors = std::conditional_t<has_avx2, four_lanes, two_lanes>;
@@ -41,17 +41,18 @@ struct normal_lanes {
   static constexpr std::uint64_t two_to_52 = 0x4330000000000000u;  // as a double, ulp 1
   static constexpr std::uint64_t low_half = 0xffffffffu;
 
-  // out = product of the low halves of a and b.
+  // Sets out to the product of the low halves of a and b.
   [[gnu::always_inline]] static inline void multiply(bits const& a, bits const& b, bits& out) {
 #if defined(__x86_64__) && !defined(__clang__)
-    if constexpr (has_avx2)  // where g++ would multiply the high halves, too
+    if constexpr (has_avx2)  // g++ would multiply the high halves, too
       asm("vpmuludq %2, %1, %0" : "=x"(out) : "x"(a), "xm"(b));
     else
 #endif
       out = (a & low_half) * b;
   }
 
-  // `lanes` blocks of the stream from `block` on, as random_bits gives them; words in low halves.
+  // `lanes` blocks of the stream from `block` on, equal to the results of random_bits; words are in
+  // the low halves.
   [[gnu::always_inline]] static inline void philox(random_key key, std::uint64_t block,
                                                    bits (&word)[4]) {
     bits word0 = bits{} + block;  // high halves are not read before the end
@@ -78,7 +79,7 @@ struct normal_lanes {
     word[3] = word3 & low_half;
   }
 
-  // Keeps an inexact product from being fused with the sum that it goes into.
+  // Keeps an inexact product from being fused with the sum that it is added to.
   [[gnu::always_inline]] static inline void round([[maybe_unused]] real& product) {
 #if !defined(__x86_64__) || defined(__FMA__) || defined(__FMA4__)
     std::uint64_t all = ~std::uint64_t{0};
@@ -181,7 +182,7 @@ struct normal_lanes {
     out = x * first + (product + shift);
   }
 
-  // In place.
+  // Takes the root in place.
   [[gnu::always_inline]] static inline void square_root(real& value) {
 #if defined(__x86_64__)
     if constexpr (has_avx2)  // std::sqrt may set errno, so it would take one lane at a time
@@ -191,8 +192,9 @@ struct normal_lanes {
       for (int lane = 0; lane < lanes; ++lane) value[lane] = std::sqrt(value[lane]);
   }
 
-  // Numbers 8 * group to 8 * (group + groups) - 1 of the stream. Step by step for some pieces of
-  // two numbers per lane, as the steps of one piece wait for each other.
+  // Writes numbers 8 * group to 8 * (group + groups) - 1 of the stream. Several pieces of two
+  // numbers per lane are computed step by step together, as the steps of one piece depend on each
+  // other.
   [[gnu::always_inline]] static inline void fill(random_key key, std::uint64_t group,
                                                  std::size_t groups, double* out) {
     constexpr std::size_t most = 8;
@@ -227,21 +229,21 @@ struct normal_lanes {
 }
 #endif
 
-// Numbers 8 * group to 8 * (group + groups) - 1 of the stream.
+// Writes numbers 8 * group to 8 * (group + groups) - 1 of the stream.
 void normal_groups(random_key key, std::uint64_t group, std::size_t groups, double* out);
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// Standard normal number `index` of the stream (Box-Muller on two words of a block): the same bits
-/// from every compiler, with every option but -ffast-math, and on every processor.
+/// Returns standard normal number `index` of the stream (Box-Muller on two words of a block). Every
+/// compiler, every option except -ffast-math and every processor gives the same bits.
 ///
-/// Cost: that of eight neighbours; see random_normals.
+/// Cost: computes the eight numbers of its group; see random_normals.
 double random_normal(random_key key, std::uint64_t index);
 
 /// Fills `out` with `scale` times the standard normal numbers of the stream from `first` on; each
-/// is what random_normal gives for its index.
+/// equals random_normal of its index.
 ///
 /// Cost: 6 ns per number with AVX2, 12 to 16 without.
 template <class T>

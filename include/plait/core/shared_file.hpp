@@ -16,18 +16,18 @@
 
 namespace plait::detail {
 
-/// A folder of this user's, into which others can put nothing. It is made, for the user only, if it
-/// is not there; the folder above it must be.
+/// A folder that belongs to this user and in which other users can create nothing. If it does not
+/// exist, it is created for this user only; its parent folder must exist.
 ///
-/// Errors: input_error that names the kind of folder, its path and what the system says; also if it
-///         is a symbolic link, belongs to another user, or may be written by others.
+/// Errors: input_error that names the kind of folder, its path and the system's error; also if it
+///         is a symbolic link, belongs to another user, or is writable by other users.
 class own_folder {
  public:
   own_folder(std::filesystem::path path, std::string_view kind);
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
-  /// If nothing is in it.
+  /// Removes the folder if it is empty.
   void remove_if_empty() const noexcept { ::rmdir(path_.c_str()); }
 
  private:
@@ -36,12 +36,12 @@ class own_folder {
   file_descriptor descriptor_;
 };
 
-/// A new file, for its user only, whose bytes are memory that others see while it is written; they
-/// are 0 at first. What has been written is there however the process ends. The room on the disk is
-/// taken at once: to write where there is none would end the program by the signal SIGBUS.
+/// A new file, for this user only, whose bytes are memory that other processes can map while it is
+/// written; they are 0 at first. Written bytes stay in the file however the process ends. Its disk
+/// space is reserved at once: a write to a full disk would end the program by the signal SIGBUS.
 ///
-/// Errors: input_error that names the kind of file, its path and what the system says; also if
-///         something has the name already.
+/// Errors: input_error that names the kind of file, its path and the system's error; also if the
+///         name exists already.
 class shared_file {
  public:
   shared_file(own_folder const& folder, std::string name, std::size_t bytes, std::string_view kind);
@@ -52,7 +52,7 @@ class shared_file {
   [[nodiscard]] std::span<std::byte> bytes() const {
     return {static_cast<std::byte*>(data_), size_};
   }
-  /// Takes the name away; the bytes can be used on.
+  /// Removes the name; the bytes stay usable.
   void remove() const noexcept { ::unlinkat(folder_->descriptor(), own_name_.c_str(), 0); }
 
  private:

@@ -6,13 +6,13 @@
 
 namespace plait::detail {
 
-/// Sorts values by `before(a, b)`; equal ones keep their order.
+/// Sorts values by `before(a, b)`; equal values keep their order.
 ///
-/// The algorithm of the library takes longer to compile, which each list in headers of every
-/// program would cost, and uses what is deprecated, of which clang warns. This one merges
-/// neighbouring parts that are in order, twice as long each time.
+/// std::stable_sort takes longer to compile, for each type of list in every program, and uses a
+/// deprecated function, about which clang warns. This merge sort merges neighbouring sorted parts
+/// and doubles their length each time.
 ///
-/// Cost: n log n, and room for a copy.
+/// Cost: n log n, and memory for one copy.
 template <class Vector, class Before>
 constexpr void stable_sort(Vector& values, Before const& before) {
   std::size_t const count = values.size();

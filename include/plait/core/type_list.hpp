@@ -8,9 +8,10 @@
 
 #include "plait/core/namespaces.hpp"
 
-// Long lists of types. The library's tuple_cat makes the tuples, and its tuple_element steps
-// through the list: both cost the square of the length in instantiations. Here a list is a
-// std::tuple<...> that nothing instantiates. And clang nests fold expressions, 256 deep at most.
+// Long lists of types. The standard library's tuple_cat instantiates the tuples, and its
+// tuple_element steps through the list: both need instantiations in the square of the length. Here
+// a list is a std::tuple<...> that is never instantiated. Fold expressions are avoided, since clang
+// nests them, 256 deep at most.
 namespace plait::detail {
 
 template <std::size_t Index, class T>
@@ -32,14 +33,14 @@ struct type_table<std::tuple<Types...>>
 template <std::size_t Index, class T>
 indexed_type<Index, T> find_type(indexed_type<Index, T> const*);
 
-// By its full name: a search by the arguments' types would make compilers instantiate the tuple.
+// Called by its full name: argument-dependent lookup would make compilers instantiate the tuple.
 template <class List, std::size_t Index>
 struct type_at_index {
   using type = typename decltype(detail::find_type<Index>(
       static_cast<type_table<List> const*>(nullptr)))::type;
 };
 
-/// The type at a place of a std::tuple<...>.
+/// The type at index `Index` of a std::tuple<...>.
 template <class List, std::size_t Index>
 using type_at = typename type_at_index<List, Index>::type;
 
@@ -56,18 +57,18 @@ struct joined_lists<std::tuple<A...>> {
 template <class... A, class... B, class... More>
 struct joined_lists<std::tuple<A...>, std::tuple<B...>, More...>
     : joined_lists<std::tuple<A..., B...>, More...> {};
-/// Eight at once: a list of many is gone through in few steps.
+/// Joins eight lists at once, so that long sequences of lists take few steps.
 template <class... A, class... B, class... C, class... D, class... E, class... F, class... G,
           class... H, class... More>
 struct joined_lists<std::tuple<A...>, std::tuple<B...>, std::tuple<C...>, std::tuple<D...>,
                     std::tuple<E...>, std::tuple<F...>, std::tuple<G...>, std::tuple<H...>, More...>
     : joined_lists<std::tuple<A..., B..., C..., D..., E..., F..., G..., H...>, More...> {};
 
-/// One std::tuple<...> of the types of several.
+/// One std::tuple<...> of the types of several lists.
 template <class... Lists>
 using join_lists = typename joined_lists<Lists...>::type;
 
-/// Evaluates a long pack in its order: `in_order{(f<T>(), 0)...}`.
+/// Evaluates a long pack in order: `in_order{(f<T>(), 0)...}`.
 struct in_order {
   constexpr in_order(std::initializer_list<int>) {}
 };
@@ -78,7 +79,7 @@ constexpr int sum_of_numbers(std::initializer_list<int> numbers) {
   return sum;
 }
 
-/// The place of the first that is true; -1 if none is.
+/// Returns the index of the first true value; -1 if none is true.
 constexpr int place_of_first(std::initializer_list<bool> of) {
   int place = 0;
   for (bool const is : of) {

@@ -8,7 +8,7 @@
 
 namespace plait::detail {
 
-/// The name of a type as the compiler writes it: "plait::measures::top<5>".
+/// Returns the name of a type as the compiler writes it: "plait::measures::top<5>".
 template <class T>
 [[nodiscard]] constexpr std::string_view type_text() {
   std::string_view text = __PRETTY_FUNCTION__;  // ends with "[T = name]" or "[with T = name; ...]"
@@ -20,11 +20,11 @@ template <class T>
   return std::string(type_text<T>());
 }
 
-/// What a type is called without what stands before and behind its name: "top" of
-/// plait::measures::top<5>, and of outer<int>::top.
+/// Returns the name of a type without namespaces, enclosing classes and template arguments: "top"
+/// for plait::measures::top<5> and for outer<int>::top.
 [[nodiscard]] constexpr std::string_view plain_name(std::string_view type) {
   std::size_t begin = 0, end = type.size();
-  int depth = 0;  // of brackets
+  int depth = 0;  // number of open brackets
   for (std::size_t i = 0; i < type.size(); ++i) {
     char const now = type[i];
     bool const opens = now == '<' || now == '(' || now == '{';
