@@ -11,9 +11,9 @@
 
 namespace plait {
 
-/// The roles that an axis of a mesh may have. A role is what the typing rules say of the axis, so
-/// the set is closed; policies are what programs add. `replica`, `context` and `expert` have no
-/// policy of plait's yet.
+/// The roles that an axis of a mesh may have. The typing rules depend on the role of an axis, so
+/// the set is closed; programs add policies, not roles. plait itself has no policy for `replica`,
+/// `context` and `expert` yet.
 ///
 /// Example (tests/reference/names_in_use_test.cpp axis):
 ///     static_assert(in_all_ways::plan().bytes_sent(plait::axis::tensor, {.rows = 16}).total() >
@@ -32,14 +32,14 @@ namespace plait::ext {
 /// The number of roles.
 inline constexpr std::size_t axis_count = std::size_t(axis::expert) + 1;
 
-/// All roles in their order.
+/// All roles, in the order of the enumerators.
 inline constexpr auto all_axes = [] {
   std::array<axis, axis_count> all{};
   for (std::size_t i = 0; i < axis_count; ++i) all[i] = static_cast<axis>(i);
   return all;
 }();
 
-/// A set of axes; a value over which ranks may be grouped.
+/// A set of axes, over which ranks may be grouped; it can be a template argument.
 struct axis_set {
   unsigned bits = 0;
 
@@ -69,10 +69,10 @@ constexpr ext::axis_set operator|(axis a, axis b) { return ext::axis_set(a) | ex
 
 namespace plait::ext {
 
-/// The number of sets of axes; the bits of each are below it.
+/// The number of sets of axes; the `bits` of each set are below it.
 inline constexpr std::size_t axis_set_count = std::size_t{1} << axis_count;
 
-/// The axes whose ranks have other samples: what is summed over samples is summed over them.
+/// The axes whose ranks have different samples: a sum over samples is a sum over these axes.
 inline constexpr axis_set batch_axes = axis::replica | axis::data;
 
 /// All axes: the group over them is the world.
@@ -82,9 +82,10 @@ inline constexpr axis_set world_axes = [] {
   return all;
 }();
 
-/// The order in which elements are cut along several axes, wherever these stand in a mesh: into
-/// blocks along the first, each of which into blocks along the next. Sums are scattered in this
-/// order and blocks gathered in the opposite one; `mesh::block_of` numbers them.
+/// Returns the order in which elements are cut along several axes, independent of the order of the
+/// axes in the mesh: elements are cut into blocks along the first axis, and each block is cut into
+/// blocks along the next. Sums are scattered in this order, and blocks are gathered in the opposite
+/// order; `mesh::block_of` numbers the blocks.
 constexpr static_vector<axis, int(axis_count)> scatter_order(axis_set cut) {
   static_vector<axis, int(axis_count)> out;
   for (axis const which : all_axes)

@@ -8,14 +8,14 @@
 
 namespace plait::ext {
 
-/// One of the blocks into which a value is cut.
+/// The number of a block, and the number of blocks into which the value is cut.
 struct block_place {
   int number = 0;
   int blocks = 1;
 };
 
-/// The block that a rank has of a value: numbered in the order of ranks along the axes on which the
-/// value is a shard. Of elements that are cut along several axes see mesh::block_of.
+/// Returns the block of a value that a rank holds, numbered in the order of ranks along the axes on
+/// which the value is a shard. For elements that are cut along several axes use mesh::block_of.
 [[nodiscard]] constexpr block_place block_of(placements const& value, mesh const& grid,
                                              coordinates const& place) {
   axis_set cut;
@@ -24,9 +24,9 @@ struct block_place {
   return {grid.place_in_group(place, cut), grid.size(cut)};
 }
 
-/// Says whether a rank counts among those that hold the same part of a value: it is the first along
-/// each axis on which it is replicate or invariant. Who adds up squares, saves a block or reads an
-/// output asks this, so that each element counts once under every mesh.
+/// Returns true if a rank counts among the ranks that hold the same part of a value: it is the
+/// first along each axis on which the value is replicate or invariant. Code that sums squares,
+/// saves a block or reads an output asks this, so that each element counts once under every mesh.
 [[nodiscard]] constexpr bool holds_the_one_copy(placements const& value, coordinates const& place) {
   for (axis const which : all_axes) {
     auto const at = value.at(which);

@@ -7,14 +7,14 @@
 
 namespace plait::detail {
 
-/// A way for messages from one stage of a pipeline to a neighbour.
+/// A one-way channel for messages from a stage of a pipeline to a neighbour.
 struct stage_channel {
   int from = 0, to = 0;
-  int round = 0;  ///< a stage is in one channel of each
+  int round = 0;  ///< when it is set up; a stage has at most one channel in each round
 };
 
-/// All of them, for backends that make something for each: round by round, in each of which all
-/// ranks can take part at one time.
+/// Returns all channels, for backends that set up each one. They are sorted by round: within a
+/// round all stages can take part at the same time.
 [[nodiscard]] [[gnu::cold]] lean_vector<stage_channel> channels_of_stages(int stages);
 
 }  // namespace plait::detail

@@ -14,7 +14,7 @@
 
 namespace plait::ext {
 
-/// Sets of axes, each once: those over which jobs communicate.
+/// The sets of axes over which jobs communicate, without duplicates.
 class axis_sets {
  public:
   constexpr axis_sets() = default;
@@ -30,32 +30,33 @@ class axis_sets {
   std::uint64_t bits_ = 0;
 };
 
-/// A mesh and the sets of axes over which its ranks form groups: what a launch sets up, the same on
-/// every rank and in the same order.
+/// A mesh and the sets of axes over which its ranks form groups. A launch creates the groups from
+/// it, in the same order on every rank.
 class mesh_groups {
  public:
-  /// A group along each axis of the mesh, and the world: for programs without a job.
+  /// Has a group along each axis of the mesh, and the world: for programs without a job.
   mesh_groups(mesh const& grid) : mesh_groups(grid, along_each_axis(grid)) {}  // NOLINT: implicit
 
-  /// Groups over these sets, each rank alone, and the world. Sets whose groups have one rank are
-  /// that. `slices`: see slices(); `samples_together`: see samples_together().
+  /// Has groups over the wanted sets, each rank alone, and the world. A set whose groups would have
+  /// one rank is the group of that rank alone. `slices`: see slices(); `samples_together`: see
+  /// samples_together().
   [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0,
                             std::size_t samples_together = 1);
 
   [[nodiscard]] mesh const& grid() const { return grid_; }
-  /// How many slices the jobs cut a global batch into, by `reproducible`; 0 if they do not.
+  /// The number of slices into which `reproducible` cuts a global batch; 0 without it.
   [[nodiscard]] int slices() const { return slices_; }
-  /// How many consecutive samples of a global batch stay together, since a layer makes statistics
-  /// of them.
+  /// The number of consecutive samples of a global batch that stay on one rank, since a layer
+  /// computes statistics over them.
   [[nodiscard]] std::size_t samples_together() const { return samples_together_; }
-  /// The sets that have groups of their own; the first is empty, each rank alone.
+  /// The sets that have groups of their own; the first is empty: each rank alone.
   [[nodiscard]] static_vector<axis_set, axis_set_count> const& sets() const { return sets_; }
-  /// The number of a set among them: 0 for one whose groups have one rank, -1 for one that nobody
-  /// asked for.
+  /// The number of a set among sets(): 0 for a set whose groups have one rank, -1 for a set that no
+  /// job asked for.
   [[nodiscard]] int index_of(axis_set over) const { return index_[over.bits]; }
-  /// Whether messages go between stages, on channels.
+  /// Returns true if stages exchange messages, on channels.
   [[nodiscard]] bool has_channels() const { return index_of(axis::stage) > 0; }
-  /// The number of the first one that has all ranks.
+  /// The number of the first set whose group has all ranks.
   [[nodiscard]] int world() const { return world_; }
 
  private:

@@ -53,7 +53,7 @@ PLAIT_DECL std::vector<int> processes_by_rank(mesh const& grid, host_map const& 
   std::iota(as_launched.begin(), as_launched.end(), 0);
   if (crossing(hosts) == 0) return as_launched;
 
-  std::vector<std::vector<int>> left;  // processes of each host
+  std::vector<std::vector<int>> left;  // for each host, its processes without a rank
   for (auto const& name : hosts.names()) {
     left.emplace_back();
     for (int const process : as_launched)
@@ -71,7 +71,8 @@ PLAIT_DECL std::vector<int> processes_by_rank(mesh const& grid, host_map const& 
     auto home = std::find_if(left.begin(), left.end(), [&](auto const& processes) {
       return processes.size() >= group.size();
     });
-    // Process 0 stays rank 0. Where its host has too few, it is in a group that crosses anyway.
+    // Process 0 stays rank 0. If its host has too few processes, its group crosses hosts in any
+    // case.
     if (rank == 0 && home != left.begin()) home = left.end();
     if (home != left.end()) fill(group, *home);
     else homeless.push_back(std::move(group));

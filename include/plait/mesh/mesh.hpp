@@ -13,15 +13,15 @@
 
 namespace plait {
 
-/// The number of data ranks that stands for the machine: as many as the machine has processors for.
+/// A number of data ranks that means: as many as the machine's processors allow.
 inline constexpr int all_processors = -1;
 
 }  // namespace plait
 
 namespace plait::ext {
 
-/// The coordinates of a rank in the mesh: its index along each axis, 0 along an axis that the mesh
-/// lacks.
+/// The coordinates of a rank in the mesh: its index along each axis; 0 along an axis that the mesh
+/// does not have.
 struct coordinates {
   std::array<int, axis_count> index{};
 
@@ -32,7 +32,7 @@ struct coordinates {
   friend constexpr bool operator==(coordinates const&, coordinates const&) = default;
 };
 
-/// A grid of ranks with named axes; the axis added first is the slowest in the numbering of ranks.
+/// A grid of ranks with named axes; along the axis added first, rank numbers change slowest.
 struct mesh {
   struct extent {
     axis which{};
@@ -41,7 +41,7 @@ struct mesh {
   std::array<extent, axis_count> dimensions{};
   int dimension_count = 0;
 
-  /// Adds an axis that varies faster than those already there.
+  /// Adds an axis along which rank numbers change faster than along all axes added so far.
   constexpr void add(axis which, int size) {
     dimensions[static_cast<std::size_t>(dimension_count++)] = {which, size};
   }
@@ -52,7 +52,8 @@ struct mesh {
     return false;
   }
 
-  /// Ranks along an axis; 1 if the mesh lacks it, 0 if it is only known at run time.
+  /// The number of ranks along an axis; 1 if the mesh does not have it, 0 if it is known only at
+  /// run time.
   [[nodiscard]] constexpr int size(axis which) const {
     for (int i = 0; i < dimension_count; ++i)
       if (dimensions[static_cast<std::size_t>(i)].which == which)
@@ -60,7 +61,7 @@ struct mesh {
     return 1;
   }
 
-  /// Ranks in a group over these axes.
+  /// The number of ranks in a group over these axes.
   [[nodiscard]] constexpr int size(axis_set over) const {
     int product = 1;
     for (axis which : all_axes)
@@ -68,7 +69,7 @@ struct mesh {
     return product;
   }
 
-  /// Those of some axes that have several ranks.
+  /// Returns those axes of `over` that have several ranks.
   [[nodiscard]] constexpr axis_set of_several_ranks(axis_set over) const {
     axis_set out;
     for (axis which : all_axes)
@@ -78,10 +79,10 @@ struct mesh {
 
   [[nodiscard]] constexpr int world_size() const { return size(world_axes); }
 
-  /// False while the size of an axis is left to the launch.
+  /// False if the size of an axis is left to the launch.
   [[nodiscard]] constexpr bool is_complete() const { return world_size() != 0; }
 
-  /// The ranks that have other samples, but for an axis whose size is left to the launch.
+  /// The number of ranks with different samples, without an axis whose size is left to the launch.
   [[nodiscard]] constexpr int known_batch_ranks() const {
     int product = 1;
     for (axis which : all_axes)
@@ -89,10 +90,11 @@ struct mesh {
     return product;
   }
 
-  /// The same mesh with `ranks` ranks that have other samples, if the size of an axis is left to
-  /// the launch.
+  /// Returns this mesh with `ranks` ranks that have different samples, if the size of an axis is
+  /// left to the launch.
   ///
-  /// Errors: input_error if `ranks` is below 1, or no multiple of those along other axes.
+  /// Errors: input_error if `ranks` is below 1, or not a multiple of the ranks along the other
+  ///         axes.
   [[nodiscard]] [[gnu::cold]] constexpr mesh with_ranks_at_launch(int ranks) const {
     mesh filled = *this;
     int const others = known_batch_ranks();
@@ -110,15 +112,16 @@ struct mesh {
     return filled;
   }
 
-  /// The ranks that have other samples in `filled`, which fits this mesh, if the size of an axis is
-  /// left to the launch; 1 if there is no such axis.
+  /// The number of ranks with different samples in `filled`, which fits this mesh, if the size of
+  /// an axis is left to the launch; 1 if there is no such axis.
   [[nodiscard]] constexpr int ranks_at_launch(mesh const& filled) const {
     for (std::size_t i = 0; i < static_cast<std::size_t>(dimension_count); ++i)
       if (dimensions[i].size == 0) return filled.known_batch_ranks();
     return 1;
   }
 
-  /// True if `other` has the same axes in the same order, with the same sizes where both know them.
+  /// Returns true if `other` has the same axes in the same order, with the same sizes if both know
+  /// them.
   [[nodiscard]] constexpr bool fits(mesh const& other) const {
     bool same = dimension_count == other.dimension_count;
     for (std::size_t i = 0; same && i < static_cast<std::size_t>(dimension_count); ++i)
@@ -147,7 +150,7 @@ struct mesh {
     return rank;
   }
 
-  /// The place of a rank in its group over the axes `over`, in the order of rank numbers.
+  /// The index of a rank in its group over the axes `over`, in the order of rank numbers.
   [[nodiscard]] constexpr int place_in_group(coordinates const& at, axis_set over) const {
     int place = 0;
     for (int i = 0; i < dimension_count; ++i) {
@@ -158,16 +161,16 @@ struct mesh {
     return place;
   }
 
-  /// The number of a rank's block among those of elements that are cut along the axes `cut`: in the
-  /// order of scatters, not in that of rank numbers.
+  /// The number of a rank's block among blocks of elements that are cut along the axes `cut`, in
+  /// the order of scatters and not in the order of rank numbers.
   [[nodiscard]] constexpr int block_of(coordinates const& at, axis_set cut) const {
     int block = 0;
     for (axis const which : scatter_order(cut)) block = block * size(which) + at.along(which);
     return block;
   }
 
-  /// The ranks that differ from `rank` only along the axes `over`, `rank` included, in the order of
-  /// rank numbers.
+  /// The ranks that differ from `rank` only along the axes `over`, including `rank`, in the order
+  /// of rank numbers.
   [[nodiscard]] [[gnu::cold]] constexpr std::vector<int> group_of(int rank, axis_set over) const {
     std::vector<int> members;
     auto const mine = coordinates_of(rank);
@@ -185,13 +188,13 @@ struct mesh {
 /// Returns the mesh as text, for example "data 2 x tensor 4".
 [[nodiscard]] [[gnu::cold]] std::string to_string(mesh const& grid);
 
-/// The mesh of a launch: `data_ranks` is what the backend was given, 0 for nothing and
-/// `all_processors` for as many as a machine with `processors` has room for. An axis whose size is
-/// left to the launch gets 1 if nothing was given; where the processors are processes that have
-/// been started, `are_ranks`, all of them are to be ranks.
+/// Returns the mesh of a launch. `data_ranks` is the number that the backend was given: 0 for none,
+/// and `all_processors` for as many as a machine with `processors` has room for. An axis whose size
+/// is left to the launch gets size 1 if no number was given; but if the processors are started
+/// processes (`are_ranks`), all of them become ranks.
 ///
 /// Errors: input_error, with both numbers, if the plan has another number of data ranks; with all
-///         three if processes would be left over.
+///         three numbers if some processes would not become ranks.
 [[nodiscard]] [[gnu::cold]] mesh mesh_at_launch(mesh const& planned, int data_ranks, int processors,
                                                 bool are_ranks = false);
 

@@ -12,46 +12,46 @@
 
 namespace plait::ext {
 
-/// The placements of a value, one on each axis of the mesh; invariant where nothing is said.
+/// The placements of a value, one on each axis of the mesh; invariant unless set.
 struct placements {
-  // Each element by itself: g++ 12 changes a constant array that repeats one value when a constant
-  // expression makes a changed copy of it.
+  // The elements are listed one by one: g++ 12 corrupts a constant array filled with one value when
+  // a constant expression makes a modified copy of it.
   std::array<placement, axis_count> on{invariant, invariant, invariant,
                                        invariant, invariant, invariant};
 
   [[nodiscard]] constexpr placement at(axis which) const {
     return on[static_cast<std::size_t>(which)];
   }
-  /// The same, but placed so on one axis.
+  /// Returns a copy that is placed `there` on one axis.
   [[nodiscard]] constexpr placements with(axis which, placement there) const {
     placements out = *this;
     out.on[static_cast<std::size_t>(which)] = there;
     return out;
   }
-  /// The same, but placed so on each of these axes.
+  /// Returns a copy that is placed `there` on each of these axes.
   [[nodiscard]] constexpr placements with(axis_set which, placement there) const {
     placements out = *this;
     for (axis const each : all_axes)
       if (which.contains(each)) out = out.with(each, there);
     return out;
   }
-  /// The same, but `to` wherever it is placed `from`.
+  /// Returns a copy that is placed `to` on each axis on which it is placed `from`.
   [[nodiscard]] constexpr placements replaced(placement from, placement to) const {
     return with(axes_with(from), to);
   }
 
-  /// The same, but placed so on the axis within a layer, on which forms choose.
+  /// Returns a copy that is placed `there` on the tensor axis, on which forms choose.
   [[nodiscard]] constexpr placements with_form(placement there) const {
     return with(axis::tensor, there);
   }
-  /// The same, but on one stage of a pipeline.
+  /// Returns a copy that is on one stage of a pipeline.
   [[nodiscard]] constexpr placements on_stage(int stage) const {
     return with(axis::stage, {placement_kind::only, stage});
   }
-  /// The stage that has the value, where one has it.
+  /// The stage that holds the value, if a single stage does.
   [[nodiscard]] constexpr int stage() const { return at(axis::stage).index; }
 
-  /// The axes on which it is placed so.
+  /// The axes on which the value is placed `there`.
   [[nodiscard]] constexpr axis_set axes_with(placement there) const {
     axis_set out;
     for (axis const which : all_axes)
@@ -74,23 +74,24 @@ struct placements {
   return text += "}";
 }
 
-/// The rows of the table for a value on all axes, as one communication.
+/// The rows of the transition table for a value on all axes, as one communication.
 struct placements_transition {
   row_operation moves = local_move::none;
   axis_set over{};
-  bool allowed = true;  ///< each axis has a row; those that communicate are one operation
+  bool allowed = true;  ///< each axis has a row, and rows that communicate are one operation
 
   friend constexpr bool operator==(placements_transition const&,
                                    placements_transition const&) = default;
 };
 
-/// The communication that brings a value from one set of placements to another: the row of the
-/// table on each axis, where the rows that communicate must be the same operation and become one
+/// Returns the communication that brings a value from one set of placements to another: the row of
+/// the table on each axis. The rows that communicate must be the same operation; they become one
 /// collective over their axes.
 ///
-/// Sums over several axes are one sum over the union of the groups; of other movements only one
-/// axis may need one. Of elements that are cut along several axes only the last cut, in the order
-/// of scatters, can be made or undone.
+/// Sums over several axes become one sum over the union of the groups: {data: partial, tensor:
+/// partial} to {data: invariant, tensor: invariant} is one all_reduce over data x tensor. Any other
+/// communication may be needed on one axis only. If elements are cut along several axes, only the
+/// last cut, in the order of scatters, can be added or removed.
 [[gnu::cold]] constexpr placements_transition transition_between(placements const& from,
                                                                  placements const& to) {
   auto const is_cut = [](placement at) { return at == shard<dim::elements>; };

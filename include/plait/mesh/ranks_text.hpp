@@ -9,14 +9,14 @@
 
 namespace plait::ext {
 
-/// Ranks as words of a sentence, in the order given: of three or more that follow each other the
-/// first and the last, "1-7", each other one by itself.
+/// Returns ranks as words of a sentence, in the order given: three or more consecutive ranks become
+/// a range such as "1-7", each other rank is one word.
 [[nodiscard]] std::vector<std::string> rank_ranges(std::vector<int> const& ranks);
 
-/// "rank 3", "ranks 1-7, 9 and 12-31"
+/// Returns text such as "rank 3" or "ranks 1-7, 9 and 12-31".
 [[nodiscard]] [[gnu::cold]] std::string ranks_text(std::vector<int> const& ranks);
 
-/// The members of a group: "{0,2,4}", and of more than eight "{0-31}".
+/// Returns the members of a group: "{0,2,4}", with ranges if there are more than eight: "{0-31}".
 [[nodiscard]] [[gnu::cold]] std::string ranks_in_braces(std::vector<int> const& ranks);
 
 }  // namespace plait::ext

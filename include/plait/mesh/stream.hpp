@@ -10,25 +10,25 @@
 
 namespace plait::ext {
 
-/// The queues of a rank's device: one for its computations, three for the calls of groups, and four
-/// channels for messages between neighbours of a pipeline, one for each neighbour and direction.
-/// Operations of one stream run in order; those of different streams in any order, unless one waits
-/// for the other.
+/// The queues of a rank's device, like CUDA streams: one for its computations, three for the calls
+/// of groups, and four channels for messages between neighbours of a pipeline, one for each
+/// neighbour and direction. Operations of one stream run in order; operations of different streams
+/// run in any order, unless one waits for the other.
 enum class stream : int {
   compute,
   data,
   tensor,
   stage,
-  to_next,        ///< channel: messages to the stage behind; the first is behind the last
-  from_next,      ///< channel: messages from it
-  to_previous,    ///< channel: messages to the stage before; not used by two stages
-  from_previous,  ///< channel: messages from it
+  to_next,        ///< channel: messages to the next stage; after the last stage follows the first
+  from_next,      ///< channel: messages from the next stage
+  to_previous,    ///< channel: messages to the previous stage; not used by two stages
+  from_previous,  ///< channel: messages from the previous stage
 };
 
 /// The number of streams of a rank.
 inline constexpr int stream_count = int(stream::from_previous) + 1;
 
-/// The channels; a rank has an end of each.
+/// The number of channels; a rank has one end of each.
 inline constexpr int channel_count = stream_count - int(stream::to_next);
 
 /// True for streams that are channels to a neighbour.
@@ -38,16 +38,16 @@ inline constexpr int channel_count = stream_count - int(stream::to_next);
   return static_cast<int>(which) - static_cast<int>(stream::to_next);
 }
 
-/// The channel of the messages that stage `mine` of `stages` exchanges with its neighbour `other`.
-/// Of two stages each is the one behind the other.
+/// Returns the channel for messages that stage `mine` of `stages` exchanges with its neighbour
+/// `other`. Of two stages, each is the next stage of the other.
 [[nodiscard]] constexpr stream channel_of(int mine, int other, int stages, bool sends) {
   bool const is_next = other == (mine + 1) % stages;
   if (is_next) return sends ? stream::to_next : stream::from_next;
   return sends ? stream::to_previous : stream::from_previous;
 }
 
-/// The stream on which the group over `axes` communicates: that of the batch axes if one of them is
-/// among them, else that of the axes within a layer, else that of the stages.
+/// Returns the stream on which the group over `axes` communicates: the stream of the batch axes if
+/// they include one, else the stream of the axes within a layer, else the stream of the stages.
 [[nodiscard]] constexpr stream stream_of(axis_set axes) {
   constexpr std::array<stream, axis_count> of_role{stream::data, stream::tensor, stream::stage,
                                                    stream::data, stream::tensor, stream::tensor};
@@ -59,7 +59,7 @@ inline constexpr int channel_count = stream_count - int(stream::to_next);
   return out;
 }
 
-/// The stream on which values move from one form to another.
+/// The stream of the transitions between forms within a stage.
 inline constexpr stream within_layers = stream_of(axis::tensor);
 
 [[nodiscard]] constexpr std::string_view to_string(stream which) {

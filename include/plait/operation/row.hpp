@@ -8,24 +8,26 @@
 
 namespace plait::operation {
 
-/// A part of a row's text.
+/// The name of an operand, as a part of a row's text.
 struct operand_name {
   char const* begin;
   int size;
 };
 
-/// An operation that devices have kernels for, in one literal: its name, as errors and profilers
-/// call it, and the indices of its operands, from which follow the placements and shapes that they
-/// may have and what a device reads and writes.
+/// An operation for which devices have kernels, as one literal: its name, used in errors and
+/// profilers, and the indices of its operands. From the indices follow the placements and shapes
+/// that operands may have, and the memory that a device reads and writes. For example,
+/// row{"matmul", "a(m k), b(k n) -> out(m n); linear each", 2} is a matrix product with 2 FLOPs for
+/// each combination of m, k and n.
 struct row {
   char const* name;
   char const* text;              ///< indices, in the notation of `signature`
-  double flops = 0;              ///< for each element of the iteration space, as flops_per_row
-  char const* others = nullptr;  ///< indices of which the same operation may be, too
+  double flops = 0;              ///< per element of the iteration space, for flops_per_row
+  char const* others = nullptr;  ///< alternative indices that also fit; null if none
 
-  // NOLINTNEXTLINE: implicit, as a row stands for its indices
+  // NOLINTNEXTLINE: implicit, as a row represents its indices
   constexpr operator signature() const { return signature::of(text); }
-  /// The name of an operand in the text.
+  /// Returns the name of an operand, read from the text.
   [[nodiscard]] constexpr operand_name name_of(int number) const {
     char const* at = text;
     for (; number > 0 && *at != 0; ++at) number -= *at == ')' ? 1 : 0;
@@ -36,41 +38,42 @@ struct row {
   }
 };
 
-/// Judges by either of the indices that an operation may be.
+/// Judges the placements by the row's indices and by its alternative indices.
 constexpr judgment judge(row const& of, placement const* at) {
   judgment const first = judge(signature::of(of.text), at);
   if (first.what == misplacement::none || of.others == nullptr) return first;
   judgment const other = judge(signature::of(of.others), at);
-  // The fault that more operands come before is that of the indices that were meant.
+  // If both fail, the indices that accept more operands were probably meant, so their fault is
+  // returned.
   return other.what == misplacement::none || other.operand > first.operand ? other : first;
 }
 
-/// A type that stands for an operation.
+/// A type that represents an operation.
 ///
 /// Syntax:  R::is, the row; R::adjoints, an adjoints_of<...>, if layers need its gradients.
-/// Meaning: a queue carries the operation out by run(R{}, operands..., numbers...), operands in the
-///          order of the row.
+/// Meaning: a queue executes the operation by run(R{}, operands..., numbers...), with operands in
+///          the order of the row.
 template <class R>
 concept is_row = requires {
   { R::is } -> std::same_as<row const&>;
 };
 
-/// The indices of a row, read once.
+/// The indices of a row, parsed once.
 template <is_row R>
 inline constexpr signature indices_of = signature::of(R::is.text);
 
-/// The rows that make the gradients of an operation. They find operands by their names: "x" is the
+/// The rows that compute the gradients of an operation. They bind operands by name: "x" is the
 /// operand x of the operation, "dy" the gradient of its result y, and "dx", which they write, the
 /// gradient of x.
 template <is_row... Rows>
 struct adjoints_of {};
 
-/// For each dimension of each operand, an operand before it that has the same index.
+/// For each dimension of each operand, an earlier operand that has the same index.
 struct shape_rule {
   struct length {
-    int operand = -1;  ///< -1: the length is `parts`; -2: the index stands here first
+    int operand = -1;  ///< -1: the length is `parts`; -2: no earlier operand has the index
     int dimension = 0;
-    int of_parts = 1;  ///< parts of the operand before
+    int of_parts = 1;  ///< parts of the earlier operand's dimension
     int parts = 1;     ///< parts of this dimension
   };
   length of[signature::most_operands][2];

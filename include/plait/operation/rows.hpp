@@ -3,25 +3,26 @@
 
 #include "plait/operation/row.hpp"
 
-/// A row for each operation. A queue has a function run(row, operands..., numbers...) for each row
-/// that its device has a kernel for; the numbers after the operands are those of host_queue. No
-/// queue has the convolutions: run/convolution.hpp makes them of patches and products.
+/// One type for each operation, with its row. A queue has a function run(row, operands...,
+/// numbers...) for each row for which its device has a kernel; host_queue defines which numbers
+/// follow the operands. No queue has the convolutions: run/convolution.hpp computes them by patches
+/// and products.
 namespace plait::operation {
 
 // ---- Memory -------------------------------------------------------------------------------------
 
-/// y = a value.
+/// y = a value, for all elements.
 struct fill {
   static constexpr row is{"fill", "-> y(r c)"};
 };
 struct copy_bytes {
   static constexpr row is{"copy_bytes", "from(1 c) -> to(1 c)"};
 };
-/// Copies rows with strides between them; those of two operands may alternate.
+/// Copies rows with strides between them; rows of two operands may alternate in memory.
 struct copy_blocks {
   static constexpr row is{"copy_blocks", "from(r c) -> to(r c)"};
 };
-/// to = from, in another type.
+/// to = from, converted to another type.
 struct convert {
   static constexpr row is{"convert", "from(r c) -> to(r c)"};
 };
@@ -31,7 +32,7 @@ struct swap {
 struct add {
   static constexpr row is{"add", "a(r c), b(r c) -> out(r c); linear all; in place"};
 };
-/// sum += x; x = 0. They do not overlap.
+/// sum += x; x = 0. The operands do not overlap.
 struct add_and_clear {
   static constexpr row is{"add_and_clear", "-> +sum(r c), +x(r c)"};
 };
@@ -45,7 +46,7 @@ struct matmul {
 struct accumulate_column_sums {
   static constexpr row is{"accumulate_column_sums", "dy(r c) -> +sums(1 c); linear all"};
 };
-/// y += row, on each row of y.
+/// Adds `row` to each row of y.
 struct add_row {
   static constexpr row is{"add_row", "row(1 c) -> +y(r c); linear all"};
 };
@@ -60,7 +61,7 @@ struct accumulate_columns {
 struct map {
   static constexpr row is{"map", "->"};
 };
-/// y = f(its place, row of each operand...), element by element.
+/// y = f(indices of the element, row of each operand...), element by element.
 struct map_at {
   static constexpr row is{"map_at", "->"};
 };
@@ -81,7 +82,7 @@ struct layer_norm_backward_parameters {
       "layer_norm_backward_parameters",
       "dy(r c), x(r c), #statistics(r 21) -> +dgamma(1 c), +dbeta(1 c); linear first"};
 };
-/// Both gradients in one reading of dy and x.
+/// Computes both gradients in one pass over dy and x.
 struct layer_norm_backward {
   static constexpr row is{"layer_norm_backward",
                           "dy(r c), x(r c), #statistics(r 21), gamma(1 c) -> dx(r c), "
@@ -114,7 +115,7 @@ struct l2_normalise_backward {
                           "dy(r c), x(r c), #inverse(r 1) -> dx(r c); whole c; linear first; "
                           "in place"};
 };
-/// y = x / |x| for each row. It has no kernel for GPUs.
+/// y = x / |x| for each row. There is no kernel for GPUs.
 struct l2_normalise {
   static constexpr row is{"l2_normalise", "x(r c) -> y(r c), inverse(r 1); whole c; in place", 3};
   using adjoints = adjoints_of<l2_normalise_backward>;
@@ -125,12 +126,13 @@ struct l2_normalise {
 struct scatter_add_rows {
   static constexpr row is{"scatter_add_rows", "#ids(r 1), dout(r c) -> +dtable(v c); linear all"};
 };
-/// Row r of out is row ids[r] of the table; zeros where another rank has that row.
+/// Row r of out is row ids[r] of the table; zeros if another rank has that row.
 struct gather_rows {
   static constexpr row is{"gather_rows", "#ids(r 1), table(v c) -> out(r c); linear all", 1};
   using adjoints = adjoints_of<scatter_add_rows>;
 };
-/// The table has a row for each position: as a row that all of them share, or cut like them.
+/// The table has a row for each position. Its row index is 1 if all ranks hold the whole table, or
+/// r if it is cut like the positions.
 struct accumulate_positions {
   static constexpr row is{"accumulate_positions", "dy(r c) -> +dtable(1 c); linear all; part", 0,
                           "dy(r c) -> +dtable(r c); linear all"};
@@ -143,7 +145,8 @@ struct add_positions {
 
 // ---- Attention ----------------------------------------------------------------------------------
 
-/// Attention of query, key and value side by side; heads are declared parts of the features h.
+/// Attention with query, key and value side by side in one matrix; heads are declared parts of the
+/// features h.
 struct attention_side_by_side_backward {
   static constexpr row is{
       "attention_side_by_side_backward",
@@ -154,8 +157,8 @@ struct attention_side_by_side {
                           "qkv(r 3h) -> out(r h), #log_sum(r h); whole r; part"};
   using adjoints = adjoints_of<attention_side_by_side_backward>;
 };
-/// Attention of query, key and value by themselves; ranks cut whole heads, or share a head of key
-/// and value.
+/// Attention with query, key and value as separate matrices; each rank has whole heads, or ranks
+/// share a head of key and value.
 struct attention_backward {
   static constexpr row is{"attention_backward",
                           "q(r h), k(s h), v(s h), out(r h), #log_sum(r h), dout(r h) -> dq(r h), "
@@ -179,7 +182,7 @@ struct cross_entropy_terms {
   static constexpr row is{"cross_entropy_terms",
                           "logits(r c), #labels(r 1), #max(r 1) -> terms(r t); whole t; part", 4};
 };
-/// row_max and cross_entropy_terms in one reading of the logits.
+/// Computes row_max and cross_entropy_terms in one pass over the logits.
 struct cross_entropy_statistics {
   static constexpr row is{"cross_entropy_statistics",
                           "logits(r c), #labels(r 1) -> max(r 1), terms(r t); whole c t; part"};
@@ -195,7 +198,7 @@ struct cross_entropy_backward {
                           "logits(r c), #labels(r 1), #max(r 1), #terms(r t), #scale(1 1), "
                           "#weights(r 1) -> dlogits(r c); whole t; in place; part"};
 };
-/// The loss and its gradient in one reading of the logits.
+/// Computes the loss and its gradient in one pass over the logits.
 struct cross_entropy_with_gradient {
   static constexpr row is{"cross_entropy_with_gradient",
                           "logits(r c), #labels(r 1), #scale(1 1), #weights(r 1) -> "
@@ -213,7 +216,7 @@ struct gather_patches {
 struct add_patches {
   static constexpr row is{"add_patches", "patches(p q) -> +x(s i); part"};
 };
-/// to[b][a] = from[a][b], of blocks.
+/// to[b][a] = from[a][b], where elements are blocks.
 struct exchange_blocks {
   static constexpr row is{"exchange_blocks", "from(a b) -> to(b a); part"};
 };
@@ -309,11 +312,11 @@ struct adamw {
 struct sgd {
   static constexpr row is{"sgd", "numbers(1 1) -> +arena(1 c); part"};
 };
-/// average = decay average + (1 - decay) x; nothing is done if *scale is not a number.
+/// average = decay average + (1 - decay) x; does nothing if *scale is NaN.
 struct average {
   static constexpr row is{"average", "scale(1 1), x(1 c) -> +average(1 c)"};
 };
-/// The sums of squares of blocks of x.
+/// Computes the sums of squares of blocks of x.
 struct sums_of_squares {
   static constexpr row is{"sums_of_squares", "x(1 c), ranges(1 n) -> out(1 n); part"};
 };
@@ -321,12 +324,12 @@ struct sums_of_squares {
 struct divide {
   static constexpr row is{"divide", "count(1 1) -> out(1 1)"};
 };
-/// *norm = the root of the sum of `squares`, added up in their order. *factor = the number that
-/// scales a vector of that norm to at most a limit; it is nan if the norm is not finite.
+/// *norm = the root of the sum of `squares`, added in their order. *factor = the number that scales
+/// a vector of that norm to at most a limit; it is NaN if the norm is not finite.
 struct clip {
   static constexpr row is{"clip", "squares(1 c) -> norm(1 1), factor(1 1)"};
 };
-/// *factor is no number from now on if *loss or *norm is not finite.
+/// Sets *factor to NaN if *loss or *norm is not finite.
 struct check_finite {
   static constexpr row is{"check_finite", "loss(1 1), norm(1 1) -> +factor(1 1)"};
 };

@@ -6,17 +6,17 @@
 
 #include "plait/placement/placement.hpp"
 
-/// Operations by the indices of their operands, and the placements that follow from them.
+/// Operations described by the indices of their operands, and the placements that follow from them.
 ///
-/// An operation on matrices is written as the indices of its operands: "m k, k n -> m n" is the
-/// product. An index that all operands share is mapped over, one that no result has is summed. That
-/// says how ranks may cut the operation: they cut one index, each in every operand that has it, and
-/// share the operands that lack it. A product that is cut along k leaves summands, since k is
-/// summed; a product that is cut along n needs all of the first operand on each rank.
-/// docs/design/operation.md has the notation and the derivation.
+/// An operation on matrices is written as the indices of its operands, as in einsum: "m k, k n -> m
+/// n" is the matrix product. An index that all operands share is mapped over, and an index that no
+/// result has is summed over. From this follows how ranks may divide the operation: they cut one
+/// index, in every operand that has it, and share the operands that lack it. A product that is cut
+/// along k leaves summands, since k is summed over; a product that is cut along n needs all of the
+/// first operand on each rank. docs/design/operation.md has the notation and the derivation.
 namespace plait::operation {
 
-/// The operands that may be partial: the operation, applied to a rank's summand, gives a summand of
+/// The operands that may be partial: applied to a rank's summand, the operation gives a summand of
 /// the result.
 enum class linearity : int {
   none,
@@ -26,8 +26,8 @@ enum class linearity : int {
   in_all,    ///< linear in all operands together: a sum
 };
 
-/// One of the two dimensions of an operand: the index that runs along it, '1' if it has one element
-/// only, and the number of equal parts, side by side, in each of which the index runs.
+/// One of the two dimensions of an operand: the index that runs along it ('1' if it has a single
+/// element), and the number of equal parts, side by side, in each of which the index runs.
 struct dimension {
   char index = '1';
   int parts = 1;
@@ -37,7 +37,7 @@ struct dimension {
 struct operand {
   dimension rows, columns;
   bool is_written = false;
-  bool is_added_to = false;  ///< written, and what it holds counts
+  bool is_added_to = false;  ///< written, and its previous values count
   bool is_constant = false;  ///< has no gradient, as labels and saved statistics
 };
 
@@ -47,26 +47,26 @@ struct operand {
 ///     constexpr plait::operation::signature norm{"r c, 1 c -> r c; whole c"};
 ///     static_assert(norm.count == 3);
 ///
-/// The text has the operands that are read, "->", and those that are written. Each has the index of
-/// its rows and that of its columns: a letter, or 1 for a single row or column; "3f" are three
-/// parts side by side. The indices may stand in parentheses after a name, "gamma(1 c)". A '+'
-/// before an operand says that it is added to, a '#' that no gradient belongs to it. After a
-/// semicolon follow the indices that the operation needs whole on each rank ("whole c") or takes
-/// the largest value over ("max c"), the operands in which it is linear ("linear all" together,
-/// "linear each", "linear first", or "linear last"), "in place" if a result may lie where an
-/// operand with the same indices lies, and "part" if ops checks more than the indices say. "21" is
-/// a pair: two parts of one element.
+/// The text lists the operands that are read, "->", and the operands that are written. Each operand
+/// has an index for its rows and an index for its columns: a letter, or 1 for a single row or
+/// column; "3f" means three parts side by side. The indices may be in parentheses after a name:
+/// "gamma(1 c)". A '+' in front of an operand says that the result is added to it, a '#' that it
+/// has no gradient. After a semicolon follow: the indices that each rank needs whole ("whole c") or
+/// over which the largest value is taken ("max c"); the operands in which the operation is linear
+/// ("linear all" together, "linear each", "linear first" or "linear last"); "in place" if a result
+/// may share the memory of an operand with the same indices; and "part" if ops checks more than the
+/// indices say. "21" is a pair: two parts of one element.
 ///
-/// Errors: a text that is written otherwise is no constant and does not compile.
+/// Errors: a text in another notation is not a constant expression and does not compile.
 struct signature {
   static constexpr int most_operands = 10;
 
   operand operands[most_operands] = {};
   int count = 0;
-  std::uint32_t whole = 0;    ///< a bit for each letter that each rank needs whole
-  std::uint32_t maximum = 0;  ///< a bit for each letter over which the result is a maximum
+  std::uint32_t whole = 0;    ///< a bit for each index that each rank needs whole
+  std::uint32_t maximum = 0;  ///< a bit for each index over which the result is a maximum
   linearity linear = linearity::none;
-  bool in_place = false;  ///< a result may lie where an operand with the same indices lies
+  bool in_place = false;  ///< a result may share the memory of an operand with the same indices
   bool is_part = false;   ///< ops checks more of the operation than the indices say
 
   consteval signature(char const* text) {
@@ -75,15 +75,16 @@ struct signature {
       throw "an operand stands before '->' and after it";
   }
 
-  /// Reads a text that is no constant, or that has no operand before or after "->".
-  /// Errors: throws what is wrong with it, a text.
+  /// Reads a text that is not a constant, or that has no operand on one side of "->".
+  /// Errors: throws a text that says what is wrong.
   static constexpr signature of(char const* text) {
     signature out;
     out.read(text);
     return out;
   }
 
-  /// A function of elements: `reads` matrices and the result have the same indices.
+  /// Returns the signature of an element-wise function: `reads` operands and the result have the
+  /// same indices.
   static constexpr signature element_wise(int reads, linearity how) {
     signature out;
     out.count = reads + 1;
@@ -92,12 +93,12 @@ struct signature {
     return out;
   }
 
-  /// The rows (0) or the columns (1) of an operand.
+  /// Returns the rows (0) or the columns (1) of an operand.
   [[nodiscard]] constexpr dimension const& dimension_of(int number, int which) const {
     return which == 0 ? operands[number].rows : operands[number].columns;
   }
 
-  /// The bit of a letter.
+  /// Returns the bit of a letter.
   static constexpr std::uint32_t bit(char letter) { return std::uint32_t{1} << (letter - 'a'); }
   /// Returns true if the index of a dimension is among letters, each of which is a bit.
   static constexpr bool holds(std::uint32_t letters, dimension const& of) {
@@ -166,7 +167,7 @@ struct signature {
     return false;
   }
   static constexpr bool ends_word(char next) { return next == ' ' || next == ';' || next == 0; }
-  /// Returns true and moves past the word if it comes next in the text.
+  /// Returns true, and moves past the word, if the text continues with it.
   static constexpr bool takes(char const*& text, char const* word) {
     char const* after = text;
     for (; *word != 0; ++word, ++after)
@@ -208,39 +209,41 @@ struct signature {
   }
 };
 
-/// The placement of an operand of an operation that is cut along `index`; `replicate` if it lacks
-/// the index. `parts`: into how many parts the index itself is divided.
+/// Returns the placement of an operand if the operation is cut along `index`; `replicate` if the
+/// operand lacks the index. `parts`: the number of parts into which the index itself is divided.
 constexpr placement placement_in_cut(operand const& of, char index, int parts) {
   if (of.rows.index == index) return {ext::placement_kind::shard, 0, of.rows.parts * parts};
   if (of.columns.index == index) return {ext::placement_kind::shard, 1, of.columns.parts * parts};
   return replicate;
 }
 
-/// Why the operands of an operation may not be placed as they are.
+/// The reasons why the operands of an operation may not be placed as they are.
 enum class misplacement : int {
   none,
   cut_of_whole,   ///< an index is cut that each rank needs whole
-  cut_otherwise,  ///< an operand is cut along a single row or column, or in other parts than it has
-  unlike_cut,     ///< an operand does not follow the cut of another one
-  unreduced,      ///< a result that lacks the cut index is not said to be the ranks' sum or maximum
+  cut_otherwise,  ///< an operand is cut along a single row or column, or in other parts than its
+                  ///< own
+  unlike_cut,     ///< an operand does not follow the cut of another operand
+  unreduced,      ///< a result that lacks the cut index is not placed as the ranks' sum or maximum
   mixed,          ///< operands are whole, some invariant and some replicate
-  of_summands,    ///< an operand is partial in which the operation is not linear, or others do not
-                  ///< fit to it
-  not_summed      ///< a result of summands is not partial
+  of_summands,  ///< an operand is partial, but the operation is not linear in it, or other operands
+                ///< do not fit
+  not_summed    ///< a result of summands is not partial
 };
 
-/// A placement that no operand has: of an argument that is not placed, as labels.
+/// The placement of an argument that is not placed, such as labels; no operand has it.
 inline constexpr placement unplaced{ext::placement_kind::only, -1};
 
-/// A judgment on the placements of operands: what is wrong, and the first operand that shows it.
+/// The result of judge(): the reason, and the first operand at fault.
 struct judgment {
   misplacement what = misplacement::none;
   int operand = 0;
 };
 
-/// Judges whether ranks that run the operation on operands that are placed like `at`, in the order
-/// of the signature, make the results that are placed so, and whether the same holds for its
-/// gradients, in the dual placements.
+/// Judges whether the operation may run on each rank's local parts. `at` has the placements of the
+/// operands and results, in the order of the signature. Returns misplacement::none if the local
+/// results form results of these placements, and if the same holds for the gradients, in the dual
+/// placements.
 ///
 /// There are three ways: all operands are whole and all ranks do the same; the operands in which
 /// the operation is linear are partial; or one index is cut.
@@ -298,7 +301,7 @@ constexpr judgment judge(signature const& of, placement const* at) {
   return {};
 }
 
-/// Returns true if the operands may be placed so.
+/// Returns true if the operands may have these placements.
 constexpr bool allows(signature const& of, std::initializer_list<placement> places) {
   return judge(of, places.begin()).what == misplacement::none;
 }

@@ -5,8 +5,8 @@
 
 namespace plait::ext {
 
-/// A collective is a way in which the ranks of a group exchange data. Communicators have all but
-/// reduce, scatter and gather, which are in the table of transitions as the adjoints of others.
+/// A communication in which the ranks of a group exchange data. Communicators implement all except
+/// reduce, scatter and gather, which are in the table of transitions as the adjoints of other rows.
 enum class collective : int {
   none = -1,
   all_reduce,
@@ -22,17 +22,17 @@ enum class collective : int {
   gather
 };
 
-/// The number of collectives, `none` not counted.
+/// The number of collectives, without `none`.
 inline constexpr int collective_count = int(collective::gather) + 1;
 
 /// The operation by which a reduction combines the values of the ranks.
 enum class reduction { sum, max };
 
-/// A local move is what a rank does with its own part of a value.
+/// A change of placement that a rank makes with its own part of a value, without communication.
 enum class local_move : int {
   none,           ///< the local values stay; only the type changes
   slice,          ///< each rank keeps its own block
-  zero_pad,       ///< each rank puts its block into zeros of the whole extent
+  zero_pad,       ///< each rank puts its block into zeros of the full extent
   mask,           ///< rank 0 keeps its value, the others hold zeros
   keep,           ///< rank k keeps its value, the others drop theirs
   zero_elsewhere  ///< rank k keeps its value, the others hold zeros
@@ -52,15 +52,15 @@ struct row_operation {
   friend constexpr bool operator==(row_operation const&, row_operation const&) = default;
 };
 
-/// The collective that leaves the greatest of the ranks' values on each of them.
+/// The all_reduce that leaves the greatest of the ranks' values on every rank.
 inline constexpr row_operation all_reduce_max{collective::all_reduce, reduction::max};
 
-/// Says whether the operation needs other ranks.
+/// Returns true if the operation needs other ranks.
 [[nodiscard]] constexpr bool communicates(row_operation moves) {
   return moves.sent != collective::none;
 }
 
-/// Says whether the operation leaves a value where it lies, so that a layer's body may ask for it.
+/// Returns true if the operation works in place, so that a layer's body may ask for it.
 [[nodiscard]] constexpr bool reduces_in_place(row_operation moves) {
   return moves.sent == collective::all_reduce;
 }

@@ -8,18 +8,21 @@
 
 namespace plait::ext {
 
-/// A placement kind says how the ranks along one mesh axis hold a value together.
+/// The way in which the ranks along one mesh axis hold a value.
 ///
-/// `replicate` and `invariant` look the same in memory. They differ in who owes the reduction of
-/// the gradient: p separate uses of a replicated value leave p summands, one computation repeated
-/// by p ranks on an invariant value leaves a complete gradient.
+/// `replicate` and `invariant` are equal in memory. They differ in the gradient: p different uses
+/// of a replicated value leave p summands, which must be reduced; a computation that p ranks repeat
+/// on an invariant value leaves the complete gradient on each. For example, a bias that 4 data
+/// ranks add to different rows is replicate, since each rank has the gradient of its own rows only;
+/// a bias that 4 tensor ranks add to the same rows is invariant.
 enum class placement_kind : int {
-  replicate,    ///< equal on all ranks, each of which uses it for different work
-  invariant,    ///< equal on all ranks, which all do the same work
+  replicate,    ///< equal on all ranks, and each rank uses it for different work
+  invariant,    ///< equal on all ranks, and all ranks do the same work with it
   shard,        ///< rank r holds block r of one dimension
-  partial,      ///< the value is the sum of what the ranks hold
-  sliced,       ///< the same, but each rank holds its roots of a slice_tree, which makes the sum
-  partial_max,  ///< the value is the maximum of what the ranks hold; it has no gradient
+  partial,      ///< the value is the sum of the ranks' values
+  sliced,       ///< as partial, but each rank holds its roots of a slice_tree, along which they are
+                ///< summed
+  partial_max,  ///< the value is the maximum of the ranks' values; it has no gradient
   only,         ///< one rank holds it, the others hold nothing
 };
 
@@ -28,9 +31,9 @@ enum class placement_kind : int {
 namespace plait {
 
 /// The dimensions of an activation, stored as (sequence, batch, features), counted from the last.
-/// The dimensions of a parameter are counted from the first: 0, 1, ...
-/// `elements` is the one dimension of an arena: a shard of it is a block of the arena's elements,
-/// wherever parameters begin and end in it.
+/// The dimensions of a parameter are counted from the first: 0, 1, ... `elements` is the one
+/// dimension of an arena: a shard of it is a block of the arena's elements, independent of where
+/// parameters begin and end.
 namespace dim {
 inline constexpr int elements = -4;
 inline constexpr int sequence = -3;
@@ -38,19 +41,20 @@ inline constexpr int batch = -2;
 inline constexpr int features = -1;
 }  // namespace dim
 
-/// A placement on one mesh axis; a value that can be a template argument.
+/// A placement on one mesh axis; it can be a template argument.
 struct placement {
   ext::placement_kind kind = ext::placement_kind::invariant;
-  /// The dimension that a shard cuts, or the rank that an `only` names.
+  /// The dimension that a shard cuts, or the rank of an `only`.
   int index = 0;
   /// A shard may cut each of `parts` equal pieces of its dimension (query, key and value side by
-  /// side); rank r then holds block r of every piece. Different parts are different placements.
+  /// side); rank r then holds block r of every piece. Shards with different `parts` are different
+  /// placements.
   int parts = 1;
 
   friend constexpr bool operator==(placement const&, placement const&) = default;
 };
 
-/// Every rank holds the whole value and uses it for work of its own.
+/// Every rank holds the whole value and uses it for different work.
 inline constexpr placement replicate{ext::placement_kind::replicate};
 /// Every rank holds the whole value, and all do the same work with it.
 inline constexpr placement invariant{ext::placement_kind::invariant};
@@ -61,14 +65,14 @@ inline constexpr placement partial{ext::placement_kind::partial};
 
 namespace plait::ext {
 
-/// Every rank holds its roots of a slice_tree; the value is the sum that the tree makes of them.
+/// Every rank holds its roots of a slice_tree; the value is their sum along the tree.
 inline constexpr placement sliced{placement_kind::sliced};
 
 }  // namespace plait::ext
 
 namespace plait {
 
-/// The value is the maximum of what the ranks hold; it has no gradient.
+/// The value is the maximum of the ranks' values; it has no gradient.
 inline constexpr placement partial_max{ext::placement_kind::partial_max};
 
 /// Rank r holds block r of dimension `Dim` (of each of its `Parts` pieces).
@@ -83,13 +87,13 @@ inline constexpr placement shard{ext::placement_kind::shard, Dim, Parts};
 
 namespace plait::ext {
 
-/// Rank `Rank` holds the value, the others nothing.
+/// Rank `Rank` holds the value, the other ranks hold nothing.
 template <int Rank>
 inline constexpr placement only{placement_kind::only, Rank};
 
 /// True if each rank holds a block.
 constexpr bool is_shard(placement at) { return at.kind == placement_kind::shard; }
-/// True if the value is made of what all ranks hold, as their sum or their maximum.
+/// True if the value is a sum or a maximum over the ranks' values.
 constexpr bool is_partial(placement at) {
   return at.kind == placement_kind::partial || at.kind == placement_kind::partial_max ||
          at.kind == placement_kind::sliced;
@@ -100,11 +104,11 @@ constexpr bool is_whole(placement at) {
   return at.kind == placement_kind::replicate || at.kind == placement_kind::invariant;
 }
 
-/// The placement of the gradient of a value placed `at`: replicate and partial change places, the
-/// others stay. It is an involution.
+/// Returns the placement of the gradient of a value placed `at`: replicate and partial are
+/// exchanged, the others stay. dual(dual(at)) is `at`.
 ///
 /// Errors: `partial_max` and `sliced` have no gradient; they are returned unchanged, and
-///         `transition_between` refuses what is asked of them.
+///         `transition_between` refuses rows of such gradients.
 constexpr placement dual(placement at) {
   if (at.kind == placement_kind::replicate) return partial;
   if (at.kind == placement_kind::partial) return replicate;

@@ -9,41 +9,44 @@
 
 namespace plait::ext {
 
-/// Neighbouring slices of a global batch.
+/// Consecutive slices of a global batch.
 struct slice_range {
   int first = 0, count = 0;
   [[nodiscard]] constexpr int end() const { return first + count; }
   friend constexpr bool operator==(slice_range, slice_range) = default;
 };
 
-/// The binary tree along which the terms of a global batch's slices are added up, so that a sum has
-/// the same bits for every number of ranks.
+/// The binary tree along which the terms of a global batch's slices are summed, so that a sum has
+/// the same bits for every number of ranks: floating-point sums depend on their order, and the tree
+/// depends on the number of slices only.
 ///
-/// A node of several slices is the sum of its left and its right part, of which the left one has
-/// the largest power of two of slices that is less than all. A rank of `ranks` has the slices
-/// [slices * rank / ranks, slices * (rank + 1) / ranks); it adds up the nodes that are made of its
-/// slices alone. The largest of them are its roots, which ranks exchange.
+/// A node of several slices is the sum of its left and its right child; the left child has the
+/// largest power of two of slices that is less than all. Rank r of n has the slices [slices * r /
+/// n, slices * (r + 1) / n); it sums the nodes that consist of its slices alone. The largest of
+/// them are its roots, which ranks exchange. For example, 6 slices are ((0+1) + (2+3)) + (4+5); on
+/// two ranks rank 0 has slices 0 to 2 and the roots 0+1 and 2, and rank 1 has slices 3 to 5 and the
+/// roots 3 and 4+5.
 class slice_tree {
  public:
-  /// `slices` is at least 1.
+  /// Requires that `slices` is at least 1.
   constexpr explicit slice_tree(int slices) : slices_(slices) {}
 
   [[nodiscard]] constexpr int slices() const { return slices_; }
 
-  /// The slices of a rank; none is empty while there are at most as many ranks as slices.
+  /// The slices of a rank; not empty if there are at most as many ranks as slices.
   [[nodiscard]] constexpr slice_range of_rank(int rank, int ranks) const {
     int const first = slices_ * rank / ranks;
     return {first, slices_ * (rank + 1) / ranks - first};
   }
 
-  /// What a rank does for one of its slices.
+  /// The work of a rank for one of its slices.
   struct step {
-    int accumulator = 0;  ///< where the slice is computed, from zero on
-    /// How often the last accumulator is then added to the one before it, which takes its place.
+    int accumulator = 0;  ///< the accumulator in which the slice is computed, starting from zero
+    /// How many times the last accumulator is then added to the accumulator before it and removed.
     int sums = 0;
   };
-  /// What a rank does for each of its slices, in their order. At the end its roots are in the first
-  /// accumulators.
+  /// The work of a rank for each of its slices, in their order. At the end its roots are in the
+  /// first accumulators.
   [[nodiscard]] constexpr lean_vector<step> steps(slice_range of) const {
     lean_vector<slice_range> held;
     lean_vector<step> out;
@@ -65,7 +68,7 @@ class slice_tree {
     return out;
   }
 
-  /// Most accumulators that one of `ranks` ranks needs: at most 2 log2(slices / ranks) + 2.
+  /// The most accumulators that any of `ranks` ranks needs: at most 2 log2(slices / ranks) + 2.
   [[nodiscard]] constexpr int most_accumulators(int ranks) const {
     int most = 0;
     for (int rank = 0; rank < ranks; ++rank)
@@ -73,23 +76,23 @@ class slice_tree {
         most = std::max(most, now.accumulator + 1);
     return most;
   }
-  /// Most roots that one of `ranks` ranks has.
+  /// The most roots that any of `ranks` ranks has.
   [[nodiscard]] constexpr int most_roots(int ranks) const {
     std::size_t most = 0;
     for (int rank = 0; rank < ranks; ++rank)
       most = std::max(most, roots(of_rank(rank, ranks)).size());
     return static_cast<int>(most);
   }
-  /// Most slices that one of `ranks` ranks has.
+  /// The most slices that any of `ranks` ranks has.
   [[nodiscard]] constexpr int most_slices(int ranks) const { return (slices_ + ranks - 1) / ranks; }
 
-  /// `from` is added to `to`.
+  /// The addition of accumulator `from` to accumulator `to`.
   struct sum {
     int to = 0, from = 0;
     friend constexpr bool operator==(sum, sum) = default;
   };
-  /// How the roots of all ranks are added up, into the first of rank 0. Root i of a rank is number
-  /// rank * most_roots(ranks) + i.
+  /// The additions that sum the roots of all ranks, into the first root of rank 0. Root i of a rank
+  /// has number rank * most_roots(ranks) + i.
   [[nodiscard]] constexpr lean_vector<sum> sums_of_roots(int ranks) const {
     lean_vector<numbered> all;
     int const each = most_roots(ranks);
@@ -101,7 +104,7 @@ class slice_tree {
     add_sums({0, slices_}, all, out);
     return out;
   }
-  /// The same where each slice is a root, of its number.
+  /// The additions if each slice is a root with the slice's number.
   [[nodiscard]] constexpr lean_vector<sum> sums_of_slices() const { return sums_of_roots(slices_); }
 
  private:
@@ -113,7 +116,7 @@ class slice_tree {
   static constexpr slice_range joined(slice_range a, slice_range b) {
     return {a.first, a.count + b.count};
   }
-  /// Slices of the left part.
+  /// The number of slices in the left child.
   static constexpr int left_of(int count) {
     int left = 1;
     while (2 * left < count) left *= 2;
@@ -136,7 +139,7 @@ class slice_tree {
     add_roots({node.first, left}, of, out);
     add_roots({node.first + left, node.count - left}, of, out);
   }
-  /// The number of the accumulator in which a node is.
+  /// Returns the number of the accumulator that holds the node.
   [[gnu::cold]] static constexpr int add_sums(slice_range node, lean_vector<numbered> const& all,
                                               lean_vector<sum>& out) {
     for (auto const& one : all)

@@ -9,14 +9,14 @@
 
 namespace plait::ext {
 
-/// The party that may ask for a transition.
+/// The ways in which code may ask for a transition.
 enum class derivation : int {
-  automatic,  ///< derived wherever a producer meets a consumer
-  by_name,    ///< only where a layer or policy writes it
+  automatic,  ///< derived automatically between a producer and a consumer
+  by_name,    ///< only if a layer or policy asks for it by name
   refused,    ///< not defined, or almost surely a mistake: does not compile
 };
 
-/// One row of the table: the only map between two placements of the same value on one axis.
+/// One row of the table: the only map between two placements of one value on one axis.
 struct transition {
   placement from, to;
   row_operation moves = local_move::none;
@@ -24,18 +24,21 @@ struct transition {
 
   /// True if the row may be applied at all.
   [[nodiscard]] constexpr bool allowed() const { return status != derivation::refused; }
-  /// True if communicators can do it, too. Values are not brought to one rank, or from one, block
-  /// by block or as a sum: these rows are in the table as the adjoints of others.
+  /// True if communicators implement it, too. No communicator brings a value to one rank, or from
+  /// one rank, block by block or as a sum: these rows are in the table as the adjoints of other
+  /// rows.
   [[nodiscard]] constexpr bool is_made() const {
     return allowed() && moves != collective::reduce && moves != collective::scatter &&
            moves != collective::gather;
   }
 };
 
-/// The row of the transition table for a value that is placed `from` and needed `to`.
+/// Returns the row of the transition table for a value that is placed `from` and needed placed
+/// `to`.
 ///
-/// This is the one place where a collective is chosen; everything that is sent anywhere is a row of
-/// this table. No row multiplies by a factor.
+/// All collectives are chosen here: every communication of the library is a row of this table. For
+/// example, partial to invariant is an all_reduce (gradients in data-parallel training), and shard
+/// to replicate is an all_gather. No row multiplies by a factor.
 /// Source: docs/design/placement.md has the proof that the backward of a row is `adjoint(row)`.
 [[gnu::cold]] constexpr transition transition_between(placement from, placement to) {
   using enum placement_kind;
@@ -58,7 +61,7 @@ struct transition {
       break;
     case shard:
       if (to.kind == replicate || to.kind == invariant) return row(collective::all_gather);
-      // Two orders of the same dimension would need a permutation between ranks.
+      // Two orders of one dimension would need a permutation between ranks.
       if (to.kind == shard && to.index != from.index) return row(collective::all_to_all);
       if (to.kind == only) return row(collective::gather);
       if (to.kind == partial) return row(local_move::zero_pad, derivation::by_name);
@@ -69,7 +72,7 @@ struct transition {
       if (to.kind == only) return row(collective::reduce);
       break;
     case sliced:
-      // Each rank gets all roots of its block, and adds them up as the tree says.
+      // Each rank receives all roots of its block, and sums them along the tree.
       if (to.kind == shard && to.index == dim::elements)
         return row(collective::all_to_all, derivation::by_name);
       break;
@@ -87,15 +90,15 @@ struct transition {
   return row(local_move::none, derivation::refused);
 }
 
-/// The backward of a row: the row from the dual of its target to the dual of its source.
+/// Returns the backward of a row: the row from the dual of its target to the dual of its source.
 constexpr transition adjoint(transition row) {
   return transition_between(dual(row.to), dual(row.from));
 }
 
-/// Bytes that the busiest rank sends or receives, whichever is more.
+/// Returns the bytes that the busiest rank sends or receives, whichever is more.
 ///
 /// Units: `value_bytes` is the size of the whole value within the group of this axis.
-/// Cost:  of bandwidth-optimal ring or direct algorithms; rounded up to whole bytes.
+/// Cost:  assumes bandwidth-optimal ring or direct algorithms; rounded up to whole bytes.
 constexpr std::int64_t bytes_sent(row_operation moves, std::int64_t value_bytes,
                                   std::int64_t ranks) {
   auto const share = [&](std::int64_t times, std::int64_t divisor) {

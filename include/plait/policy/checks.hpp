@@ -13,7 +13,7 @@ concept is_composed = requires { typename P::policies; };
 template <class P>
 concept has_axis = requires { P::along; };
 
-// A name that is nearly one of the protocol's counts only where the proper one is missing.
+// A misspelt member of the protocol is reported only if the correct one is missing.
 template <class P>
 concept says_rank_for_ranks = requires { P::rank; } && !requires { P::ranks; };
 template <class P>
@@ -30,14 +30,14 @@ concept says_schedule_for_schedule_type =
 template <class P>
 concept says_cut_for_cuts = requires { typename P::cut; } && !requires { typename P::cuts; };
 
-/// Whether P has a member that would be taken for not there.
+/// True if P has a misspelt member, which would be ignored.
 template <class P>
 concept has_near_miss =
     says_rank_for_ranks<P> || says_sample_for_samples<P> || says_parameter_for_parameters<P> ||
     says_form_for_forms<P> || says_slice_for_slices<P> || says_schedule_for_schedule_type<P> ||
     says_cut_for_cuts<P>;
 
-/// The parameter rule of a policy, or that of one that says none.
+/// Returns the parameter rule of a policy; the default rule if the policy has none.
 template <class P>
 constexpr parameter_rule rule_of() {
   if constexpr (requires { P::parameters; }) return P::parameters;
@@ -49,7 +49,7 @@ constexpr placement samples_along() {
   else return invariant;
 }
 
-/// Members that would be taken for not there. Policy is the template argument that compilers print.
+/// Refuses misspelt members, which would be ignored. Compilers print the template argument Policy.
 template <class Policy>
 consteval void check_policy_names() {
   static_assert(!says_rank_for_ranks<Policy>,
@@ -142,7 +142,7 @@ consteval void check_policy_rules() {
       "forms are chosen; write `along = plait::axis::tensor`, or leave `forms` out");
 }
 
-/// Refuses what no policy can mean. A constant, so that g++ names no function on the way.
+/// Refuses contradictory policies. It is a constant, so that g++ lists no function on the way.
 template <class P>
 inline constexpr bool is_sound_policy = [] {
   if constexpr (has_near_miss<P>) {

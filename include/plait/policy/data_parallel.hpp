@@ -10,8 +10,8 @@
 
 namespace plait::ext {
 
-/// A data sharding says of what data ranks hold a block instead of all: it is a type with
-/// `parameters`, the rule for the data axis.
+/// The kinds of state of which data ranks hold a block instead of all, as a type with `parameters`,
+/// the rule for the data axis.
 template <class S>
 concept data_sharding = requires {
   { S::parameters } -> std::convertible_to<parameter_rule>;
@@ -23,7 +23,7 @@ concept bucket_size = requires {
   { S::bucket_bytes } -> std::convertible_to<std::size_t>;
 };
 
-/// The least bytes of a bucket where a policy says nothing.
+/// The default for the least bytes of a bucket.
 inline constexpr std::size_t usual_bucket_bytes = std::size_t{4} << 20;
 
 /// The type of `at_end`.
@@ -38,18 +38,20 @@ struct unsharded {
   static constexpr ext::parameter_rule parameters{.summed = partial};
 };
 
-/// Each data rank has one block, instead of all, of what training needs beside the activations.
+/// Gives each data rank one block, instead of all, of the memory that training needs in addition to
+/// the activations, as ZeRO and FSDP do.
 ///
-///   zero<1>  of the optimizer's state: a rank updates its block of each bucket
-///   zero<2>  of the gradients, too: those of a microbatch are reduced before the next one
-///   zero<3>  of the parameters, too: they are gathered before the layers that use them
+///   zero<1>  cuts the optimizer's state: a rank updates its block of each bucket
+///   zero<2>  cuts the gradients, too: after each microbatch its gradients are reduced
+///   zero<3>  cuts the parameters, too: they are gathered before the layers that use them
 ///
 /// Moves:  n = N(p-1)/p bytes for N bytes of parameters on p ranks, per step of m microbatches:
 ///         zero<1> 2n, as one all_reduce of the gradients would; zero<2> (m + 1)n; zero<3> about
-///         3mn, since both passes gather and a pass back begins with what the one forth has left.
-///         With `precision<bfloat16, float>` what is gathered is half of that.
-/// Memory: zero<2> and zero<3> have room for two buckets of gradients besides, zero<3> for two of
-///         parameters.
+///         3mn, since both passes gather, except that a backward begins with the parameters that
+///         the forward has gathered last. With `precision<bfloat16, float>` gathered parameters
+///         take half the bytes.
+/// Memory: zero<2> and zero<3> need memory for two buckets of gradients in addition, zero<3> for
+///         two buckets of parameters.
 /// Source: Rajbhandari, Rasley, Ruwase, He, "ZeRO: memory optimizations toward training trillion
 ///         parameter models", SC 2020: P_os, P_os+g, P_os+g+p.
 ///
@@ -68,7 +70,7 @@ struct zero {
       .owned = shard<dim::elements>};
 };
 
-/// Reduces gradients behind all passes, as an argument of `buckets`.
+/// The argument of `buckets` that reduces gradients after all passes.
 ///
 /// Example (tests/reference/names_in_use_test.cpp buckets):
 ///     using plait::literals::operator""_MiB;
@@ -79,12 +81,13 @@ struct zero {
 ///     };
 inline constexpr ext::at_end_option at_end{};
 
-/// Says when data ranks add up their gradients: `buckets<1_MiB>` as soon as the backward has made
-/// those of neighbouring layers that have so many bytes together, while it goes on;
-/// `buckets<at_end>` behind all passes. 4 MiB are usual.
+/// Sets when data ranks sum their gradients, as `bucket_cap_mb` does in PyTorch's DDP. With
+/// `buckets<1_MiB>` a bucket is reduced as soon as the backward has computed the gradients of
+/// consecutive layers that have at least 1 MiB together, while the backward continues. With
+/// `buckets<at_end>` all gradients are reduced after all passes. The default is 4 MiB.
 ///
-/// Moves:  the same bytes with any size; a bucket is a call of its own.
-/// Memory: none. A bucket is a range of the gradients where they are.
+/// Moves:  the same bytes with any size; each bucket is one collective.
+/// Memory: none. A bucket is a range of the stored gradients.
 /// Source: Li et al., "PyTorch Distributed: experiences on accelerating data parallel training",
 ///         VLDB 2020, section 3.2.
 ///
@@ -114,10 +117,11 @@ struct buckets<at_end> {
 
 namespace plait {
 
-/// Cuts what `zero<Level>` cuts among `Ranks` neighbours, as an option of data_parallel: of N data
-/// ranks each N / Ranks groups have all of it. What the optimizer owns is cut over all N.
+/// Shards the state that `zero<Level>` shards among `Ranks` neighbours only, as hybrid sharding in
+/// FSDP does: N data ranks form N / Ranks groups, and each group holds the whole state. The state
+/// that the optimizer owns is sharded over all N ranks.
 ///
-/// Moves: along the neighbours, whose link is fast, what the level does; between the groups the
+/// Moves: among neighbours, whose links are fast, the bytes of the level; between the groups the
 ///        sums of a step once, a block of each: 2(B/Ranks)(R-1)/R bytes for B bytes of parameters
 ///        and R groups.
 ///
@@ -146,7 +150,7 @@ template <class Option>
 inline constexpr bool is_data_option =
     ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option>;
 
-/// The first of the options that `Fits`, or the usual one.
+/// The first option that `Fits`, or the default `Usual`.
 template <template <class> class Fits, class Usual, class... Options>
 struct option_or : std::type_identity<Usual> {};
 template <template <class> class Fits, class Usual, class First, class... Rest>
@@ -184,7 +188,8 @@ struct data_axis {
   static constexpr ext::parameter_rule parameters = Sharding::parameters;
   static constexpr std::size_t bucket_bytes = Buckets::bucket_bytes;
 };
-/// Groups of neighbours: parameters are whole along this axis, gradients are summed once a step.
+/// The groups of neighbours: parameters are whole along this axis, gradients are summed once a
+/// step.
 template <int Ranks, class Sharding>
 struct groups_of_neighbours {
   using concept_tag = ext::policy_tag;
@@ -214,11 +219,12 @@ using data_axes = std::conditional_t<
 
 namespace plait {
 
-/// Gives each of `Ranks` ranks an equal slice of the batch and adds up their gradients. `Options`,
-/// in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, and `buckets<...>`.
+/// Gives each of `Ranks` ranks an equal slice of the batch and sums their gradients, as DDP does.
+/// `Options`, in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, and
+/// `buckets<...>`.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
-///        bucket by bucket while the backward runs; see zero for what its levels move.
+///        bucket by bucket while the backward runs; see zero for the bytes of its levels.
 ///
 /// Example (tests/reference/names_in_use_test.cpp data_parallel):
 ///     struct two_ranks : plait::parallel<objective, plait::data_parallel<2>> {};
@@ -247,7 +253,7 @@ struct data_parallel
   static_assert((0 + ... + int(detail::is_neighbourhood<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options say how many neighbours share what "
                 "is cut; write within<...> once");
-  /// Whether the size of buckets is written.
+  /// True if an option sets the size of buckets.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),
                 "data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: gradients are summed, and "

@@ -16,8 +16,8 @@ namespace plait {
 
 namespace detail {
 
-// Of a policy, or of one that a hybrid consists of: whether it writes the size of buckets, and
-// whether it has slices.
+// True if a policy, or a policy that a hybrid consists of, sets the size of buckets; true if a
+// policy has slices.
 template <class P>
 inline constexpr bool writes_buckets = false;
 template <class P>
@@ -25,7 +25,7 @@ template <class P>
 inline constexpr bool writes_buckets<P> = P::says_buckets;
 template <class P>
 inline constexpr bool has_slices = requires { P::slices; };
-// How many say what is made again.
+// The number of policies that have a recompute rule.
 template <class P>
 inline constexpr int recompute_count = requires { P::recomputes; } ? 1 : 0;
 template <class P>
@@ -34,7 +34,8 @@ inline constexpr int recompute_count<P> = P::recompute_count;
 
 }  // namespace detail
 
-/// Several policies in one mesh. The first varies slowest in the numbering of ranks.
+/// Combines several policies in one mesh. Along the axis of the first policy, rank numbers change
+/// slowest.
 ///
 /// Example (tests/reference/names_in_use_test.cpp hybrid):
 ///     using eight =
@@ -64,11 +65,11 @@ struct hybrid {
 
 namespace plait::detail {
 
-/// What a policy says, on each of its axes.
+/// The rules of a policy, on each of its axes.
 struct policy_rules {
   placements samples{};
   parameter_rules parameters{};
-  int slices = 0;  ///< of the global batch, whose sums are made slice by slice; 0: they are not
+  int slices = 0;  ///< number in the global batch if sums are made slice by slice; else 0
   recompute_rule recomputes{};
 
   template <class P>
@@ -78,7 +79,7 @@ struct policy_rules {
   }
 };
 
-/// A policy without an axis.
+/// The traits of a policy without an axis.
 template <class P>
 struct policy_traits {
   static_assert(is_sound_policy<P>);
@@ -179,8 +180,8 @@ inline constexpr mesh mesh_of = detail::policy_traits<P>::grid();
 
 namespace plait::detail {
 
-/// A policy without a data axis has one data rank. Where the batch is cut into slices, sums over
-/// samples are made slice by slice.
+/// Returns the rules of a policy. A policy without a data axis has one data rank. If the batch is
+/// cut into slices, sums over samples are made slice by slice.
 template <class P>
 constexpr policy_rules rules_of() {
   policy_rules out;
@@ -192,8 +193,9 @@ constexpr policy_rules rules_of() {
   return out;
 }
 
-/// The least bytes of a bucket of gradients; 0: they are reduced behind all passes, if at all, as
-/// where sums are made slice by slice, which are whole behind the last slice only.
+/// Returns the least bytes of a bucket of gradients; 0 if gradients are not reduced, or only after
+/// all passes. That is so if sums are made slice by slice, as they are complete only after the last
+/// slice.
 template <class P>
 constexpr std::size_t least_bucket_bytes() {
   using data = typename policy_traits<P>::template along<axis::data>;
@@ -209,7 +211,7 @@ inline constexpr int ranks_of_data_parallel = 0;
 template <int Ranks, class... Options>
 inline constexpr int ranks_of_data_parallel<data_parallel<Ranks, Options...>> = Ranks;
 
-/// What a program writes in place of P so that each rank owns a block of the parameters.
+/// Returns the text to write in place of P so that each rank owns a block of the parameters.
 template <class P>
 [[gnu::cold]] std::string with_owned_blocks() {
   using traits = policy_traits<P>;
@@ -241,19 +243,19 @@ inline constexpr placements samples_of = detail::rules_of<P>().samples;
 template <class P>
 inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().parameters;
 
-/// The number of slices in a global batch whose sums are made slice by slice; 0 if they are not.
+/// The number of slices in a global batch if sums are made slice by slice; else 0.
 template <class P>
 inline constexpr int slices_of = detail::rules_of<P>().slices;
 
-/// The rule by which units make something again before their backward under a policy.
+/// The rule by which units recompute values before their backward under a policy.
 template <class P>
 inline constexpr recompute_rule recompute_rule_of = detail::rules_of<P>().recomputes;
 
-/// The least bytes of a bucket of gradients; 0 where they are reduced behind all passes.
+/// The least bytes of a bucket of gradients; 0 if gradients are reduced after all passes.
 template <class P>
 inline constexpr std::size_t bucket_bytes_of = detail::least_bucket_bytes<P>();
 
-/// The part of a policy along an axis, `serial` if there is none.
+/// The part of a policy along an axis; `serial` if there is none.
 template <class P, axis Which>
 using policy_along = typename detail::policy_traits<P>::template along<Which>;
 

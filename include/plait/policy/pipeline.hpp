@@ -7,11 +7,11 @@
 
 namespace plait {
 
-/// Stages are cut so that the most expensive one costs as little as possible.
+/// Cuts stages so that the most expensive stage costs as little as possible.
 struct balanced {};
 
-/// A new chunk begins at each of these units (a unit is a layer, the loss, a residual, a fan_out
-/// with the layer that takes its outputs, or one copy within a repeat); a stage has one chunk
+/// Begins a new chunk at each of these units (a unit is a layer, the loss, a residual, a fan_out
+/// with the layer that takes its outputs, or one copy within a repeat). A stage has one chunk
 /// unless the schedule says otherwise.
 template <int... Units>
 struct cut_at {};
@@ -25,10 +25,10 @@ template <int... Units>
 inline constexpr bool is_cuts<cut_at<Units...>> = true;
 }  // namespace detail
 
-/// Gives each of `Ranks` stages a range of the layers for each of its chunks, and sends
-/// microbatches through them in the order of `Schedule`.
+/// Gives each of `Ranks` stages a range of the layers, or several ranges (chunks) if the schedule
+/// is interleaved, and sends microbatches through them in the order of `Schedule`.
 ///
-/// Moves: each activation at a cut forward, its gradient backward, for every microbatch.
+/// Moves: each activation at a cut forward and its gradient backward, for every microbatch.
 ///
 /// Example (tests/reference/names_in_use_test.cpp pipeline):
 ///     struct two_stages : plait::parallel<objective, plait::pipeline<2>> {};

@@ -10,32 +10,33 @@
 
 namespace plait::ext {
 
-/// A type says on purpose that it is a policy by `using concept_tag = plait::ext::policy_tag;`.
+/// The tag by which a type declares itself a policy: `using concept_tag = plait::ext::policy_tag;`.
 struct policy_tag {};
 
-/// A policy describes what the ranks along one axis of a mesh share; it is an empty type that says
+/// A policy describes the values that the ranks along one axis of a mesh share. It is an empty type
+/// with these members:
 ///
 ///   using concept_tag = plait::ext::policy_tag;
 ///   static constexpr axis along                 the role of its axis (optional: it has none)
-///   static constexpr int ranks                  how many; at_launch on a data or replica axis
-///   static constexpr placement samples          shard<dim::batch> on a data or replica axis
-///   static constexpr parameter_rule parameters  how parameters stand on that axis
-///   static constexpr std::size_t bucket_bytes   on a data axis (optional): as `buckets` has it
-///   static constexpr form_cuts forms            on a tensor axis: what forms may cut
-///   using schedule_type, cuts                   on a stage axis (optional: as `pipeline`)
-///   using policies = policy_list<...>           instead of all that: it consists of others
+///   static constexpr int ranks                  number of ranks; at_launch on a data or replica
+///   axis static constexpr placement samples          shard<dim::batch> on a data or replica axis
+///   static constexpr parameter_rule parameters  placements of parameters on that axis
+///   static constexpr std::size_t bucket_bytes   on a data axis (optional): see `buckets`
+///   static constexpr form_cuts forms            on a tensor axis: dimensions that forms may cut
+///   using schedule_type, cuts                   on a stage axis (optional): see `pipeline`
+///   using policies = policy_list<...>           instead of all that: the policies it consists of
 ///   static constexpr int slices                 without an axis: see `reproducible`
 ///   static constexpr recompute_rule recomputes  without an axis: see `recompute`
 ///
-/// A policy without an axis changes no mesh; `hybrid<...>` composes policies of plait's and of
-/// programs alike. docs/policies.md has a user's own policy on one page,
-/// `plait::testing::check_policy` runs one.
+/// A policy without an axis does not change the mesh. `hybrid<...>` combines plait's policies and
+/// policies of programs. docs/policies.md shows a user's own policy, and
+/// `plait::testing::check_policy` checks one.
 ///
-/// Errors: texts of the compiler, see policy/checks.hpp.
+/// Errors: compile-time messages, see policy/checks.hpp.
 template <class P>
 concept policy = std::same_as<typename P::concept_tag, policy_tag>;
 
-/// The policies that one consists of; the first varies slowest in the numbering of ranks.
+/// The policies that a policy consists of; along the first, rank numbers change slowest.
 template <class... Policies>
 struct policy_list {};
 
@@ -43,7 +44,7 @@ struct policy_list {};
 
 namespace plait {
 
-/// One rank does everything.
+/// Runs everything on one rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp serial):
 ///     struct alone : plait::parallel<objective, plait::serial> {};  // one rank, nothing is sent
@@ -51,19 +52,19 @@ struct serial {
   using concept_tag = ext::policy_tag;
 };
 
-/// The number of ranks is given when the job is launched. (Not 0, so that a number that was worked
-/// out wrong does not mean it.)
+/// The number of ranks that is given when the job is launched. It is not 0, so that a wrongly
+/// computed number does not mean it.
 inline constexpr int at_launch = -1;
 
 }  // namespace plait
 
 namespace plait::ext {
 
-/// A recompute rule says which units make what again before their backward; see `recompute`.
+/// A recompute rule says which values each unit recomputes before its backward; see `recompute`.
 struct recompute_rule {
-  again what{}, others{};  ///< of the units of which `has` is true, and of the others
-  int greatest_stage = 0;  ///< that `has` names
-  /// unit: by its number within the stage
+  again what{}, others{};  ///< for units for which `has` is true, and for the others
+  int greatest_stage = 0;  ///< the greatest stage number that `has` names
+  /// Returns true for the chosen units; `unit` is the number of the unit within its stage.
   bool (*has)(int stage, int unit) = [](int, int) { return false; };
 
   [[nodiscard]] constexpr again of(int stage, int unit) const {
@@ -75,17 +76,19 @@ struct recompute_rule {
 };
 
 /// A parameter rule gives the placements of parameters on one axis. All communication of parameters
-/// and of their gradients follows from these three by the table of transitions: what a step does
-/// with the gradients is the row summed -> owned, what it does before the next passes is the row
-/// owned -> kept.
+/// and their gradients follows from the three by the table of transitions: the gradients of a step
+/// go through the row summed -> owned, and the updated parameters through the row owned -> kept
+/// before the next passes. For example, {kept invariant, summed partial, owned invariant} is the
+/// all_reduce of DDP; with owned shard<dim::elements> (ZeRO-1) it is a reduce_scatter and an
+/// all_gather.
 ///
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each bucket of the arena.
-/// So may `summed`, where the gradients of each microbatch are reduced, and `kept`, where
-/// parameters are gathered before layers use them.
+/// `summed` may be, too: then the gradients of each microbatch are reduced. `kept` may be, too:
+/// then parameters are gathered before layers use them.
 struct parameter_rule {
-  placement kept = invariant;    ///< between steps
+  placement kept = invariant;    ///< the parameters between steps
   placement summed = invariant;  ///< the sum of a step's gradients before it is reduced
-  placement owned = invariant;   ///< what the optimizer of a rank updates, and its state
+  placement owned = invariant;   ///< the parameters that a rank's optimizer updates, and its state
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
@@ -93,11 +96,11 @@ struct parameter_rule {
 /// vocabulary or heads cut features.)
 struct form_cuts {
   bool features = true;
-  bool sequence = false;  ///< positions
+  bool sequence = false;  ///< positions of a sequence
   friend constexpr bool operator==(form_cuts const&, form_cuts const&) = default;
 };
 
-/// The same on all axes. Where forms or stages decide it says invariant.
+/// The parameter rules on all axes. On axes on which forms or stages decide, they are invariant.
 struct parameter_rules {
   placements kept{}, summed{}, owned{};
 
@@ -110,11 +113,11 @@ struct parameter_rules {
   [[nodiscard]] constexpr axis_set cut_axes() const {
     return owned.axes_with(shard<dim::elements>);
   }
-  /// Whether ranks hold blocks of parameters, which are gathered before layers use them.
+  /// True if ranks hold blocks of parameters, which are gathered before layers use them.
   [[nodiscard]] constexpr bool keeps_blocks() const {
     return !kept.axes_with(shard<dim::elements>).empty();
   }
-  /// Whether ranks hold blocks of gradients, to which those of each microbatch are reduced.
+  /// True if ranks hold blocks of gradients, to which the gradients of each microbatch are reduced.
   [[nodiscard]] constexpr bool sums_blocks() const {
     return !summed.axes_with(shard<dim::elements>).empty();
   }

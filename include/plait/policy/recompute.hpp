@@ -6,16 +6,16 @@
 #include "plait/core/again.hpp"
 #include "plait/policy/policy.hpp"
 
-/// Which units of a job a policy means.
+/// Choices of units of a job for a policy.
 namespace plait::units {
 
-/// All units of all stages.
+/// Chooses all units of all stages.
 struct everywhere {
   static constexpr int greatest_stage = 0;
   static constexpr bool has(int, int) { return true; }
 };
 
-/// All units of some pipeline stages.
+/// Chooses all units of some pipeline stages.
 template <int... Stages>
 struct on_stages {
   static_assert(sizeof...(Stages) > 0 && ((Stages >= 0) && ...),
@@ -28,7 +28,7 @@ struct on_stages {
   static constexpr bool has(int stage, int) { return ((stage == Stages) || ...); }
 };
 
-/// The first units of each pipeline stage, in the order of the layers.
+/// Chooses the first units of each pipeline stage, in the order of the layers.
 template <int Count>
 struct first {
   static_assert(Count >= 1,
@@ -42,8 +42,8 @@ struct first {
 
 namespace plait::ext {
 
-/// A type that names units: `has(stage, unit)` says whether it means one, by its number within the
-/// stage; `greatest_stage` is the greatest stage that it names.
+/// A type that chooses units: `has(stage, unit)` returns true for a chosen unit, by its number
+/// within the stage; `greatest_stage` is the greatest stage number that it names.
 template <class Where>
 concept names_units = requires {
   { Where::greatest_stage } -> std::convertible_to<int>;
@@ -54,19 +54,21 @@ concept names_units = requires {
 
 namespace plait {
 
-/// Less memory for more work: `hybrid<pipeline<2>, recompute<again::all>>`. What a unit's forward
-/// makes is kept for its backward, for each microbatch in flight; with this it is made again before
-/// the backward, by the same kernels from the same numbers, so that all results have the same bits.
+/// Trades work for memory, as activation checkpointing (torch.utils.checkpoint) does:
+/// `hybrid<pipeline<2>, recompute<again::all>>`. Without it, the values that a unit's forward
+/// computes are kept for its backward, for each microbatch in flight. With it they are recomputed
+/// before the backward, by the same kernels from the same inputs, so that all results have the same
+/// bits.
 ///
-/// `Where`: units::everywhere, units::on_stages<0, 1> or units::first<K>; for the other units
-/// `Others` holds. In a model, recomputed<What, L> and kept<L> decide for L. What a loss reads is
-/// never made again, nor what the last forward has left there still.
+/// `Where`: units::everywhere, units::on_stages<0, 1> or units::first<K>; `Others` applies to the
+/// other units. In a model, recomputed<What, L> and kept<L> override both for L. Values that a loss
+/// reads are never recomputed, nor values that the last forward has left in place.
 ///
-/// Moves:  what the forward moves of what is made again, once more.
-/// Memory: of each unit and microbatch what is kept, and one record of all that is made again, in
-///         which one unit at a time works. `plan::memory` and `explain` say how much,
-///         `plan::least_recompute` what is needed for a given room.
-/// Cost:   `plan::recompute_work` says how much of a forward is done again.
+/// Moves:  the communication of the recomputed part of the forward, once more.
+/// Memory: for each unit and microbatch the kept values, and one buffer for all recomputed values,
+///         in which one unit works at a time. `plan::memory` and `explain` give the bytes;
+///         `plan::least_recompute` finds the least recomputation for a given amount of memory.
+/// Cost:   `plan::recompute_work` returns the share of a forward that is computed again.
 template <again What = again::cheap, class Where = units::everywhere, again Others = again::nothing>
 struct recompute {
   using concept_tag = ext::policy_tag;

@@ -6,10 +6,11 @@
 
 namespace plait {
 
-/// A switch that lets a tensor axis also cut the sequence, between the layers that it splits.
+/// Allows or forbids a tensor axis to cut the sequence, too, between the layers that it splits.
 enum class sequence : bool { unsharded, sharded };
 
-/// Splits layers over `Ranks` ranks, in the chain of forms that costs least (see form_planner.hpp).
+/// Splits layers over `Ranks` ranks, with the cheapest chain of forms (see form_planner.hpp), as
+/// Megatron does.
 ///
 /// Moves: for each pair of a column and a row layer, one all_reduce of the activations forward and
 ///        one backward; with `sequence::sharded` the same bytes as all_gather and reduce_scatter.
@@ -30,7 +31,7 @@ struct tensor_parallel {
 
 namespace plait::ext {
 
-/// The axis whose ranks exchange in each layer, and so belong on one host.
+/// The axis whose ranks communicate within each layer, and which should therefore be on one host.
 inline constexpr axis axis_within_layers = tensor_parallel<1>::along;
 
 }  // namespace plait::ext
