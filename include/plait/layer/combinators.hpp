@@ -15,7 +15,7 @@ namespace plait {
 
 namespace detail {
 
-// The numbers are template arguments so that every compiler prints them next to the text.
+// The numbers are template arguments, so that every compiler prints them next to the text.
 template <std::size_t OutputWidth, std::size_t InputWidth, int Position>
 consteval void check_widths() {
   static_assert(OutputWidth == InputWidth,
@@ -40,7 +40,7 @@ inline constexpr bool is_several = false;
 template <class... Values>
 inline constexpr bool is_several<inputs<Values...>> = true;
 
-/// Whether what a fan_out makes is what the layer behind it takes.
+/// True if the outputs of a fan_out are the inputs of the layer after it.
 template <class Made, class Taken>
 inline constexpr bool are_alike = std::is_same_v<Made, Taken>;
 template <class... Made, class... Taken>
@@ -48,8 +48,8 @@ template <class... Made, class... Taken>
 inline constexpr bool are_alike<inputs<Made...>, inputs<Taken...>> =
     ((Made::info == Taken::info && !Made::info.is_another_image(Taken::info)) && ...);
 
-/// Says whether two layers can take one value: their inputs are the same, or have the same width
-/// and one of them is an image.
+/// True if two layers can take one value: their inputs are equal, or have equal widths and one of
+/// them is an image.
 template <class A, class B>
 inline constexpr bool take_alike = std::is_same_v<A, B>;
 template <class A, class B>
@@ -61,8 +61,7 @@ template <class A, class B>
 inline constexpr bool take_alike<A, B> = A::info.kind == value_kind::features &&
                                          A::info == B::info && !A::info.is_another_image(B::info);
 
-/// The input of layers that take one value: the first of their inputs that is an image, if there is
-/// one.
+/// The input of layers that take one value: the first of their inputs that is an image, if any is.
 template <class First, class... Others>
 struct common_input {
   using type = First;
@@ -76,8 +75,8 @@ struct common_input<First, Second, Others...> {
 template <class First, class... Others>
 struct common_input<First, First, Others...> : common_input<First, Others...> {};
 
-// The edges of a sequence are constants: then g++ with -ftemplate-backtrace-limit=1 leaves out all
-// on the way from the sequence to what is wrong.
+// The edges of a sequence are constants: g++ with -ftemplate-backtrace-limit=1 then omits the
+// instantiations between the sequence and the fault.
 template <class Before, class After, int Position>
 inline constexpr bool is_edge = [] {
   using made = output_of<Before>;
@@ -102,7 +101,7 @@ inline constexpr bool is_edge = [] {
   return true;
 }();
 
-/// What a loss compares: features with targets.
+/// The two inputs of a loss: features and targets.
 template <class Input>
 struct loss_inputs {
   static constexpr std::size_t width = Input::info.width;
@@ -117,8 +116,8 @@ struct loss_inputs<inputs<X, Targets>> {
 template <class L>
 inline constexpr bool is_loss = std::is_same_v<output_of<L>, loss_value>;
 
-/// What a model makes and what a loss takes, in features; 0 where one of them is at the other's
-/// place.
+/// The number of features that a model outputs, and the number that a loss takes; 0 if the two are
+/// exchanged.
 template <class Model, class Loss>
 consteval std::size_t width_made() {
   if constexpr (is_loss<Loss> && !is_loss<Model>) return output_of<Model>::info.width;
@@ -161,12 +160,12 @@ inline constexpr bool is_chain = [] {
 
 }  // namespace detail
 
-/// The layers one after the other.
+/// The layers one after another, as torch.nn.Sequential.
 ///
-/// It may get a name, like every combination here: `struct model : sequential<...> {};`. Compilers
-/// then say `model` instead of all that is in it.
+/// Give it a name, like every combination here: `struct model : sequential<...> {};`. Compiler
+/// messages then say `model` instead of the whole list.
 ///
-/// Parameter names: those of a `named` layer begin with its name; other layers are numbered in
+/// Parameter names: names of a `named` layer begin with its name; other layers are numbered in
 /// depth-first order within the nearest name, as in "0.weight".
 ///
 /// Example (tests/reference/names_in_use_test.cpp sequential):
@@ -184,7 +183,7 @@ struct sequential {
   static_assert(detail::is_chain<Layers...>);
 };
 
-/// x + L(x). Input and output have the same placement.
+/// x + L(x). Input and output have equal placements.
 ///
 /// Example (tests/reference/names_in_use_test.cpp residual):
 ///     using with_skip =
@@ -196,14 +195,14 @@ struct residual {
   using combination = residual;
   using input = detail::input_of<L>;
   using output = detail::output_of<L>;
-  // Here and not in a function, so that compilers name nothing but this type before the sentence.
+  // Asserted here and not in a function, so that compilers name only this type before the text.
   static_assert(input::info.width == output::info.width,
                 "residual<L>: L takes as many features as stand left of == and makes as many as "
                 "stand right of it; what is added to its input must keep its width");
 };
 
-/// Two to four layers that take the same input; their outputs are the inputs of the layer that
-/// follows, in their order.
+/// Two to four layers that take one input; their outputs, in order, are the inputs of the next
+/// layer.
 template <class First, class... Others>
 struct fan_out {
   static_assert(sizeof...(Others) >= 1 && sizeof...(Others) < ext::input_placements::most,
@@ -218,10 +217,10 @@ struct fan_out {
                 "fan_out<Layers...>: the layers take different inputs; make them equal");
 };
 
-/// `Count` copies of L one after the other, each with parameters of its own: one instantiation that
+/// `Count` copies of L one after another, each with its own parameters. L is instantiated once, and
 /// runs in a loop.
 ///
-/// Parameter names: the copy's number goes before those of L, as in "h.3.attn.weight".
+/// Parameter names: the number of the copy precedes the names of L, as in "h.3.attn.weight".
 ///
 /// Example (tests/reference/names_in_use_test.cpp repeat):
 ///     using twelve =
@@ -239,8 +238,8 @@ struct repeat {
                 "stand right of it; what is repeated must keep its width");
 };
 
-/// L with a name that goes before the names of its parameters. With an empty name they stand as
-/// they are, without the number that layers of several have.
+/// Adds a prefix to the parameter names of L. With an empty name the names are those of L itself,
+/// without the number that a layer in a sequence has.
 ///
 /// Example (tests/reference/names_in_use_test.cpp named):
 ///     using in_files =
@@ -254,7 +253,7 @@ struct named {
   using output = detail::output_of<L>;
 };
 
-/// L in its form `Label`, instead of the one that the planner would choose.
+/// Fixes the form of L to `Label`, instead of the form that the planner would choose.
 ///
 /// Example (tests/reference/names_in_use_test.cpp use_form):
 ///     using every_rank =
@@ -268,8 +267,9 @@ struct use_form {
   using output = detail::output_of<L>;
 };
 
-/// L, whose parameter `Parameter` is the one called `Owner` (its full name, "wte.weight") of an
-/// earlier layer: one value, one gradient accumulator for each use, summed before the reduction.
+/// L with its parameter `Parameter` tied to the parameter `Owner` (its full name, "wte.weight") of
+/// an earlier layer, as the output matrix and the embedding of GPT-2 are. There is one value, and
+/// one gradient accumulator for each use; the accumulators are summed before the reduction.
 template <class L, class Parameter, ext::name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
@@ -283,12 +283,13 @@ struct tied {
   using output = detail::output_of<L>;
 };
 
-/// L, of which the parameters that a pattern matches stay as they are: they are not trained, have
-/// no gradient and no state of the optimizer, and nothing is sent for them. Without patterns all.
+/// Freezes the parameters of L that a pattern matches (requires_grad = False in PyTorch): they are
+/// not trained, have no gradient and no optimizer state, and nothing is sent for them. Without
+/// patterns it freezes all.
 ///
 /// A pattern is a parameter's name as L alone would have it in files, in which a `*` stands for any
 /// characters: `frozen<body, "wte.*", "h.*.ln_1.*">`. The number of a copy within a repeat is a
-/// `*`, too: the copies are frozen together. Of each layer all parameters are frozen or none.
+/// `*`, too: all copies are frozen together. Either all parameters of a layer are frozen or none.
 template <class L, ext::name... Patterns>
 struct frozen {
   static_assert((detail::check_is_layer<L>(), true));
@@ -298,8 +299,8 @@ struct frozen {
   using output = detail::output_of<L>;
 };
 
-/// L, of which a backward finds what `What` names made again: `recomputed<again::all, attention>`.
-/// It counts for L instead of what the job's policy says. What L takes is kept where that needs it.
+/// Recomputes `What` of L before its backward: `recomputed<again::all, attention>`. It overrides
+/// the job's policy for L. The input of L is kept if the recomputation needs it.
 template <again What, class L>
 struct recomputed {
   static_assert((detail::check_is_layer<L>(), true));
@@ -309,13 +310,13 @@ struct recomputed {
   using output = detail::output_of<L>;
 };
 
-/// L, of which all that a backward reads is kept from the forward, also where the job's policy says
-/// recompute.
+/// Keeps all values that the backward of L reads since the forward, even if the job's policy
+/// recomputes.
 template <class L>
 struct kept : recomputed<again::nothing, L> {};
 
-/// L, whose share of the loss is multiplied by `Weight`: a loss in a sum_of, or a layer that adds
-/// to the loss in mid-model. `times<fraction(0.5), L>`.
+/// Multiplies L's share of the loss by `Weight`: a loss in a sum_of, or a layer in mid-model that
+/// adds to the loss. `times<fraction(0.5), L>`.
 template <nano_fraction Weight, class L>
 struct times {
   static_assert((detail::check_is_layer<L>(), true));
@@ -327,11 +328,11 @@ struct times {
   using output = detail::output_of<L>;
 };
 
-/// The sum of several losses of the same outputs and targets, each divided by its own count of the
-/// targets of the whole global batch: `objective<model, sum_of<A, times<fraction(0.5), B>>>`.
+/// The sum of several losses of the same outputs and targets. Each loss is divided by its own count
+/// of targets in the whole global batch: `objective<model, sum_of<A, times<fraction(0.5), B>>>`.
 ///
-/// Shapes: all take the same features and targets.
-/// Cost:   the gradients of the features are added up; the features are not copied.
+/// Shapes: all losses take the same features and targets.
+/// Cost:   adds the gradients of the features; the features are not copied.
 template <class... Losses>
 struct sum_of {
   static_assert(sizeof...(Losses) > 0,
@@ -344,7 +345,7 @@ struct sum_of {
   using output = loss_value;
 };
 
-/// A model and the layer that measures its loss against targets.
+/// A model and the loss layer that compares its outputs with targets.
 ///
 /// Example (tests/reference/names_in_use_test.cpp objective):
 ///     using objective =

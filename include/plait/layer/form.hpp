@@ -17,10 +17,10 @@
 
 namespace plait::ext {
 
-/// The placements of a layer's inputs on one axis: one for all, or one for each.
+/// The placements of a layer's inputs on one axis: one for all inputs, or one for each.
 struct input_placements {
   static constexpr std::size_t most = 4;
-  static constexpr std::size_t most_more = most - 1;  ///< those besides the first
+  static constexpr std::size_t most_more = most - 1;  ///< inputs after the first
 
   std::array<placement, most> at{};
   std::size_t count = 0;  ///< 0: one placement for all
@@ -34,7 +34,7 @@ struct input_placements {
   constexpr input_placements(Placements... each) : at{each...}, count(sizeof...(Placements)) {}
 
   [[nodiscard]] constexpr placement const& operator[](std::size_t index) const { return at[index]; }
-  /// True if `is` is true of any of them.
+  /// Returns true if `is` is true for any of them.
   [[nodiscard]] constexpr bool any(auto is) const {
     for (std::size_t i = 0; i < (count == 0 ? 1 : count); ++i)
       if (is(at[i])) return true;
@@ -48,40 +48,42 @@ struct input_placements {
 
 namespace plait::ext {
 
-/// The body of a layer in which something is done.
+/// The body of a layer to which a clause of a form refers.
 enum class layer_body : int { forward, backward_input };
 
 }  // namespace plait::ext
 
 namespace plait {
 
-/// In a form: the placement that the body sees `Parameter` in. Of a slot it is the placement that
-/// the slot has in this form, instead of the one that it follows.
+/// A clause of a form: the placement in which the body sees `Parameter`. For a slot it is the
+/// placement of the slot in this form, instead of the default by `follows`.
 ///
 /// A parameter is stored as the shard that is used, and otherwise as invariant. The transition from
-/// the stored to the used placement (and its adjoint, for the gradient) is a row of the table:
-/// `replicate` costs one all_reduce of the gradient per step, `partial` lets one rank alone add it.
+/// the stored to the used placement (and its adjoint, for the gradient) is a row of the table. For
+/// example, `replicate` costs one all_reduce of the gradient per step; with `partial` one rank
+/// alone adds the parameter.
 template <class Parameter, placement At>
 struct use {};
 
-/// In a form: an `ops.move` of `Width` values per row in the layer's forward or backward_input; of
-/// the type that sums are kept in, unless said otherwise. A form lists all moves of a body, in
-/// their order.
+/// A clause of a form: an `ops.move` of `Width` values per row in the layer's forward or
+/// backward_input. By default the values have the type in which sums are computed. A form lists all
+/// moves of a body, in their order.
 template <placement From, placement To, std::size_t Width,
           slot_element Element = slot_element::accumulate,
           ext::layer_body Body = ext::layer_body::forward>
 struct inner {};
 
-/// A typing judgment: which placements the input, the parameters and the output of a layer may have
-/// on a tensor axis. The body is checked against it when it is compiled.
+/// A typing judgment: the placements that the input, the parameters and the output of a layer may
+/// have on a tensor axis. The compiler checks the body against it. For example, a linear layer has
+/// a column form, with input replicate, weight shard of its outputs and output shard of the
+/// features.
 ///
-/// Parameters without a `use` are invariant if the input is, else replicate.
-/// Several inputs have the placement `Input` together, or each its own: `plait::each<shard<...>,
-/// replicate>`.
+/// Parameters without a `use` are invariant if the input is, else replicate. Several inputs all
+/// have the placement `Input`, or each its own: `plait::each<shard<...>, replicate>`.
 template <ext::name Label, ext::input_placements Input, placement Output, class... Clauses>
 struct form {};
 
-/// In a form: the placements of the inputs of a layer that has several, in their order.
+/// The placements of the inputs of a layer with several inputs, in their order, for a form.
 template <placement... At>
 inline constexpr ext::input_placements each = [] {
   constexpr bool is_for_each = sizeof...(At) > 1 && sizeof...(At) <= ext::input_placements::most;
@@ -92,12 +94,12 @@ inline constexpr ext::input_placements each = [] {
   else return ext::input_placements{};
 }();
 
-/// In a form: the number that the ranks must divide where the form cuts features, in place of the
-/// layer's `units`; and one that they must be a multiple of.
+/// A clause of a form: the number that the number of ranks must divide if the form cuts features,
+/// in place of the layer's `units`; and a number of which it must be a multiple.
 template <std::size_t Count, std::size_t MultipleOf = 1>
 struct units_of {};
 
-/// Parameter `Parameter` cut along dimension `Dim` (each of `Parts` pieces of it).
+/// Parameter `Parameter`, cut along dimension `Dim` (along each of the dimension's `Parts` pieces).
 ///
 /// Example (tests/reference/names_in_use_test.cpp forms):
 ///     using forms = plait::forms<
@@ -107,25 +109,27 @@ struct units_of {};
 template <class Parameter, int Dim, int Parts = 1>
 using split = use<Parameter, shard<Dim, Parts>>;
 
-/// Parameter `Parameter` enters a sum once, on one of the ranks.
+/// Parameter `Parameter` is added on one rank only, so that a sum over ranks has it once.
 template <class Parameter>
 using once = use<Parameter, partial>;
 
 /// Every rank does all the work: always sound for a layer that is a function of its inputs.
 using whole = form<"whole", invariant, invariant>;
-/// Each rank works on its block of the features (element-wise layers).
+/// Each rank computes its block of the features (element-wise layers).
 using by_features = form<"features", shard<dim::features>, shard<dim::features>>;
-/// Each rank works on its block of the positions (layers that treat rows one by one).
+/// Each rank computes its block of the positions (layers that process rows one by one).
 template <class... Clauses>
 using by_sequence = form<"sequence", shard<dim::sequence>, shard<dim::sequence>, Clauses...>;
-/// Each rank makes a block of the output features from the whole input.
+/// Each rank computes a block of the output features from the whole input, as Megatron's
+/// ColumnParallelLinear.
 template <class... Clauses>
 using column = form<"column", replicate, shard<dim::features>, Clauses...>;
-/// Each rank makes a summand of the output from its block of the input features.
+/// Each rank computes a summand of the output from its block of the input features, as Megatron's
+/// RowParallelLinear.
 template <class... Clauses>
 using row_split = form<"row", shard<dim::features>, partial, Clauses...>;
 
-/// The forms of a layer, in order of preference among equal costs.
+/// The forms of a layer; of forms with equal cost the planner takes the first.
 ///
 /// Example (tests/reference/names_in_use_test.cpp forms):
 ///     using forms = plait::forms<
@@ -139,13 +143,13 @@ struct forms {};
 
 namespace plait::ext {
 
-/// In a form: an `ops.sum_over_samples` of `Width` values, placed `At`, by the layer's forward or
-/// backward_input: over the ranks that have other samples. A form lists all of them, in their
-/// order.
+/// A clause of a form: an `ops.sum_over_samples` of `Width` values, placed `At`, in the layer's
+/// forward or backward_input. It sums over the ranks that have different samples. A form lists all
+/// such sums, in their order.
 ///
-/// A layer with such a clause mixes the samples of a microbatch. It makes its sums in training
-/// alone; neither in evaluation or where it is frozen, in which `l.context.reads_buffers` is true,
-/// nor where its forward runs again, in which `l.context.runs_again` is.
+/// A layer with such a clause mixes the samples of a microbatch, as batch norm does. It computes
+/// its sums only in training: not in evaluation or if it is frozen, when `l.context.reads_buffers`
+/// is true, and not when its forward is recomputed, when `l.context.runs_again` is true.
 ///
 /// Example (tests/reference/names_in_use_test.cpp batch_sum):
 ///     using summed = plait::form<
@@ -166,10 +170,10 @@ struct form_info {
     placement from{}, to{};
     std::size_t width = 0;
     slot_element element = slot_element::accumulate;
-    bool over_samples = false;  ///< a batch_sum, which stays `from`; else per row
+    bool over_samples = false;  ///< a batch_sum, which stays placed `from`; else per row
     layer_body body = layer_body::forward;
 
-    /// Values on each of `ranks` ranks of the tensor axis, of a batch_sum.
+    /// The number of values on each of `ranks` tensor ranks, for a batch_sum.
     [[nodiscard]] constexpr std::size_t local_width(int ranks) const {
       return is_shard(from) ? width / static_cast<std::size_t>(ranks) : width;
     }
@@ -183,23 +187,23 @@ struct form_info {
   input_placements inputs{};
   placement output{};
   std::array<placement, most_parameters> uses{};
-  // Each by itself: g++ 12 changes a constant array that repeats one value.
+  // Listed one by one: g++ 12 corrupts a constant array that is filled with one value.
   std::array<inner_move, most_inner> inner{inner_move{}, inner_move{}, inner_move{}, inner_move{}};
   int inner_count = 0;
-  int sum_count = 0;  ///< of them over samples, which are the last
+  int sum_count = 0;  ///< sums over samples, which are the last of `inner`
   std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{},
                                              slot_use{}, slot_use{}, slot_use{}, slot_use{}};
   int slot_count = 0;
-  /// The placements of all slots by their numbers, in place of `slots`; of a formula.
+  /// The placements of all slots by their numbers, in place of `slots`; set for formulas.
   static_view<placement> slot_placements{};
-  /// What the number of ranks must divide, 0 if it may be any: the common divisor of all that the
-  /// form cuts, each counted in its parts.
+  /// The number that the number of ranks must divide, 0 if any number may be: the common divisor of
+  /// all lengths that the form cuts, each divided by its parts.
   std::size_t divisible = 0;
-  bool cuts_in_parts = true;  ///< whether its parts are equal, without which it is impossible
-  std::size_t units = 0;      ///< of the form alone; 0: those of the layer
-  std::size_t multiple = 1;   ///< what the number of ranks must be a multiple of
-  /// The FLOPs per row that the ranks share, of those of the layer; negative: all of them if an
-  /// input or the output is cut, else none.
+  bool cuts_in_parts = true;  ///< true if the parts have equal lengths; else the form is impossible
+  std::size_t units = 0;      ///< set by the form; 0: the units of the layer
+  std::size_t multiple = 1;   ///< the number of ranks must be a multiple of it
+  /// The FLOPs per row, of all FLOPs of the layer, that ranks divide among themselves; negative:
+  /// all if an input or the output is cut, else none.
   double shared_flops = -1;
 
   /// Returns true if a body moves values within itself.
@@ -208,13 +212,13 @@ struct form_info {
       if (inner[static_cast<std::size_t>(i)].body == body) return true;
     return false;
   }
-  /// Whether a body sums over samples.
+  /// Returns true if a body sums over samples.
   [[nodiscard]] constexpr bool sums_over_samples(layer_body body) const {
     for (int i = inner_count - sum_count; i < inner_count; ++i)
       if (inner[static_cast<std::size_t>(i)].body == body) return true;
     return false;
   }
-  /// The same form, of a layer that makes no sums over samples.
+  /// Returns this form without sums over samples.
   [[nodiscard]] constexpr form_info without_sums_over_samples() const {
     form_info out = *this;
     out.inner_count -= std::exchange(out.sum_count, 0);
@@ -235,13 +239,13 @@ struct form_info {
     if (shared_flops >= 0) return shared_flops > 0;
     return inputs.any([](placement at) { return is_shard(at); }) || is_shard(output);
   }
-  /// The FLOPs per row of a rank, of a layer that has `flops` in all.
+  /// Returns the FLOPs per row of one rank, for a layer with `flops` in total.
   [[nodiscard]] constexpr double flops_of_rank(double flops, int ranks) const {
     if (shared_flops < 0) return flops / (shares_work() ? ranks : 1);
     return flops - shared_flops + shared_flops / ranks;
   }
-  /// True if each rank has a part of the work or of a parameter. With a table that is cut by rows,
-  /// ranks share the parameter and not the work: all of them look up every row.
+  /// True if each rank has a part of the work or of a parameter. If a table is cut by rows, ranks
+  /// share the parameter and not the work: every rank looks up every row.
   [[nodiscard]] constexpr bool shares_anything() const {
     bool shares = shares_work();
     for (placement const at : uses) shares = shares || is_shard(at);
@@ -253,22 +257,22 @@ struct form_info {
 
 namespace plait::planning {
 
-/// Where a parameter that a form uses `used` is kept between steps.
+/// Returns the placement in which a parameter that a form uses as `used` is stored between steps.
 constexpr placement stored(placement used) { return is_shard(used) ? used : invariant; }
 
 }  // namespace plait::planning
 
 namespace plait::detail {
 
-/// What clauses of a form may name, the parameters and slots of a layer, and the number of inputs
-/// that flow.
+/// The names that clauses of a form may use, which are the parameters and slots of a layer, and the
+/// number of inputs from other layers.
 template <class Parameters, class Saved, class Scratch, std::size_t Inputs>
 struct clause_keys {
   static constexpr std::size_t inputs = Inputs;
 };
 
-/// What is wrong with a form. `leaf_of` says it: what compilers print before a sentence are the
-/// names of all templates on the way to it.
+/// The fault of a form. `leaf_of` asserts it, since compilers print before a text the names of all
+/// templates on the way to it.
 enum class form_problem : int {
   none,
   not_a_form,
@@ -283,8 +287,9 @@ enum class form_problem : int {
   input_count,
 };
 
-/// Whether a parameter comes from how it is kept to `used` without a message, and its gradient back
-/// by a sum at most: all that steps do with parameters.
+/// Returns true if a parameter is brought from its stored placement to `used` without
+/// communication, and its gradient back by at most a sum: steps support nothing else for
+/// parameters.
 constexpr bool is_kept_parameter(placement used) {
   auto const row = transition_between(planning::stored(used), used);
   auto const back = adjoint(row);
@@ -298,7 +303,7 @@ struct clause_info {
 
   form_problem problem = form_problem::none;
   kind says = kind::parameter;
-  int index = 0;  ///< of the parameter or slot
+  int index = 0;  ///< index of the parameter or slot
   placement at{};
   form_info::inner_move move{};
   std::size_t units = 0, multiple = 1;
@@ -359,7 +364,7 @@ inline constexpr clause_info clause_of<Keys, units_of<Count, MultipleOf>> = [] {
   return clause_info{form_problem::none, clause_info::kind::units, 0, {}, {}, Count, MultipleOf};
 }();
 
-/// A form as a value, and the first that is wrong with it.
+/// A form as a value, and its first fault.
 struct read_form {
   form_info info{};
   form_problem problem = form_problem::none;
@@ -408,12 +413,12 @@ template <class Keys, class... Forms>
 inline constexpr std::array<form_info, sizeof...(Forms)> form_table<Keys, forms<Forms...>>{
     form_as_read<Keys, Forms>.info...};
 
-/// Forms that are given as values, `Forms::values`.
+/// The table of forms that are given as values, by `Forms::values`.
 template <class Keys, class Forms>
   requires requires { Forms::values; }
 inline constexpr auto form_table<Keys, Forms> = Forms::values;
 
-/// The first form that has a problem, as a type and as its place; -1 if none has.
+/// The first form that has a fault, as a type and as its index; -1 if none has.
 template <class Keys, class Forms>
 struct problem_of_forms {
   static constexpr int place = -1;
@@ -439,9 +444,9 @@ constexpr bool labels_differ(auto const& table) {
 
 namespace plait::ext {
 
-/// Returns the placement of a slot of a layer in form `form`: as a clause of the form says, else as
-/// the slot's `follows` says where the form cuts features, else cut by positions where the form
-/// cuts these.
+/// Returns the placement of a slot of a layer in form `form`: as a clause of the form says; else,
+/// if the form cuts features, as the slot's `follows` says; else cut by positions if the form cuts
+/// positions.
 constexpr placement placement_of(slot_info const& slot, form_info const& form) {
   if (form.slot_placements.size() > 0) return form.slot_placements[slot.number];
   for (int i = 0; i < form.slot_count; ++i)

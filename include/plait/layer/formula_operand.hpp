@@ -5,10 +5,11 @@
 
 namespace plait::formula {
 
-/// The base of all that may stand in a formula. Calls find the functions of a formula by it.
+/// The base of all types that may appear in a formula; by it, argument-dependent lookup finds the
+/// functions of formulas.
 struct operand_base {};
 
-/// A value of a formula: an input, a parameter, a number, or an operation on such values.
+/// A value in a formula: an input, a parameter, a number, or an operation on such values.
 template <class T>
 concept operand = std::derived_from<T, operand_base>;
 

@@ -18,17 +18,18 @@
 
 namespace plait {
 
-/// A type says on purpose that it is a layer by `using concept_tag = plait::layer_tag;`.
+/// The tag by which a type declares itself a layer: `using concept_tag = plait::layer_tag;`.
 struct layer_tag {};
 
-/// The pairs of buffers that may be one when a layer's body is called. The plan uses it to save
-/// memory.
+/// The pairs of buffers that may share memory when a layer's body is called. The plan uses it to
+/// save memory.
 struct aliasing {
-  bool forward = false;   ///< the output may be the input's buffer
-  bool backward = false;  ///< the input's gradient may be the output gradient's buffer
+  bool forward = false;   ///< the output may be in the input's buffer
+  bool backward = false;  ///< the input's gradient may be in the output gradient's buffer
 };
 
-/// One step of a model: an ordinary type that says what it needs and issues operations on `ops`.
+/// One layer of a model: an ordinary type that declares what it needs and issues operations on
+/// `ops`.
 ///
 /// Syntax:
 ///   using concept_tag = plait::layer_tag;
@@ -52,29 +53,43 @@ struct aliasing {
 ///   static void backward_input(ops, l)       l.dx from l.dy; unless the input is tokens
 ///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
 ///   static void backward(ops, l)             in place of the two: both in one call
-/// What `l` has is in run/body.hpp. With mixes_samples N the output of a sample depends on those of
-/// its group, N consecutive samples of the global batch, and on no other. With takes_epilogue,
-/// forward and backward_input write l.y and l.dx by one product at their end and do nothing else
-/// with them: a mapped_view, or a summed_view for y, may stand in their place. With takes_sum
-/// `backward` writes l.dx by one operation that takes a summed_view (ops.layer_norm_backward),
-/// which may stand in its place. To the gradient of overwrites_gradient backward_parameters adds by
-/// one accumulate_matmul and by nothing else: the first of a step writes it, where others are
-/// cleared. `backward` is called with l.dx and l.dp. A member whose gradient nobody needs is
-/// missing: l.dx in the model's first layer, l.dp in a frozen layer. The body tests for it by `if
-/// constexpr (requires { l.dx; })`. A layer may have the other two bodies as well: they are called
-/// where only one gradient is needed, and by schedules that split the backward into halves. With
-/// takes_weights a loss multiplies the term and the gradient of each row by its weight. With
-/// adds_to_loss a layer in mid-model has a term of its own in the loss: its forward calls
-/// ops.add_to_loss(terms), and its backward_input adds the terms' gradients by x, times
-/// ops.loss_seed().at(row), to those that come from l.dy. `prepare` gets what forward gets, before
-/// the first pass at a shape and before there are values: the device gets ready what it needs for
-/// the shape (ops.prepare_attention). An element-wise layer says what it is by `function`,
-/// `derivative` and `kept`, see nn::elementwise. docs/writing_a_layer.md has the protocol on one
-/// page.
+/// run/body.hpp lists the members of `l`. docs/writing_a_layer.md has the protocol on one page.
 ///
-/// Meaning: the output of a sample depends on no other sample, apart from mixes_samples and sums
-///          over samples (batch_sum); the bodies only call `ops`, never read an element;
-///          `plait::testing::check_layer` verifies a user's layer.
+/// mixes_samples = N: the output of a sample depends on the N consecutive samples of the global
+/// batch that form its group, and on no others.
+///
+/// takes_epilogue: forward and backward_input write l.y and l.dx by one product at their end and do
+/// nothing else with them. A mapped_view, or a summed_view for y, may then take their place.
+///
+/// takes_sum: `backward` writes l.dx by one operation that accepts a summed_view
+/// (ops.layer_norm_backward), and l.dx may be one.
+///
+/// overwrites_gradient: backward_parameters adds to the gradient of this parameter by a single
+/// accumulate_matmul. The first addition of a step then writes the gradient; other gradients are
+/// cleared first.
+///
+/// `backward` is called with l.dx and l.dp. A member whose gradient is not needed is missing: l.dx
+/// in the model's first layer, l.dp in a frozen layer. The body tests for it by `if constexpr
+/// (requires { l.dx; })`. A layer may have backward_input and backward_parameters as well: they are
+/// called if only one gradient is needed, and by schedules that split the backward into halves.
+///
+/// takes_weights: the loss multiplies the term and the gradient of each row by the weight of the
+/// row.
+///
+/// adds_to_loss: a layer in mid-model has its own term in the loss. Its forward calls
+/// ops.add_to_loss(terms). Its backward_input adds the terms' gradients with respect to x, times
+/// ops.loss_seed().at(row), to the gradients from l.dy.
+///
+/// `prepare` has the arguments of forward, and is called before the first pass at a shape, when
+/// there are no values yet: the device allocates and compiles what it needs for the shape
+/// (ops.prepare_attention).
+///
+/// An element-wise layer describes itself by `function`, `derivative` and `kept`, see
+/// nn::elementwise.
+///
+/// Meaning: the output of a sample depends on no other sample, except by mixes_samples and sums
+///          over samples (batch_sum). The bodies only call `ops` and never read an element.
+///          `plait::testing::check_layer` verifies a layer.
 ///
 /// Example (tests/reference/names_in_use_test.cpp layer):
 ///     template <std::size_t Width>
@@ -100,15 +115,15 @@ concept layer =
 
 namespace plait::detail {
 
-/// The layer that a type stands for: itself, or the one that follows from its formula, see
-/// formula/layer.hpp.
+/// The layer that a type stands for: the type itself, or the layer that is derived from its
+/// formula, see formula/layer.hpp.
 template <class L>
 struct layer_of {
   using type = L;
 };
 template <class L>
 using as_layer = typename layer_of<L>::type;
-/// The type that a program wrote for a layer, for names.
+/// The type that a program wrote for a layer, from which names are made.
 template <class L>
 struct written_layer {
   using type = L;
@@ -148,53 +163,52 @@ consteval void check_is_layer() {
 
 namespace plait::ext {
 
-/// The largest number of terms that a loss may have: losses, and layers that add to it in
-/// mid-model.
+/// The largest number of terms that a loss may have: losses, and layers in mid-model that add to
+/// the loss.
 inline constexpr int most_loss_terms = 8;
 
-/// The facts that a plan has about a layer that is not a combination of others.
+/// The facts that a plan has about a layer that is not a combination of other layers.
 struct leaf_info {
-  static constexpr int most_forms = 8;  ///< the largest number that a layer may list
+  static constexpr int most_forms = 8;  ///< the most that a layer may list
   static constexpr int most_inputs = int(input_placements::most);
 
   std::array<value_info, most_inputs> inputs{};
   int input_count = 1;
   value_info output{};
   bool is_loss = false;
-  bool adds_to_loss = false;  ///< a term of its own, in mid-model
-  double loss_weight = 1;     ///< of its term
-  int term = -1;              ///< which term of the loss is its own; -1: none
+  bool adds_to_loss = false;  ///< it adds a term to the loss in mid-model
+  double loss_weight = 1;     ///< weight of its term
+  int term = -1;              ///< number of its term of the loss; -1: none
   bool is_frozen = false;     ///< its parameters are not trained
   static_view<parameter_info> parameters{};
   static_view<form_info> forms{};
-  static_view<form_info> frozen_forms{};  ///< the same, without sums over samples
+  static_view<form_info> frozen_forms{};  ///< `forms` without sums over samples
   slots_info saved{};
   slots_info scratch{};
-  std::size_t sequence = 0;  ///< 0: any
-  std::size_t units = 0;     ///< 0: every feature may go elsewhere
-  std::size_t mixes_samples =
-      0;  ///< groups of so many consecutive samples; 0: none depends on others
+  std::size_t sequence = 0;       ///< 0: any
+  std::size_t units = 0;          ///< 0: features may be cut anywhere
+  std::size_t mixes_samples = 0;  ///< size of groups of dependent samples; 0: none
   double flops_per_row = 0;
   aliasing may_alias{};
-  int overwrites_gradient = -1;  // which parameter's
+  int overwrites_gradient = -1;  // index of that parameter; -1: none
   bool takes_epilogue = false;
   bool takes_sum = false;
-  bool takes_weights = false;  ///< of rows; a loss
+  bool takes_weights = false;  ///< weights of rows; only a loss
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
-  bool has_backward = false;          ///< one body makes both gradients
-  bool joins_backward = false;        ///< it is called where both gradients are needed at a time
-  bool has_forward_backward = false;  ///< one body makes the loss and its gradient
+  bool has_backward = false;    ///< one body computes both gradients
+  bool joins_backward = false;  ///< that body is called if both gradients are needed at one time
+  bool has_forward_backward = false;  ///< one body computes the loss and its gradient
   bool has_count = true;
   bool has_prepare = false;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
-  /// Inputs that come from other layers; the targets of a loss do not.
+  /// The number of inputs that are outputs of other layers; the targets of a loss are not.
   [[nodiscard]] constexpr int flowing_inputs() const { return is_loss ? 1 : input_count; }
   [[nodiscard]] constexpr bool has_term() const { return is_loss || adds_to_loss; }
   [[nodiscard]] constexpr bool is_trained() const { return parameters.size() > 0 && !is_frozen; }
-  /// Returns true if a body for the gradients of its parameters alone can run after that of its
-  /// input.
+  /// Returns true if the gradients of the parameters can be computed alone, after the gradient of
+  /// the input.
   [[nodiscard]] constexpr bool has_halves() const {
     return !joins_backward || (has_backward_input && has_backward_parameters);
   }
@@ -272,7 +286,7 @@ template <class... Parameters>
 inline constexpr std::array<parameter_info, sizeof...(Parameters)>
     parameter_table<parameter_list<Parameters...>>{info_of<Parameters>()...};
 
-/// Says of a form what the number of ranks must divide.
+/// Computes for a form the number that the number of ranks must divide.
 constexpr void read_divisibility(form_info& form, leaf_info const& info) {
   auto const cut = [&form](std::size_t length, int parts) {
     auto const each = static_cast<std::size_t>(parts);
@@ -299,7 +313,7 @@ constexpr void read_divisibility(form_info& form, leaf_info const& info) {
       cut(sum.width, 1);
 }
 
-/// What a layer lists.
+/// The lists that a layer declares.
 template <class L>
 struct lists_of {
   using parameters = typename parameters_of<L>::type;
@@ -313,7 +327,7 @@ struct lists_of {
   using problem = problem_of_forms<keys, forms>;
 };
 
-/// All but the forms.
+/// Reads everything except the forms.
 template <class L>
 constexpr leaf_info read_leaf() {
   check_is_layer<L>();
@@ -398,8 +412,8 @@ namespace plait::ext {
 /// The description of a layer as a value.
 template <class L>
 inline constexpr leaf_info leaf_of = [] {
-  // All that is wrong with a layer by itself, here and not in functions: what compilers print
-  // before the sentence is then no more than `leaf_of<L>`.
+  // All faults of a layer by itself are asserted here and not in functions: compilers then print
+  // only `leaf_of<L>` before the text.
   static_assert(!detail::has_form_for_forms<L>,
                 "this layer has `form`, which nothing reads, and no `forms`; write `using forms = "
                 "plait::forms<...>;`");
@@ -509,7 +523,7 @@ inline constexpr leaf_info leaf_of = [] {
                   "inputs; each<...> has one placement for every input, in their order");
   }
   constexpr auto& table = detail::form_table<typename lists::keys, typename lists::forms>;
-  constexpr bool is_derived = requires { lists::forms::values; };  // nobody writes them
+  constexpr bool is_derived = requires { lists::forms::values; };  // not a written list
   static_assert(is_derived || table.size() <= leaf_info::most_forms,
                 "forms<...>: a layer may have eight forms at most; leave out those that cost more");
   static_assert(detail::labels_differ(table),

@@ -3,18 +3,18 @@
 
 #include <type_traits>
 
-// What a layer is looked at for by name: near misses of the protocol's members, which would
-// silently stand for nothing, and the bodies, which must be found without being instantiated.
+// Searches a layer for members by name: for misspelt members of the protocol, which would silently
+// be ignored, and for the bodies, which must be found without being instantiated.
 namespace plait::detail {
 
 struct body_names {
   int forward, backward, backward_input, backward_parameters, forward_backward, count, prepare;
   int formula;
-  int backwards, backward_inputs, backward_parameter;  // near misses
+  int backwards, backward_inputs, backward_parameter;  // misspelt names
 };
 
-/// L and a second member for each name of a body: a name of any kind that L has is ambiguous here.
-/// Nothing else finds a template that takes `auto` in any number.
+/// A type that derives from L and adds a second member for each name of a body: any member of L
+/// with that name becomes ambiguous. No other way finds a template that takes `auto` in any number.
 template <class L>
 struct body_probe : L, body_names {};
 
@@ -24,8 +24,8 @@ template <class L>
   requires std::is_final_v<L>
 struct body_probe<L> {};
 
-/// Whether L has a body of that name. Nothing can derive from a final L: there it is called, with
-/// each number of arguments that a body may have, and not instantiated either.
+/// Returns true if L has a body of that name. No type can derive from a final L; there the body is
+/// tested by a call with each possible number of arguments, which does not instantiate it either.
 template <class L>
 constexpr bool has_forward() {
   if constexpr (std::is_final_v<L>)
@@ -57,8 +57,8 @@ constexpr bool has_any_forward_backward() {
   if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::forward_backward(a, a); };
   else return !requires { body_probe<L>::forward_backward; };
 }
-/// A layer that derives from one with a forward_backward may have other bodies than that: it does
-/// not have its forward_backward.
+/// A layer that derives from a layer with a forward_backward may have replaced its other bodies, so
+/// the inherited forward_backward does not count.
 template <class L>
 constexpr bool has_forward_backward() {
   if constexpr (requires { typename L::joint_body_of; })
@@ -80,13 +80,13 @@ constexpr bool has_prepare() {
 template <class L>
 concept has_formula =
     std::is_class_v<L> && !std::is_final_v<L> && !requires { body_probe<L>::formula; };
-/// A type that is written as a formula: it has `formula` and `input`, and does not say that it is a
-/// layer by its members.
+/// A type that is written as a formula: it has `formula` and `input`, and does not declare itself a
+/// layer.
 template <class L>
 concept is_formula =
     !requires { typename L::concept_tag; } && requires { typename L::input; } && has_formula<L>;
 
-// Finds names that are nearly a body's, in layers that lack the body of the right name.
+// Finds misspelt names of bodies, in layers that lack the body of the correct name.
 template <class L>
 constexpr bool has_backwards_for_backward() {
   if constexpr (std::is_final_v<L>) return false;
@@ -105,8 +105,8 @@ constexpr bool has_backward_parameter() {
   else return !requires { body_probe<L>::backward_parameter; } && !has_backward_parameters<L>();
 }
 
-// A name that is nearly one of the protocol's counts only where the proper one is missing: a layer
-// may call its own things as it likes. A layer called `form` has a member of that name, itself.
+// A misspelt member is reported only if the correct one is missing: a layer may name its own
+// members freely. A layer called `form` has a member of that name, itself.
 template <class L>
 concept has_form_for_forms = requires { typename L::form; } && !requires { typename L::forms; } &&
                              !std::is_base_of_v<typename L::form, L>;

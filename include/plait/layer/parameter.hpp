@@ -31,8 +31,8 @@ struct extents {
 
 namespace plait::nn {
 
-/// The lengths that a matrix has in files, slowest first, where they are not its own: its rows, and
-/// up to three that make its columns. The elements and their order are the same.
+/// The shape that a matrix has in files, slowest dimension first, if it differs: its rows, and up
+/// to three dimensions that together are its columns. The elements and their order are equal.
 ///
 /// Example (tests/reference/names_in_use_test.cpp file_shape):
 ///     using kernels =
@@ -50,13 +50,13 @@ struct file_shape {
 
 namespace plait {
 
-/// An initializer makes the first value of a parameter, from the seed and the global index of each
-/// element.
+/// An initializer computes the first value of a parameter, from the seed and the global index of
+/// each element.
 struct initializer {
   enum class kind : int { constant, normal };
   kind how = kind::constant;
   /// The constant, or the standard deviation, in units of 1e-9 (so that it can be a template
-  /// argument everywhere).
+  /// argument with every compiler).
   std::int64_t nano = 0;
 
   [[nodiscard]] constexpr double number() const { return static_cast<double>(nano) * 1e-9; }
@@ -92,12 +92,12 @@ namespace plait {
 
 /// A named parameter of a layer. Its type is also its key: `p[weight{}]` in a layer's body.
 ///
-/// Two members of a formula's layer with one name, extents and start have one type, so they are one
-/// parameter, and no compiler can tell them apart: give each a name of its own.
+/// In a formula, two members with equal name, extents and initializer have one type, so they are
+/// one parameter, and no compiler can tell them apart: give each its own name.
 ///
-/// The last `Padding` entries of the first dimension are there only to make it divide: they are 0
-/// before and after every step, and files do not have them. Files have it with the lengths of
-/// `InFiles`, an nn::file_shape, or with its own.
+/// The last `Padding` entries of the first dimension only make its length divisible: they are 0
+/// before and after every step, and files do not contain them. Files store the parameter with the
+/// lengths of `InFiles`, an nn::file_shape, or with its own.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter):
 ///     using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
@@ -123,31 +123,33 @@ struct parameter : formula::operand_base {
 
 namespace plait::nn {
 
-/// A rule by which a buffer follows what a step has found: it becomes (1 - share) times what it was
-/// plus `share` times that.
+/// The rule by which a buffer follows the value that a step has measured: the buffer becomes (1 -
+/// share) times its old value plus `share` times the measured value.
 struct buffer_rule {
   std::int64_t nano = 0;  ///< the share, in units of 1e-9
 };
 /// Returns the rule of a share, which PyTorch calls the momentum of a norm.
-///
-/// Errors: does not compile for a share that is not at least 1e-9 and at most 1.
+/// Returns the rule of an exponential moving average; PyTorch calls the share of a norm its
+/// momentum.
+/// Errors: does not compile for a share outside [1e-9, 1].
 consteval buffer_rule moving_average(double share) {
   if (!(share >= 1e-9 && share <= 1))
     throw "moving_average(share): the share must lie in [1e-9, 1]";
   return {static_cast<std::int64_t>(share * 1e9 + 0.5)};
 }
 
-/// State of a layer that is not trained, such as the mean of its inputs: in `parameter_list`, with
-/// a name, lengths and a start as a parameter has them.
+/// State of a layer that is not trained, such as the running mean of batch norm. It is listed in
+/// `parameter_list`, with a name, lengths and an initial value as a parameter.
 ///
-/// What `backward_parameters` adds to `l.dp[...]` is summed over microbatches and ranks as
-/// gradients are, in the same messages; behind a step's last exchange the buffer follows that sum
-/// once, as `Rule` says. A step that is not done changes nothing. It is saved, loaded and exported
-/// as a parameter, and has no state of an optimizer and no part in norm, clipping, decay and
-/// averages; with averages in place it is what it is without.
+/// The values that `backward_parameters` adds to `l.dp[...]` are summed over microbatches and ranks
+/// together with the gradients, in the same messages. After a step's last exchange the buffer is
+/// updated once from that sum, by `Rule`. A skipped step changes nothing. A buffer is saved, loaded
+/// and exported as a parameter. It has no optimizer state, and is not part of gradient norm,
+/// clipping, weight decay and weight averages; while averaged weights are in use it keeps its own
+/// value.
 ///
-/// Units: a share of each sample, l.context.sample_share(), makes the sum over the global batch a
-///        mean.
+/// Units: with each sample's share, l.context.sample_share(), as factor the sum over the global
+///        batch is a mean.
 ///
 /// Example (tests/reference/names_in_use_test.cpp buffer):
 ///     using running_mean =
@@ -165,7 +167,7 @@ struct buffer : parameter<Label, Extents, Initial> {
 
 namespace plait {
 
-/// The parameters of a layer, in the order in which files and `l.p` have them.
+/// The parameters of a layer, in the order of files and of `l.p`.
 ///
 /// Example (tests/reference/names_in_use_test.cpp parameter_list):
 ///     using parameters =
@@ -186,30 +188,30 @@ struct parameter_info {
   std::size_t rows = 1;     ///< 1 for a vector
   std::size_t columns = 1;  ///< the length of a vector
   initializer initial{};
-  std::size_t padding = 0;  ///< entries of the first dimension that are not in files
-  /// The lengths in files where these are not its own; 0 of them otherwise.
+  std::size_t padding = 0;  ///< entries of the first dimension that files do not contain
+  /// The lengths in files if they differ from its own; else rank_in_files is 0.
   std::array<std::size_t, 4> lengths_in_files{};
   int rank_in_files = 0;
-  std::int64_t momentum_nano = 0;  ///< of a buffer, in units of 1e-9; 0: a parameter
+  std::int64_t momentum_nano = 0;  ///< share of a buffer's rule, in units of 1e-9; 0: a parameter
 
-  /// True if it is not trained but follows what steps find; see nn::buffer.
+  /// True if it is not trained but follows measured values; see nn::buffer.
   [[nodiscard]] constexpr bool is_buffer() const { return momentum_nano != 0; }
-  /// Elements, the padding included.
+  /// The number of elements, including the padding.
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
-  /// The parameter as files have it: the first elements of this one.
+  /// Returns the parameter as files have it, without padding: its first elements.
   [[nodiscard]] constexpr parameter_info unpadded() const {
     parameter_info out = *this;
     (rank == 2 ? out.rows : out.columns) -= padding;
     out.padding = 0;
     return out;
   }
-  /// The length of dimension `index`.
+  /// Returns the length of dimension `index`.
   [[nodiscard]] constexpr std::size_t length(int index) const {
     return rank == 2 && index == 0 ? rows : columns;
   }
 };
 
-/// Returns what a type `parameter` says as a value.
+/// Returns the facts of a `parameter` type as a value.
 template <class Parameter>
 constexpr parameter_info info_of() {
   using shape = typename Parameter::extents;

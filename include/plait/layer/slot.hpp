@@ -13,7 +13,7 @@
 
 namespace plait {
 
-/// Saved: the layer's input is kept until its backward has run.
+/// In saved<...>: keeps the layer's input until its backward has run.
 ///
 /// Example (tests/reference/names_in_use_test.cpp input_slot):
 ///     static void backward_parameters(auto& ops, auto l) {  // dw += x^T dy
@@ -22,29 +22,29 @@ namespace plait {
 ///       ops.accumulate_column_sums(l.dy, l.dp[bias{}]);
 ///     }
 struct input_slot {};
-/// Saved: the layer's output is kept until its backward has run.
+/// In saved<...>: keeps the layer's output until its backward has run.
 ///
 /// Example (tests/reference/names_in_use_test.cpp output_slot):
 ///     using saved = plait::saved<plait::output_slot>;  // the derivative of exp(x) is y itself
 struct output_slot {};
 
-/// The dependence of a slot's size on form: with `features` a rank that holds a shard of the
-/// features has fewer values per row. A form may say otherwise by use<Slot, placement>.
+/// The dependence of a slot's size on the form: with `features`, a rank that holds a shard of the
+/// features has fewer values per row. A form may override it by use<Slot, placement>.
 enum class follows : int { rows, features };
 
-/// The type of a slot's elements: that of activations, or the wider one that sums are kept in
-/// (float where activations are bfloat16, else the same).
+/// The type of a slot's elements: the type of activations, or the type in which sums are computed
+/// (float if activations are bfloat16, else the same type).
 enum class slot_element : int { compute, accumulate };
 
-/// Says that a saved slot is kept from the forward under every `recompute`: what may not be
-/// found anew, such as routes to experts or the statistics of a batch.
+/// With `always`, a saved slot is kept since the forward under every `recompute`, for values that
+/// must not be recomputed, such as routes to experts or the statistics of a batch.
 enum class slot_kept : int { as_other_values, always };
 
 /// A tensor of the layer's own: `PerRow` values for each row. Its type is also its key:
 /// `l.saved[statistics{}]`, `l.scratch[scores{}]`.
 ///
-/// `Options`, in any order: a `follows`, a `slot_element` (compute if left out), a `slot_kept`, and
-/// a number, of values for all rows together.
+/// `Options`, in any order: a `follows`, a `slot_element` (default: compute), a `slot_kept`, and a
+/// number of values for all rows together.
 ///
 /// Example (tests/reference/names_in_use_test.cpp slot):
 ///     using terms =
@@ -55,7 +55,8 @@ struct slot {
   static constexpr ext::name label = Label;
 };
 
-/// The slots that a layer's backward needs of its forward; one set for each microbatch in flight.
+/// The slots that a layer's forward fills for its backward; each microbatch in flight has its own
+/// set.
 ///
 /// Example (tests/reference/names_in_use_test.cpp saved):
 ///     using saved = plait::saved<plait::input_slot>;  // l.x of the forward is l.saved[...] of
@@ -63,7 +64,7 @@ struct slot {
 template <class... Slots>
 struct saved {};
 
-/// The slots that one call of a layer's body needs for itself alone.
+/// The slots that a layer's body uses only during one call.
 ///
 /// Example (tests/reference/names_in_use_test.cpp slot):
 ///     using terms =
@@ -84,7 +85,7 @@ struct slot_info {
   std::size_t fixed = 0;
   slot_element element = slot_element::compute;
   bool is_always_kept = false;
-  int number = 0;  ///< among all slots of the layer, see slot_number
+  int number = 0;  ///< number among all slots of the layer, see slot_number
 };
 
 /// The content of a layer's list `saved` or `scratch`, as a value.
@@ -152,7 +153,7 @@ inline constexpr bool are_slots = false;
 template <template <class...> class List, class... Slots>
 inline constexpr bool are_slots<List<Slots...>> = (read_slot<Slots>::is_slot && ...);
 
-/// The layer's own slots of a list, numbered from `First` on.
+/// The layer's own slots in a list, numbered from `First` on.
 template <class List, int First>
 inline constexpr int slot_table = 0;
 template <template <class...> class List, class... Slots, int First>
@@ -179,7 +180,7 @@ constexpr slots_info read_slots(List<Slots...>) {
   return info;
 }
 
-/// The index, among the own slots of a list, of the last that is it.
+/// Returns the index, among the own slots of a list, of the last slot for which `is_it` is true.
 constexpr int own_slot_at(std::initializer_list<bool> is_it,
                           std::initializer_list<bool> is_of_edge) {
   int found = -1, index = 0;
@@ -190,7 +191,7 @@ constexpr int own_slot_at(std::initializer_list<bool> is_it,
   return found;
 }
 
-/// The index of `Slot` among the own slots of a list, -1 if it is not there.
+/// The index of `Slot` among the own slots of a list; -1 if it is not there.
 template <class List, class Slot>
 inline constexpr int own_slot_index = -1;
 
@@ -198,8 +199,8 @@ template <template <class...> class List, class... Slots, class Slot>
 inline constexpr int own_slot_index<List<Slots...>, Slot> =
     own_slot_at({std::is_same_v<Slots, Slot>...}, {is_edge_slot<Slots>...});
 
-/// The number of `Slot` among all slots of a layer: the saved ones, then scratch; -1 if it is in
-/// neither list.
+/// The number of `Slot` among all slots of a layer, saved slots first, then scratch slots; -1 if it
+/// is in neither list.
 template <class Saved, class Scratch, class Slot>
 inline constexpr int slot_number =
     own_slot_index<Saved, Slot> >= 0     ? own_slot_index<Saved, Slot>

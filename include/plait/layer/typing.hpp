@@ -11,11 +11,12 @@
 #include "plait/placement/placement.hpp"
 #include "plait/placement/transition.hpp"
 
-/// Which placements the operands and the result of an operation may have on one axis.
+/// The placements that the operands and the result of an operation may have on one axis.
 ///
-/// An operation is sound if the local results denote the result on the denoted operands, and the
-/// same holds for its gradients in the dual placements. Which combinations are sound follows from
-/// the indices of the operands (operation/rows.hpp).
+/// An operation on local blocks is sound if the local results form the global result, and if the
+/// same holds for its gradients in the dual placements. For example, x cut by columns times w cut
+/// by rows is a partial product. The sound combinations follow from the indices of the operands
+/// (operation/rows.hpp).
 namespace plait::typing {
 
 using ext::printed_text;
@@ -31,17 +32,17 @@ constexpr placement transpose(placement at) {
 using operation::allows;
 using operation::linearity;
 
-/// No placement.
+/// The value for "no placement".
 inline constexpr placement no_rule = operation::unplaced;
 
-/// The placement of the product of two matrices, or `no_rule` if it has none.
+/// Returns the placement of the product of two matrices, or `no_rule` if there is none.
 constexpr placement product(placement a, placement b) {
   for (placement const out : {replicate, invariant, partial, a, b})
     if (allows(operation::indices_of<operation::matmul>, {a, b, out})) return out;
   return no_rule;
 }
 
-/// What a function says of itself by `is_linear` or `is_linear_in_last`.
+/// The linearity that a function declares by `is_linear` or `is_linear_in_last`.
 template <class Function>
 inline constexpr linearity linearity_of = [] {
   if constexpr (requires { Function::is_linear; })
@@ -51,7 +52,7 @@ inline constexpr linearity linearity_of = [] {
   return linearity::none;
 }();
 
-/// An argument of an operation; `no_rule` for one that has no placement.
+/// An argument of an operation; its placement is `no_rule` if it has none.
 struct own_operand {
   placement at;
   bool is_written;
@@ -63,8 +64,8 @@ consteval own_operand own_operand_of() {
   else return {no_rule, false};
 }
 
-/// What all operands of such an operation have to be placed like: as those that are cut by rows, if
-/// there are some.
+/// Returns the placement that all operands of a row-wise operation must have: the placement of the
+/// operands that are cut by rows, if there are any.
 constexpr placement main_operand(std::initializer_list<own_operand> operands) {
   placement main = no_rule;
   for (auto const& of : operands)
@@ -72,8 +73,8 @@ constexpr placement main_operand(std::initializer_list<own_operand> operands) {
   return main;
 }
 
-/// Whether it may run on such blocks: all alike, or beside rows what all of them share, and sums
-/// over them.
+/// Returns true if a kernel may run on such blocks: all operands have equal placements; or some are
+/// cut by rows, the other operands that are read are replicate, and the other results are partial.
 constexpr bool runs_on(std::initializer_list<own_operand> operands) {
   placement const main = main_operand(operands);
   for (auto const& of : operands) {
@@ -83,11 +84,11 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
   return true;
 }
 
-// Operations assert the constants below that call the checks: then g++ with
-// -ftemplate-backtrace-limit=1 leaves out both the constant and the operation, whose name has the
-// types of all views.
+// Operations assert the constants below, which call the checks: g++ with
+// -ftemplate-backtrace-limit=1 then omits both the constant and the operation, whose name contains
+// the types of all views.
 
-/// `T`: of the elements of a view that an operation writes.
+/// `T`: the element type of a view that an operation writes.
 template <class T>
 consteval void check_written() {
   static_assert(!std::is_const_v<T>,
@@ -128,7 +129,7 @@ consteval void check_product() {
 template <placement A, placement B, placement Out>
 inline constexpr bool sound_product = (check_product<A, B, Out>(), true);
 
-/// True if a function of elements may read such operands, which have the result's shape.
+/// True if an element-wise function may read these operands, which have the result's shape.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps =
     allows(operation::signature::element_wise(sizeof...(Operands), How), {Operands..., Out});
@@ -159,16 +160,16 @@ consteval void check_map() {
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool sound_map = (check_map<How, Out, Operands...>(), true);
 
-/// What a function says of itself by `block`: how many columns around its own it reads of a row; 0
-/// if it may read all.
+/// The number of columns around its own that a function reads of a row, declared by `block`; 0 if
+/// it may read all.
 template <class Function>
 inline constexpr std::size_t block_of = [] {
   if constexpr (requires { Function::block; }) return std::size_t{Function::block};
   else return std::size_t{0};
 }();
 
-/// The number of columns of the whole rows of y: `whole_columns` of the function, where y is not
-/// the layer's output, or `Else`.
+/// The number of columns of the whole rows of y: `whole_columns` of the function if y is not the
+/// layer's output, else `Else`.
 template <class Function, std::size_t Else>
 inline constexpr std::size_t columns_of = [] {
   if constexpr (requires { Function::whole_columns; }) return std::size_t{Function::whole_columns};
@@ -176,7 +177,8 @@ inline constexpr std::size_t columns_of = [] {
 }();
 
 /// The `read_block` of a function that reads rows with another number of columns than y: the width
-/// of the block of a row that belongs to one block of y. `read_blocks` has one for each view.
+/// of the block of a row that corresponds to one block of y. `read_blocks` has one number for each
+/// view.
 template <class Function, std::size_t View>
 inline constexpr std::size_t read_block_of = [] {
   if constexpr (requires { Function::read_blocks; })
@@ -185,8 +187,8 @@ inline constexpr std::size_t read_block_of = [] {
   else return block_of<Function>;
 }();
 
-/// True if a function of places may read such operands: placed like the result, or replicate where
-/// the result is cut; sums still to be made as for a map.
+/// True if a map_at function may read these operands: placed as the result, or replicate if the
+/// result is cut; partial operands as for a map.
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool maps_at =
     (Out != partial_max) &&
@@ -226,7 +228,7 @@ consteval void check_function_at() {
 template <bool CanBeCalled>
 inline constexpr bool sound_function_at = (check_function_at<CanBeCalled>(), true);
 
-/// `Piece`: the columns that the most ranks have which a form allows.
+/// `Piece`: the number of columns of a rank, at the largest number of ranks that a form allows.
 template <std::size_t Piece, std::size_t Block>
 consteval void check_blocks() {
   static_assert(Block == 0 || Piece % Block == 0,
@@ -238,7 +240,7 @@ consteval void check_blocks() {
 template <std::size_t Piece, std::size_t Block>
 inline constexpr bool sound_blocks = (check_blocks<Piece, Block>(), true);
 
-/// `Linear`: the kernel says that it is linear in all that it reads together.
+/// `Linear`: the kernel declares that it is linear in all operands that it reads, together.
 template <bool Linear, class... Views>
 consteval void check_run() {
   static_assert(((own_operand_of<Views>().at != partial_max) && ...),
@@ -259,15 +261,16 @@ consteval void check_run() {
 template <bool Linear, class... Views>
 inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);
 
-/// Which arguments of an operation are operands, in the order of its indices. Numbers belong to no
-/// operand, tokens to constant operands only, and matrices after the last operand to none.
+/// Assigns the arguments of an operation to its operands, in the order of its indices. Numbers are
+/// not operands, tokens can only be constant operands, and matrices after the last operand are not
+/// operands.
 template <class... Arguments>
 struct indexed_arguments {
-  int count = 0;                                ///< operands that are given
+  int count = 0;                                ///< number of operands that are given
   placement at[sizeof...(Arguments) + 1] = {};  ///< placements of the operands
   int operand[sizeof...(Arguments) + 1] = {};   ///< the operand that each argument is, or -1
-  bool is_read[sizeof...(Arguments) + 1] = {};  ///< for each argument
-  bool can_write = true;                        ///< all results have elements that are not const
+  bool is_read[sizeof...(Arguments) + 1] = {};  ///< true if the argument is only read
+  bool can_write = true;                        ///< true if no result has const elements
 
   constexpr explicit indexed_arguments(operation::signature const& of, bool takes_tokens = true) {
     int number = 0;
@@ -296,9 +299,9 @@ struct indexed_arguments {
     }
   }
 };
-/// `What`: why an operand may not be placed as it is; `Operand`: its name, or its number from 1;
-/// `Of`: the row of the operation, or the indices that ops.run was given. Compilers print all
-/// three.
+/// `What`: the reason why an operand may not be placed as it is; `Operand`: its name, or its number
+/// from 1; `Of`: the row of the operation, or the indices that ops.run was given. Compilers print
+/// all three.
 template <operation::misplacement What, printed_text Operand, class Of>
 consteval void check_placed() {
   using enum operation::misplacement;
@@ -343,9 +346,9 @@ inline constexpr auto operand_text = [] {
   for (int i = 0; i < name.size; ++i) out.characters[i] = name.begin[i];
   return out;
 }();
-// Judged by constants: of a function that g++ evaluates while it fails it prints all template
+// Judged by constants: if a function fails during evaluation, g++ prints all its template
 // arguments, which are the types of all views.
-/// `Operand`: its number in the row.
+/// `Operand`: the number of the operand in the row.
 template <operation::misplacement What, int Operand, class Row>
 inline constexpr bool sound_operand = (check_placed<What, operand_text<Row, Operand>, Row>(), true);
 template <int Operand, class Row>
@@ -356,7 +359,7 @@ consteval operation::judgment judge_places() {
   constexpr placement places[]{At...};
   return judge(Row::is, places);
 }
-/// Asserted of placements alone, in the order of the row's operands.
+/// Asserts placements alone, in the order of the row's operands.
 template <class Row, placement... At>
 inline constexpr bool sound_places =
     sound_operand<judge_places<Row, At...>().what, judge_places<Row, At...>().operand, Row>;
@@ -371,7 +374,7 @@ consteval void check_operand_count() {
 template <class Row, bool HasEach>
 inline constexpr bool has_sound_count = (check_operand_count<Row, HasEach>(), true);
 
-/// The operands of a row, or of indices, as they are given.
+/// The result of judging the arguments against a row, or against indices.
 struct judged_row {
   bool has_each, can_write;
   operation::judgment judged;
@@ -393,7 +396,7 @@ inline constexpr bool sound_row = sound_judged_row<
     Row, judge_operands(operation::indices_of<Row>,
                         indexed_arguments<Arguments...>(operation::indices_of<Row>), Row::is)>;
 
-/// `IsPart`: ops checks more of the row than its indices say.
+/// `IsPart`: true if ops checks more of the row than its indices say.
 template <class Row, bool IsPart>
 consteval void check_own_row() {
   static_assert(!IsPart,
@@ -403,7 +406,7 @@ consteval void check_own_row() {
 template <class Row, bool IsPart>
 inline constexpr bool sound_own_row = (check_own_row<Row, IsPart>(), true);
 
-/// `IsHere`: the memory of the view is that of the device.
+/// `IsHere`: true if the memory of the view is the memory of this device.
 template <class View, bool IsHere>
 consteval void check_memory() {
   static_assert(IsHere,
@@ -423,7 +426,8 @@ consteval void check_kernel() {
 template <class Row, bool HasKernel>
 inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
 
-/// Stands for indices that are no row. They are not in its name, as the call shows them.
+/// Takes the place of a row for indices in a call; the indices are not in its name, since the
+/// message shows the call.
 struct indices_of_call {};
 template <bool HasEach, bool CanWrite>
 consteval void check_run_by_indices() {
@@ -442,12 +446,13 @@ inline constexpr bool sound_judged_indices =
      check_placed<Of.judged.what, printed_text<2>{{char('1' + Of.judged.operand)}},
                   indices_of_call>(),
      true);
-/// `Of`: the indices that are given in the call.
+/// `Of`: the indices that the call gives.
 template <operation::signature Of, class... Views>
 inline constexpr bool sound_run_by_indices =
     sound_judged_indices<judge_operands(Of, indexed_arguments<Views...>(Of, false), Of)>;
 
-/// Whether ops.move<To>(x) reduces an x placed `From`; else it is that value already.
+/// Returns true if ops.move<To>(x) reduces an x placed `From`; false if the values stay as they
+/// are.
 template <placement From, placement To>
 consteval bool moves_values() {
   constexpr ext::transition row = ext::transition_between(From, To);

@@ -11,19 +11,19 @@ namespace plait::ext {
 /// The kinds of values that flow along edges of a model.
 enum class value_kind : int { features, tokens, reals };
 
-/// The value that flows along one edge of a model, per row (a row is one position of one sample).
+/// The value on one edge of a model, per row (a row is one position of one sample).
 struct value_info {
   value_kind kind = value_kind::features;
   std::size_t width = 1;
-  std::size_t vocabulary = 0;  ///< tokens are below it; 0 for tokens of any value
-  std::size_t channels = 0;    ///< of an image; 0: just features
-  std::size_t height = 0;      ///< of an image
+  std::size_t vocabulary = 0;  ///< tokens are less than it; 0: tokens may have any value
+  std::size_t channels = 0;    ///< channels of an image; 0: not an image
+  std::size_t height = 0;      ///< height of an image
 
-  /// Whether one fits where the other is wanted.
+  /// Returns true if a value of one kind can be used as the other.
   friend constexpr bool operator==(value_info const& a, value_info const& b) {
     return a.kind == b.kind && a.width == b.width;
   }
-  /// Whether they are images of other shapes.
+  /// Returns true if both are images, of different shapes.
   [[nodiscard]] constexpr bool is_another_image(value_info const& b) const {
     return channels != 0 && b.channels != 0 && (channels != b.channels || height != b.height);
   }
@@ -48,8 +48,8 @@ struct features {
 
 namespace plait::ext {
 
-/// The integer target of a place without a sample; the losses' default for "does not count". Real
-/// targets that do not count are not numbers.
+/// The integer target that marks a row without a sample, and the default of losses for rows that do
+/// not count (ignore_index in PyTorch). Real targets that do not count are NaN.
 inline constexpr std::int32_t ignored_target = -100;
 
 }  // namespace plait::ext
@@ -68,7 +68,7 @@ struct tokens {
 
 namespace plait::ext {
 
-/// The same, in [0, Vocabulary): trainers refuse a batch with others.
+/// Tokens in [0, Vocabulary): trainers refuse a batch with other tokens.
 template <std::size_t Vocabulary>
 struct tokens_below : tokens {
   static_assert(Vocabulary > 0, "tokens_below<Vocabulary>: there is no token below 0");
@@ -79,17 +79,17 @@ struct tokens_below : tokens {
 
 namespace plait {
 
-/// Rows of `Width` integers of the data set, which a loss compares features with: (sequence, batch,
-/// Width). `tokens` are those of width 1, whose views have no columns.
+/// Rows of `Width` integers from the data set as targets of a loss: (sequence, batch, Width). For
+/// width 1 use `tokens`, whose views have no columns.
 template <std::size_t Width>
 struct integers {
   static_assert(Width > 1, "integers<Width>: one integer per row is plait::tokens");
   static constexpr ext::value_info info{ext::value_kind::tokens, Width};
 };
 
-/// Rows of `Width` real numbers of the data set, which a loss compares features with:
-/// (sequence, batch, Width). They have no gradient and are in the type in which sums are formed,
-/// float or double, for layers of every type. A number that is missing is not a number (nan).
+/// Rows of `Width` real numbers from the data set as targets of a loss: (sequence, batch, Width).
+/// They have no gradient. Their type is the type in which sums are computed, float or double, for
+/// layers of every type. A missing number is NaN.
 ///
 /// Example (tests/reference/names_in_use_test.cpp reals):
 ///     using two_targets =
@@ -99,7 +99,7 @@ struct reals {
   static constexpr ext::value_info info{ext::value_kind::reals, Width};
 };
 
-/// Several inputs of one layer, given to its body as a tuple of views.
+/// Several inputs of one layer; its body gets them as a tuple of views.
 ///
 /// Example (tests/reference/names_in_use_test.cpp inputs):
 ///     using input =

@@ -13,21 +13,21 @@
 
 namespace plait::ext {
 
-/// The description of batches; a trainer sees to it that it is the same on all ranks.
+/// The description of a sequence of batches; a trainer checks that it is equal on all ranks.
 struct batch_description {
-  std::uint64_t number = 0;  ///< of these batches on their rank, see rank_handle::next_batches
+  std::uint64_t number = 0;  ///< number of this sequence on its rank, see rank_handle::next_batches
   std::uint64_t seed = 0;
-  std::size_t samples = 0;   ///< of a global batch
-  std::size_t data_set = 0;  ///< samples in all
+  std::size_t samples = 0;   ///< number in a global batch
+  std::size_t data_set = 0;  ///< number of samples in the data set
   bool is_shuffled = false, keeps_last = false;
   std::uint64_t content = 0;    ///< loader::fingerprint of the data set
-  std::string text{};           ///< what the data set says that it is, "" if it says nothing
-  bool for_evaluation = false;  ///< in it nothing is random
-  bool is_random = false;       ///< inputs are others in each epoch
-  std::uint64_t step = 0;       ///< of the batch that lies in their memory now
+  std::string text{};           ///< the data set's description of itself; may be empty
+  bool for_evaluation = false;  ///< if true, nothing is random
+  bool is_random = false;       ///< true if inputs differ from epoch to epoch
+  std::uint64_t step = 0;       ///< step of the batch that is in the memory now
 };
 
-/// Neighbours in an order of samples: the indices `first` to `first + count - 1`.
+/// Consecutive samples in an order of samples: the indices `first` to `first + count - 1`.
 struct sample_slice {
   std::size_t first = 0;
   std::size_t count = 0;
@@ -35,9 +35,9 @@ struct sample_slice {
   friend constexpr bool operator==(sample_slice, sample_slice) = default;
 };
 
-/// The share of rank `rank` in `count` samples, which are dealt out in pieces that differ by at
-/// most one sample, longer ones first. `together`: so many consecutive samples stay together, and
-/// pieces differ by at most one group of them.
+/// Returns the share of rank `rank` in `count` samples, which are divided into pieces that differ
+/// by at most one sample, longer pieces first. `together`: this many consecutive samples stay
+/// together, and pieces differ by at most one such group.
 constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks,
                                         std::size_t together = 1) {
   if (together > 1) {
@@ -56,8 +56,8 @@ constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks,
 
 namespace plait {
 
-/// The samples of one step that one data rank works on, in the memory of its device: what a loader
-/// gives and a trainer takes.
+/// The samples of one step for one data rank, in the memory of its device. A loader returns it, and
+/// a trainer takes it.
 ///
 /// Shapes: for each microbatch, rows = sequence * samples, row = position * samples + sample.
 ///         Inputs and targets of microbatch m begin at m times their stride.
@@ -65,53 +65,56 @@ template <class Memory>
 struct device_batch {
   using memory = Memory;
 
-  std::uint64_t step = 0;   ///< whose batch it is, see batch_range::at
-  std::size_t samples = 0;  ///< of one microbatch on this data rank
+  std::uint64_t step = 0;   ///< step to which it belongs, see batch_range::at
+  std::size_t samples = 0;  ///< in one microbatch on this data rank
   std::size_t sequence = 1;
   int microbatches = 1;
-  /// Of the global batch, if each microbatch is one of its slices; else 0.
+  /// The number of slices of the global batch if each microbatch is one slice; else 0.
   int slices = 0;
-  int first_slice = 0;  ///< the number of the first microbatch among them
-  /// Consecutive samples of the global batch that stay on one rank and in one microbatch.
+  int first_slice = 0;  ///< number of the slice that is the first microbatch
+  /// The number of consecutive samples of the global batch that stay on one rank and in one
+  /// microbatch.
   std::size_t together = 1;
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
-  /// Places of the global batch that have no sample: of the last batch of an epoch, if it is kept.
+  /// The number of places of the global batch without a sample: in the last batch of an epoch, if
+  /// it is kept.
   std::size_t missing_samples = 0;
   std::byte* inputs = nullptr;
   std::size_t input_stride_bytes = 0;
-  ext::value_info input{};        ///< what the inputs are, per row
-  std::size_t element_bytes = 0;  ///< of inputs that are features
+  ext::value_info input{};        ///< kind and width of the inputs, per row
+  std::size_t element_bytes = 0;  ///< size of an input element if inputs are features
   std::byte* targets = nullptr;
   std::size_t target_stride_bytes = 0;
-  ext::value_info target{ext::value_kind::tokens, 1};  ///< what they are, per row
+  ext::value_info target{ext::value_kind::tokens, 1};  ///< kind and width of the targets, per row
   std::size_t target_bytes = sizeof(std::int32_t);
-  double* weights = nullptr;  ///< of rows, all microbatches together; null if all are 1
-  // The same in host memory.
+  double* weights = nullptr;  ///< weights of rows, for all microbatches; null if all are 1
+  // Copies in host memory.
   void const* host_inputs = nullptr;
   void const* host_targets = nullptr;
   double const* host_weights = nullptr;
-  std::size_t const* sample_numbers = nullptr;  ///< in the data set, for messages
-  double waited = 0;                            ///< seconds until the samples were there
-  /// The same for all batches that lie in the same memory.
+  std::size_t const* sample_numbers = nullptr;  ///< numbers in the data set, for messages
+  double waited = 0;                            ///< seconds of waiting for the samples
+  /// The description that all batches in this memory share.
   ext::batch_description const* description = nullptr;
 
-  /// The inputs in host memory, if they are tokens.
+  /// Returns the inputs in host memory if they are tokens, else null.
   [[nodiscard]] std::int32_t const* tokens() const {
     return input.kind == ext::value_kind::tokens ? static_cast<std::int32_t const*>(host_inputs)
                                                  : nullptr;
   }
-  /// The targets in host memory, if they are integers.
+  /// Returns the targets in host memory if they are integers, else null.
   [[nodiscard]] std::int32_t const* labels() const {
     return target.kind == ext::value_kind::tokens ? static_cast<std::int32_t const*>(host_targets)
                                                   : nullptr;
   }
   [[nodiscard]] std::size_t rows() const { return samples * sequence; }
-  /// Places for samples in all microbatches.
+  /// The number of places for samples in all microbatches.
   [[nodiscard]] std::size_t places() const {
     return samples * static_cast<std::size_t>(microbatches);
   }
-  /// The samples that a microbatch of data rank `rank` of `ranks` has, in the first of its places.
-  /// Where microbatches are slices, they share out what there is; else the ranks do.
+  /// The number of samples that a microbatch of data rank `rank` of `ranks` has, in the first of
+  /// its places. If microbatches are slices, the samples are divided among slices, else among
+  /// ranks.
   [[nodiscard]] std::size_t samples_in(int microbatch, int rank, int ranks) const {
     if (slices > 0) return slice_of(microbatch).count;
     auto const mine =
@@ -120,7 +123,7 @@ struct device_batch {
             .count;
     return std::min(mine - std::min(mine, samples * static_cast<std::size_t>(microbatch)), samples);
   }
-  /// The samples of the global batch, which `ranks` data ranks share.
+  /// The number of samples in the global batch, which `ranks` data ranks share.
   [[nodiscard]] std::size_t all_samples(int ranks) const {
     std::size_t const all = slices > 0 ? samples * static_cast<std::size_t>(slices)
                                        : places() * static_cast<std::size_t>(ranks);
@@ -131,7 +134,7 @@ struct device_batch {
     if (slices > 0) return slice_of(microbatch).first;
     return first_sample + samples * static_cast<std::size_t>(microbatch);
   }
-  /// The samples of a microbatch that is a slice, within the global batch.
+  /// The samples of the global batch in a microbatch that is a slice.
   [[nodiscard]] ext::sample_slice slice_of(int microbatch) const {
     return ext::share_of_samples(samples * static_cast<std::size_t>(slices) - missing_samples,
                                  first_slice + microbatch, slices, together);
@@ -151,9 +154,9 @@ struct device_batch {
 
 namespace plait::ext {
 
-/// A batch whose inputs are `Element` and whose targets are `Target`, std::int32_t for tokens and
-/// classes: what `plait::batches` gives. The trainer compares it with the job when it is compiled,
-/// and the rest when it runs.
+/// A batch whose inputs are `Element` and whose targets are `Target` (std::int32_t for tokens and
+/// classes); `plait::batches` returns it. The trainer compares the types with the job's when it is
+/// compiled, and the rest at run time.
 template <class Memory, class Element, class Target = std::int32_t>
 struct batch_of : device_batch<Memory> {
   using element = Element;
@@ -164,8 +167,8 @@ struct batch_of : device_batch<Memory> {
 
 namespace plait::detail {
 
-/// Whether it is a batch at all. `Element` and `Target`: of what the job takes; void for a job that
-/// takes no targets.
+/// Checks that a trainer's argument is a batch that fits. `Element` and `Target`: the types that
+/// the job takes; void for a job without targets.
 template <class Batch, class Memory, class Element, class Target>
 consteval bool check_batch() {
   static_assert(

@@ -10,14 +10,14 @@
 
 namespace plait::ext {
 
-/// A number and its derivative by one of the numbers from which it is calculated.
+/// A number and its derivative with respect to one input, for forward-mode differentiation.
 ///
 /// A function that is called with dual_number{x, 1} returns dual_number{f(x), f'(x)}: each
-/// operation carries the derivative along by its own rule. Comparisons look at the number alone, so
-/// branches are taken as without a derivative. `T` is float or double. There are the operators of
-/// arithmetic and comparison and exp, expm1, log, log1p, sqrt, sin, cos, atan, sinh, cosh, tanh,
-/// erf, abs, fabs, fmax, fmin and pow. In a function write `using std::exp;` and exp(x), which
-/// takes the one that fits x.
+/// operation applies its own rule of differentiation. Comparisons use the number alone, so branches
+/// are taken as without a derivative. `T` is float or double. There are the operators of arithmetic
+/// and comparison, and exp, expm1, log, log1p, sqrt, sin, cos, atan, sinh, cosh, tanh, erf, abs,
+/// fabs, fmax, fmin and pow. In a function write `using std::exp;` and exp(x), so that the overload
+/// for the type of x is called.
 ///
 /// Cost:   up to three times the operations of the function.
 ///
@@ -32,12 +32,12 @@ struct dual_number {
   T slope{};
 
   constexpr dual_number() = default;
-  /// A number that does not depend on the other.
+  /// A constant: its derivative is 0.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr dual_number(T number) : value(number) {}
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr dual_number(T number, T by)
       : value(number), slope(by) {}
 
-  /// \cond friends that arguments find; the comment of the class names them
+  /// \cond friends found by argument-dependent lookup; the comment of the class names them
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend constexpr dual_number operator+(dual_number a) {
     return a;
   }
@@ -141,7 +141,7 @@ struct dual_number {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend dual_number fmin(dual_number a, dual_number b) {
     return b.value < a.value ? b : a;
   }
-  // An exponent without a slope adds none, so that the base need not be positive.
+  // A constant exponent adds no term, so that the base need not be positive.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE friend dual_number pow(dual_number a, dual_number b) {
     T const y = std::pow(a.value, b.value);
     T slope = a.slope == 0 ? T{0} : a.slope * b.value * std::pow(a.value, b.value - 1);
@@ -157,12 +157,13 @@ namespace plait::functions {
 
 using ext::dual_number;
 
-/// The derivative of a function of numbers, made of the function itself: f'(x) dy of one operand,
-/// or the derivative by operand `By` of several, times dy, in one pass over the operands and dy.
+/// The derivative of a function, computed from the function itself: f'(x) dy for one operand, or
+/// for several operands the derivative with respect to operand `By`, times dy. It takes one pass
+/// over the operands and dy.
 ///
-/// If the function has `slope`, that is called with its operands in place of the function: a
-/// derivative that is shorter, or more exact, written by hand. Else the function's call operator is
-/// called with dual numbers, so it has to be a template. The derivative is linear in dy.
+/// If the function has a member `slope`, it is called with the operands instead of the function: a
+/// hand-written derivative that is shorter or more exact. Otherwise the function's call operator is
+/// called with dual numbers, so it must be a template. The derivative is linear in dy.
 ///
 /// Example (tests/reference/names_in_use_test.cpp derivative_of):
 ///     template <class T>

@@ -9,11 +9,12 @@
 #include "plait/core/macros.hpp"
 #include "plait/tensor/dual_number.hpp"
 
-/// Function objects for element-wise operations, and what they are made of; for all devices.
+/// Function objects for element-wise operations, and their building blocks; for all devices.
 namespace plait::functions {
 
-/// `condition ? yes : no` as bit operations. Compilers do not turn it back into a branch, which
-/// would keep the loop around it from being vectorised (floating point may trap).
+/// Returns `condition ? yes : no`, by bit operations. Compilers do not turn them back into a
+/// branch, which would keep the enclosing loop from being vectorised (floating-point operations may
+/// trap).
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T choose(bool condition, T yes, T no) {
 #if defined(__CUDA_ARCH__)
@@ -25,8 +26,9 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T choose(bool condition, T yes, T no)
 #endif
 }
 
-/// a b + c, rounded once where the processor has an instruction for that (x86 with FMA, ARM64,
-/// GPUs), else twice. Written out, so that the bits do not depend on what a compiler fuses where.
+/// Returns a b + c, rounded once if the processor has an instruction for that (x86 with FMA, ARM64,
+/// GPUs), else twice. It is explicit, so that the bits do not depend on which operations a compiler
+/// fuses.
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
   return __builtin_fmaf(a, b, c);
@@ -44,11 +46,12 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE double multiply_add(double a, double b, double 
 #endif
 }
 
-/// e^x for loops over many elements: in double it is std::exp; in float it is branch-free, so that
-/// loops which call it are vectorised.
+/// Returns e^x, for loops over many elements: in double it is std::exp; in float it is branch-free,
+/// so that loops that call it are vectorised.
 ///
-/// In float: relative error at most 2e-7 (1.7 ulp) for -87 <= x <= 88; 0 below (the true value is
-/// under 1.7e-38); e^88 above, where a softmax never comes as its argument is at most 0; NaN stays.
+/// In float: relative error at most 2e-7 (1.7 ulp) for -87 <= x <= 88. Below -87 it is 0 (the true
+/// value is under 1.7e-38); above 88 it is e^88, which no softmax reaches, as its argument is at
+/// most 0. NaN stays NaN.
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE double exponential(double x) { return std::exp(x); }
 
 /// \overload
@@ -79,7 +82,7 @@ PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float exponential(float x) {
 #endif
 }
 
-/// The choice between two numbers with their derivatives.
+/// Chooses between two numbers with their derivatives.
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr dual_number<T> choose(bool condition, dual_number<T> yes,
                                                                  dual_number<T> no) {
@@ -111,7 +114,7 @@ struct multiply {
   }
 };
 
-/// The sum of two or three.
+/// The sum of two or more numbers.
 struct sum {
   static constexpr bool is_linear = true;
 
@@ -129,7 +132,7 @@ struct relu {
   }
 };
 
-/// Gradient of relu: dy where x > 0, else 0. `x` may be relu's input or its output.
+/// The gradient of relu: dy where x > 0, else 0. `x` may be relu's input or its output.
 struct relu_derivative {
   static constexpr bool is_linear_in_last = true;
 
@@ -154,7 +157,7 @@ struct gelu_inner {
     return multiply_add(3 * cubic, x * x, linear);
   }
 
-  // e^-value, held below the overflow of T so that 1 / (1 + it) never meets an infinity.
+  // e^-value, limited so that it does not overflow T and 1 / (1 + it) is finite.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T decay(T x) {
     constexpr T highest = 80;
     T const exponent = -value(x);
@@ -164,8 +167,9 @@ struct gelu_inner {
 
 }  // namespace detail
 
-/// GELU in its tanh form, 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), computed as
-/// the same x / (1 + e^(-2u)), which needs no tanh and does not cancel for negative x.
+/// GELU in its tanh form, 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3). It is
+/// computed as the equal x / (1 + e^(-2u)), which needs no tanh and has no cancellation for
+/// negative x.
 ///
 /// In float: error at most 5e-7 * max(1, |x|); relative to the value, 4e-7 (1 + |2u|) down to
 /// 1e-30.
@@ -176,7 +180,7 @@ struct gelu_tanh {
   }
 };
 
-/// Gradient of gelu_tanh at its input x: dy (s + 2u' x s (1 - s)) with s = 1 / (1 + e^(-2u)).
+/// The gradient of gelu_tanh at its input x: dy (s + 2u' x s (1 - s)) with s = 1 / (1 + e^(-2u)).
 struct gelu_tanh_derivative {
   static constexpr bool is_linear_in_last = true;
 
@@ -191,7 +195,7 @@ struct gelu_tanh_derivative {
 
 namespace detail {
 
-// e^-x, held below the overflow of T so that 1 / (1 + it) never meets an infinity.
+// e^-x, limited so that it does not overflow T and 1 / (1 + it) is finite.
 template <class T>
 PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T silu_decay(T x) {
   constexpr T highest = 80;
@@ -208,7 +212,7 @@ struct silu {
   }
 };
 
-/// Gradient of silu at its input x: dy s (1 + x (1 - s)) with s = 1 / (1 + e^-x).
+/// The gradient of silu at its input x: dy s (1 + x (1 - s)) with s = 1 / (1 + e^-x).
 struct silu_derivative {
   static constexpr bool is_linear_in_last = true;
 
@@ -226,12 +230,12 @@ struct silu_derivative {
 struct sigmoid {
   template <class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T x) const {
-    constexpr T highest = sizeof(T) == 4 ? 80 : 700;  // below the overflow of e^-x
+    constexpr T highest = sizeof(T) == 4 ? 80 : 700;  // less than where e^-x overflows
     return 1 / (1 + exponential(choose(-x > highest, highest, -x)));
   }
 };
 
-/// Gradient of sigmoid from its output y: dy y (1 - y).
+/// The gradient of sigmoid from its output y: dy y (1 - y).
 struct sigmoid_derivative {
   static constexpr bool is_linear_in_last = true;
 
@@ -241,15 +245,15 @@ struct sigmoid_derivative {
   }
 };
 
-/// The hyperbolic tangent; in double it is std::tanh, in float branch-free, so that loops which
-/// call it are vectorised.
+/// The hyperbolic tangent; in double it is std::tanh, in float branch-free, so that loops that call
+/// it are vectorised.
 ///
 /// In float: relative error at most 5e-7.
 struct tanh {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE double operator()(double x) const { return std::tanh(x); }
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE float operator()(float x) const {
     float const a = choose(x < 0, -x, x), square = a * a;
-    // (1 - e^-2a) / (1 + e^-2a) cancels for small a, where its series serves.
+    // (1 - e^-2a) / (1 + e^-2a) has cancellation for small a, so the series is used there.
     float const decay = exponential(-2 * a);
     float series = 62.0f / 2835;
     series = multiply_add(series, square, -17.0f / 315);
@@ -266,7 +270,7 @@ struct tanh {
   }
 };
 
-/// Gradient of tanh from its output y: dy (1 - y^2).
+/// The gradient of tanh from its output y: dy (1 - y^2).
 struct tanh_derivative {
   static constexpr bool is_linear_in_last = true;
 

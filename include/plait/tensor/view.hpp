@@ -11,11 +11,11 @@
 
 namespace plait::ext {
 
-/// A type says on purpose that it names a kind of memory by `using concept_tag = memory_tag;`.
+/// The tag by which a type declares itself a kind of memory: `using concept_tag = memory_tag;`.
 struct memory_tag {};
 
-/// Ordinary memory of the process. Devices of other backends have a type of their own, so that a
-/// host pointer is never given to a device by mistake.
+/// Ordinary memory of the process. Devices of other backends have their own types, so that a host
+/// pointer is never passed to a device by mistake.
 struct host_memory {
   using concept_tag = memory_tag;
 };
@@ -24,11 +24,12 @@ struct host_memory {
 
 namespace plait {
 
-/// A view is what a layer's body sees of a tensor: the local block of a matrix, and in its type
-/// where the ranks of the tensor axis have the rest.
+/// A tensor as a layer's body sees it: the local block of a matrix, with its placement on the
+/// tensor axis in its type.
 ///
-/// In a view `shard<0>` means that the ranks hold blocks of the rows (positions, or rows of a
-/// parameter) and `shard<1>` blocks of the columns (features).
+/// In a view, `shard<0>` means that the ranks hold blocks of the rows (positions, or rows of a
+/// parameter), and `shard<1>` blocks of the columns (features). For example, with 4 tensor ranks
+/// and 1024 features, a view placed `shard<1>` has 256 columns.
 /// Shapes:  (rows, columns), contiguous, row-major; a vector has one row.
 template <class T, placement At = invariant, class Memory = ext::host_memory>
 struct view {
@@ -42,7 +43,8 @@ struct view {
 
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
 
-  /// To a view that may only read; as a template, since nvcc warns of a conversion to its own type.
+  /// Converts to a read-only view; it is a template, since nvcc warns of a conversion to the own
+  /// type.
   template <class Other>
     requires(!std::is_const_v<T> && std::is_same_v<Other, T const>)
   constexpr operator view<Other, At, Memory>() const {  // NOLINT: implicit, as for pointers
@@ -54,7 +56,7 @@ struct view {
 
 namespace plait::ext {
 
-/// A view to be read transposed in a matrix product.
+/// A view that a matrix product reads transposed.
 ///
 /// Example (tests/reference/names_in_use_test.cpp transposed):
 ///     static void backward_input(auto& ops, auto l) {  // dx = dy w^T
@@ -69,17 +71,18 @@ struct transposed_view {
 
 namespace plait {
 
-/// Returns the view as one that a matrix product reads transposed, without a copy.
+/// Returns the view marked to be read transposed by a matrix product; nothing is copied.
 template <class T, placement At, class Memory>
 constexpr ext::transposed_view<view<T, At, Memory>> transposed(view<T, At, Memory> what) {
   return {what};
 }
 
-/// A result that an element-wise function is applied to at once: `of` gets the values and `mapped`
-/// f of them, or f(kept, value) if f takes two.
+/// A result to which an element-wise function is applied at once: `of` receives the values and
+/// `mapped` receives f of them, or f(kept, value) if f takes two operands.
 ///
-/// A layer with `takes_epilogue` gets one in place of y or dx where the next step is such a
-/// function, and hands it to the product that writes it.
+/// A layer with `takes_epilogue` gets one in place of y or dx if the next step is such a function,
+/// and passes it to the product that writes the result. The function is then part of the product's
+/// kernel.
 template <class View, class Function, class Kept = void>
 struct mapped_view {
   static constexpr placement at = View::at;
@@ -109,12 +112,12 @@ struct token_view {
 
 namespace plait::ext {
 
-/// A result to which another matrix is added at once: `sum` gets of + added. It may lie where `of`
-/// lies, and for an operation other than a product where `added` lies.
+/// A result to which another matrix is added at once: `sum` receives of + added. `sum` may share
+/// the memory of `of` and, for an operation other than a product, the memory of `added`.
 ///
-/// A layer with `takes_sum` gets one in place of dx where a residual begins before it, and one with
-/// `takes_epilogue` in place of y where a residual ends after it; the layer hands it to the
-/// operation that writes dx or y. The contents of `of` are undefined afterwards.
+/// A layer with `takes_sum` gets one in place of dx if a residual begins in front of it, and a
+/// layer with `takes_epilogue` gets one in place of y if a residual ends after it. The layer passes
+/// it to the operation that writes dx or y. The contents of `of` are undefined afterwards.
 template <class View>
 struct summed_view {
   static constexpr placement at = View::at;
@@ -122,14 +125,14 @@ struct summed_view {
   View of, added, sum;
 };
 
-/// Returns the placement of an activation as a view has it: blocks of positions are rows, of
-/// features columns.
+/// Returns the placement of an activation in a view: blocks of positions are rows, blocks of
+/// features are columns.
 constexpr placement view_placement_of_value(placement at) {
   if (!is_shard(at)) return at;
   return at.index == dim::features ? placement{at.kind, 1, at.parts} : placement{at.kind, 0, 1};
 }
 
-/// Returns the placement of a parameter as a view has it: a vector is one row.
+/// Returns the placement of a parameter in a view: a vector is one row.
 constexpr placement view_placement_of_parameter(placement at, int rank) {
   if (!is_shard(at)) return at;
   return rank == 1 ? placement{at.kind, 1, at.parts} : at;
