@@ -311,7 +311,7 @@ TEST(RequireProven, NamesFaultStageAndOperation) {
   } catch (plait::ext::schedule_error const& error) {
     EXPECT_EQ(std::string{error.what()},
               "timetable for 2 stages and 8 microbatches: stage 0, operation 3 (send_activation "
-              "1): the stage waits for ever for the other end of this message");
+              "1): the stage waits forever for the other end of this message");
   }
 }
 

@@ -81,7 +81,7 @@ struct aliasing {
 /// ops.loss_seed().at(row), to the gradients from l.dy.
 ///
 /// `prepare` has the arguments of forward, and is called before the first pass at a shape, when
-/// there are no values yet: the device allocates and compiles what it needs for the shape
+/// there are no values yet: the device prepares its operations for the shape
 /// (ops.prepare_attention).
 ///
 /// An element-wise layer describes itself by `function`, `derivative` and `kept`, see

@@ -13,7 +13,7 @@ namespace plait::nn {
 
 namespace detail {
 
-/// True if the derivative of a function is made of its output.
+/// True if the derivative of a function is computed from its output.
 template <class Function>
 inline constexpr bool is_from_output = [] {
   if constexpr (requires { Function::from_output; }) return bool{Function::from_output};
@@ -22,17 +22,17 @@ inline constexpr bool is_from_output = [] {
 
 }  // namespace detail
 
-/// y = Function(x), element by element; backward dx = Derivative(kept, dy) with x or y kept, as
-/// `Kept` (input_slot or output_slot) says. Derive an activation of your own from it.
+/// y = Function(x), element by element; backward: dx = Derivative(kept, dy), where `Kept`
+/// (input_slot or output_slot) chooses whether x or y is kept. Derive your own activations from it.
 ///
-/// Without a Derivative it is made of the function (`functions::derivative_of`), whose call
-/// operator is a template then. A function with `slope(y)` and `static constexpr bool from_output =
-/// true` has its output kept.
+/// Without a Derivative, it is computed from the function (`functions::derivative_of`), whose call
+/// operator must then be a template. For a function with `slope(y)` and `static constexpr bool
+/// from_output = true` the output is kept.
 ///
 /// Shapes: x, y (rows, Width).
 ///
-/// Cost:   after a layer with `takes_epilogue` (a linear layer) it is done as that layer stores
-///         its result, where the device can.
+/// Cost:   after a layer with `takes_epilogue` (a linear layer) it runs as part of that layer's
+///         store, if the device can.
 template <std::size_t Width, class Function, class Derivative = functions::derivative_of<Function>,
           class Kept =
               std::conditional_t<detail::is_from_output<Function>, output_slot, input_slot>>
@@ -55,7 +55,7 @@ struct elementwise {
 /// max(x, 0), element by element.
 template <std::size_t Width>
 struct relu : elementwise<Width, functions::relu, functions::relu_derivative, output_slot> {
-  // Memory traffic only: no reason to cut what a neighbour needs whole.
+  // Only memory traffic: this layer is no reason to cut a value that a neighbour needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 };

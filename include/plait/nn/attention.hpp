@@ -11,10 +11,10 @@
 
 namespace plait::nn {
 
-/// Causal attention of each head on its query, key and value, given side by side.
+/// Causal attention of each head on its query, key and value, which are side by side in x.
 ///
 /// Shapes: x (Sequence * batch, 3 Width), y (Sequence * batch, Width).
-/// Moves:  heads are cut like features; the sequence is whole.
+/// Moves:  nothing; heads are cut like features, and the sequence is whole.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct attention_heads {
   static_assert(Width % Heads == 0,
@@ -43,8 +43,8 @@ struct attention_heads {
 
 /// Multi-head causal self-attention with its two projections, "c_attn" and "c_proj".
 ///
-/// Source: Vaswani et al., "Attention is all you need", 2017; recomputation of the probabilities
-///         from their log-sum as in Dao et al., "FlashAttention", 2022.
+/// Source: Vaswani et al., "Attention is all you need", 2017; the probabilities are recomputed from
+///         their log-sum as in Dao et al., "FlashAttention", 2022.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence,
           initializer Projection = normal(0.02)>
 using causal_self_attention =
@@ -54,14 +54,15 @@ using causal_self_attention =
 
 using ext::attention_options;
 
-/// Attention of `Heads` query heads, Heads / KeyValueHeads of which read one key-value head, on the
-/// keys that the options let them see.
+/// Attention of `Heads` query heads. Heads / KeyValueHeads query heads share one key-value head, as
+/// in grouped-query attention. The options limit the keys that a query sees.
 ///
 /// Shapes: inputs q (Sequence * batch, Heads HeadWidth), k and v (Sequence * batch, KeyValueHeads
 ///         HeadWidth); y as q.
-/// Moves:  "heads": ranks that divide KeyValueHeads cut all by heads. "groups": ranks that are a
-///         multiple of KeyValueHeads and divide Heads cut the queries alone, and each reads one
-///         key-value head; the gradients of k and v are sums over the ranks. The sequence is whole.
+/// Moves:  "heads": if the number of ranks divides KeyValueHeads, all inputs are cut by heads.
+///         "groups": if it is a multiple of KeyValueHeads and divides Heads, only queries are cut,
+///         and each rank reads one key-value head; the gradients of k and v are summed over the
+///         ranks. The sequence is whole.
 ///
 /// Example (tests/reference/names_in_use_test.cpp grouped_attention):
 ///     using q = plait::nn::linear<64, 64>;

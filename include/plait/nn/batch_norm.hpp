@@ -13,31 +13,32 @@ namespace plait::nn {
 
 /// Options of batch_norm.
 struct batch_norm_options {
-  /// Consecutive samples whose statistics are made together; 0: all of the microbatch.
+  /// The number of consecutive samples with common statistics; 0: all samples of the microbatch.
   std::size_t group = 0;
-  buffer_rule momentum = moving_average(0.1);  ///< of the running statistics
+  buffer_rule momentum = moving_average(0.1);  ///< share of a step in the running statistics
   nano_fraction epsilon = fraction(1e-5);
 };
 
-/// Channels of groups of samples with mean 0 and variance 1, times a weight plus a bias for each.
+/// Normalises each channel, over groups of samples, to mean 0 and variance 1, and then applies a
+/// weight and a bias for each channel.
 ///
-/// With `.group = 0` the statistics are those of all samples of the microbatch, on all ranks that
-/// have some, as in PyTorch's SyncBatchNorm: numbers then depend on how a global batch is cut into
-/// microbatches and ranks. With `.group = N` they are those of a group of samples, N consecutive
-/// ones of the global batch, which stay on one rank and in one microbatch, so that every plan gives
-/// the same numbers; a microbatch has whole groups, of which the last may have fewer samples in the
-/// last partial batch. The buffers running_mean and running_var follow a step's mean over its
-/// groups or microbatches, of which each counts as it has samples, the variance unbiased. In
-/// evaluation, and in a frozen layer, they are what x is normalised by.
+/// With `.group = 0` the statistics are over all samples of the microbatch, on all ranks that have
+/// some of them, as in PyTorch's SyncBatchNorm: results then depend on how a global batch is cut
+/// into microbatches and ranks. With `.group = N` they are over a group of samples: N consecutive
+/// samples of the global batch, which stay on one rank and in one microbatch, so that every plan
+/// gives equal results. A microbatch has whole groups; only in the last, partial batch of an epoch
+/// may the last group have fewer samples. The buffers running_mean and running_var follow the mean
+/// of a step over its groups or microbatches, weighted by their numbers of samples, with the
+/// unbiased variance. In evaluation, and in a frozen layer, x is normalised by these buffers.
 ///
 /// Shapes: x, y (samples, Image::size); weight, bias, running_mean, running_var (Image::channels).
-/// Moves:  with groups nothing; else, over the ranks that have other samples, a sum and a sum of
-///         squares for each channel in a forward, and two sums in a backward. Ranks that divide the
-///         channels cut them.
-/// Errors: input_error of `batches` if groups do not divide a microbatch; size_mismatch if a group
-///         has one value for each channel.
-/// Source: Ioffe, Szegedy, "Batch normalization", arXiv 1502.03167; names as in PyTorch's
-///         BatchNorm2d, whose num_batches_tracked is not there.
+/// Moves:  with groups nothing; else, over the ranks that have different samples, a sum and a sum
+///         of squares for each channel in a forward, and two sums in a backward. If the number of
+///         ranks divides the channels, ranks cut them.
+/// Errors: input_error of `batches` if a microbatch is not whole groups; size_mismatch if a group
+///         has only one value for each channel.
+/// Source: Ioffe, Szegedy, "Batch normalization", arXiv 1502.03167. Names as in PyTorch's
+///         BatchNorm2d; there is no num_batches_tracked.
 ///
 /// Example (tests/reference/names_in_use_test.cpp batch_norm):
 ///     using normalized = plait::nn::batch_norm<plait::nn::image<16, 32, 32>, {.group = 8}>;
@@ -73,15 +74,15 @@ struct batch_norm {
                         ext::batch_sum<shard<dim::features>, channels>,
                         ext::batch_sum<shard<dim::features>, 2 * channels, backward_sums>>>;
   using forms = std::conditional_t<Options.group == 0, by_microbatch, by_groups>;
-  // Two numbers of each group and channel, in the first rows; made of all samples of the group, and
-  // so not found anew.
+  // Two numbers for each group and channel, in the first rows. They are computed from all samples
+  // of the group, and so are not recomputed.
   using statistics =
       slot<"statistics",
            Options.group == 0   ? 0
            : Options.group == 1 ? 2 * Image::channels
                                 : Image::channels,
            2 * Image::channels, follows::features, slot_element::accumulate, slot_kept::always>;
-  // Sums of two kinds, side by side, as they go to other ranks.
+  // Two kinds of sums, side by side, as they are sent to other ranks.
   using sums = slot<"sums", 0, 2 * Image::channels, follows::features, slot_element::accumulate>;
   using saved = plait::saved<input_slot, statistics>;
   using scratch = std::conditional_t<Options.group == 0, plait::scratch<sums>, plait::scratch<>>;
@@ -134,7 +135,7 @@ struct batch_norm {
     ops.sum_over_samples(squares);
     ops.statistics_of_samples(Image::map, of_all, squares, statistics, epsilon);
   }
-  // The part of a room behind what has been taken of it.
+  // Returns the part of a buffer after the part that is taken.
   static auto behind(auto room, auto const& taken) {
     room.data += taken.count();
     room.columns -= taken.count();

@@ -14,7 +14,7 @@ namespace plait::nn {
 
 namespace detail {
 
-/// Returns the number in column c of rows that stand side by side.
+/// Returns the number in column c of rows placed side by side.
 template <std::size_t First, std::size_t... Others>
 struct side_by_side {
   static constexpr bool is_linear = true;
@@ -33,13 +33,12 @@ struct side_by_side {
 
 }  // namespace detail
 
-/// Puts the features of two to four inputs side by side, after a fan_out. For images of one height
-/// and width it puts their channels side by side: the next layer takes `image<A + B, Height,
-/// Width>`.
+/// Puts the features of two to four inputs side by side, after a fan_out, as torch.cat. For images
+/// of equal height and width it puts their channels side by side: the next layer takes `image<A +
+/// B, Height, Width>`.
 ///
 /// Shapes: input i (rows, Widths[i]), y (rows, the sum of Widths).
-/// Moves:  nothing; the features are whole on every tensor rank; a pending sum may be made after
-///         it.
+/// Moves:  nothing; the features are whole on every tensor rank. Partial inputs stay partial.
 ///
 /// Example (tests/reference/names_in_use_test.cpp identity):
 ///     using beside_itself =  // x and f(x), side by side

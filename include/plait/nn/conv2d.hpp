@@ -14,20 +14,20 @@ namespace plait::nn {
 
 /// Options of a convolution.
 struct conv_options {
-  std::size_t kernel = 3;   ///< rows and columns of the windows
-  std::size_t stride = 1;   ///< from window to window
+  std::size_t kernel = 3;   ///< rows and columns of a window
+  std::size_t stride = 1;   ///< distance between neighbouring windows
   std::size_t padding = 0;  ///< zeros on each side of a map
-  /// Groups of input and output channels that are convolved by themselves.
+  /// The number of groups of input and output channels; each group is convolved separately.
   std::size_t groups = 1;
   bool bias = true;
-  /// The weight starts as normal random numbers of this deviation; 0: sqrt(2 / inputs of an
-  /// output), after He et al., "Delving deep into rectifiers", 2015. The bias starts as zeros.
+  /// The weight starts as normal random numbers of this deviation; 0: sqrt(2 / number of inputs of
+  /// an output), after He et al., "Delving deep into rectifiers", 2015. The bias starts as zeros.
   initializer weight = normal(0);
 };
 
 namespace detail {
 
-/// The square root of 2 / inputs, in units of 1e-9.
+/// Returns the square root of 2 / inputs, in units of 1e-9.
 constexpr std::int64_t he_deviation(std::size_t inputs) {
   double const square = 2.0 / static_cast<double>(inputs);
   double root = 1;
@@ -78,17 +78,18 @@ struct conv_parameters {
 
 }  // namespace detail
 
-/// y = w * x + b: each output channel is the sum over the windows of its group's input channels,
-/// times its weights.
+/// y = w * x + b, as PyTorch's Conv2d: each output channel is the sum over the windows of its
+/// group's input channels, times its weights.
 ///
 /// Shapes: x (rows, Image::size); w (Outputs, Image::channels / groups * kernel * kernel), in files
 ///         (Outputs, channels / groups, kernel, kernel); b (Outputs); y an image of Outputs
 ///         channels with (height + 2 padding - kernel) / stride + 1 rows.
 /// Moves:  "column": the whole input, a block of output channels; "row": a block of input channels,
-///         a partial output to which b is added once; "groups": blocks of channels, nothing.
-/// Cost:   windows are written out as patches of at most patch_block_of(windows, Outputs).room()
-///         numbers of scratch for a batch of any size; a 1 x 1 convolution of large maps, with
-///         stride 1 and without padding, needs none.
+///         a partial output to which b is added once; "groups": blocks of channels. No form
+///         communicates within the layer.
+/// Cost:   windows are copied as patches into a scratch of at most patch_block_of(windows,
+///         Outputs).room() numbers, for a batch of any size; a 1 x 1 convolution of large maps,
+///         with stride 1 and without padding, needs no scratch.
 ///
 /// Example (tests/reference/names_in_use_test.cpp conv2d):
 ///     using first =

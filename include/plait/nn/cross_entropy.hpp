@@ -17,24 +17,25 @@ namespace plait::nn {
 
 /// Options of a cross-entropy.
 struct cross_entropy_options {
-  /// Rows with this label do not count, nor do those with ignored_target.
+  /// Rows with this label do not count, nor do rows with ignored_target (ignore_index in PyTorch).
   std::int32_t ignored = -100;
-  /// The logits have this many columns, of which those behind the classes do not count; 0 means no
-  /// others.
+  /// The number of columns of the logits, if it is more than the number of classes; columns after
+  /// the classes do not count. 0: no padding.
   std::size_t padded_to = 0;
-  /// So much of the label is spread evenly over all classes, the label's too: fraction(0.1).
+  /// The share of the label that is spread evenly over all classes, including the label:
+  /// fraction(0.1) (label_smoothing in PyTorch).
   nano_fraction smoothing{};
 };
 
 /// -log(softmax(logits)[label]), summed over the rows whose label is not ignored and divided by the
-/// number of such rows in the whole global batch. With `.smoothing` s a row has (1 - s) times that
-/// and s times the mean of -log(softmax(logits)[class]) over all classes. Each row is multiplied by
-/// its weight if the batch has weights.
+/// number of such rows in the whole global batch. With `.smoothing` s, a row's term is (1 - s)
+/// times this plus s times the mean of -log(softmax(logits)[class]) over all classes. If the batch
+/// has weights, each row is multiplied by its weight.
 ///
-/// Shapes: logits (rows, Classes), or padded_to columns, of which the padding gets the gradient 0;
+/// Shapes: logits (rows, Classes), or padded_to columns, in which the padding has gradient 0;
 ///         labels (rows) in [0, Classes) or ignored.
-/// Moves:  cut by classes: the maximum and two sums for each row, three with smoothing, forward
-///         only.
+/// Moves:  if logits are cut by classes: the maximum and two sums for each row (three with
+///         smoothing), in the forward only.
 ///
 /// Example (tests/reference/names_in_use_test.cpp cross_entropy):
 ///     using loss = plait::nn::cross_entropy<2>;  // of 2 outputs and a class, 0 or 1
@@ -61,12 +62,12 @@ struct cross_entropy {
   static constexpr double flops_per_row =
       (operation::cross_entropy_terms::is.flops + (target::is_smoothed ? 1 : 0)) * Classes;
   static constexpr bool takes_weights = true;
-  /// The `count` of this loss checks labels, so that trainers need not; a loss that derives from it
-  /// may have another.
+  /// `count` of this loss checks labels, so that trainers need not; a derived loss may have another
+  /// `count`.
   using count_refuses_labels = cross_entropy;
-  using joint_body_of = cross_entropy;  // a loss that derives from it may have other bodies
+  using joint_body_of = cross_entropy;  // a derived loss may have other bodies
 
-  /// The rows that count, of the labels of one rank.
+  /// Returns the number of rows that count, from the labels of one rank.
   ///
   /// Errors: input_error for a label that is neither a class nor ignored.
   static std::int64_t count(std::span<std::int32_t const> labels) {

@@ -7,10 +7,11 @@
 
 namespace plait::nn {
 
-/// Drops elements with a probability of `PerMille` / 1000 while training and scales the others up.
+/// Sets elements to zero with a probability of `PerMille` / 1000 in training, and scales the others
+/// up.
 ///
-/// Which elements are dropped depends on the seed, the step, the layer and the global index of the
-/// element alone, so that every plan drops the same.
+/// The choice of elements depends only on the seed, the step, the layer and the global index of the
+/// element, so that every plan drops the same elements.
 /// Shapes: x, y (rows, Width).
 template <std::size_t Width, int PerMille>
 struct dropout {
@@ -20,7 +21,7 @@ struct dropout {
   using input = features<Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, by_features, by_sequence<>>;
-  // Memory traffic only: no reason to cut what a neighbour needs whole.
+  // Only memory traffic: this layer is no reason to cut a value that a neighbour needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 

@@ -26,20 +26,21 @@ consteval bool has_derivative() {
 
 }  // namespace detail
 
-/// Function::value(x, target), summed over all numbers of all rows and divided by the count of the
-/// targets, of the whole global batch, that are numbers. With weights each row counts as many times
-/// as its weight says. Derive a loss of your own from it.
+/// Function::value(x, target), summed over all numbers of all rows and divided by the number of
+/// targets in the whole global batch that are not NaN. With weights, the weight of a row multiplies
+/// its terms and its count. Derive your own losses from it.
 ///
-/// `Function` has value(x, target), static, PLAIT_HOST_DEVICE and in the type in which sums are
-/// formed, and slope(x, target), its derivative by x. Without slope the derivative is made of
-/// value, which is a template then that takes dual numbers (`ext::dual_number`).
+/// `Function` has static PLAIT_HOST_DEVICE functions of numbers in the type in which sums are
+/// computed: value(x, target), and slope(x, target), its derivative with respect to x. Without
+/// slope, value must be a template that accepts dual numbers (`ext::dual_number`), from which the
+/// derivative is computed.
 ///
-/// Shapes: x (rows, Width), targets (rows, Width); one that is nan does not count.
+/// Shapes: x (rows, Width), targets (rows, Width); a target that is NaN does not count.
 ///
 /// Moves:  the features are whole on every tensor rank.
 template <std::size_t Width, class Function>
 struct elementwise_loss {
-  // Here and not in a function, so that compilers name nothing but this type before the sentence.
+  // Asserted here and not in a function, so that compilers name only this type before the text.
   static_assert(
       requires(double x) { Function::value(x, x); } || requires(float x) { Function::value(x, x); },
       "elementwise_loss<Width, Function>: Function has no static value(x, target); write "
@@ -60,7 +61,7 @@ struct elementwise_loss {
   static constexpr bool takes_weights = true;
   static constexpr double flops_per_row = 4.0 * Width;
 
-  /// The targets that count.
+  /// Returns the number of targets that count.
   template <class T>
   static std::int64_t count(std::span<T const> targets) {
     std::int64_t numbers = 0;
@@ -157,12 +158,12 @@ struct cross_entropy_of_logit {
 
 }  // namespace losses
 
-/// (x - target)^2, the mean over all numbers: PyTorch's MSELoss.
+/// (x - target)^2, the mean over all numbers, as PyTorch's MSELoss.
 template <std::size_t Width>
 struct mse : elementwise_loss<Width, losses::squared_error> {};
 
 /// The Huber loss, the mean over all numbers: error^2 / 2 up to a distance of PerMille / 1000,
-/// linear beyond; PyTorch's HuberLoss.
+/// linear beyond, as PyTorch's HuberLoss.
 ///
 /// Source: Huber, "Robust estimation of a location parameter", 1964.
 template <std::size_t Width, std::size_t PerMille = 1000>
@@ -173,7 +174,7 @@ struct huber : elementwise_loss<Width, losses::huber<PerMille>> {
 };
 
 /// -target log(sigmoid(x)) - (1 - target) log(1 - sigmoid(x)), the mean over all numbers, for
-/// logits x and targets from 0 to 1: PyTorch's BCEWithLogitsLoss.
+/// logits x and targets from 0 to 1, as PyTorch's BCEWithLogitsLoss.
 template <std::size_t Width>
 struct binary_cross_entropy : elementwise_loss<Width, losses::cross_entropy_of_logit> {};
 

@@ -8,12 +8,13 @@
 
 namespace plait::nn {
 
-/// The row of a table for each token.
+/// The row of a table for each token, as torch.nn.Embedding.
 ///
-/// Shapes: tokens (rows), weight (Vocabulary, Width), y (rows, Width). Tokens are in
-///         [0, Vocabulary), which trainers check. The weight is held with PaddedTo rows, so that
-///         ranks can divide them.
-/// Moves:  cut by vocabulary each rank looks up what it has, the output is partial.
+/// Shapes: tokens (rows), weight (Vocabulary, Width), y (rows, Width). Tokens are in [0,
+///         Vocabulary), which trainers check. The weight is stored with PaddedTo rows, so that the
+///         number of ranks can divide them.
+/// Moves:  nothing; if the table is cut by vocabulary, each rank looks up its own rows, and the
+///         output is partial.
 template <std::size_t Vocabulary, std::size_t Width, initializer Initial = normal(0.02),
           std::size_t PaddedTo = Vocabulary>
 struct embedding {

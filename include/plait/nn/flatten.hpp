@@ -6,11 +6,11 @@
 
 namespace plait::nn {
 
-/// The same values under another name: the features of an image, for layers that know only rows.
-/// A layer on rows may follow one on images without it.
+/// Passes the values of an image on as features, for layers that take rows. A layer on rows may
+/// also follow a layer on images without it.
 ///
 /// Shapes: x, y (rows, Image::size).
-/// Cost:   nothing; the output is the buffer of the input.
+/// Cost:   nothing; the output is in the buffer of the input.
 template <class Image>
 struct flatten {
   static_assert((detail::check_image<Image>(), true));

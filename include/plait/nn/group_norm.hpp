@@ -26,11 +26,11 @@ consteval void check_norm_groups() {
 
 }  // namespace detail
 
-/// Groups of channels of each sample with mean 0 and variance 1, times a weight plus a bias for
-/// each channel.
+/// Normalises each group of channels of each sample to mean 0 and variance 1, and then applies a
+/// weight and a bias for each channel.
 ///
 /// Shapes: x, y (rows, Image::size); weight, bias (Image::channels).
-/// Moves:  nothing; ranks that divide Groups cut the channels.
+/// Moves:  nothing; if the number of ranks divides Groups, ranks cut the channels.
 /// Source: Wu, He, "Group normalization", arXiv 1803.08494.
 template <class Image, std::size_t Groups, group_norm_options Options = group_norm_options{}>
 struct group_norm {

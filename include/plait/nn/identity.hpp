@@ -7,10 +7,10 @@
 
 namespace plait::nn {
 
-/// y = x: the branch of a fan_out that leaves its input as it is.
+/// y = x: a branch of a fan_out that passes its input on unchanged.
 ///
 /// Shapes: x, y (rows, Width).
-/// Moves:  nothing; a pending sum may be made after it.
+/// Moves:  nothing; a partial input stays partial.
 ///
 /// Example (tests/reference/names_in_use_test.cpp identity):
 ///     using beside_itself =  // x and f(x), side by side

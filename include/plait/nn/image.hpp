@@ -9,11 +9,11 @@
 namespace plait::nn {
 
 /// Rows that are images, one for each sample: `Channels` maps of Height x Width features, one after
-/// the other (NCHW, as PyTorch has them).
+/// another (NCHW, as in PyTorch).
 ///
-/// A cut of the features is one of channels. Layers on images take one and give one, `L::output`,
-/// so that the compiler works all sizes out; `size` is the number of features, for layers that know
-/// only rows.
+/// A cut of the features is a cut of channels. A layer on images takes an image type and has an
+/// image as `L::output`, so that the compiler computes all sizes. `size` is the number of features,
+/// for layers that take rows.
 template <std::size_t Channels, std::size_t Height, std::size_t Width>
 struct image {
   static_assert(Channels > 0 && Height > 0 && Width > 0,
@@ -38,7 +38,7 @@ consteval void check_image() {
                 "plait::nn::image<Channels, Height, Width>, or L::output of the layer L before it");
 }
 
-// The numbers are template arguments so that every compiler prints them next to the text.
+// The numbers are template arguments, so that every compiler prints them next to the text.
 template <std::size_t Kernel, std::size_t Length, std::size_t Padding>
 consteval void check_kernel_fits() {
   static_assert(Kernel > 0 && Kernel <= Length + 2 * Padding,
@@ -52,7 +52,7 @@ consteval void check_stride() {
                 "at least 1");
 }
 
-/// The windows of a layer on an image, once its numbers have been checked.
+/// Returns the windows of a layer on an image, after checking its numbers.
 template <class Image, std::size_t KernelHeight, std::size_t KernelWidth, std::size_t Stride,
           std::size_t Padding>
 consteval plait::ext::window_shape windows_of() {

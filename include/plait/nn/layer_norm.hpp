@@ -8,7 +8,7 @@
 
 namespace plait::nn {
 
-/// Rows with mean 0 and variance 1, times a weight, plus a bias.
+/// Normalises each row to mean 0 and variance 1, and then applies a weight and a bias.
 ///
 /// Shapes: x, y (rows, Width); weight, bias (Width). Epsilon is 1e-5.
 /// Moves:  on sequence shards, one all_reduce of the parameters' gradients per step.

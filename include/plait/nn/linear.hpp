@@ -16,12 +16,13 @@ enum class weight_order : int { input_output, output_input };
 struct linear_options {
   bool bias = true;
   weight_order order = weight_order::input_output;
-  /// The output is this many equal pieces side by side; a column split cuts each of them.
+  /// The number of equal pieces of the output, side by side; a column split cuts each of them
+  /// (query, key and value in one matrix have 3 parts).
   int parts = 1;
   /// The weight starts as normal random numbers of this deviation, the bias as zeros.
   initializer weight = normal(0.02);
-  /// The output has this many features, the ones behind Out always 0, so that ranks can divide
-  /// them; 0 means Out.
+  /// The number of features of the output, if it is more than Out: features after Out are always 0,
+  /// so that the number of ranks can divide the width. 0 means Out.
   std::size_t padded_to = 0;
 };
 
@@ -51,12 +52,12 @@ struct linear_parameters {
 
 }  // namespace detail
 
-/// y = x w + b.
+/// y = x w + b, as torch.nn.Linear.
 ///
 /// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out); with
-///         padded_to that many outputs instead of Out.
-/// Moves:  column: the whole input, a block of the output; row: a block of the input, a partial
-///         output to which b is added once.
+///         padded_to, that number of outputs instead of Out.
+/// Moves:  nothing within the layer. Column form: the whole input, a block of the output; row form:
+///         a block of the input, a partial output to which b is added once.
 ///
 /// Example (tests/reference/names_in_use_test.cpp linear):
 ///     using classifier = plait::nn::linear<10, 2>;                // y = x w + b

@@ -13,7 +13,7 @@ namespace plait::nn {
 
 namespace detail {
 
-/// The deviation of uniform random numbers between -1 / sqrt(inputs) and 1 / sqrt(inputs).
+/// Returns the deviation of uniform random numbers between -1 / sqrt(inputs) and 1 / sqrt(inputs).
 consteval double deviation_of_lora(double inputs) {
   double root = inputs;
   for (int i = 0; i < 60; ++i) root = 0.5 * (root + 3 * inputs / root);
@@ -37,11 +37,11 @@ struct lora_parts {
 
 }  // namespace detail
 
-/// L with its parameters frozen, plus x A B * Alpha / Rank, of which A and B are trained: a matrix
-/// of few parameters beside one of many. As B starts as zeros, the layer starts as L.
+/// L with frozen parameters, plus x A B * Alpha / Rank, where A and B are trained: a low-rank
+/// update with few parameters. B starts as zeros, so the layer starts equal to L.
 ///
-/// Parameter names: those of L as they are, and lora_A.weight, lora_B.weight.
-/// Shapes: x (rows, In), y (rows, Out) as L has them; A (Rank, In), B (Out, Rank), as stored.
+/// Parameter names: the names of L, and lora_A.weight and lora_B.weight.
+/// Shapes: x (rows, In), y (rows, Out) as for L; A (Rank, In), B (Out, Rank), as stored.
 /// Source: Hu et al., "LoRA: low-rank adaptation of large language models", arXiv 2106.09685.
 template <class L, std::size_t Rank, std::size_t Alpha = Rank>
 struct lora : detail::lora_parts<L, Rank, Alpha>::layer {};

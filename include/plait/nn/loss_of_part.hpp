@@ -19,12 +19,12 @@
 
 namespace plait::nn {
 
-/// The outputs and targets of a row that loss_of_part gives to its loss.
+/// The outputs and targets of a row that loss_of_part passes to its loss.
 struct part_of_row {
-  std::size_t outputs = 0;       ///< numbers in a row of the model; 0: as many as the loss takes
-  std::size_t first_output = 0;  ///< the first that the loss takes
+  std::size_t outputs = 0;       ///< width of the model's output; 0: the width of the loss
+  std::size_t first_output = 0;  ///< index of the first output for the loss
   std::size_t targets = 0;       ///< real numbers of a row in the data set
-  std::size_t first_target = 0;  ///< the first that the loss takes
+  std::size_t first_target = 0;  ///< index of the first target for the loss
 };
 
 namespace detail {
@@ -43,7 +43,7 @@ struct joined_scratch<plait::scratch<Slots...>, More...> {
   using type = plait::scratch<Slots..., More...>;
 };
 
-/// Returns the class that a real number stands for; ext::ignored_target if it stands for none.
+/// Returns the class that a real number represents; ext::ignored_target if it represents none.
 template <class T>
 PLAIT_HOST_DEVICE constexpr std::int32_t class_of_number(T number) {
   return number >= 0 && number < T{1 << 24} ? static_cast<std::int32_t>(number)
@@ -70,9 +70,8 @@ consteval void check_part() {
 }  // namespace detail
 
 /// Applies `Loss` to some outputs of a row and some of its targets, which are real numbers in the
-/// data set. With it the terms of a sum_of can have targets of different kinds. If Loss takes
-/// classes, the target is a class written as a real number, a whole one below 2^24; nan does not
-/// count.
+/// data set. With it, the terms of a sum_of can have targets of different kinds. If Loss takes
+/// classes, the target is a class written as a whole number less than 2^24; NaN does not count.
 ///
 /// Shapes: x (rows, outputs), targets (rows, targets).
 /// Moves:  nothing; if Loss takes only some of the outputs, the outputs are whole on every tensor

@@ -11,9 +11,9 @@ namespace plait::nn {
 
 /// Options of pooling.
 struct pool_options {
-  std::size_t kernel = 2;   ///< rows and columns of the windows
-  std::size_t stride = 0;   ///< from window to window; 0: the kernel
-  std::size_t padding = 0;  ///< places on each side of a map; half the kernel at most
+  std::size_t kernel = 2;   ///< rows and columns of a window
+  std::size_t stride = 0;   ///< distance between neighbouring windows; 0: the kernel
+  std::size_t padding = 0;  ///< on each side of a map; at most half the kernel
 };
 
 namespace detail {
@@ -63,7 +63,8 @@ constexpr std::size_t stride_of(pool_options const& of) {
 
 }  // namespace detail
 
-/// The largest of each window. The gradient goes to it; of equal ones to the first.
+/// The largest element of each window, as PyTorch's MaxPool2d. The gradient is added to that
+/// element; to the first of equal ones.
 ///
 /// Shapes: x (rows, Image::size); y an image of the same channels with
 ///         (height + 2 padding - kernel) / stride + 1 rows.
@@ -87,10 +88,10 @@ struct max_pool : detail::pooled<operation::max_pool, Image, Options.kernel, Opt
   }
 };
 
-/// The mean of each window, in which padding counts as zeros.
+/// The mean of each window, as PyTorch's AvgPool2d; padding counts as zeros.
 ///
-/// Shapes: as max_pool
-/// Moves:  nothing; channels are cut like features, and a sum still to be made stays one.
+/// Shapes: as for max_pool
+/// Moves:  nothing; channels are cut like features, and a partial input stays partial.
 template <class Image, pool_options Options = pool_options{}>
 struct average_pool : detail::averaged<Image, Options.kernel, Options.kernel,
                                        detail::stride_of(Options), Options.padding> {};

@@ -11,10 +11,11 @@ namespace plait::nn {
 
 /// Options of rms_norm.
 struct rms_norm_options {
-  nano_fraction epsilon = fraction(1e-5);  ///< as rms_norm_eps in Hugging Face's configurations
+  nano_fraction epsilon = fraction(1e-5);  ///< rms_norm_eps in Hugging Face's configurations
 };
 
-/// Rows with a mean square of 1, times a weight: y = x / sqrt(mean(x^2) + epsilon) * weight.
+/// Scales each row to a mean square of 1, and then applies a weight: y = x / sqrt(mean(x^2) +
+/// epsilon) * weight.
 ///
 /// Shapes: x, y (rows, Width); weight (Width).
 /// Moves:  on sequence shards, one all_reduce of the weight's gradient per step.

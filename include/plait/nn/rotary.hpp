@@ -13,12 +13,12 @@
 
 namespace plait::nn {
 
-/// The way in which the angles of rotary positions are slowed down, for sequences that are longer
-/// than those of the first training; the names are Hugging Face's rope_type.
+/// The method by which the angles of rotary positions grow more slowly, for sequences that are
+/// longer than in the first training; named as Hugging Face's rope_type.
 enum class rotary_scaling : int {
   none,
-  linear,  ///< all by the factor
-  llama3,  ///< the slow ones by the factor, the fast ones not, those between in part
+  linear,  ///< divides all angles by the factor
+  llama3,  ///< divides slow angles, leaves fast ones, divides those between in part
 };
 
 /// Options of rotary, named as rope_theta and the entries of rope_scaling in Hugging Face's
@@ -27,8 +27,8 @@ struct rotary_options {
   std::size_t base = 10000;
   rotary_scaling scaling = rotary_scaling::none;
   nano_fraction factor = fraction(1.0);  ///< with a scaling: `.factor = fraction(8.0)`
-  /// Of llama3: turns within original_positions up to which an angle is slow, and from which it is
-  /// fast.
+  /// For llama3: the numbers of turns within original_positions up to which an angle is slow, and
+  /// from which on it is fast.
   nano_fraction low_frequency_factor = fraction(1.0);
   nano_fraction high_frequency_factor = fraction(4.0);
   std::size_t original_positions = 8192;
@@ -38,13 +38,14 @@ struct rotary_options {
 
 namespace plait::nn::detail {
 
-/// The angle by which pair `pair` of a head's numbers is turned from one position to the next.
+/// Returns the angle by which pair `pair` of a head's numbers is turned from one position to the
+/// next.
 ///
 /// Source: Su et al., "RoFormer", arXiv 2104.09864; llama3 as `_compute_llama3_parameters` of
 ///         Hugging Face's transformers.
 double rotary_rate(rotary_options const& of, std::size_t head_width, std::size_t pair);
 
-/// Fills a table with a row for each position: the cosines of a head's angles, then the sines.
+/// Fills a table with a row for each position: the cosines of a head's angles, then their sines.
 template <std::size_t HeadWidth>
 struct rotary_table {
   double rate[HeadWidth / 2];
@@ -60,7 +61,7 @@ struct rotary_table {
   }
 };
 
-/// Turns the pairs of each head, whose second numbers are half a head behind the first.
+/// Turns the pairs of each head; the second number of a pair is half a head after the first.
 template <std::size_t HeadWidth>
 struct rotary_turn {
   static constexpr std::size_t block = HeadWidth;
@@ -81,15 +82,15 @@ struct rotary_turn {
 
 namespace plait::nn {
 
-/// Turns pairs of each head's numbers by angles that grow with the position, so that a product of
-/// two heads depends on their distance: queries and keys before an attention. A number is paired
-/// with the one half a head behind it, as in Hugging Face's models.
+/// Turns pairs of each head's numbers by angles that grow with the position, so that the product of
+/// a query and a key depends on their distance. It is applied to queries and keys in front of an
+/// attention. A number is paired with the number half a head after it, as in Hugging Face's models.
 ///
-/// Angles are computed in double and their sines are rounded once, to the type in which sums are
-/// formed.
+/// Angles are computed in double, and their sines are rounded once, to the type in which sums are
+/// computed.
 /// Shapes: x, y (rows, Width), heads of HeadWidth side by side.
 /// Moves:  nothing: heads are cut like features, and positions may be.
-/// Cost:   a sine and a cosine for each position and pair of one head, each time; a table of
+/// Cost:   a sine and a cosine for each position and pair of one head, in each call; a table of
 ///         Sequence * HeadWidth numbers.
 template <std::size_t Width, std::size_t HeadWidth, std::size_t Sequence,
           rotary_options Options = rotary_options{}>
@@ -118,8 +119,8 @@ struct rotary {
   using output = features<Width>;
   using table = slot<"table", 0, Sequence * HeadWidth, slot_element::accumulate>;
   using scratch = plait::scratch<table>;
-  // Of the form alone: heads that ranks do not divide, as those of keys that several ranks read,
-  // are turned by all.
+  // Set for this form only: heads that the number of ranks does not divide, such as key heads that
+  // several ranks read, are turned by all ranks.
   using whole_heads = units_of<Width / (HeadWidth == 0 ? 1 : HeadWidth)>;
   using forms = plait::forms<whole,
                              form<"features", shard<dim::features>, shard<dim::features>,

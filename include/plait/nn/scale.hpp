@@ -12,14 +12,14 @@ namespace plait::nn {
 /// y = Factor * x, element by element: `scale<768, fraction(0.125)>`.
 ///
 /// Shapes: x, y (rows, Width).
-/// Moves:  nothing; a sum that is still to be made may be made behind it.
+/// Moves:  nothing; a partial input stays partial.
 template <std::size_t Width, nano_fraction Factor>
 struct scale {
   using concept_tag = layer_tag;
   using input = features<Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, by_features, by_sequence<>, form<"summands", partial, partial>>;
-  // Memory traffic only: no reason to cut what a neighbour needs whole.
+  // Only memory traffic: this layer is no reason to cut a value that a neighbour needs whole.
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 

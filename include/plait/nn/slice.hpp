@@ -32,7 +32,7 @@ struct columns_at {
   }
 };
 
-// The numbers are template arguments so that every compiler prints them next to the text.
+// The numbers are template arguments, so that every compiler prints them next to the text.
 template <std::size_t Width, std::size_t First, std::size_t Count>
 consteval void check_slice() {
   static_assert(Count > 0 && First <= Width && Count <= Width - First,
@@ -46,8 +46,7 @@ consteval void check_slice() {
 /// channels if First and Count are multiples of a map's size.
 ///
 /// Shapes: x (rows, Width), y (rows, Count).
-/// Moves:  nothing; the features are whole on every tensor rank, and a pending sum may be made
-///         after it.
+/// Moves:  nothing; the features are whole on every tensor rank, and a partial input stays partial.
 ///
 /// Example (tests/reference/names_in_use_test.cpp slice):
 ///     using last_four = plait::nn::slice<16, 12, 4>;

@@ -30,10 +30,11 @@ struct equal_inputs<Width, 4> {
 
 }  // namespace detail
 
-/// The sum of `Count` inputs, element by element, behind a fan_out.
+/// The sum of `Count` inputs, element by element, after a fan_out.
 ///
 /// Shapes: all inputs and the output (rows, Width).
-/// Moves:  nothing; of inputs that are sums still to be made one is made, behind it.
+/// Moves:  nothing; if the inputs are partial, so is the output, and one reduction follows instead
+///         of `Count`.
 template <std::size_t Width, std::size_t Count>
 struct sum {
   static_assert(Count >= 2 && Count <= 4,

@@ -8,7 +8,7 @@
 
 namespace plait::nn {
 
-/// down_proj(silu(gate_proj(x)) * up_proj(x)), the gated layer of Llama's blocks, in the names of
+/// down_proj(silu(gate_proj(x)) * up_proj(x)), the gated layer of Llama's blocks, with the names of
 /// Hugging Face's files.
 ///
 /// Shapes: x, y (rows, Width); gate_proj, up_proj (Hidden, Width), down_proj (Width, Hidden).

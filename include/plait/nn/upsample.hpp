@@ -21,11 +21,11 @@ consteval void check_factor() {
 
 }  // namespace detail
 
-/// Repeats each place of an image `Factor` times in each direction: PyTorch's Upsample with the
-/// mode nearest. The gradient of a place is the sum over its copies.
+/// Repeats each element of an image `Factor` times in each direction, as PyTorch's Upsample with
+/// mode="nearest". The gradient of an element is the sum over its copies.
 ///
 /// Shapes: x (rows, Image::size); y an image of the same channels, Factor times as high and wide.
-/// Moves:  nothing; channels are cut like features, and a pending sum stays pending.
+/// Moves:  nothing; channels are cut like features, and a partial input stays partial.
 ///
 /// Example (tests/reference/names_in_use_test.cpp upsample):
 ///     using twice_as_large =
@@ -40,8 +40,7 @@ struct upsample {
   using forms = plait::forms<whole, form<"channels", shard<dim::features>, shard<dim::features>>,
                              by_sequence<>, form<"summands", partial, partial>>;
   static constexpr std::size_t units = Image::channels;
-  // The layer costs memory traffic only: it is no reason to cut a value that a neighbour needs
-  // whole.
+  // Only memory traffic: this layer is no reason to cut a value that a neighbour needs whole.
   static constexpr double flops_per_row = 0;
 
   struct nearest {

@@ -34,7 +34,7 @@ struct weights_table<class_weights<Weights...>> {
   }
 };
 
-/// Calculates the term of a row from the result of ops.cross_entropy_terms.
+/// Computes the term of a row from the result of ops.cross_entropy_terms.
 template <class Weights>
 struct weighted_term {
   std::int32_t ignored;
@@ -60,7 +60,8 @@ struct times_class_weight {
 
 /// The cross-entropy with a weight for each class: the sum of weight[label] *
 /// -log(softmax(logits)[label]) over the rows whose label is not ignored, divided by the sum of
-/// weight[label] over the labels of the whole global batch. PyTorch's CrossEntropyLoss(weight=...).
+/// weight[label] over the labels of the whole global batch, as PyTorch's
+/// CrossEntropyLoss(weight=...).
 ///
 /// Shapes: logits (rows, as many columns as there are weights, or padded_to), labels (rows).
 /// Moves:  nothing; the logits are whole on every tensor rank.
@@ -86,9 +87,9 @@ struct weighted_cross_entropy {
   static constexpr double flops_per_row = 5.0 * double(classes);
   static constexpr bool takes_weights = true;
 
-  /// The sum of the weights of the labels of one rank.
+  /// Returns the sum of the weights of the labels of one rank.
   ///
-  /// Errors: as cross_entropy.
+  /// Errors: as for cross_entropy.
   static double count(std::span<std::int32_t const> labels) {
     unweighted::count(labels);
     double sum = 0;

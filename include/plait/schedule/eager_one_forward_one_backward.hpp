@@ -12,17 +12,18 @@
 
 namespace plait {
 
-/// `one_forward_one_backward` that begins with about twice as many forwards, so that each
-/// activation has the time of a computation to come to the next stage: for links that are slow.
+/// One forward and one backward in turn, after about twice as many initial forwards as
+/// `one_forward_one_backward`. The time of one computation is then left for each activation to
+/// reach the next stage: for slow links.
 ///
-/// Cost:    bubble (stages - 1) * (forward + backward) time;
-///          min(2 (stages - 1 - stage) + 1, microbatches) activation sets.
+/// Cost:    bubble (stages - 1) * (forward + backward) time; min(2 (stages - 1 - stage) + 1,
+///          microbatches) activation sets.
 /// Source:  Zhuang et al., "On optimizing the communication of model parallelism", 2023.
 struct eager_one_forward_one_backward {
   using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "eager_one_forward_one_backward";
 
-  /// What `stage` computes, in order; fewer microbatches than stages are allowed.
+  /// Returns the computations of `stage`, in order; fewer microbatches than stages are allowed.
   [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int stages, int stage,
                                                                         int microbatches) {
     int const warm_up = peak_activations(stages, stage, microbatches);
@@ -36,7 +37,7 @@ struct eager_one_forward_one_backward {
     return list;
   }
 
-  /// The most microbatches between their forward and their backward on `stage`.
+  /// The most microbatches on `stage` that are between their forward and their backward.
   [[nodiscard]] static constexpr int peak_activations(int stages, int stage, int microbatches) {
     return std::min(2 * (stages - 1 - stage) + 1, microbatches);
   }

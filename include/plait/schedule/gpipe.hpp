@@ -10,7 +10,8 @@
 
 namespace plait {
 
-/// All forwards, then all backwards: the simplest schedule, which holds every microbatch at once.
+/// All forwards, then all backwards: the simplest schedule, which keeps the activations of every
+/// microbatch at once.
 ///
 /// Cost:    bubble (stages - 1) * (forward + backward) time; `microbatches` activation sets.
 /// Source:  Huang et al., "GPipe", 2019.
@@ -18,7 +19,7 @@ struct gpipe {
   using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "gpipe";
 
-  /// What one stage computes, in order; the same on every stage.
+  /// Returns the computations of a stage, in order; they are equal on every stage.
   [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int /*stages*/,
                                                                         int /*stage*/,
                                                                         int microbatches) {
@@ -29,7 +30,7 @@ struct gpipe {
     return list;
   }
 
-  /// The most microbatches between their forward and their backward on `stage`.
+  /// The most microbatches on `stage` that are between their forward and their backward.
   [[nodiscard]] static constexpr int peak_activations(int /*stages*/, int /*stage*/,
                                                       int microbatches) {
     return microbatches;

@@ -12,12 +12,14 @@
 
 namespace plait {
 
-/// One forward and one backward in turn, on `Chunks` chunks of the model on each stage: while a
-/// pipeline fills and empties, stages are idle for a part of the time of `one_forward_one_backward`
-/// that is `Chunks` times smaller, for `Chunks` times as many messages and some more activations.
+/// One forward and one backward in turn, with `Chunks` chunks of the model on each stage. While the
+/// pipeline fills and drains, stages are idle for 1 / `Chunks` of the time of
+/// `one_forward_one_backward`, at the cost of `Chunks` times as many messages and some more
+/// activations. For example, on 4 stages with 2 chunks, stage 0 has chunks 0 and 4 of the 8, and
+/// the bubble halves.
 ///
-/// Chunks go to all stages in turn. Where the microbatches are no multiple of the stages, the order
-/// is that of the next multiple without the surplus.
+/// Chunks are assigned to all stages in turn. If the number of microbatches is not a multiple of
+/// the stages, the order is the order for the next multiple without the surplus.
 /// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;
 ///          min(2 (stages - 1 - stage) + (Chunks - 1) stages + 1, microbatches Chunks) activation
 ///          sets of a chunk.
@@ -34,14 +36,14 @@ struct interleaved {
   static constexpr int chunks = Chunks;
   static constexpr auto placement = ext::chunk_placement::loop;
 
-  /// What `stage` computes, in order; any number of microbatches is allowed.
+  /// Returns the computations of `stage`, in order; any number of microbatches is allowed.
   [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int stages, int stage,
                                                                         int microbatches) {
     int const all = (microbatches + stages - 1) / stages * stages * Chunks;
     int const warm_up = std::min(all, 2 * (stages - 1 - stage) + (Chunks - 1) * stages);
     std::vector<ext::scheduled_work> list;
     list.reserve(2 * static_cast<std::size_t>(all));
-    // Groups of as many microbatches as stages go through one chunk after the other.
+    // Groups of as many microbatches as stages pass through one chunk after another.
     auto const add = [&](ext::work kind, int number) {
       int const along = number / stages % Chunks, round = number / (stages * Chunks);
       int const microbatch = round * stages + number % stages;
@@ -57,7 +59,8 @@ struct interleaved {
     return list;
   }
 
-  /// The most between their forward and their backward on `stage`, counted for each chunk.
+  /// The most microbatches on `stage` that are between their forward and their backward, counted
+  /// once for each chunk.
   [[nodiscard]] static constexpr int peak_activations(int stages, int stage, int microbatches) {
     int now = 0, most = 0;
     for (auto const op : order(stages, stage, microbatches))

@@ -11,11 +11,11 @@
 
 namespace plait {
 
-/// All microbatches through one chunk of a stage, then through the next; backwards alike: as idle
-/// as `interleaved`, and each chunk's parameters are used in one stretch forward and in one
-/// backward, for all activations at once.
+/// Runs all microbatches through one chunk of a stage, then through the next; backwards likewise.
+/// Stages are idle as long as with `interleaved`. Each chunk's parameters are used in one stretch
+/// in the forward and in one in the backward, at the cost of keeping all activations at once.
 ///
-/// Chunks go to all stages in turn.
+/// Chunks are assigned to all stages in turn.
 /// Cost:    bubble (stages - 1) / Chunks * (forward + backward) time of a stage;
 ///          microbatches * Chunks activation sets of a chunk.
 /// Source:  Lamy-Poirier, "Breadth-first pipeline parallelism", 2022.
@@ -30,7 +30,7 @@ struct looped_breadth_first {
   static constexpr int chunks = Chunks;
   static constexpr auto placement = ext::chunk_placement::loop;
 
-  /// What one stage computes, in order; the same on every stage.
+  /// Returns the computations of a stage, in order; they are equal on every stage.
   [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int /*stages*/,
                                                                         int /*stage*/,
                                                                         int microbatches) {
@@ -43,7 +43,8 @@ struct looped_breadth_first {
     return list;
   }
 
-  /// The most between their forward and their backward on a stage, counted for each chunk.
+  /// The most microbatches on a stage that are between their forward and their backward, counted
+  /// once for each chunk.
   [[nodiscard]] static constexpr int peak_activations(int /*stages*/, int /*stage*/,
                                                       int microbatches) {
     return Chunks * microbatches;

@@ -16,14 +16,15 @@
 
 namespace plait::planning {
 
-/// What a schedule says of a pipeline besides the order.
+/// The properties of a schedule that describe its pipeline, except the order.
 struct pipeline_shape {
-  int chunks = 1;  ///< of each stage
+  int chunks = 1;  ///< number of chunks on each stage
   chunk_placement placement = chunk_placement::line;
   bool splits_backward = false;
 };
 
-/// What `Schedule` says; one chunk on each stage and whole backward passes where it says nothing.
+/// Returns the properties of `Schedule`; by default one chunk on each stage and whole backward
+/// passes.
 template <class Schedule>
 [[nodiscard]] constexpr pipeline_shape shape_of() {
   pipeline_shape out;
@@ -34,7 +35,7 @@ template <class Schedule>
   return out;
 }
 
-/// The slots that the list of `stage` needs, counted by walking through it.
+/// Returns the slots that the list of `stage` needs, counted by walking through it.
 [[nodiscard]] [[gnu::cold]] constexpr stage_slots count_slots(timetable const& table, int stage) {
   work const last = !table.has_backward     ? work::forward
                     : table.splits_backward ? work::backward_parameters
@@ -57,9 +58,9 @@ template <class Schedule>
   return peak;
 }
 
-// Where a chunk stands while `lower` walks through time: how many of its microbatches have begun a
-// forward and a first half of a backward, and how many have their input and the gradient of their
-// output.
+// The state of a chunk while `lower` walks through time: the numbers of its microbatches that have
+// begun a forward, that have begun the first half of a backward, that have their input, and that
+// have the gradient of their output.
 struct chunk_clock {
   int forwards = 0;
   int inputs_of_backward = 0;
@@ -71,8 +72,9 @@ struct stage_clock {
   int busy_until = 0;
 };
 
-// The order of messages is that of a run in which a backward takes as long as two forwards. It is
-// only an order: the timetable is right, if not always the fastest, whatever the real times are.
+// Messages are ordered as in a run in which a backward takes twice as long as a forward. This
+// decides only the order: with other times the timetable is still correct, but may not be the
+// fastest.
 constexpr int duration(work kind) { return kind == work::backward ? 2 : 1; }
 
 // Walks through time and writes the lists of all stages.
@@ -99,7 +101,7 @@ class timetable_writer {
     chunk.forwards += op.kind == work::forward;
     chunk.inputs_of_backward += op.kind == work::backward_input;
   }
-  // Gives the result of `op` to the chunk that needs it: the sender places the receive.
+  // Passes the result of `op` to the chunk that needs it: the sender also adds the receive.
   constexpr void end(int stage, scheduled_work op) {
     if (op.kind == work::backward_parameters) return;
     bool const is_forward = op.kind == work::forward;
@@ -117,7 +119,7 @@ class timetable_writer {
     ++(is_forward ? chunk.activations : chunk.gradients);
   }
 
-  // `orders`: what each stage computes. What cannot be run to its end stays in its order.
+  // `orders`: the computations of each stage. Computations that can never run stay in their order.
   [[gnu::cold]] constexpr void write(lean_vector<std::vector<scheduled_work>> const& orders) {
     auto const order_of = [&](int stage) -> auto const& {
       return orders[static_cast<std::size_t>(stage)];
@@ -128,7 +130,8 @@ class timetable_writer {
     int const stages = table_.stage_count();
     bool some_busy = true;
     for (int now = 0; some_busy; ++now) {
-      for (int s = 0; s < stages; ++s)  // messages first: what begins now may need them
+      for (int s = 0; s < stages;
+           ++s)  // messages first, since computations that begin now may need them
         if (clock_of(s).next > 0 && clock_of(s).busy_until == now)
           end(s, order_of(s)[clock_of(s).next - 1]);
       some_busy = false;
@@ -154,7 +157,7 @@ class timetable_writer {
  private:
   timetable& table_;
   lean_vector<stage_clock> clocks_;
-  lean_vector<chunk_clock> chunks_;  // of the model, by number
+  lean_vector<chunk_clock> chunks_;  // indexed by the chunk's number in the model
 };
 
 constexpr void check_sizes(int stages, int microbatches) {
@@ -163,7 +166,7 @@ constexpr void check_sizes(int stages, int microbatches) {
                               " microbatches; both must be at least 1"})};
 }
 
-/// A timetable in which nothing is done yet.
+/// Returns a timetable without entries.
 [[nodiscard]] constexpr timetable empty_timetable(int stages, int microbatches, bool has_backward,
                                                   pipeline_shape const& shape) {
   return {microbatches,
@@ -176,15 +179,15 @@ constexpr void check_sizes(int stages, int microbatches) {
 
 /// Adds the messages to the compute orders of all stages and counts the slots that they need.
 ///
-/// All computations, when they begin in a simulated run, and all messages, when their result is
-/// ready, stand in one line; each stage gets its part of it. The first unfinished item of the line
-/// is therefore next on every stage it belongs to, so that some stage can always go on, even when
-/// sends block until they are received. Putting each receive just before its use instead
-/// deadlocks for everything but `gpipe`. Between two stages messages stand in one order at both
-/// ends.
+/// A simulated run puts all items in one line: each computation at its begin, and each message when
+/// its result is ready. Each stage gets its part of the line. The first unfinished item of the line
+/// is therefore next on every stage that takes part in it, so some stage can always continue, even
+/// if sends block until they are received. Putting each receive just in front of its use instead
+/// would deadlock for every schedule except `gpipe`. Between two stages, messages have one order at
+/// both ends.
 ///
-/// A send stands before the next computation of its stage, so one output buffer is enough.
-/// Orders that cannot be run to their end are kept as they are; `check` names what is wrong.
+/// A send precedes the next computation of its stage, so one output buffer is enough. Orders that
+/// can never run to their end are left as they are; `check` names the fault.
 ///
 /// Cost:    O(stages * (microbatches * chunks + stages)).
 [[nodiscard]] [[gnu::cold]] constexpr timetable lower(
@@ -199,15 +202,15 @@ constexpr void check_sizes(int stages, int microbatches) {
   return table;
 }
 
-/// Whether a job has one stage of one chunk and its schedule lowers nothing by itself: then the
+/// True if a job has one stage with one chunk and its schedule does not define `lowered`: then the
 /// order is the timetable.
 template <class Schedule, int Stages>
 inline constexpr bool is_lone_stage =
     Stages == 1 && schedule<Schedule> && shape_of<Schedule>().chunks == 1 &&
     !requires { Schedule::lowered(1, 1); };
 
-/// The timetable of a lone stage: its order, and no messages. `activations`: the slots that it
-/// needs.
+/// Returns the timetable of a lone stage: its order, and no messages. `activations`: the number of
+/// slots that it needs.
 [[nodiscard]] [[gnu::cold]] constexpr timetable lone_timetable(std::vector<scheduled_work> order,
                                                                int microbatches, bool has_backward,
                                                                pipeline_shape const& shape,
@@ -217,8 +220,8 @@ inline constexpr bool is_lone_stage =
   return out;
 }
 
-/// The timetable of one training step: forwards and backwards in the order of `Schedule`, or what
-/// it has lowered by itself.
+/// Returns the timetable of one training step: forwards and backwards in the order of `Schedule`,
+/// or the timetable that the schedule's own `lowered` returns.
 ///
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
 template <class Schedule>
@@ -244,10 +247,10 @@ template <class Schedule>
         Schedule::peak_activations(stages, s, microbatches);
   return table;
 }
-/// The same with a number of stages that the compiler knows: for a lone one it compiles nothing
-/// that lowers others.
+/// Returns the timetable for a constant number of stages; for a lone stage, no code that adds
+/// messages is compiled.
 ///
-/// Errors:  as above.
+/// Errors:  as for training_timetable(stages, microbatches).
 template <class Schedule, int Stages>
 [[nodiscard]] [[gnu::cold]] constexpr timetable training_timetable(int microbatches) {
   if constexpr (is_lone_stage<Schedule, Stages>) {
@@ -257,8 +260,8 @@ template <class Schedule, int Stages>
   } else return training_timetable<Schedule>(Stages, microbatches);
 }
 
-/// The timetable of an evaluation: forwards only. Of the chunks of a stage that can begin the
-/// deepest goes first, so that what one has made does not wait.
+/// Returns the timetable of an evaluation: forwards only. Of the chunks of a stage that can begin,
+/// the deepest runs first, so that results do not wait.
 ///
 /// Cost:    O(stages * chunks * (microbatches * chunks + stages)).
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
@@ -282,9 +285,10 @@ template <class Schedule, int Stages>
   }
   return lower(orders, microbatches, false, shape);
 }
-/// The same with the number of stages and the chunks of a schedule that the compiler knows.
+/// Returns the timetable of an evaluation for a constant number of stages and the chunks of a
+/// schedule.
 ///
-/// Errors:  as above.
+/// Errors:  as for evaluation_timetable(stages, microbatches).
 template <class Schedule, int Stages>
 [[nodiscard]] [[gnu::cold]] constexpr timetable evaluation_timetable(int microbatches) {
   constexpr pipeline_shape shape = shape_of<Schedule>();

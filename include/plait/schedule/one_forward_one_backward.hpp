@@ -12,8 +12,9 @@
 
 namespace plait {
 
-/// A few forwards to fill the pipeline, then one forward and one backward in turn (1F1B): as fast
-/// as `gpipe`, and the activations held do not grow with the number of microbatches.
+/// A few forwards to fill the pipeline, then one forward and one backward in turn (1F1B). It is as
+/// fast as `gpipe`, and the number of kept activations does not grow with the number of
+/// microbatches: on 4 stages, stage 0 keeps 4 sets for any number of microbatches.
 ///
 /// On one stage this is the serial run: forward 0, backward 0, forward 1, backward 1, ...
 ///
@@ -25,7 +26,7 @@ struct one_forward_one_backward {
   using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "one_forward_one_backward";
 
-  /// What `stage` computes, in order; fewer microbatches than stages are allowed.
+  /// Returns the computations of `stage`, in order; fewer microbatches than stages are allowed.
   [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int stages, int stage,
                                                                         int microbatches) {
     int const warm_up = std::min(stages - 1 - stage, microbatches);
@@ -39,7 +40,7 @@ struct one_forward_one_backward {
     return list;
   }
 
-  /// The most microbatches between their forward and their backward on `stage`.
+  /// The most microbatches on `stage` that are between their forward and their backward.
   [[nodiscard]] static constexpr int peak_activations(int stages, int stage, int microbatches) {
     return std::min(stages - stage, microbatches);
   }

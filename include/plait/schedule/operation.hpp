@@ -13,11 +13,12 @@
 
 namespace plait::ext {
 
-/// The kind of an entry in a stage's list: four kinds of computing, four ends of messages.
+/// The kind of an entry in a stage's list: four kinds of computation, and the two ends of two kinds
+/// of messages.
 ///
 /// `backward` is the full backward pass of a chunk: gradients of its input and its parameters. Its
-/// halves are `backward_input`, behind which the gradient of the input may be sent, and
-/// `backward_parameters`. Activations travel to the next chunk, gradients to the previous one.
+/// halves are `backward_input`, after which the gradient of the input may be sent, and
+/// `backward_parameters`. Activations are sent to the next chunk, gradients to the previous chunk.
 enum class work : std::uint8_t {
   forward,
   backward,
@@ -32,7 +33,7 @@ enum class work : std::uint8_t {
 /// The number of enumerators of `work`.
 inline constexpr int work_kinds = int(work::backward_parameters) + 1;
 
-/// The words used for `kind` in messages and pictures.
+/// Returns the name of `kind` in messages and pictures.
 [[nodiscard]] constexpr std::string_view to_string(work kind) {
   constexpr std::string_view words[]{
       "forward",       "backward",         "send_activation", "receive_activation",
@@ -41,13 +42,13 @@ inline constexpr int work_kinds = int(work::backward_parameters) + 1;
   return words[static_cast<int>(kind)];
 }
 
-/// Says whether `kind` computes; the other kinds are ends of messages.
+/// Returns true if `kind` is a computation; the other kinds are ends of messages.
 [[nodiscard]] constexpr bool computes(work kind) {
   return kind == work::forward || kind == work::backward || kind == work::backward_input ||
          kind == work::backward_parameters;
 }
 
-/// Says whether `kind` makes gradients of parameters.
+/// Returns true if `kind` computes gradients of parameters.
 [[nodiscard]] constexpr bool sums_gradients(work kind) {
   return kind == work::backward || kind == work::backward_parameters;
 }
@@ -56,7 +57,7 @@ inline constexpr int work_kinds = int(work::backward_parameters) + 1;
 struct scheduled_work {
   work kind = work::forward;
   int microbatch = 0;
-  int chunk = 0;  ///< of those of the stage
+  int chunk = 0;  ///< index among the chunks of the stage
 
   friend constexpr bool operator==(scheduled_work const&, scheduled_work const&) = default;
 };
@@ -64,38 +65,39 @@ struct scheduled_work {
 /// Returns text such as "send_gradient 3", or "send_gradient 3 of chunk 1".
 [[nodiscard]] std::string to_string(scheduled_work op);
 
-/// The stages to which the chunks of a model go, in the order of its layers.
+/// The assignment of a model's chunks, in the order of its layers, to stages.
 ///
-/// Of two chunks that follow each other on one stage the first hands its output over without a
-/// message, and the second the gradient.
+/// If two consecutive chunks are on one stage, the first passes its output on without a message,
+/// and the second passes back the gradient.
 enum class chunk_placement : int {
-  line,  ///< each stage has one
-  loop,  ///< to all stages in turn, again and again
-  wave   ///< to all stages in turn, back from the last to the first, and so on
+  line,  ///< each stage has one chunk
+  loop,  ///< chunks go to stages 0, 1, ..., n - 1, then to 0, 1, ... again
+  wave   ///< chunks go to stages 0, 1, ..., n - 1, then back to n - 1, ..., 0, and so on
 };
 
-/// A chunk of a model: one of those of a stage, from the first layers on.
+/// A chunk of a model, by its stage and its index among the chunks of the stage.
 struct chunk_place {
   int stage = 0, chunk = 0;
 
   friend constexpr bool operator==(chunk_place const&, chunk_place const&) = default;
 };
 
-/// The place of a chunk by its number in the model; its stage is -1 for the chunk before the first.
+/// Returns the place of a chunk, by its number in the model; the stage is -1 in front of the first
+/// chunk.
 [[nodiscard]] constexpr chunk_place place_of_chunk(int number, int stages, chunk_placement how) {
   if (number < 0) return {-1, 0};
   int const along = number % stages, chunk = number / stages;
   bool const is_back = how == chunk_placement::wave && chunk % 2 != 0;
   return {is_back ? stages - 1 - along : along, chunk};
 }
-/// The number of a chunk in the model.
+/// Returns the number of a chunk in the model.
 [[nodiscard]] constexpr int number_of_chunk(chunk_place at, int stages, chunk_placement how) {
   bool const is_back = how == chunk_placement::wave && at.chunk % 2 != 0;
   return at.chunk * stages + (is_back ? stages - 1 - at.stage : at.stage);
 }
 
-/// The chunk at the other end of what a chunk of one of `stages` stages sends or receives; its
-/// stage is -1 for the chunk before the first.
+/// Returns the chunk at the other end of a message of a chunk; its stage is -1 in front of the
+/// first chunk.
 [[nodiscard]] constexpr chunk_place partner_of(work message, chunk_place at, int stages,
                                                chunk_placement how) {
   bool const is_behind = message == work::send_activation || message == work::receive_gradient;
@@ -117,17 +119,17 @@ struct chunk_place {
   return message;
 }
 
-/// The greatest number of microbatches, counted once for each chunk, of which a stage holds
-/// something at once.
+/// The greatest number of microbatches, counted once for each chunk, whose data a stage keeps at
+/// one time.
 ///
-/// A slot is taken and given back by operations of the stage's list:
-///   activations  what the layers save:        forward            .. backward
-///   inputs       the activation received:     receive_activation .. backward
-///   gradients    the gradient received:       receive_gradient   .. backward
-/// Where backward passes come in halves, a gradient is given back by backward_input, and the others
-/// by backward_parameters. Without backward passes an input and an activation slot are given back
-/// by the forward. With one chunk microbatch i uses slot `i % n` of n; with several, plan::arena
-/// says where each lies.
+/// A slot is taken and released by operations of the stage's list:
+///   activations  values that the layers save: forward            .. backward
+///   inputs       a received activation:       receive_activation .. backward
+///   gradients    a received gradient:         receive_gradient   .. backward
+/// With split backward passes, a gradient is released by backward_input, and the others by
+/// backward_parameters. Without backward passes, an input slot and an activation slot are released
+/// by the forward. With one chunk, microbatch i uses slot `i % n` of n; with several chunks,
+/// plan::arena assigns the slots.
 struct stage_slots {
   int activations = 0;
   int inputs = 0;
@@ -136,7 +138,7 @@ struct stage_slots {
   friend constexpr bool operator==(stage_slots const&, stage_slots const&) = default;
 };
 
-/// All that one stage does in a step, in the order in which it does it.
+/// The operations of one stage in a step, in order.
 struct stage_program {
   std::vector<scheduled_work> operations;
   stage_slots slots;
@@ -144,14 +146,14 @@ struct stage_program {
 
 /// The lists of all stages for one step.
 ///
-/// A stage runs its list from front to back; sends and receives may block until the other end has
-/// come to the same message. `check` (proof.hpp) proves that this ends.
+/// A stage runs its list from front to back; a send or receive may block until the other end
+/// reaches the same message. `check` (proof.hpp) proves that all lists end.
 struct timetable {
   int microbatches = 0;
   bool has_backward = true;
   lean_vector<stage_program> stages;
-  int chunks = 1;                ///< of each stage
-  bool splits_backward = false;  ///< backward passes come in halves
+  int chunks = 1;                ///< number of chunks on each stage
+  bool splits_backward = false;  ///< backward passes are split into halves
   chunk_placement placement = chunk_placement::line;
 
   [[nodiscard]] constexpr int stage_count() const { return static_cast<int>(stages.size()); }
@@ -162,12 +164,12 @@ struct timetable {
   [[nodiscard]] constexpr chunk_place place_of(int number) const {
     return place_of_chunk(number, stage_count(), placement);
   }
-  /// The other end of what a chunk sends or receives, or hands over.
+  /// Returns the chunk to which, or from which, a chunk passes a result.
   [[nodiscard]] constexpr chunk_place partner(work message, chunk_place at) const {
     return partner_of(message, at, stage_count(), placement);
   }
-  /// Whether a chunk sends or receives a message of a kind: not at an end of the model, nor where
-  /// its neighbour is on the same stage.
+  /// Returns true if a chunk sends or receives a message of this kind: not at an end of the model,
+  /// and not if its neighbour is on the same stage.
   [[nodiscard]] constexpr bool has_message(work message, chunk_place at) const {
     auto const other = partner(message, at);
     return other.stage >= 0 && other.chunk < chunks && other.stage != at.stage;

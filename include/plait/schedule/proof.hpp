@@ -16,7 +16,7 @@
 
 namespace plait::planning {
 
-/// What `check` found wrong with a timetable.
+/// The fault that `check` found in a timetable.
 enum class schedule_fault : std::uint8_t {
   none,
   no_chunk,
@@ -32,7 +32,7 @@ enum class schedule_fault : std::uint8_t {
   deadlock
 };
 
-/// One sentence on `fault`.
+/// Returns one sentence about `fault`.
 [[nodiscard]] constexpr std::string_view to_string(schedule_fault fault) {
   switch (fault) {
     case schedule_fault::none: return "nothing is wrong";
@@ -57,7 +57,7 @@ enum class schedule_fault : std::uint8_t {
     case schedule_fault::too_many_gradients:
       return "a gradient is received into a slot that is still in use";
     case schedule_fault::deadlock:
-      return "the stage waits for ever for the other end of this message";
+      return "the stage waits forever for the other end of this message";
   }
   return "unknown";
 }
@@ -68,9 +68,9 @@ struct schedule_verdict {
   int stages = 0;
   int microbatches = 0;
   int stage = 0;
-  int operation = 0;  // the index in the list of the stage
+  int operation = 0;  // index in the list of the stage
 
-  /// Whether everything is proved.
+  /// True if everything is proved.
   [[nodiscard]] constexpr bool proven() const { return fault == schedule_fault::none; }
 
   friend constexpr bool operator==(schedule_verdict const&, schedule_verdict const&) = default;
@@ -81,8 +81,8 @@ class timetable_check {
   constexpr explicit timetable_check(timetable const& table)
       : table_{table}, stages_{static_cast<int>(table.stages.size())} {}
 
-  // Computations of all stages come first, so that a fault in one stage's order is reported there
-  // and not at a neighbour that waits for it.
+  // Computations of all stages are checked first, so that a fault in one stage's order is reported
+  // there and not at a neighbour that waits for it.
   constexpr schedule_verdict run() const {
     for (int s = 0; s < stages_; ++s)
       if (auto const verdict = check_computations(s); !verdict.proven()) return verdict;
@@ -92,17 +92,17 @@ class timetable_check {
   }
 
  private:
-  // How many operations of each kind a chunk has done.
+  // The number of operations of each kind that a chunk has done.
   struct counts {
     int of[work_kinds]{};
     constexpr int& operator[](work kind) { return of[static_cast<int>(kind)]; }
     constexpr int operator[](work kind) const { return of[static_cast<int>(kind)]; }
   };
-  // The same of all chunks of a stage, whose gradient the stage has made last, and what is in use.
+  // The counts of all chunks of a stage, its last computed gradient, and its slots in use.
   struct stage_counts {
     lean_vector<counts> chunks;
     scheduled_work last_gradient{work::forward, -1, -1};
-    int inputs = 0, gradients = 0;  // that have come and are not yet read for the last time
+    int inputs = 0, gradients = 0;  // received, and still to be read
   };
   static constexpr work all_kinds[work_kinds]{work::forward,         work::backward,
                                               work::send_activation, work::receive_activation,
@@ -117,7 +117,7 @@ class timetable_check {
     return {fault, stages_, table_.microbatches, stage, static_cast<int>(index)};
   }
 
-  // How many operations of `kind` the whole list of a stage must have for a chunk.
+  // Returns how many operations of `kind` the whole list of a stage must have for a chunk.
   constexpr int expected(work kind, chunk_place at) const {
     if (at.chunk < 0 || at.chunk >= table_.chunks) return 0;
     bool happens = true;
@@ -136,12 +136,14 @@ class timetable_check {
     if (!computes(kind)) happens = happens && table_.has_message(kind, at);
     return happens ? table_.microbatches : 0;
   }
-  // The chunk on the same stage that hands over what `receive` would bring; -1 if there is none.
+  // Returns the chunk on the same stage that passes on the value that `receive` would bring; -1 if
+  // there is none.
   constexpr int handed_by(work receive, chunk_place at) const {
     auto const from = table_.partner(receive, at);
     return from.stage == at.stage && from.chunk < table_.chunks ? from.chunk : -1;
   }
-  // The kinds that read a microbatch's activations last, and the gradient of its output.
+  // Returns the kind that is the last to read a microbatch's activations; below, the kind that
+  // reads the gradient of its output.
   constexpr work last_reader() const {
     if (!table_.has_backward) return work::forward;
     return table_.splits_backward ? work::backward_parameters : work::backward;
@@ -150,10 +152,10 @@ class timetable_check {
     return table_.splits_backward ? work::backward_input : work::backward;
   }
 
-  // Each microbatch once, in ascending order. The microbatches of a chunk that are in use then
-  // follow each other, from the first that is not yet given back; so with one chunk n slots taken
-  // by `microbatch % n` are free of conflict exactly if at most n are in use, which is what the
-  // limits below compare.
+  // Checks that each microbatch is computed once, in ascending order. The microbatches of a chunk
+  // that are in use are then consecutive, from the first that is not yet released. So with one
+  // chunk, n slots assigned by `microbatch % n` have no conflict exactly if at most n are in use,
+  // and the limits below compare this number.
   [[gnu::cold]] constexpr schedule_verdict check_computations(int stage) const {
     auto const& operations = list(stage);
     int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
@@ -181,7 +183,7 @@ class timetable_check {
     return complete(of_chunks, stage, true);
   }
 
-  // Whether all chunks of a stage have done what they compute, or what they send and receive.
+  // Checks that all chunks of a stage have done all their computations, or all their messages.
   [[gnu::cold]] constexpr schedule_verdict complete(lean_vector<counts> const& of_chunks, int stage,
                                                     bool computed) const {
     for (int chunk = 0; chunk < table_.chunks; ++chunk)
@@ -238,7 +240,7 @@ class timetable_check {
       case work::backward_parameters: break;
       case work::send_activation:
         return unless(op.microbatch + 1 != done[work::forward], schedule_fault::not_computed);
-      case work::send_gradient:  // all chunks of a stage make theirs in one place
+      case work::send_gradient:  // all chunks of a stage write it to one place
         return unless(
             all.last_gradient.microbatch != op.microbatch || all.last_gradient.chunk != op.chunk,
             schedule_fault::not_computed);
@@ -250,8 +252,8 @@ class timetable_check {
     return schedule_fault::none;
   }
 
-  // Runs all lists with sends that block until they are received. No list chooses between messages,
-  // so if one way of taking turns comes to the end, every way does.
+  // Runs all lists, with sends that block until they are received. No list chooses between
+  // messages, so if one order of turns reaches the end, every order does.
   [[gnu::cold]] constexpr schedule_verdict check_progress() const {
     lean_vector<std::size_t> next(table_.stages.size(), 0);
     lean_vector<int> awake;
@@ -269,7 +271,7 @@ class timetable_check {
         auto const& theirs = list(partner.stage);
         if (there == theirs.size() ||
             theirs[there] != scheduled_work{other_end(op.kind), op.microbatch, partner.chunk})
-          break;  // the partner wakes this stage when it comes to the message
+          break;  // the partner wakes this stage when it reaches the message
         ++there;
         awake.push_back(partner.stage);
       }
@@ -287,16 +289,16 @@ class timetable_check {
 /// Proves a timetable or names its first fault.
 ///
 /// Proved:  every microbatch has one forward and one backward on each stage, both kinds in
-///          ascending order in each chunk, each after what it needs has been computed, received
-///          or handed over; messages stand in one order at both ends; no more slots are in use
-///          than the stage has; and all stages come to their end even if every send blocks until it
-///          is received.
+///          ascending order in each chunk, each after its inputs have been computed, received or
+///          passed on; messages have one order at both ends; no more slots are in use than the
+///          stage has; and all stages reach their end even if every send blocks until it is
+///          received.
 /// Cost:    O(operations); compile time see docs/design/schedule.md.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_verdict check(timetable const& table) {
   return timetable_check{table}.run();
 }
 
-// The numbers are template arguments so that every compiler prints them next to the text.
+// The numbers are template arguments, so that every compiler prints them next to the text.
 template <schedule_fault Fault, int Stages, int Microbatches, int Stage, int Operation,
           scheduled_work Entry>
 consteval void require_no_fault() {
@@ -306,7 +308,7 @@ consteval void require_no_fault() {
                 "correct order, peak_activations or chunks of the schedule");
 }
 
-// One constant for each size: a compiler limits the work of one, and keeps the value.
+// One constant for each size: a compiler limits the work of one constant, and keeps its value.
 template <class Schedule, int Stages, int Microbatches>
 inline constexpr schedule_verdict verdict_of =
     check(training_timetable<Schedule, Stages>(Microbatches));
@@ -328,12 +330,12 @@ template <class Schedule, int Stages, int Microbatches>
 inline constexpr schedule_verdict verdict_up_to =
     first_fault<Schedule, Stages>(std::make_integer_sequence<int, Microbatches>{});
 
-/// Whether `Schedule` is proved for `Stages` stages and every number of microbatches from 1 to
+/// True if `Schedule` is proved for `Stages` stages and every number of microbatches from 1 to
 /// `Microbatches`.
 template <class Schedule, int Stages, int Microbatches>
 inline constexpr bool proven_up_to = verdict_up_to<Schedule, Stages, Microbatches>.proven();
 
-// The entry of a list at which a fault is; of microbatch -1 behind the last one.
+// Returns the entry of a list that has the fault; its microbatch is -1 after the last entry.
 template <class Schedule>
 consteval scheduled_work entry_at(schedule_verdict const& found) {
   scheduled_work out{work::forward, -1, -1};
@@ -344,7 +346,8 @@ consteval scheduled_work entry_at(schedule_verdict const& found) {
   return index < list.size() ? list[index] : out;
 }
 
-/// Fails to compile, naming the fault and its place, unless `proven_up_to` with the same arguments.
+/// Fails to compile, and names the fault and its place, unless `proven_up_to` of these arguments is
+/// true.
 template <class Schedule, int Stages, int Microbatches>
 consteval void require_proven_up_to() {
   constexpr schedule_verdict found = verdict_up_to<Schedule, Stages, Microbatches>;

@@ -12,7 +12,7 @@
 
 namespace plait::ext {
 
-/// A type says on purpose that it is a schedule by `using concept_tag = schedule_tag;`.
+/// The tag by which a type declares itself a schedule: `using concept_tag = schedule_tag;`.
 struct schedule_tag {};
 
 /// Decides in which order each stage of a pipeline computes its microbatches.
@@ -21,16 +21,15 @@ struct schedule_tag {};
 ///          order(stages, stage, microbatches) -> std::vector<scheduled_work>;
 ///          peak_activations(stages, stage, microbatches) -> int;
 ///          all three static and constexpr. May have: chunks -> int, of each stage, and with
-///          several of them placement -> chunk_placement; splits_backward -> bool;
-///          lowered(stages, microbatches) -> timetable, messages and slots included, which is then
-///          taken instead of what is made of order.
-/// Meaning: order lists only computations; every microbatch once in each kind and chunk, those of
-///          a kind and chunk in the order 0, 1, 2, ... so that gradients are added in the order of
-///          the serial run; at most peak_activations of a stage, of all its chunks together (two
-///          chunks that hold m each: 2 m), lie between their forward and their backward, or its
-///          second half. Valid for every
-///          0 <= stage < stages and every microbatches >= 1.
-///          Messages are added by `lower`; `check` (proof.hpp) proves the result.
+///          several chunks placement -> chunk_placement; splits_backward -> bool;
+///          lowered(stages, microbatches) -> timetable, including messages and slots, which is used
+///          instead of the timetable derived from order.
+/// Meaning: order lists only computations: every microbatch once for each kind and chunk, in
+///          ascending order for each kind and chunk, so that gradients are added in the order of
+///          the serial run. At most peak_activations of a stage, summed over its chunks (two chunks
+///          that keep m each: 2 m), are between their forward and their backward, or its second
+///          half. It is valid for every 0 <= stage < stages and every microbatches >= 1. Messages
+///          are added by `lower`; `check` (proof.hpp) proves the result.
 template <class S>
 concept schedule = std::same_as<typename S::concept_tag, schedule_tag> && requires {
   { S::name } -> std::convertible_to<std::string_view>;
@@ -44,8 +43,9 @@ concept schedule = std::same_as<typename S::concept_tag, schedule_tag> && requir
 
 namespace plait::detail {
 
-/// True for schedules of plait itself, which its tests prove. The others are proved where a plan
-/// uses them, for 1 to 2 stages microbatches, and by `trainer` and `explain` for those of a job.
+/// True for plait's own schedules, which its tests prove. Other schedules are proved where a plan
+/// uses them, for 1 to 2 stages microbatches, and by `trainer` and `explain` for the numbers of a
+/// job.
 template <class Schedule>
 inline constexpr bool is_proved_by_tests = false;
 

@@ -12,13 +12,13 @@
 
 namespace plait::planning {
 
-/// How long one microbatch takes in one chunk, and how long a message takes from the end of its
-/// computation to the neighbour. Any unit; the results are in the same one.
+/// The time of one microbatch in one chunk, and the time of a message from the end of its
+/// computation to its arrival. Any unit may be used; results have the same unit.
 struct schedule_costs {
   std::int64_t forward = 1;
   std::int64_t backward = 2;
   std::int64_t message = 0;
-  std::int64_t backward_parameters = 1;  ///< of `backward`, where it comes in halves
+  std::int64_t backward_parameters = 1;  ///< its part of `backward`, if that is split
 };
 
 /// A computation with the times at which it begins and ends.
@@ -28,11 +28,11 @@ struct timed_operation {
   std::int64_t end = 0;
 };
 
-/// When every computation of a timetable runs, for each stage in its own order.
+/// The times of all computations of a timetable, for each stage in its own order.
 struct schedule_times {
   lean_vector<lean_vector<timed_operation>> stages;
 
-  /// From the begin of the first computation to the end of the last.
+  /// The time from the begin of the first computation to the end of the last.
   [[nodiscard]] constexpr std::int64_t makespan() const {
     std::int64_t last = 0;
     for (auto const& stage : stages)
@@ -40,7 +40,7 @@ struct schedule_times {
     return last;
   }
 
-  /// The longest time that one stage is between its first begin and its last end.
+  /// The longest time between the first begin and the last end on one stage.
   [[nodiscard]] constexpr std::int64_t longest_span() const {
     std::int64_t longest = 0;
     for (auto const& stage : stages)
@@ -67,12 +67,12 @@ struct schedule_times {
 }
 
 /// Runs a proved timetable in simulated time: a computation begins when its stage is free and its
-/// input has come. Messages overlap with computations and with each other; what is handed over on
-/// a stage takes no time. `cost_of(chunk, kind)`: of a computation, by the chunk's number in the
-/// model.
+/// input has arrived. Messages overlap with computations and with each other; passing a value on
+/// within a stage takes no time. `cost_of(chunk, kind)` returns the time of a computation, by the
+/// chunk's number in the model.
 ///
 /// Cost:    O(operations).
-/// Errors:  schedule_error if a computation waits for something that never comes.
+/// Errors:  schedule_error if a computation waits for a message that never arrives.
 template <class CostOf>
 [[nodiscard]] [[gnu::cold]] constexpr schedule_times times_of(timetable const& table,
                                                               std::int64_t message,
@@ -83,7 +83,8 @@ template <class CostOf>
            static_cast<std::size_t>(microbatch);
   };
   constexpr std::int64_t unknown = -1;
-  // When the input of a chunk is there, and the gradient of its output, of each microbatch.
+  // The times at which, for each microbatch, the input of a chunk and the gradient of its output
+  // are available.
   std::vector<std::int64_t> activation_at(place(chunks, 0), unknown), gradient_at = activation_at;
   for (int m = 0; m < table.microbatches && chunks > 0; ++m)
     activation_at[place(0, m)] = gradient_at[place(chunks - 1, m)] = 0;
@@ -101,7 +102,7 @@ template <class CostOf>
       scheduled_work const op = list[here];
       if (!computes(op.kind)) continue;
       bool const is_forward = op.kind == work::forward;
-      bool const is_second_half = op.kind == work::backward_parameters;  // needs what is here
+      bool const is_second_half = op.kind == work::backward_parameters;  // needs only local values
       auto& input_at = is_forward ? activation_at : gradient_at;
       int const chunk = table.number_of({stage, op.chunk});
       std::int64_t const ready = is_second_half ? 0 : input_at[place(chunk, op.microbatch)];
@@ -118,11 +119,11 @@ template <class CostOf>
   }
   for (std::size_t s = 0; s < table.stages.size(); ++s)
     if (next[s] != table.stages[s].operations.size())
-      throw schedule_error{"times_of: a stage waits for ever; check() names the fault"};
+      throw schedule_error{"times_of: a stage waits forever; check() names the fault"};
   return times;
 }
 
-/// The same where all chunks take as long.
+/// Returns the times if all chunks have equal costs.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_times times_of(timetable const& table,
                                                               schedule_costs const& costs = {}) {
   return times_of(table, costs.message, [&](int, work kind) {
