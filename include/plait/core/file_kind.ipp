@@ -235,13 +235,12 @@ PLAIT_DECL std::string other_kind_text(std::string_view begin, std::string const
   auto const kind = kind_of_file(begin, path);
   bool const is_text =
       kind == file_kind::html || kind == file_kind::json || kind == file_kind::utf16_text;
-  bool const fits =
-      (use == file_use::weights && kind == file_kind::safetensors) ||
-      (use == file_use::tokens && kind == file_kind::tokens) ||
-      (use == file_use::picture && kind == file_kind::picture) ||
-      (use == file_use::table && kind == file_kind::json) ||  // a cell may begin with a brace
-      (use == file_use::text && is_text) ||
-      ((use == file_use::table || use == file_use::text) && may_be_text(kind, begin));
+  bool const fits = (use == file_use::weights && kind == file_kind::safetensors) ||
+                    (use == file_use::tokens && kind == file_kind::tokens) ||
+                    (use == file_use::picture && kind == file_kind::picture) ||
+                    (use == file_use::table && kind == file_kind::json) ||  // a cell may begin so
+                    (use == file_use::text && is_text) ||
+                    ((use == file_use::table || use == file_use::text) && may_be_text(kind, begin));
   return fits ? "" : text_of_kind(kind, path, use);
 }
 

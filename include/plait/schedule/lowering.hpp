@@ -130,8 +130,7 @@ class timetable_writer {
     int const stages = table_.stage_count();
     bool some_busy = true;
     for (int now = 0; some_busy; ++now) {
-      for (int s = 0; s < stages;
-           ++s)  // messages first, since computations that begin now may need them
+      for (int s = 0; s < stages; ++s)  // messages first: computations may need them
         if (clock_of(s).next > 0 && clock_of(s).busy_until == now)
           end(s, order_of(s)[clock_of(s).next - 1]);
       some_busy = false;

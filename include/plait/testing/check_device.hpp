@@ -16,33 +16,34 @@ namespace plait::testing {
 
 /// The options of `check_device`.
 struct check_device_options {
-  /// The distance that elements may have from the host's, in roundings of the element type (2^-23
-  /// for float, 2^-52 for double) of the largest element of the operand, or of 1 if that is larger.
-  /// 0 is for a device that calls the host's kernels: the values are the same.
+  /// The distance that elements may have from the host's, in units of the element type's epsilon
+  /// (2^-23 for float, 2^-52 for double) times the largest element of the operand, or times 1 if
+  /// that is larger. Use 0 for a device that calls the host's kernels: its values are equal.
   double tolerance = 0;
 };
 
-/// Runs a device and reports what does not hold of `ext::device`:
+/// Runs a device and reports each violation of the laws of `ext::device`:
 ///
-/// - allocate() gives memory of the size that is asked for, aligned to 64 bytes;
-/// - bytes come back from the device as they were uploaded, and nothing next to them changes; the
+/// - allocate() returns memory of the size asked for, aligned to 64 bytes;
+/// - bytes come back from the device as they were uploaded, and no byte next to them changes; the
 ///   host may change what it has uploaded as soon as upload() returns;
-/// - operations of one stream run in order; a stream that waits for an event goes on after what the
-///   other stream was given before the event was recorded, each time that it is recorded;
-/// - replay() does what its body does, each time, with the values that memory has then;
-/// - discard() changes nothing next to what it is given, marks may be nested, kind() gives the same
-///   text each time, and workspace_bytes(), if the device has it, never falls;
-/// - each row of operation/rows.hpp that the queue has a kernel for gives what host_queue gives, in
-///   float and double, with extents of several elements and of one, and with gaps between rows
-///   where layers have them. Operands that are read stay as they are. Operands that are only
-///   written begin as nan, which must not count. Bytes next to operands stay as they are.
+/// - operations of one stream run in order; a stream that waits for an event continues after all
+///   operations that the other stream was given before the event was recorded, each time that it is
+///   recorded;
+/// - replay() does what its body does, each time, with the current values in memory;
+/// - discard() changes no byte next to its range, marks may be nested, kind() returns the same text
+///   each time, and workspace_bytes(), if the device has it, never falls;
+/// - for each row of operation/rows.hpp for which the queue has a kernel, the results are those of
+///   host_queue, in float and double, with extents of several elements and of one, and with gaps
+///   between rows if layers have them. Operands that are read do not change. Operands that are only
+///   written begin as NaN, which must not affect the result. Bytes next to operands do not change.
 ///
-/// The report's `checked` begins with "no kernel for: " and the rows for which the queue has none;
-/// layers that call them do not compile for the device. adamw, sgd and sums_of_squares, whose
-/// operands are lists of ranges, are not run, nor are kernels in bfloat16. If memory or the order
-/// of a stream is wrong, nothing more is run.
+/// The report's `checked` begins with "no kernel for: " and the rows for which the queue has no
+/// kernel; layers that call these do not compile for the device. adamw, sgd and sums_of_squares,
+/// whose operands are lists of ranges, are not run, and neither are kernels in bfloat16. If memory
+/// or the order of a stream is wrong, the check ends there.
 ///
-/// Cost:    one instantiation of each kernel for each type, about five seconds of the compiler.
+/// Cost:    one instantiation of each kernel for each type, about five seconds of compile time.
 /// Threads: used by the calling thread.
 template <class Device>
 [[nodiscard]] check_report check_device(Device device, check_device_options const& options = {}) {

@@ -16,7 +16,7 @@ namespace plait::testing {
 
 namespace detail {
 
-/// Returns true if a formula has a kernel of its program's, which no trial on the host runs.
+/// True if a formula has a kernel of the program's own, which a trial on the host cannot run.
 template <class Facts>
 inline constexpr bool calls_own_row = [] {
   for (int i = 0; i < Facts::table.forward_size; ++i)
@@ -24,15 +24,15 @@ inline constexpr bool calls_own_row = [] {
   return false;
 }();
 
-/// "on 2, 3 and 4 ranks".
+/// Returns text such as "on 2, 3 and 4 ranks".
 inline std::string ranks_text(std::vector<int> const& ranks) {
   std::string out = "on ";
   for (std::size_t i = 0; i < ranks.size(); ++i)
     out = ext::concat({out, i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]});
   return ext::concat({out, " ranks"});
 }
-/// Compares what was found on trial with the list of forms. `text_of(variable)`: what is in the way
-/// of one that is not listed.
+/// Compares the results of trials with the list of forms. `text_of(variable)`: the reason why a
+/// form is not listed.
 template <class TextOf>
 check_report report_of(std::vector<tables::tried_cut> const& cuts, auto const& forms,
                        TextOf const& text_of) {
@@ -61,7 +61,7 @@ check_report report_of(std::vector<tables::tried_cut> const& cuts, auto const& f
   }
   return out;
 }
-/// Reports each slot that is saved and that no body of the backward reads.
+/// Reports each slot that is saved although no body of the backward reads it.
 template <class Memory>
 check_report check_saved(Memory const& memory) {
   auto const& g = memory.g;
@@ -92,29 +92,29 @@ check_report check_saved(Memory const& memory) {
 
 }  // namespace detail
 
-/// Checks the layer that follows from a formula: all that `check_layer` does, and that no form is
-/// wrong or missing. For each index of the formula, whether ranks can cut it by the rules of
-/// formulas or not, a trial on the host cuts it on 2, 3 and 4 ranks (those that divide it) without
+/// Checks a layer that is derived from a formula: everything that `check_layer` checks, and that no
+/// form is wrong or missing. For each index of the formula, whether or not the rules of formulas
+/// let ranks cut it, a trial on the host cuts it on 2, 3 and 4 ranks (if they divide it) without
 /// these rules: each rank has its blocks of the inputs and parameters that have the index, and runs
-/// all nodes on them. The cut works if the blocks, the sums over ranks, or what all ranks have
-/// alike are the output and all gradients of the whole. It reports
+/// all nodes on them. The cut works if the ranks' results form the output and all gradients of the
+/// whole, as blocks, as summands, or as equal copies. The report lists
 ///
-/// - a form that does not work on trial. Inputs that are summands are uneven, of both signs and
-///   other than zero on each rank;
-/// - a cut that works on trial, though the layer has no such form;
-/// - a slot that is saved for the backward and that no node of the backward reads.
+/// - a form that fails the trial (partial inputs are uneven, of both signs, and not zero on any
+///   rank);
+/// - a cut that passes the trial although the layer has no such form;
+/// - a slot that is saved for the backward although no node of the backward reads it.
 ///
-/// A formula with `own` is not tried, as its kernels are the program's; `check_layer` runs them in
+/// A formula with `own` has no trial, as its kernels are the program's; `check_layer` runs them in
 /// each form.
 ///
-/// The trial makes the sums between ranks that a form lists. Of a cut that is not listed it makes
-/// none, so it does not find one that would need such a sum, nor a cut of the width of heads. Nor
-/// is a cut reported that is refused because a kernel takes no columns that lie apart, or because
-/// each rank would have a part of the loss, as if positions are cut. What works by the signs of
-/// numbers alone, as relu of a sum of squares, is reported.
+/// The trial reduces values between ranks as a form lists. For a cut that is not listed it reduces
+/// nothing, so it does not find a cut that would need such a reduction, nor a cut of the width of
+/// heads. A refused cut is not reported if a kernel cannot process separate column ranges, or if
+/// each rank would have a part of the loss, as with cut positions. A cut that works only because of
+/// the signs of numbers, such as relu of a sum of squares, is reported.
 ///
-/// Shapes: as `check_layer`; indices whose lengths 2, 3 and 4 divide are tried on all of these.
-/// Cost:   as `check_layer`, and some milliseconds.
+/// Shapes: as for `check_layer`; indices whose lengths 2, 3 and 4 divide are tried on all of these.
+/// Cost:   as for `check_layer`, and some milliseconds.
 template <class L, class Element = double>
 check_report check_formula(layer_options const& options = {}) {
   constexpr bool is_formula = plait::detail::is_formula<L>;

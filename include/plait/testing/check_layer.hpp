@@ -14,59 +14,60 @@
 
 namespace plait::testing {
 
-/// The rows that `check_layer` runs a layer with: 3 samples, or two groups of those that it mixes,
-/// of the layer's sequence length, or of 12 positions; row = position * 3 + sample.
+/// The number of rows with which `check_layer` runs a layer: 3 samples, or two groups of samples
+/// that the layer mixes, times the layer's sequence length, or times 12 positions; row = position *
+/// 3 + sample.
 template <class L>
 inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::samples_for<L>;
 
 /// Runs a layer, a loss layer or a combination of layers in each of its forms on 1, 2, 3 and 4
-/// tensor ranks (those that divide; 1 and 2 where all ranks do the same; on more where a form is of
-/// a multiple of more), in double on the threads backend, and reports what does not hold:
+/// tensor ranks (if they divide it; on 1 and 2 if all ranks do the same work; on more if a form
+/// requires a larger multiple), in double on the threads backend. It reports each violation of
+/// these laws:
 ///
-/// - output, input gradient and parameter gradients are those of the `whole` form on one rank, to
-///   1e-10 of the largest element, and the same bits on all ranks that have them;
-/// - the gradients are the central finite differences of the output by inputs and parameters, up to
-///   1e-6 of the largest element;
-/// - a loss, or what a layer adds to it, is proportional to `context.loss.scale` and alike in all
-///   forms; one with `takes_weights`, which is run with weights of rows, multiplies each row's
-///   gradient by its weight, and weights of 1 change nothing;
-/// - no sample's output or input gradient depends on another sample of the batch, or on one of
-///   another group if the layer says `mixes_samples`;
+/// - output, input gradient and parameter gradients equal those of the `whole` form on one rank, to
+///   1e-10 of the largest element, and have equal bits on all ranks that hold them;
+/// - the gradients equal the central finite differences of the output with respect to inputs and
+///   parameters, to 1e-6 of the largest element;
+/// - a loss, or a layer's term in the loss, is proportional to `context.loss.scale` and equal in
+///   all forms; a loss with `takes_weights`, which is run with weights of rows, multiplies each
+///   row's gradient by its weight, and weights of 1 change nothing;
+/// - no sample's output or input gradient depends on another sample of the batch, or on a sample of
+///   another group if the layer has `mixes_samples`;
 /// - the same samples in batches of other sizes, as ranks and microbatches have them, in another
-///   order, give the same outputs and input gradients, and gradients of parameters and losses that
-///   add up: nothing depends on the number of a local row or on `context.batch`. If a layer sums
-///   over samples, two data ranks give with their samples the result of one rank with all samples;
-/// - places without a sample, the last ones of a batch or of a group, have no gradient and change
-///   none, and a batch may have no sample at all;
-/// - the `count` of a loss adds up over rows and pieces of a batch. The gradient is 0 in rows
-///   whose targets do not count: labels that are `ext::ignored_target`, and real targets that are
-///   nan, where `count` leaves them out. A label that is no column of a row is refused by `count`,
-///   or by trainers if the loss has `classes`; otherwise the loss does not read past its row;
-/// - parameter gradients are added to what is there;
-/// - `may_alias` is true: shared buffers change nothing;
-/// - a layer with `backward` makes the same gradients when only one is asked for, by `backward` or
-///   by backward_input and backward_parameters, as in a first or frozen layer or under a schedule
-///   that splits the backward into halves;
-/// - nothing is read that was not written: unused memory is filled with NaN;
-/// - the bodies move what their form lists, and the communicators count the bytes that the plan
-///   says.
+///   order, have equal outputs and input gradients, and gradients of parameters and losses that add
+///   up: no result depends on the number of a local row or on `context.batch`. If a layer sums over
+///   samples, two data ranks that share the samples have the result of one rank with all samples;
+/// - places without a sample, the last places of a batch or of a group, have gradient 0 and affect
+///   no other gradient, and a batch may have no sample at all;
+/// - the `count` of a loss adds up over rows and pieces of a batch. The gradient is 0 in rows whose
+///   targets do not count: labels that are `ext::ignored_target`, and real targets that are NaN, if
+///   `count` leaves them out. A label outside the columns of a row is refused by `count`, or by
+///   trainers if the loss has `classes`; otherwise the loss does not read past its row;
+/// - parameter gradients are added to the previous values;
+/// - `may_alias` is correct: shared buffers change no result;
+/// - a layer with `backward` computes the same gradients when only one of them is asked for, by
+///   `backward` or by backward_input and backward_parameters, as in a first or frozen layer or
+///   under a schedule that splits the backward into halves;
+/// - no value is read that was not written: unused memory is filled with NaN;
+/// - the bodies communicate as their form lists, and the communicators count the bytes of the plan.
 ///
-/// Several inputs of a layer that are tokens are the same ones.
+/// If several inputs of a layer are tokens, they have equal values.
 ///
-/// A layer is run after a layer with parameters, so its `backward_input` is compiled and checked; a
-/// job does neither if the layer is the first of its model.
+/// The layer is run after a layer with parameters, so its `backward_input` is compiled and checked;
+/// a job does neither if the layer is the first of its model.
 ///
 /// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` check all that, and
 /// then run each form on the fewest of these ranks in that type, and compare with double: to 1e-5
-/// and to 0.03 of the largest element. The laws hold there, too, except finite differences, which
-/// only double shows.
+/// and to 0.03 of the largest element, respectively. The other laws hold there, too, except finite
+/// differences, which are checked only in double.
 ///
-/// Inputs and parameters have numbers of both signs. If the layer then does not give finite
-/// numbers, a parameter that begins with a constant has the constant's sign.
+/// Inputs and parameters have numbers of both signs. If the layer's results are then not finite, a
+/// parameter with a constant initializer gets numbers of the constant's sign.
 ///
-/// Of a combination the planner's choice is run, without and with sequence shards; of frozen
-/// parameters no gradient is asked.
-/// Random layers are fine: they draw the same numbers each time.
+/// For a combination, the planner's choice of forms is run, with and without sequence sharding.
+/// Frozen parameters have no gradient to check.
+/// Random layers can be checked: they draw equal numbers each time.
 /// Cost:   one instantiation of the run half for each form and number of ranks, about 0.6 s each.
 template <class L, class Element = double>
 check_report check_layer(layer_options const& options = {}) {

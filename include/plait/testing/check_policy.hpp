@@ -31,23 +31,23 @@
 
 namespace plait::testing {
 
-/// The numbers that `check_policy` runs with; the defaults serve policies of up to 4 ranks on an
+/// The numbers with which `check_policy` runs; the defaults suit policies of up to 4 ranks on an
 /// axis.
 struct policy_options {
-  int data_ranks = 2;    ///< along the axis whose size the policy leaves to the launch
+  int data_ranks = 2;    ///< size of the axis that the policy leaves to the launch
   int microbatches = 0;  ///< 0: as many as stages
   double clip = 0.1;     ///< limit of the gradient norm; above 0, so that norms are compared
-  /// By how much losses and parameters may differ, relative to the largest of each.
+  /// The largest allowed difference of losses and parameters, relative to the largest of each.
   double tolerance = 1e-10;
 };
 
 namespace detail {
 
 inline constexpr std::size_t checked_width = 24, checked_length = 12;
-inline constexpr std::size_t checked_vocabulary = 264;  // of which the tokens are 256
+inline constexpr std::size_t checked_vocabulary = 264;  // 256 of them are tokens
 inline constexpr int checked_steps = 3;
 
-/// Features, a gate of two branches, and a loss over classes.
+/// A model of features, with a gate of two branches and a loss over classes.
 struct checked_features {
   static constexpr auto width = checked_width;
   using gate = sequential<fan_out<nn::linear<width, 2 * width>,
@@ -63,7 +63,7 @@ struct checked_features {
   }
 };
 
-/// Tokens, a table that is padded, attention, dropout and copies of a block.
+/// A model of tokens, with a padded table, attention, dropout and copies of a block.
 struct checked_tokens {
   static constexpr auto width = checked_width;
   static constexpr auto length = checked_length;
@@ -94,13 +94,13 @@ struct checked_tokens {
 template <class Model, class Policy>
 struct checked_job : parallel<typename Model::objective, Policy, double> {};
 
-/// What a run ended with, on the root rank.
+/// The results of a run, on the root rank.
 struct policy_run {
   std::vector<double> losses;
   std::vector<std::pair<compared_tensor, std::vector<double>>> parameters;
 };
 
-/// Trains, and compares on each rank what it sent with what the plan says.
+/// Trains, and compares on each rank the bytes that it sent with the plan's.
 template <class Model, class Policy>
 policy_run run_policy(policy_options const& options, std::size_t samples, std::size_t missing,
                       check_report& report, std::string const& where) {
@@ -121,7 +121,7 @@ policy_run run_policy(policy_options const& options, std::size_t samples, std::s
                                       .microbatches = options.microbatches})) {
       if (steps == checked_steps) break;
       if (steps == 0) {
-        trainer.evaluate(batch);  // what is sent once has been sent
+        trainer.evaluate(batch);  // initial communication is done here
         for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
       }
       double const loss = trainer.step(batch).loss;
@@ -159,7 +159,7 @@ void check_policy_on(check_report& report, policy_options const& options) {
       plan::grid.with_ranks_at_launch(options.data_ranks * plan::grid.known_batch_ranks());
   std::string const where = ext::concat({Model::name, " on ", grid.world_size(), " ranks"});
   report.checked.push_back(where);
-  // A batch that the batch ranks and microbatches divide.
+  // A batch that divides among the batch ranks and microbatches.
   auto const parts =
       static_cast<std::size_t>(grid.size(batch_axes)) *
       static_cast<std::size_t>(options.microbatches > 0 ? options.microbatches : plan::stages);
@@ -191,13 +191,14 @@ void check_policy_on(check_report& report, policy_options const& options) {
 }  // namespace detail
 
 /// Runs a policy over two small models on threads, in double, and compares with one rank: the
-/// losses of three steps with clipping, all parameters after them, and the bytes that each rank
-/// sent over each group with what the plan says. The batch of the second step is not full: one part
-/// of it, the last microbatch of the last rank, has no sample, and one has a sample less.
+/// losses of three steps with clipping, and all parameters after them. It also compares the bytes
+/// that each rank sent over each group with the plan's. The batch of the second step is not full:
+/// one part of it, the last microbatch of the last rank, has no sample, and another part has one
+/// sample less.
 ///
-/// `Policy` may be a policy or a hybrid that has it. Widths, heads and positions of the models are
-/// multiples of 12; they have 6 and 9 layers for pipelines. The first has no positions: it is left
-/// out where forms cut these. What was run is in the report's `checked`.
+/// `Policy` may be a policy or a hybrid that contains it. Widths, heads and positions of the models
+/// are multiples of 12; they have 6 and 9 layers for pipelines. The first model has no positions:
+/// it is left out if forms cut positions. The report's `checked` lists the runs.
 /// Cost: seconds to compile, milliseconds to run.
 template <class Policy>
 check_report check_policy(policy_options const& options = {}) {

@@ -15,24 +15,25 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
-// Messages that are posted on channels between neighbours. Each function makes the same calls on
-// all ranks of a group over the stages.
+// Laws of messages that are posted on channels between neighbours. Each function makes the same
+// calls on all ranks of a group over the stages.
 namespace plait::testing::detail {
 
-// A channel to or from a neighbour, of which this rank has an end.
+// This rank's end of a channel to or from a neighbour.
 struct channel_end {
   int other = 0;
   bool sends = false;
-  stream on = stream::compute;  // as this rank calls it
+  stream on = stream::compute;  // the channel's name on this rank
   stream of_sender = stream::compute;
-  bool is_forth = false;  // from the first of the two to the second
+  bool is_forth = false;  // from the first of the two ranks to the second
 };
 
-// Two for each pair of neighbours of which this rank is one. All ranks have the pairs in one order,
-// so that messages that are posted pair by pair also end where each is sent at once.
+// Returns two ends for each pair of neighbours to which this rank belongs. All ranks have the pairs
+// in one order, so that messages that are posted pair by pair also end on a backend that sends each
+// at once.
 std::vector<channel_end> channel_ends(int me, int size);
 
-// What a rank sends over a channel, or what comes.
+// Returns the values that a rank sends or receives over a channel.
 template <class T, class Probe>
 std::vector<T> channel_values(Probe const& p, channel_end const& end, std::size_t count) {
   return probe_values<T>(end.sends ? p.me() : end.other, count,
@@ -58,13 +59,13 @@ struct lent_values {
     if (end.sends) p.comm().template post_send<T>(values, end.other, tag, end.on);
     else p.comm().template post_receive<T>(values, end.other, tag, end.on);
   }
-  // Stream `on` goes on when all that was posted has gone or come.
+  // Makes stream `on` wait until all posted messages have been sent or received.
   void wait(Probe const& p, stream on) const {
     auto event = p.rank.device().make_event();
     p.rank.device().record(event, end.on);
     p.rank.device().wait(on, event, {});
   }
-  // Uses the memory again: overwrites what was sent, copies what has come.
+  // Reuses the memory: overwrites values that were sent, copies values that were received.
   void use_again(Probe const& p) const {
     auto const queue = p.rank.device().on(stream::compute);
     auto const bytes = lent.span().size_bytes();
@@ -81,10 +82,10 @@ struct lent_values {
   }
 };
 
-// Several messages on each channel, with one of no elements among them, are on their way at a time,
-// and other calls are made meanwhile. `late`: ranks whose number is odd (1) or even (0) post when
-// the others have done so and may have come to the end of a wait that does not wait; then there are
-// no calls in between, as they would make all ranks late. -1: none.
+// Sends several messages on each channel at a time, including an empty one, and makes other calls
+// meanwhile. `late`: ranks with an odd (1) or even (0) number post after the others have posted,
+// and after a wait that does not wait might have ended; then there are no other calls, as they
+// would make all ranks late. -1: none is late.
 template <class T, class Probe>
 void check_posted_messages(Probe& p, std::size_t n, int late) {
   std::array<std::size_t, 4> const counts{n, n, 0, n / 2 + 1};
@@ -121,9 +122,9 @@ void check_posted_messages(Probe& p, std::size_t n, int late) {
   p.salt += channel_count;
 }
 
-// Each rank waits for what goes forth, and then takes part in a call, before anybody sends what
-// goes back and is posted already where it is to come: who waits for one channel must not wait for
-// another.
+// Each rank waits for the messages that go forth, and then takes part in a call. The messages that
+// go back are sent only after that, but their receives are posted already: a wait for one channel
+// must not wait for another.
 template <class Probe>
 void check_channels_apart(Probe& p) {
   std::size_t const n = 5;
@@ -151,7 +152,8 @@ void check_channels_apart(Probe& p) {
   p.salt += channel_count;
 }
 
-// No message goes on a channel that is not between the two, nor to a rank that is no neighbour.
+// Messages are refused on a channel that is not between the two ranks, and to a rank that is not a
+// neighbour.
 template <class Probe>
 void check_refused_channels(Probe& p) {
   auto values = p.template put_own<double>(1);

@@ -44,13 +44,14 @@ enum class mistake {
 
 enum class thrown_type { collective_mismatch, size_mismatch, input_error };
 
-// A mistake, what it must throw, and words of which the text must have each.
+// A mistake, the type of its exception, and words that the text must contain.
 struct communicator_error {
   mistake which;
   char const* name;
   thrown_type type;
   std::array<char const*, 2> words;
-  // Only found by a backend whose ranks compare their calls; others are seen by each rank alone.
+  // True if only a backend whose ranks compare their calls finds it; each rank alone finds the
+  // others.
   bool compared = false;
 };
 
@@ -102,15 +103,15 @@ inline constexpr communicator_error communicator_errors[] = {
 
 bool is_message(mistake which);
 
-// Their groups have the members of those over axis::data.
+// Groups over these axes have the members of the groups over axis::data.
 inline constexpr axis_set other_axes = axis::data | axis::tensor;
 
-// Nothing, or what is wrong with what was thrown.
+// Returns the fault of a thrown exception; empty if it is as expected.
 [[gnu::cold]] std::string fault_of(communicator_error const& expected,
                                    std::exception const& thrown);
 
-// Makes the call of this rank of which those of all ranks do not go together. `other` is a rank
-// that makes another call than the rest.
+// Makes this rank's call of a mistake, in which the calls of all ranks do not fit together. `other`
+// is a rank that makes a different call.
 template <class Rank, class Comm>
 void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std::span<float> all,
                   std::span<std::int32_t> y) {
@@ -152,13 +153,13 @@ void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std
   }
 }
 
-// What the ranks of this process saw of a mistake.
+// The findings of this process's ranks about a mistake.
 struct mistake_witness {
   communicator_findings findings;
   std::atomic<int> took_part = 0, were_told = 0;
 };
 
-// One rank's part. What it throws ends the job.
+// Runs one rank's part of a mistake. Its exception ends the job.
 template <class Rank>
 void check_mistake(Rank& rank, communicator_error const& expected, mistake_witness& witness) {
   communicator_probe<Rank> p{rank, axis::data, witness.findings};
@@ -203,17 +204,17 @@ communicator_error const& communicator_error_at(int which);
 [[nodiscard]] inline bool communicator_error_is_compared(int which) {
   return detail::communicator_error_at(which).compared;
 }
-/// True if only a backend finds mistake `which` whose groups of equal members compare their calls
-/// together.
+/// True if mistake `which` is found only by a backend whose groups with equal members compare their
+/// calls.
 [[nodiscard]] inline bool communicator_error_is_of_equal_groups(int which) {
   return detail::communicator_error_at(which).which == detail::mistake::axes;
 }
 
-/// Lets the ranks of a launch make mistake `which`: each that takes part must be told by an error
-/// of the right type whose text has both calls, and `backend.run` must throw it. `ranks`: as many
+/// Lets the ranks of a launch make mistake `which`. Each rank that takes part must get an exception
+/// of the right type whose text names both calls, and `backend.run` must throw it. `ranks`: as many
 /// as the launcher has started.
 ///
-/// Errors:  input_error if there is no such mistake, or with fewer than two ranks.
+/// Errors:  input_error if there is no such mistake, or for fewer than two ranks.
 template <class Backend>
 [[nodiscard]] check_report check_communicator_error(Backend const& backend, int which,
                                                     int ranks = 2) {
@@ -233,7 +234,7 @@ template <class Backend>
                 [&](auto& rank) { detail::check_mistake(rank, expected, witness); });
     if (witness.took_part > 0) failed("the run ended without an error");
   } catch (std::exception const& thrown) {
-    // A process none of whose ranks was told may end as one that another rank's failure ends.
+    // A process in which no rank was told may end as if another rank's failure had ended it.
     bool const aborted = dynamic_cast<job_aborted const*>(&thrown) != nullptr;
     auto const fault = detail::fault_of(expected, thrown);
     if (!fault.empty() && !(aborted && witness.were_told == 0))

@@ -15,11 +15,11 @@
 #include "plait/placement/collective.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
-// What calls have in common, or do together. Each function makes the same calls on all ranks of a
-// group and checks what its own rank sees.
+// Laws that all calls share, or of several calls together. Each function makes the same calls on
+// all ranks of a group and checks the results of its own rank.
 namespace plait::testing::detail {
 
-// Rank and size are those of the mesh.
+// Rank and size must equal those of the mesh.
 template <class Probe>
 void check_membership(Probe& p) {
   auto const members = p.rank.grid().group_of(p.rank.world_rank(), p.over);
@@ -30,8 +30,8 @@ void check_membership(Probe& p) {
                {"expected ", place, " of ", members.size(), ", got ", p.me(), " of ", p.size()}));
 }
 
-// One rank comes late; the others' clocks run from before a call that it takes part in, so that
-// what they measure contains its sleep, however the ranks are delayed otherwise.
+// One rank is late. The other ranks start their clocks before a call in which it takes part, so
+// that their times contain its sleep, even if ranks are delayed otherwise.
 template <class Probe>
 void check_barrier(Probe& p) {
   if (p.size() == 1) return p.comm().barrier();
@@ -65,7 +65,7 @@ void expect_counted(Probe& p, traffic const& expected, std::size_t n) {
   }
 }
 
-// What is counted, and what is written down in a log.
+// Checks the counted traffic and the log of calls.
 template <class Probe>
 void check_records(Probe& p) {
   std::size_t const n = 5, vector = n * sizeof(double), whole = p.blocks() * vector;
@@ -111,7 +111,7 @@ void check_records(Probe& p) {
 }
 
 // Checks <A x, y> == <x, A^T y>, summed over the ranks. The values are small integers, so that no
-// sum is rounded. `x` and `y` are what this rank has of them, without values where it has none.
+// sum is rounded. `x` and `y` are this rank's parts; they are empty if it has none.
 template <class Probe, class Forward, class Backward>
 void check_adjoint(Probe& p, char const* pair, std::vector<std::size_t> const& counts,
                    Forward forward, Backward backward) {
@@ -143,7 +143,7 @@ void check_adjoint(Probe& p, char const* pair, std::vector<std::size_t> const& c
   p.salt += 2;
 }
 
-// The pairs of which the transition table makes gradients.
+// The pairs of calls that the transition table uses as each other's gradients.
 template <class Probe>
 void check_adjoints(Probe& p) {
   auto& comm = p.comm();
@@ -166,8 +166,8 @@ void check_adjoints(Probe& p) {
   check_adjoint(p, "send and receive", {at_first, at_last}, message(0, last), message(last, 0));
 }
 
-// All groups of a rank in turn, with nothing in between that would let a slow rank catch up: each
-// call has a slice of its own, and they are looked at when all have been made.
+// Uses all groups of a rank in turn, without calls in between that would let a slow rank catch up.
+// Each call has its own slice, and the slices are checked after all calls.
 template <class Rank>
 void check_groups_in_turn(Rank& rank, communicator_findings& findings, int rounds) {
   using probe = communicator_probe<Rank>;

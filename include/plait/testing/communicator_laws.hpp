@@ -16,13 +16,13 @@
 #include "plait/core/concat.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
-// The values of each call. Each function makes the same calls on all ranks of a group and checks
-// what its own rank sees.
+// The results of each call. Each function makes the same calls on all ranks of a group and checks
+// the results of its own rank.
 namespace plait::testing::detail {
 
 inline constexpr std::size_t most_for_all_roots = 1000;
 
-// The roots that are tried: all of them, but one for large buffers.
+// Returns the roots to try: all of them, but only one for large buffers.
 template <class Probe>
 std::vector<int> roots_of(Probe const& p, std::size_t n) {
   if (n > most_for_all_roots) return {static_cast<int>(p.salt) % p.size()};
@@ -64,7 +64,8 @@ void check_all_reduce(Probe& p, std::size_t n) {
   expect_same_bits_everywhere<T>(p, x, n);
 }
 
-// A NaN on one rank only, which is another one in each position; none in the last.
+// Each position has a NaN on one rank only, on another rank for each position; the last position
+// has none.
 template <class T, class Probe>
   requires(is_float<T>)
 void check_not_a_number(Probe& p) {
@@ -166,8 +167,8 @@ void check_ring(Probe& p, std::size_t n) {
   }
 }
 
-// Pairs one after the other, so that nobody waits for somebody who waits: there with three tags, in
-// the order in which they were sent, and back.
+// Pairs exchange one after another, so that no rank waits in a cycle: forth with three tags, in the
+// order in which they were sent, and back.
 template <class T, class Probe>
 void check_pairs(Probe& p, std::size_t n) {
   std::array<int, 3> const tags{7, 0, 1000};
@@ -190,7 +191,7 @@ void check_pairs(Probe& p, std::size_t n) {
     }
 }
 
-// All calls of one element type and size.
+// Checks all calls for one element type and size.
 template <class T, class Probe>
 void check_calls(Probe& p, std::size_t n) {
   check_all_reduce<T>(p, n), ++p.salt;

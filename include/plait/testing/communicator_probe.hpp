@@ -26,12 +26,12 @@
 
 namespace plait::testing::detail {
 
-// What the ranks of this process found; ranks of other processes have their own.
+// The findings of this process's ranks; ranks of other processes have their own.
 class communicator_findings {
  public:
-  static constexpr int most_alike = 2;  // sentences of one rank about one law
+  static constexpr int most_alike = 2;  // most sentences of one rank about one law
 
-  // `law` is what failures that are alike have in common.
+  // `law`: text that similar failures share.
   void add(int world_rank, std::string const& law, std::string const& text);
 
   void move_to(check_report& report);
@@ -44,7 +44,7 @@ class communicator_findings {
   std::map<std::pair<int, std::string>, int> alike_;
 };
 
-// "int32"
+// Returns text such as "int32".
 template <class T>
 std::string element_name() {
   char const* const kind = std::is_same_v<T, bfloat16>   ? "bfloat"
@@ -57,8 +57,8 @@ std::string element_name() {
 template <class T>
 inline constexpr bool is_float = std::is_floating_point_v<accumulate_t<T>>;
 
-// A number that tells rank, position and salt apart and uses all bytes of T; sums over 128 ranks do
-// not leave the range of a signed integer.
+// Returns a number that differs for each rank, position and salt and uses all bytes of T; sums over
+// 128 ranks stay in the range of a signed integer.
 template <class T>
 T probe_value(int rank, std::size_t position, unsigned salt) {
   auto bits = (position + 1) * 0x9E3779B97F4A7C15u ^
@@ -66,7 +66,8 @@ T probe_value(int rank, std::size_t position, unsigned salt) {
               (std::uint64_t{salt} + 1) * 0x94D049BB133111EBu;
   bits = (bits ^ bits >> 31) * 0xD6E8FEB86659FD93u;
   bits ^= bits >> 32;
-  if constexpr (is_float<T>)  // magnitudes that differ: each order of summing has bits of its own
+  if constexpr (is_float<T>)  // of different magnitudes, so that each order of summing has
+                              // different bits
     return static_cast<T>(static_cast<double>(static_cast<std::int64_t>(bits) >> 11) * 0x1p-52 *
                           static_cast<double>(1u << (bits & 15u)));
   else if constexpr (std::is_signed_v<T>) return static_cast<T>(static_cast<T>(bits) / 256);
@@ -81,7 +82,7 @@ std::vector<T> probe_values(int rank, std::size_t count, unsigned salt, std::siz
   return out;
 }
 
-// Block `rank` of the result is that rank's values.
+// Returns the values of all ranks; block `rank` has that rank's values.
 template <class T>
 std::vector<T> probe_values_of_all(int ranks, std::size_t count, unsigned salt,
                                    std::size_t first = 0) {
@@ -93,11 +94,12 @@ std::vector<T> probe_values_of_all(int ranks, std::size_t count, unsigned salt,
   return out;
 }
 
-// What a sum or maximum over the ranks is, and by how much a sum in another order may differ.
+// The expected sum or maximum over the ranks, and the largest difference for a sum in another
+// order.
 template <class T>
 struct combined_values {
   std::vector<T> values;
-  std::vector<double> bounds;  // empty: not at all
+  std::vector<double> bounds;  // empty: no difference is allowed
 };
 
 template <class T>
@@ -108,7 +110,7 @@ combined_values<T> summed_values(int ranks, std::size_t count, unsigned salt, st
   combined_values<T> out{std::vector<T>(count), {}};
   bool const bounded = is_float<T> && !in_rank_order && ranks > 1;
   if (bounded) out.bounds.resize(count);
-  // Of p - 1 additions, each rounds its sum by half an epsilon of at most the sum of magnitudes.
+  // Each of the p - 1 additions rounds by at most half an epsilon of the sum of magnitudes.
   double const epsilon =
       std::is_same_v<T, bfloat16> ? 0x1p-7 : static_cast<double>(std::numeric_limits<T>::epsilon());
   for (int rank = 0; rank < ranks; ++rank)
@@ -130,7 +132,7 @@ std::vector<T> largest_values(int ranks, std::size_t count, unsigned salt) {
   return out;
 }
 
-// Values in the memory of a rank's device, between two margins that nobody may write.
+// Values in the memory of a rank's device, between two margins that must not be written.
 template <class T, class Device>
 class probe_buffer {
  public:
@@ -142,7 +144,7 @@ class probe_buffer {
     device.upload(image.data(), room_.data(), image.size());
   }
 
-  // A null pointer if there are no values.
+  // Returns the values; data() is null if there are none.
   [[nodiscard]] std::span<T> span() const {
     if (count_ == 0) return {};
     return {reinterpret_cast<T*>(room_.data() + margin), count_};
@@ -152,7 +154,7 @@ class probe_buffer {
   }
   [[nodiscard]] std::span<T const> read_only() const { return span(); }
 
-  // Waits for the device.
+  // Returns a copy of the values, after waiting for the device.
   [[nodiscard]] std::vector<T> get() {
     std::vector<std::byte> image(count_ * sizeof(T) + 2 * margin);
     device_->synchronize();  // calls are on the group's stream, copies on another
@@ -181,7 +183,7 @@ class probe_buffer {
   bool margins_kept_ = true;
 };
 
-// What is checked, for the sentence about it.
+// The call and law that are checked, for the sentence about them.
 struct probed_call {
   char const* operation = "";
   std::size_t n = 0;
@@ -212,14 +214,14 @@ struct communicator_probe {
   axis_set over;
   communicator_findings& findings;
   bool sums_in_rank_order = true;
-  unsigned salt = 0;  // the same on all ranks, as all make the same calls
+  unsigned salt = 0;  // equal on all ranks, as all make the same calls
 
   [[nodiscard]] communicator_type& comm() const { return rank.group(over); }
   [[nodiscard]] int me() const { return comm().rank(); }
   [[nodiscard]] int size() const { return comm().size(); }
   [[nodiscard]] std::size_t blocks() const { return static_cast<std::size_t>(comm().size()); }
 
-  // In the device when settle() has returned.
+  // Copies values to the device; they are there after settle().
   template <class T>
   [[nodiscard]] buffer<T> put(std::vector<T> const& values) const {
     return {rank.device(), values};
@@ -246,7 +248,7 @@ struct communicator_probe {
                               ": ", call.law, ": ", text}));
   }
 
-  // Compares bits, or within bounds if there are any.
+  // Compares bits, or numbers within bounds if there are any.
   template <class T>
   void expect(buffer<T>& where, std::vector<T> const& expected, probed_call const& call,
               std::vector<double> const& bounds = {}) const {

@@ -16,7 +16,7 @@ PLAIT_DECL void communicator_findings::add(int world_rank, std::string const& la
 PLAIT_DECL void communicator_findings::move_to(check_report& report) {
   std::scoped_lock const lock{mutex_};
   plait::detail::stable_sort(failures_, [](failure const& a, failure const& b) {
-    return a.first < b.first;  // the same in every run
+    return a.first < b.first;  // in the same order in every run
   });
   for (auto& [rank, text] : failures_) report.failures.push_back(std::move(text));
   for (auto const& [kind, count] : alike_)

@@ -33,37 +33,41 @@ namespace plait::testing {
 template <class... T>
 struct element_list {};
 
-/// Those that plait's own communicators move.
+/// The element types that plait's own communicators move.
 using communicator_elements =
     element_list<float, double, bfloat16, std::int32_t, std::int64_t, std::uint64_t, std::uint8_t>;
 
 /// The options of `check_communicators`, and the promises of the backend.
 struct communicator_suite_options {
-  /// Of each launch. A backend of processes has as many as its launcher has started.
+  /// The number of ranks of each launch. A backend of processes has as many as its launcher has
+  /// started.
   int ranks = 4;
-  /// Elements of a buffer, or of a block. Of more than 1000 one root is tried, on one mesh.
+  /// The numbers of elements of a buffer, or of a block. For more than 1000, one root is tried, on
+  /// one mesh.
   std::vector<std::size_t> sizes{0, 1, 3, 64, 1000, 100003};
-  /// How often all groups are used in turn.
+  /// The number of times that all groups are used in turn.
   int rounds = 1000;
-  /// Sums have the bits of additions in rank order. Else they are compared within the bound of any
-  /// order; all ranks must have the same bits in any case.
+  /// True if sums have the bits of additions in rank order. Otherwise they are compared within the
+  /// bound for any order; all ranks must have equal bits in any case.
   bool sums_in_rank_order = true;
-  /// A maximum is NaN where the value of any rank is. NCCL's is not, nor need MPI's be.
+  /// True if a maximum is NaN where the value of any rank is NaN. It is not in NCCL and need not be
+  /// in MPI.
   bool maximum_keeps_nan = true;
-  /// Ranks whose calls differ are told. Else only those mistakes are made that each rank sees
-  /// alone.
+  /// True if ranks whose calls differ get an exception. Otherwise only mistakes that each rank sees
+  /// alone are made.
   bool compares_calls = true;
-  /// That also holds for calls of two groups with equal members, over other axes.
+  /// True if this also holds for calls of two groups with equal members, over different axes.
   bool compares_equal_groups = true;
-  /// Messages between stages are posted on channels, and a post waits for nobody. Else a backend
-  /// sends them at once, and they are posted in an order in which each may wait for its other end.
+  /// True if messages between stages are posted on channels, and a post does not wait. Otherwise
+  /// the backend sends them at once, and they are posted in an order in which each may wait for its
+  /// other end.
   bool has_channels = true;
-  /// Launches that fail are part of it. False for processes that do not live on after an error:
-  /// start one job for each `check_communicator_error`.
+  /// True if launches that fail are part of the suite. Set it to false for processes that end after
+  /// an error, and start one job for each `check_communicator_error`.
   bool errors = true;
 };
 
-/// A communicator that keeps the records of `communicator_calls`, from which it gets them.
+/// A communicator that keeps records through `communicator_calls`.
 template <class Comm>
 concept keeps_records =
     communicator<Comm> && requires(Comm& comm, std::vector<plait::detail::logged_call>* log) {
@@ -73,7 +77,7 @@ concept keeps_records =
       { comm.call_for(std::uint64_t{1}) } -> std::same_as<void>;
     };
 
-/// A communicator that takes messages for channels. Others pass the suite without.
+/// A communicator that accepts messages on channels. Other communicators are checked without them.
 template <class Comm, class T>
 concept posts_messages =
     communicator<Comm> && requires(Comm& comm, std::span<T> values, int other, int tag, stream on) {
@@ -99,13 +103,14 @@ consteval void require_records() {
                 "log_calls() or call_for(); derive it from plait::ext::communicator_calls");
 }
 
-// Lists the laws that the options take out of the suite, a sentence for each.
+// Returns the laws that the options take out of the suite, a sentence for each.
 std::vector<std::string> left_out(communicator_suite_options const& options);
 
-// One axis, and as many as there are factors, up to three: then ranks have groups that overlap.
+// Returns a mesh of one axis, and meshes of up to three axes if `ranks` has the factors: then
+// groups overlap.
 std::vector<mesh> meshes_of(int ranks);
 
-// Pipelines of all ranks and, where that makes some, of every second rank.
+// Returns pipelines of all ranks and, if there are enough, of every second rank.
 std::vector<mesh> stage_meshes_of(int ranks);
 
 template <class Rank, class... T>
@@ -130,7 +135,7 @@ void check_channels(communicator_probe<Rank> p, element_list<T...>,
     if (n <= most) (check_posted_messages<T>(p, n, -1), ...);
 }
 
-// False if the run did not end well.
+// Returns false if the run threw.
 template <class Backend, class Program>
 bool check_on_mesh(Backend const& backend, mesh const& grid, std::string const& what,
                    check_report& report, Program program) {
@@ -147,7 +152,7 @@ bool check_on_mesh(Backend const& backend, mesh const& grid, std::string const& 
   return failure.empty();
 }
 
-// The same.
+// Checks all calls on all meshes; returns false if a run threw.
 template <class Elements, class Backend>
 bool check_all_calls(Backend const& backend, communicator_suite_options const& options,
                      check_report& report) {
@@ -190,13 +195,13 @@ bool check_all_channels(Backend const& backend, communicator_suite_options const
 }  // namespace detail
 
 /// Runs every call of a backend's communicators, on all groups of meshes with `options.ranks`
-/// ranks, and compares values, traffic and errors with what the calls promise. Needs `double`
-/// besides `Elements`.
+/// ranks, and compares values, traffic and errors with the documented behaviour. Needs `double` in
+/// addition to `Elements`.
 ///
 /// The report's `checked` begins with the laws that the options leave out. A process reports the
-/// failures of its own ranks. After a run that threw, nothing more is run.
-/// Cost:    the default options take seconds; what a backend needs for a launch, up to four times,
-///          and once more for each of the mistakes.
+/// failures of its own ranks. After a run that threw, the check ends.
+/// Cost:    seconds with the default options; a launch of the backend up to four times, and one
+///          more for each of the mistakes.
 template <class Elements = communicator_elements, class Backend>
 [[nodiscard]] check_report check_communicators(Backend const& backend,
                                                communicator_suite_options const& options = {}) {

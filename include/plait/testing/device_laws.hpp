@@ -18,23 +18,23 @@
 // The laws of a device's memory, streams, events and graphs.
 namespace plait::testing::detail {
 
-// Bytes that differ from their neighbours.
+// Returns bytes that differ from their neighbours.
 std::vector<std::byte> pattern_of(std::size_t count, unsigned salt);
 
-// Adds a failure if bytes that were copied to a device and back are others, or if bytes next to
-// them have changed. `copied` begins `before` bytes after the begin of `got`.
+// Adds a failure if bytes that were copied to a device and back differ, or if bytes next to them
+// have changed. `copied` begins `before` bytes after the begin of `got`.
 void compare_copied(check_report& report, std::string const& law,
                     std::vector<std::byte> const& copied, std::vector<std::byte> const& got,
                     std::size_t before, std::byte next_to_them);
 
-/// Runs a device, law by law. What goes wrong is in the report.
+/// Runs a device, law by law, and reports failures.
 template <class Device>
 class device_laws {
  public:
   device_laws(Device& device, check_report& report) : device_(device), report_(report) {}
 
-  /// Returns true if memory and the order of a stream can be relied on, without which nothing else
-  /// can be looked at.
+  /// Returns true if memory and the order of a stream work; without them, the other laws cannot be
+  /// checked.
   [[nodiscard]] bool check() {
     std::size_t const before = report_.failures.size();
     std::string const kind = device_.kind();
@@ -44,14 +44,14 @@ class device_laws {
     if (report_.failures.size() != before) return false;
     law("record and wait", [&] { check_waits(); });
     bool const waits = report_.failures.size() == before;
-    if (waits) law("replay", [&] { check_replay(); });  // its streams wait for each other
+    if (waits) law("replay", [&] { check_replay(); });  // uses streams that wait for each other
     law("discard", [&] { check_discard(); });
     law("mark", [&] { check_marks(); });
     law("kind", [&] { check_kind(kind); });
     return true;
   }
 
-  /// Adds a failure if memory that kernels have taken by themselves is less than at the last call.
+  /// Adds a failure if the memory that kernels have allocated is less than at the last call.
   void check_workspace() {
     if constexpr (Device::parts.counts_workspace) {
       std::size_t const now = device_.workspace_bytes();
@@ -123,7 +123,7 @@ class device_laws {
       auto const sent = pattern_of(bytes, 3);
       std::vector<std::byte> const clear(bytes + 2 * before, next);
       auto const room = device_.allocate(clear.size());
-      // Both ways, to and from the middle of a larger block.
+      // Copies to and from the middle of a larger block.
       auto got = clear, whole = clear;
       device_.upload(clear.data(), room.data(), clear.size());
       device_.upload(sent.data(), room.data() + before, bytes);
@@ -133,7 +133,7 @@ class device_laws {
       auto const what = ext::concat({"upload() and download() of ", bytes, " bytes"});
       compare_copied(report_, what, sent, got, before, next);
       compare_copied(report_, what, sent, whole, before, next);
-      // The host changes what it has uploaded.
+      // The host changes the bytes that it has uploaded.
       auto changed = pattern_of(bytes, 7);
       auto const second = changed;
       device_.upload(changed.data(), room.data() + before, bytes);
@@ -169,7 +169,7 @@ class device_laws {
           std::pair{stream::tensor, stream::stage}}) {
       auto const x = numbers(0), sum = numbers(0);
       auto given = device_.make_event(), taken = device_.make_event();
-      for (int round = 1; round <= 6; ++round) {  // an event that is recorded again stands for more
+      for (int round = 1; round <= 6; ++round) {  // an event can be recorded again
         device_.on(first).fill(float(round), x.data(), count);
         device_.record(given, first);
         device_.wait(second, given, there);

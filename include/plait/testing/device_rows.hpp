@@ -30,10 +30,10 @@
 #include "plait/testing/report.hpp"
 #include "plait/testing/row_operands.hpp"
 
-// The kernels of a device, one row of operation/rows.hpp after the other, compared with the host's.
+// Compares the kernels of a device with the host's, one row of operation/rows.hpp after another.
 namespace plait::testing::detail {
 
-// Functions as users write them: types with a name, for devices that compile them.
+// Functions as users write them: named types, for devices that compile them.
 struct function_of_one {
   template <class A>
   PLAIT_HOST_DEVICE A operator()(A a) const {
@@ -74,7 +74,7 @@ class device_rows {
               std::vector<std::string>& without)
       : device_(device), tolerance_(tolerance), report_(report), without_(without) {}
 
-  /// All rows, with extents of several elements, and with those of one.
+  /// Checks all rows, with extents of several elements and with extents of one.
   void check() {
     for (index_lengths const& at :
          {index_lengths(5).with('c', 19).with('n', 6).with('k', 7), index_lengths(1)}) {
@@ -129,7 +129,7 @@ class device_rows {
                 epilogue<T, function_of_one>{
                     .row = row.data, .mapped = mapped.data, .added = added.data});
         });
-    // Nobody reads the product itself after a function of two, so it shares the memory.
+    // After a function of two operands, the product itself is not read, so it shares memory.
     run_as<operation::matmul, in, in, in, T>(
         {.lengths = at,
          .text = "a(m k), b(k n), kept(m n) -> mapped(m n)",
@@ -197,7 +197,7 @@ class device_rows {
     run<operation::layer_norm_backward_parameters, in, in, in, T, T>({at});
     run<operation::layer_norm_backward, in, in, in, in, T, T, T>({at}, ext::matrix<in>{},
                                                                  ext::matrix<T>{});
-    // Nobody says what dx holds if there is a sum, so the sum may lie there.
+    // If there is a sum, the contents of dx are undefined, so the sum may share its memory.
     run_as<operation::layer_norm_backward, in, in, in, in, in, T, T, T>(
         {.lengths = at,
          .text = "dy(r c), x(r c), statistics(r 21), gamma(1 c), added(r c) -> sum(r c), "
@@ -221,7 +221,7 @@ class device_rows {
   }
 
   void check_tables(index_lengths const& at) {
-    // Some ids are rows of the tables of ranks before and after this one.
+    // Some ids are rows of other ranks' parts of the table, in front of and after this rank's part.
     auto const ids = static_cast<std::int32_t>(at['v'] + 2);
     run<operation::gather_rows, index, in, T>({.lengths = at, .below = ids}, std::size_t{1});
     run<operation::scatter_add_rows, index, in, T>({.lengths = at, .below = ids}, std::size_t{1});
@@ -305,7 +305,7 @@ class device_rows {
   template <class Target>
   void check_targets(index_lengths const& of, Target target) {
     std::int32_t const ignored = 2;
-    // Gradients have the columns of the padding, too, which are the gaps of the logits.
+    // Gradients also have the columns of the padding, which are the gaps of the logits.
     auto const at = of.with('t', Target::terms).with('d', of['c'] + row_operands::gap);
     auto const classes = static_cast<std::int32_t>(at['c']);
     row_setting const whole{.lengths = at, .gaps = "logits", .below = classes};
@@ -323,7 +323,7 @@ class device_rows {
     run<operation::cross_entropy_backward, in, index, in, in, number, number, T>(
         backward, target, ignored, std::size_t{1});
     if constexpr (Device::parts.joins_loss) check_joint_loss(whole, target, ignored);
-    // Without weights they are 1.
+    // Without weights, all weights are 1.
     auto without_weights = whole;
     without_weights.text = "terms(r t), labels(r 1), scale(1 1) -> +loss(1 1)";
     without_weights.variant = " without weights";
@@ -338,7 +338,7 @@ class device_rows {
         });
   }
 
-  /// The host has kernels for its parts alone.
+  /// Checks the joint kernel; the host has kernels only for its parts.
   template <class Target>
   void check_joint_loss(row_setting how, Target target, std::int32_t ignored) {
     using joint = operation::cross_entropy_with_gradient;
@@ -430,7 +430,7 @@ class device_rows {
         {.lengths = lengths,
          .text = "dy(r m), x(r m), statistics(1 s) -> +dgamma(1 c), +dbeta(1 c)"},
         of);
-    // The other rows are of sets of one channel and all samples.
+    // The other rows use sets of one channel and all samples.
     of.samples_together = of.samples;
     of.channels_together = 1;
     of.everywhere = 3 * of.count_of(0);
@@ -510,7 +510,7 @@ class device_rows {
     }
   }
 
-  /// Ends operations that an error has left in streams, before the memory of the row goes.
+  /// Waits for operations that an error has left in streams, before the memory of the row is freed.
   void end_streams() const {
     try {
       device_.synchronize();

@@ -8,7 +8,7 @@
 
 #include "plait/formula/node.hpp"
 
-/// Convolutions, pooling and their gradients by their definitions, as one rank has them.
+/// Convolutions, pooling and their gradients, computed from their definitions, for one rank.
 namespace plait::testing::tables {
 
 struct image_call {
@@ -16,10 +16,10 @@ struct image_call {
   formula::window_numbers windows;
   formula::image_shape x, y;  ///< the whole images
   std::size_t rows = 0;
-  std::size_t channels = 0, outputs = 0;  ///< channels that this rank has
+  std::size_t channels = 0, outputs = 0;  ///< number of channels on this rank
 };
 
-/// Makes the result of a call. `in(k)`: the numbers of operand k. A bias is not added.
+/// Computes the result of a call. `in(k)`: the numbers of operand k. No bias is added.
 inline void make_on_images(image_call const& call, auto in, auto& out) {
   auto const kernel = std::size_t(call.windows.kernel), window = kernel * kernel;
   std::size_t const x_map = std::size_t(call.x.map()), y_map = std::size_t(call.y.map());

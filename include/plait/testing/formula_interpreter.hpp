@@ -16,15 +16,15 @@
 #include "plait/formula/node.hpp"
 #include "plait/testing/formula_images.hpp"
 
-/// The nodes of a formula on arrays of double, whole or as one of several ranks has them. This is
-/// another implementation than the operations that a layer issues, so each checks the other.
+/// Runs the nodes of a formula on arrays of double, whole or as one of several ranks has them. It
+/// is implemented independently of the operations that a layer issues, so each checks the other.
 namespace plait::testing::tables {
 
 using formula::dimension;
 using formula::node;
 using formula::node_kind;
 
-/// Elements that are read and written within their bounds only: a trial also runs what cannot work.
+/// Numbers whose index is checked: a trial also runs cuts that cannot work.
 class numbers : public std::vector<double> {
  public:
   using std::vector<double>::vector;
@@ -32,7 +32,7 @@ class numbers : public std::vector<double> {
   double const& operator[](std::size_t index) const { return at(index); }
 };
 
-/// Tables of all formulas in one type, which tests may change.
+/// One type for the tables of all formulas, which tests may change.
 using table = formula::graph<256>;
 using values_of_form = formula::cut_values<table>;
 
@@ -54,7 +54,7 @@ table as_table(Graph const& from) {
   return out;
 }
 
-/// A map or a slope of a table, called with the place of an element and the node's operands.
+/// A map or a slope in a table, called with the place of an element and the node's operands.
 using element_function = double (*)(formula::index_place const&, double const*);
 
 template <class Function, std::size_t... K>
@@ -83,7 +83,7 @@ std::vector<element_function> functions_of_table() {
   }(std::make_integer_sequence<int, Facts::table.size>{});
 }
 
-/// Values with rows and factors of columns, row by row.
+/// The local shape of a value: rows, and the factors of its columns; stored row by row.
 struct local_shape {
   std::size_t rows = 1;
   std::size_t factors[node::most_factors]{1, 1, 1};
@@ -98,11 +98,12 @@ struct local_shape {
   [[nodiscard]] std::size_t last() const {
     return factor_count == 0 ? 1 : factors[factor_count - 1];
   }
-  /// The index in each factor of a column.
+  /// Splits a column number into the index of each factor.
   void split(std::size_t column, std::size_t (&out)[node::most_factors]) const {
     for (int f = factor_count - 1; f >= 0; --f) out[f] = column % factors[f], column /= factors[f];
   }
-  /// The element that an element of `made` reads where shapes are aligned at their last factors.
+  /// Returns the element that an element of `made` reads, with shapes aligned at their last factors
+  /// (as in broadcasting).
   [[nodiscard]] std::size_t aligned(local_shape const& made, std::size_t row,
                                     std::size_t column) const {
     std::size_t of_made[node::most_factors]{}, out = rows == 1 ? 0 : row;
@@ -115,10 +116,10 @@ struct local_shape {
   }
 };
 
-/// Makes nodes of a table, those of one rank.
+/// Computes nodes of a table, for one rank.
 class node_maker {
  public:
-  static constexpr double epsilon = 1e-5;  // of norms
+  static constexpr double epsilon = 1e-5;  // epsilon of norms
 
   table const& g;
   std::vector<element_function> const& functions;
@@ -146,7 +147,7 @@ class node_maker {
     for (int f = 0; f < n.factor_count; ++f) out.factors[f] = length(n.factors[f]);
     return out;
   }
-  /// The index in the whole dimension of an index of this rank.
+  /// Returns the index in the whole dimension of an index of this rank.
   [[nodiscard]] std::size_t whole_index(dimension const& of, std::size_t index) const {
     if (!is_cut(of)) return index;
     std::size_t const piece = std::size_t(of.extent / g.pieces_of(of.variable));
@@ -157,7 +158,7 @@ class node_maker {
     if (!g.at[value].is_per_row()) return whole_index(g.at[value].rows, row);
     return is_cut(g.at[value].rows) ? rank * local_positions() * batch + row : row;
   }
-  /// The place among all elements of an element of this rank.
+  /// Returns the index, among all elements, of an element of this rank.
   [[nodiscard]] std::size_t whole_element(int value, std::size_t element) const {
     local_shape const here = shape(value);
     std::size_t index[node::most_factors]{};
@@ -174,8 +175,9 @@ class node_maker {
     return out;
   }
 
-  /// Makes node i of its operands: `at(value)` are the numbers of a value. What the result holds
-  /// before is lost, unless a function of elements is made in the place of what it reads.
+  /// Computes node i from its operands: `at(value)` returns the numbers of a value. The previous
+  /// contents of the result are lost, unless an element-wise function is computed in place of an
+  /// operand.
   template <class Values>
   void make(int i, Values const& at, numbers& out) const {
     node const& n = g.at[i];
@@ -361,7 +363,7 @@ class node_maker {
     }
   }
   static bool is_column(double id, std::size_t width) { return id >= 0 && id < double(width); }
-  /// Logarithms of sums of exponentials, maxima, and their gradients.
+  /// Computes logarithms of sums of exponentials, maxima, and their gradients.
   void of_rows(node const& n, auto in, std::size_t width, numbers& out) const {
     for (std::size_t row = 0; row < in(0).size() / width; ++row) {
       double const* const x = in(0).data() + row * width;
@@ -375,7 +377,7 @@ class node_maker {
         out[row * width + c] = std::exp(x[c] - in(1)[row]) * in(2)[row];
     }
   }
-  /// Each letter has an index, that of the rows the position.
+  /// Computes a contraction; each letter has an index, and the letter of the rows has the position.
   void contract(node const& n, auto in, auto of, local_shape const& made, numbers& out) const {
     std::size_t lengths[26]{}, index[26]{};
     local_shape const shapes[]{of(0), of(1), made};
@@ -404,7 +406,7 @@ class node_maker {
 
   struct head_shape {
     std::size_t heads, width, queries, keys;  ///< columns of queries and of keys
-    std::size_t shared;                       ///< heads for each head of keys
+    std::size_t shared;                       ///< number of heads for each head of keys
   };
   [[nodiscard]] head_shape heads_of(int attention) const {
     int const* const operands = g.at[attention].operands;
@@ -412,7 +414,8 @@ class node_maker {
     std::size_t const queries = shape(operands[0]).width(), keys = shape(operands[1]).width();
     return {heads, queries / heads, queries, keys, std::max<std::size_t>(queries / keys, 1)};
   }
-  /// The scores of a position by the positions up to it, and their largest value.
+  /// Returns the largest score of a position with the positions up to it, and fills `out` with the
+  /// scores.
   static double scores(head_shape const& of, std::size_t batch, std::size_t row, std::size_t head,
                        numbers const& q, numbers const& k, numbers& out) {
     out.assign(row / batch + 1, 0);
@@ -441,7 +444,7 @@ class node_maker {
                                 c];
       }
   }
-  /// Result 0 is the gradient of queries, 1 of keys, 2 of values.
+  /// Computes a gradient: result 0 with respect to queries, 1 to keys, 2 to values.
   void attention_gradient(node const& n, int number, auto const& at, numbers& out) const {
     head_shape const of = heads_of(n.of);
     auto const in = [&](int k) -> numbers const& { return at(n.operands[k]); };
@@ -450,7 +453,7 @@ class node_maker {
       for (std::size_t head = 0; head < of.heads; ++head) {
         scores(of, batch, row, head, in(0), in(1), score);
         std::size_t const query = row * of.queries + head * of.width;
-        double product = 0;  // of the output and its gradient
+        double product = 0;  // product of the output and its gradient
         for (std::size_t c = 0; c < of.width; ++c) product += in(3)[query + c] * in(5)[query + c];
         for (std::size_t t = 0; t < score.size(); ++t) {
           std::size_t const key = (t * batch + row % batch) * of.keys + head / of.shared * of.width;
@@ -527,7 +530,7 @@ class node_maker {
       }
     }
   }
-  /// A rank with a block of a table's rows finds zeros for the others.
+  /// Looks rows up in a table; a rank with a block of the rows finds zeros for the other rows.
   void look_up(node const& n, node const& result, auto in, auto of, numbers& out) const {
     bool const is_gather = n.row->name == std::string_view("gather_rows");
     dimension const all = is_gather ? g.at[n.operands[1]].rows : result.rows;

@@ -13,13 +13,13 @@
 #include "plait/placement/placement.hpp"
 #include "plait/testing/formula_interpreter.hpp"
 
-/// All nodes of a formula on several ranks, and what their results are put together.
+/// Runs all nodes of a formula on several ranks, and joins their results.
 namespace plait::testing::tables {
 
 /// Inputs, parameters and the gradient of the output, with uneven numbers of both signs.
 struct given_numbers {
   std::vector<numbers> inputs, parameters;
-  numbers dy, term_seed;  ///< term_seed: the factor of each row's term of the loss; dy of a loss
+  numbers dy, term_seed;  ///< term_seed: factor of each row's term of the loss; dy of a loss
 
   given_numbers(node_maker const& maker, unsigned seed, double scale = 0.6) {
     auto const fill = [&](int value, double factor) {
@@ -43,17 +43,17 @@ struct given_numbers {
   }
 };
 
-/// The larger of two distances; infinity for nan.
+/// Returns the larger of two distances; infinity for NaN.
 inline double worse(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::infinity() : std::max(a, b);
 }
 
-/// The output and the gradients of inputs and parameters, whole; with a term of the loss after the
-/// output.
+/// The output and the gradients of inputs and parameters, whole. A term of the loss is stored after
+/// the output.
 struct outcome_of_table {
   numbers y;
   std::vector<numbers> dx, dp;
-  /// Largest difference of values that all ranks should have alike.
+  /// The largest difference between values that should be equal on all ranks.
   double unlike = 0;
 
   [[nodiscard]] double distance_to(outcome_of_table const& other) const {
@@ -70,7 +70,7 @@ struct outcome_of_table {
   }
 };
 
-/// Puts a term of the loss after the output of a layer.
+/// Appends a term of the loss to the output of a layer.
 inline void add_term(table const& g, numbers const& term, numbers& y) {
   if (g.loss_term >= 0 && !g.is_loss) y.insert(y.end(), term.begin(), term.end());
 }
@@ -78,7 +78,7 @@ inline void add_term(table const& g, numbers const& term, numbers& y) {
 /// All values of a table on each of several ranks.
 class table_run {
  public:
-  /// `partial`: the values that are summands on each rank; `completed`: those that ranks add up.
+  /// `partial`: the values that are summands on each rank; `completed`: the values that ranks sum.
   table_run(table const& of, std::vector<element_function> const& functions,
             given_numbers const& given, int variable = values_of_form::nothing,
             std::size_t ranks = 1, std::vector<bool> const& partial = {},
@@ -103,7 +103,7 @@ class table_run {
           if (is_summand) take_summand(out, rank, ranks);
         } else if (n.kind == node_kind::parameter) {
           out = maker.block_of(i, given.parameters[std::size_t(n.number)]);
-          if (is_summand && rank > 0) out.assign(out.size(), 0);  // it enters once
+          if (is_summand && rank > 0) out.assign(out.size(), 0);  // added once
         } else if (n.kind == node_kind::output_gradient || n.kind == node_kind::seed) {
           out = maker.block_of(i, n.kind == node_kind::seed ? given.term_seed : given.dy);
         } else {
@@ -114,14 +114,14 @@ class table_run {
     }
   }
 
-  /// The whole of a value that is blocks, summands, or the same on all ranks.
+  /// Returns the whole of a value that ranks hold as blocks, as summands, or as equal copies.
   numbers whole(int value, bool is_partial, double& unlike) const {
     if (value < 0) return {};
     std::vector<numbers> each;
     for (auto const& of_rank : values_) each.push_back(of_rank[std::size_t(value)]);
     return joined(value, each, is_partial, unlike);
   }
-  /// The gradient of a parameter, which several nodes add to.
+  /// Returns the gradient of a parameter, to which several nodes add.
   numbers gradient_of_parameter(int parameter, bool is_partial, double& unlike) const {
     int const value = g.parameters[parameter];
     std::vector<numbers> each;
@@ -134,7 +134,8 @@ class table_run {
     }
     return joined(value, each, is_partial, unlike);
   }
-  /// Returns true if the ranks have the whole: each result as blocks, alike on all, or as summands.
+  /// Returns true if the ranks' results form the whole: each as blocks, as equal copies, or as
+  /// summands.
   [[nodiscard]] bool makes(outcome_of_table const& expected) const {
     auto const is_right = [](numbers const& whole, auto get, bool may_be_sum = true) {
       for (int is_sum = 0; is_sum <= (may_be_sum ? 1 : 0); ++is_sum) {
@@ -168,14 +169,14 @@ class table_run {
   }
 
  private:
-  /// Gives the sum of a value over all ranks to each.
+  /// Sums a value over all ranks and stores the sum on each.
   void add_up(int value) {
     numbers sum = values_[0][std::size_t(value)];
     for (std::size_t rank = 1; rank < values_.size(); ++rank)
       for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values_[rank][std::size_t(value)][k];
     for (auto& of_rank : values_) of_rank[std::size_t(value)] = sum;
   }
-  /// Splits a value into summands of other signs and sizes.
+  /// Splits a value into summands of different signs and sizes.
   static void take_summand(numbers& of, std::size_t rank, std::size_t ranks) {
     double const others = double(ranks - 1);
     for (std::size_t k = 0; k < of.size(); ++k) {
@@ -205,7 +206,7 @@ class table_run {
   std::vector<std::vector<numbers>> values_;
 };
 
-/// The table on one rank.
+/// Runs the table on one rank.
 inline outcome_of_table run_whole(table const& g, std::vector<element_function> const& functions,
                                   given_numbers const& given) {
   table_run const run(g, functions, given);
@@ -219,8 +220,9 @@ inline outcome_of_table run_whole(table const& g, std::vector<element_function> 
   return out;
 }
 
-/// The table on ranks that cut a variable, put together as the placements of the form say: the
-/// gradient of a value that is replicate is made of summands, those of others are whole or blocks.
+/// Runs the table on ranks that cut a variable, and joins the results by the placements of the
+/// form: the gradient of a replicate value is a sum of summands, other gradients are whole or
+/// blocks.
 inline outcome_of_table run_form(table const& g, std::vector<element_function> const& functions,
                                  given_numbers const& given, values_of_form const& form,
                                  int variable, std::size_t ranks) {
@@ -260,28 +262,28 @@ tried_formula as_tried() {
   return {as_table(Facts::table), functions_of_table<Facts>()};
 }
 
-/// A variable of a formula that ranks cut on trial.
+/// A variable of a formula that ranks cut in a trial.
 struct tried_cut {
   int variable = values_of_form::nothing;
   bool is_listed = false;     ///< the rules of formula/forms.hpp let ranks cut it
-  std::vector<int> ranks{};   ///< the numbers of ranks of the trial; none: nothing divides it
-  double distance = 0;        ///< the distance of a listed form from the whole
-  bool works_anyway = false;  ///< the rules refuse it, and the numbers are right
+  std::vector<int> ranks{};   ///< the numbers of ranks of the trial; empty: none divides it
+  double distance = 0;        ///< distance of a listed form from the whole
+  bool works_anyway = false;  ///< the rules refuse it, but the numbers are right
 
-  formula::refusal why = formula::refusal::none;  ///< the reason, if they do
+  formula::refusal why = formula::refusal::none;  ///< the reason for a refusal
 
-  /// Kernels that take no pieces of columns, and ranks that each have a part of the loss, are no
-  /// fault of the rules.
+  /// Returns true if the rules refuse a cut that works. Kernels that cannot process pieces of
+  /// columns, and ranks that each have a part of the loss, are not faults of the rules.
   [[nodiscard]] bool is_missing() const {
     return !is_listed && works_anyway && !ranks.empty() && why != formula::refusal::in_pieces &&
            why != formula::refusal::of_function && why != formula::refusal::cuts_loss;
   }
 };
 
-/// Returns true if ranks that cut a variable make right numbers. No rule is asked: each rank has
-/// blocks of the inputs and parameters that have the variable, runs all nodes, and the blocks, the
-/// sums over ranks or what is alike on all ranks are the output and the gradients. A row of
-/// parameters that lacks the variable may enter on one rank.
+/// Returns true if ranks that cut a variable compute right numbers. No rule is applied: each rank
+/// has blocks of the inputs and parameters that have the variable and runs all nodes. Then the
+/// blocks, the sums over ranks or the equal copies must be the output and the gradients. A
+/// parameter with one row that lacks the variable may be added on one rank only.
 inline bool works_on_trial(tried_formula const& of, given_numbers const& given, int variable,
                            std::size_t ranks, outcome_of_table const& whole) {
   table const& g = of.g;
@@ -297,13 +299,14 @@ inline bool works_on_trial(tried_formula const& of, given_numbers const& given, 
     try {
       table_run const run(g, of.functions, given, variable, ranks, partial);
       if (run.makes(whole)) return true;
-    } catch (std::out_of_range const&) {  // a node found a block in place of the whole
+    } catch (std::out_of_range const&) {  // a node read a block instead of the whole
     }
   }
   return false;
 }
 
-/// The distance of a form from the whole; infinity if a node finds a block in place of the whole.
+/// Returns the distance of a form from the whole; infinity if a node reads a block instead of the
+/// whole.
 inline double distance_of_form(tried_formula const& of, given_numbers const& given,
                                values_of_form const& form, int variable, std::size_t ranks,
                                outcome_of_table const& whole) {

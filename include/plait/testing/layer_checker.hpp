@@ -31,7 +31,7 @@ inline void mix_signs(std::vector<double>& values) {
   for (std::size_t i = 1; i < values.size(); i += 3) values[i] = -values[i];
 }
 
-/// Tokens, or integer targets of a loss.
+/// The number of integers per row: tokens, or integer targets of a loss.
 template <class L>
 inline constexpr std::size_t integers_per_row =
     std::is_same_v<typename L::output, loss_value> &&
@@ -39,7 +39,8 @@ inline constexpr std::size_t integers_per_row =
         ? first_leaf<L>.inputs[1].width
         : 1;
 
-/// `both_signs`: parameters that begin with a constant other than 0 get numbers of both signs.
+/// Makes the numbers of a trial. `both_signs`: parameters with a constant initializer other than 0
+/// get numbers of both signs.
 template <class L>
 trial_setup make_setup(layer_options const& options, bool both_signs = true) {
   auto constexpr choice = form_choices<L>[0];
@@ -86,7 +87,7 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
         if (classes > 0) limit = std::min(limit, static_cast<std::int32_t>(classes));
     } else
       for (auto const& parameter : first.parameters) {
-        // Next to other inputs the first matrix may be no table of tokens.
+        // If there are other inputs, the first matrix may not be a table of tokens.
         auto const length = static_cast<std::int32_t>(parameter.rows);
         bool const is_smaller = first.flowing_inputs() > 1 && length < limit;
         if (parameter.rank == 2 && (limit == 2 || is_smaller)) limit = length;
@@ -103,7 +104,7 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
       out.changed_tokens[r] = (out.tokens[r] + 1) % limit;
   if constexpr (is_loss) {
     out.missing_token = ext::ignored_target;
-    out.loss_scale = 0.25;  // a layer that forgets the factor is found out
+    out.loss_scale = 0.25;  // finds a layer that forgets the factor
     out.targets = random_numbers(key(), rows * first.inputs[1].width, 0, 1);
     if (first.takes_weights) {
       out.row_weights = random_numbers(key(), rows, 1, 0.5);
@@ -116,16 +117,17 @@ trial_setup make_setup(layer_options const& options, bool both_signs = true) {
   return out;
 }
 
-/// Runs one job by `run`, its run_trial; an exception is a failure.
+/// Runs one job by `run`, its run_trial; an exception counts as a failure.
 bool run_checked(check_report& report, std::string const& where, trial (*run)(trial_setup const&),
                  trial_setup const& setup, trial& out);
 
-/// The tolerance, as a share of the largest element, in a type that is not double, where every
+/// The tolerance, as a share of the largest element, in a type other than double, in which every
 /// value between two operations is rounded.
 template <class T>
 inline constexpr double rounding_of = std::is_same_v<T, float> ? 1e-5 : 0.03;
 
-/// Rounds what a trial runs with, so that another type has the same numbers as double.
+/// Rounds the numbers of a trial, so that a trial in another type has the same numbers as in
+/// double.
 template <class T>
 trial_setup rounded(trial_setup setup) {
   auto const round = [](std::vector<double>& values) {
@@ -143,7 +145,7 @@ trial_setup rounded(trial_setup setup) {
 struct checked_layer {
   trial_setup setup{};
   compared_tensor output{};
-  loss_counts losses{};    ///< empty if the layer is no loss
+  loss_counts losses{};    ///< empty if the layer is not a loss
   std::int32_t width = 1;  ///< width of its first input
   bool sums_samples = false;
   double rounding = double_rounding;
@@ -171,17 +173,18 @@ checked_layer make_checked(trial_setup setup, double rounding = double_rounding)
 void check_alone(check_report& report, std::string const& where, checked_layer const& layer,
                  trial_setup const& setup, trial const& got, trial (*run)(trial_setup const&));
 
-/// Checks a loss with targets that do not count, and with labels that are no columns.
+/// Checks a loss with targets that do not count, and with labels outside the columns.
 void check_targets(check_report& report, std::string const& of_all, checked_layer const& layer,
                    trial const& usual, trial (*run)(trial_setup const&));
 
-/// Checks all laws of a job: `expected` has the results that it must give, and `law` says why.
+/// Checks all laws of a job: `expected` has the results that it must have, and `law` names the
+/// reason.
 void check_job(check_report& report, std::string const& where, checked_layer const& layer,
                trial const& expected, trial const& got, trial (*run)(trial_setup const&),
                std::string const& law);
 
-/// Runs the job with which others are compared. If its numbers are not finite, a parameter may have
-/// to be positive: then the layer that `make_positive` gives is taken, where that is finite.
+/// Runs the job with which other jobs are compared. If its numbers are not finite, a parameter may
+/// have to be positive: then the layer of `make_positive` is used, if its numbers are finite.
 inline bool run_reference(check_report& report, std::string const& where,
                           trial (*run)(trial_setup const&), checked_layer& layer, trial& reference,
                           auto make_positive) {
@@ -283,7 +286,7 @@ class layer_checker {
   [[nodiscard]] check_report const& report() const { return report_; }
 
  private:
-  /// The form that the others are compared with.
+  /// The index of the form with which other forms are compared.
   static constexpr std::size_t reference = [] {
     for (std::size_t i = 0; i < form_choices<L>.size(); ++i)
       if (form_choices<L>[i].pin == name("whole")) return i;
@@ -294,7 +297,7 @@ class layer_checker {
   void check_form() {
     constexpr auto choice = form_choices<L>[Index];
     check_one_rank<choice.pin, choice.sharded>();
-    // All of them are run, whatever the first says.
+    // All of them are run, whatever the result of the first.
     bool const on_two = check_ranks<choice.pin, choice.sharded, 2>();
     bool const on_three = check_ranks<choice.pin, choice.sharded, 3>();
     bool const on_four = check_ranks<choice.pin, choice.sharded, 4>();
@@ -309,8 +312,8 @@ class layer_checker {
                        "and sequence) that are multiples of 12"}));
   }
 
-  /// On one rank each form is compared with itself without shared buffers, so that a difference is
-  /// the fault of `may_alias`, and then with the reference.
+  /// On one rank, each form is compared with itself without shared buffers, so that a difference is
+  /// a fault of `may_alias`, and then with the reference.
   template <name Form, bool Sharded>
   void check_one_rank() {
     if constexpr (fit_of<L, Form, 1, Sharded>() == fit::divides) {

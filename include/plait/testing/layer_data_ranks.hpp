@@ -9,16 +9,16 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// What layers that sum over samples must give on two data ranks: what they give on one that has
-/// the samples of both.
+/// The law of layers that sum over samples: two data ranks must have the results of one rank that
+/// has the samples of both.
 namespace plait::testing::detail {
 
-/// The rows of two batches of so many samples as those of one batch: position by position.
+/// Returns the rows of two batches as rows of one batch: position by position.
 template <class T>
 std::vector<T> joined_rows(std::vector<T> const& one, std::vector<T> const& other,
                            std::size_t sequence) {
   std::vector<T> out;
-  std::size_t const length = one.size() / sequence;  // of all samples at one position
+  std::size_t const length = one.size() / sequence;  // elements of all samples at one position
   for (std::size_t begin = 0; begin < one.size(); begin += length)
     for (auto const* const from : {&one, &other})
       out.insert(out.end(), from->begin() + std::ptrdiff_t(begin),
@@ -26,7 +26,7 @@ std::vector<T> joined_rows(std::vector<T> const& one, std::vector<T> const& othe
   return out;
 }
 
-/// The same numbers with other samples: those of the setup in the opposite order, and larger.
+/// Returns the setup with other samples: the samples of `of` in opposite order, and larger.
 trial_setup with_other_samples(trial_setup of);
 
 /// Compares two data ranks with one rank that has the samples of both; the second rank has a place

@@ -83,7 +83,7 @@ PLAIT_DECL void check_data_ranks(check_report& report, std::string const& where,
       return assemble(alone, &rank_record::once, i, ignored);
     };
     auto right = of_rank(one, 0);
-    auto const sums = of_rank(both, 0);  // over both ranks
+    auto const sums = of_rank(both, 0);  // summed over both ranks
     if (setup.is_input[i]) {
       right = of_samples(right, &absent);
       compare(report, where, {tensor_of(both, i).name, 1, 1}, {0}, {absent}, 0, missing_law);

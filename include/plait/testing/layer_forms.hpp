@@ -17,7 +17,7 @@
 #include "plait/policy/policies.hpp"
 #include "plait/testing/layer_probe.hpp"
 
-/// Which jobs `check_layer` runs for a layer.
+/// The jobs that `check_layer` runs for a layer.
 namespace plait::testing::detail {
 
 template <class L>
@@ -30,10 +30,10 @@ inline constexpr std::size_t sequence_for = [] {
   return std::size_t{12};  // 2, 3 and 4 ranks divide it
 }();
 
-/// Whether a layer mixes all samples of a microbatch.
+/// True if a layer mixes all samples of a microbatch.
 template <class L>
 inline constexpr bool sums_samples = planning::sums_over_samples(make_outline<L>());
-/// Two groups of a layer that mixes the samples of each.
+/// The size of a group; a layer that mixes the samples of groups is run with two groups.
 template <class L>
 inline constexpr std::size_t group_for =
     sums_samples<L> ? 3 : planning::count_samples_together(make_outline<L>());
@@ -44,7 +44,7 @@ inline constexpr std::size_t samples_for =
 template <class L>
 inline constexpr leaf_info first_leaf = make_outline<L>().leaves[0];
 
-/// A form of a layer to be checked; for a combination of layers, what the planner chooses.
+/// A form of a layer to be checked; for a combination of layers, the planner's choice.
 struct form_choice {
   name pin{};
   bool sharded = false;
@@ -67,7 +67,7 @@ inline constexpr auto form_choices = [] {
   }
 }();
 
-/// True if a layer takes tokens, alone or next to other values that a model makes.
+/// True if a layer takes tokens, alone or together with other values from the model.
 template <class L>
 inline constexpr bool takes_tokens = [] {
   constexpr leaf_info first = first_leaf<L>;
@@ -76,8 +76,8 @@ inline constexpr bool takes_tokens = [] {
   return false;
 }();
 
-/// True if a layer takes only what layers make: several integers for each row and real targets come
-/// from a data set, for a loss.
+/// True if a layer takes only outputs of layers: several integers for each row, and real targets,
+/// come from a data set and are for losses.
 template <class L>
 inline constexpr bool takes_what_layers_make = [] {
   constexpr leaf_info first = first_leaf<L>;
@@ -113,7 +113,8 @@ struct all_probes<L, Samples, std::index_sequence<Index...>> {
   using type = fan_out<input_probe<L, Samples, Index>...>;
 };
 
-/// The layer between what makes its input, of so many samples, and what takes its output.
+/// Returns a model of the layer between a source of its input, with `Samples` samples, and a reader
+/// of its output.
 template <class L, name Form, std::size_t Samples = samples_for<L>>
 constexpr auto model_around() {
   constexpr auto first = first_leaf<L>;
@@ -136,7 +137,7 @@ struct layer_job
                tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, Element> {
 };
 
-/// Twice the samples on one rank, and the same on two that share them.
+/// Two jobs: twice the samples on one rank, and the same samples on two ranks that share them.
 template <class L, name Form>
 struct double_batch_job
     : parallel<typename decltype(model_around<L, Form, 2 * samples_for<L>>())::type, serial,
@@ -147,7 +148,7 @@ struct data_ranks_job
 
 enum class fit : int { divides, does_not_divide, no_chain, left_out };
 
-/// True if all ranks do the same in this form: then two of them show as much as four.
+/// True if all ranks do the same work in this form: then two ranks show as much as four.
 constexpr bool repeats_work(form_info const& form) {
   bool all =
       !form.inputs.any([](placement at) { return at != invariant; }) && form.output == invariant;
@@ -172,7 +173,7 @@ constexpr fit fit_of() {
   return error == planning_error::no_chain ? fit::no_chain : fit::does_not_divide;
 }
 
-/// What the ranks of a form must be a multiple of.
+/// Returns the number of which the number of ranks must be a multiple, in a form.
 template <class L>
 constexpr int multiple_of(name form) {
   if constexpr (is_leaf<L>)
@@ -182,8 +183,8 @@ constexpr int multiple_of(name form) {
   return 1;
 }
 
-/// The fewest ranks on which a form works, of 2, 3, 4 and what they must be a multiple of; 0 if it
-/// works on none of these.
+/// Returns the fewest ranks on which a form works, out of 2, 3, 4 and its required multiple; 0 if
+/// it works on none of these.
 template <class L, name Form, bool Sharded>
 constexpr int least_ranks() {
   constexpr int multiple = multiple_of<L>(Form);

@@ -10,18 +10,19 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// What must hold between the numbers of trials.
+/// Laws that relate the numbers of trials.
 namespace plait::testing::detail {
 
-/// The number, from 1 on, of the input that a parameter makes, being that of a probe; 0 if none.
+/// Returns the number, from 1 on, of the input that a probe's parameter provides; 0 for other
+/// parameters.
 std::size_t input_number(std::string const& parameter);
 
-/// What a failure calls a gradient; of several inputs it says which.
+/// Returns the name of a gradient in messages; with several inputs it names the input.
 std::string tensor_name(trial const& of, std::string const& full);
 
 compared_tensor tensor_of(trial const& of, std::size_t parameter);
 
-/// Sums of up to some thousand terms, made in another order, differ by less than this part of the
+/// Sums of up to some thousand terms, in another order, differ by less than this part of the
 /// largest element in double.
 inline constexpr double double_rounding = 1e-10;
 
@@ -30,7 +31,7 @@ inline double rounding_bound(std::vector<double> const& expected,
   return rounding * std::max(1.0, largest(expected));
 }
 
-/// Outputs and all gradients of two trials, and the sameness of what several ranks have.
+/// Compares outputs and all gradients of two trials, and checks that ranks have equal copies.
 void compare_trials(check_report& report, std::string const& where, trial const& expected,
                     trial const& got, compared_tensor const& output, std::string const& law,
                     double rounding = double_rounding);
@@ -44,7 +45,7 @@ void check_differences(check_report& report, std::string const& where, trial_set
 void check_independence(check_report& report, std::string const& where, trial_setup const& setup,
                         trial const& got, compared_tensor const& output, bool is_loss);
 
-/// Of a loss that takes weights of rows.
+/// Checks a loss that takes weights of rows.
 void check_weights(check_report& report, std::string const& where, trial_setup const& setup,
                    trial const& got, double rounding = double_rounding);
 

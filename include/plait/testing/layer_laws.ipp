@@ -46,7 +46,7 @@ PLAIT_DECL void compare_trials(check_report& report, std::string const& where,
     compare(report, where, output, first, got.ranks[r].once.output, 0,
             ext::concat({"rank 0 (expected) and rank ", r, " (got) must have the same bits"}));
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (got.entries[i].is_frozen) continue;  // has no gradient
+    if (got.entries[i].is_frozen) continue;  // it has no gradient
     bool disagree = false, ignored = false;
     auto const right = assemble(expected, &rank_record::once, i, ignored);
     auto const mine = assemble(got, &rank_record::once, i, disagree);
@@ -61,7 +61,7 @@ PLAIT_DECL void compare_trials(check_report& report, std::string const& where,
 PLAIT_DECL void check_accumulation(check_report& report, std::string const& where, trial const& got,
                                    double rounding) {
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (got.entries[i].is_frozen) continue;  // has no gradient
+    if (got.entries[i].is_frozen) continue;  // it has no gradient
     bool ignored = false;
     auto expected = assemble(got, &rank_record::once, i, ignored);
     for (double& value : expected) value *= 2;
@@ -84,7 +84,7 @@ PLAIT_DECL void check_differences(check_report& report, std::string const& where
         expected[setup.differences[k].element] = got.ranks[0].differences[k];
         ++tried;
       }
-    // A third derivative of 1 and the rounding of outputs of 1 give 2e-11 each.
+    // A third derivative of 1 and the rounding of outputs of 1 contribute 2e-11 each.
     compare(report, where, tensor_of(got, i), expected, gradient,
             1e-6 * std::max(1.0, largest(gradient)),
             "must be the central finite difference of the outputs (step 1e-5)", tried);
@@ -94,7 +94,7 @@ PLAIT_DECL void check_differences(check_report& report, std::string const& where
 PLAIT_DECL void check_independence(check_report& report, std::string const& where,
                                    trial_setup const& setup, trial const& got,
                                    compared_tensor const& output, bool is_loss) {
-  // Values of the changed sample's group are taken to be as expected.
+  // Values of the changed sample's group are not compared.
   auto const others = [&](std::vector<double> const& now, std::vector<double> expected,
                           std::size_t columns) {
     for (std::size_t i = 0; i < expected.size(); ++i)

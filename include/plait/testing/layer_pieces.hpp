@@ -10,14 +10,14 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// Laws of a layer whose samples come in other batches, as microbatches and data ranks have them,
-/// and of batches with places that have no sample.
+/// Laws of a layer whose samples are divided into batches in another way, as microbatches and data
+/// ranks divide them, and of batches with places without a sample.
 namespace plait::testing::detail {
 
-/// Consecutive samples of a batch as a batch of their own, and places without a sample after them.
+/// Consecutive samples of a batch as a separate batch, followed by places without a sample.
 struct batch_piece {
   std::size_t first = 0, present = 0, missing = 0;
-  int number = 0;  ///< the number of the microbatch
+  int number = 0;  ///< number of the microbatch
 
   [[nodiscard]] std::size_t places() const { return present + missing; }
 };
@@ -37,15 +37,15 @@ std::vector<T> rows_of_piece(std::vector<T> const& all, trial_setup const& of,
 }
 
 /// Copies the rows of a piece to the places of its samples in the whole batch. Returns the largest
-/// number in places without a sample; NaN is larger than all numbers.
+/// number in places without a sample; NaN counts as larger than all numbers.
 double put_back(std::vector<double> const& from, trial_setup const& of, batch_piece const& piece,
                 std::vector<double>& whole);
 
-/// Returns the setup of a piece. Its places without a sample have the targets that `batches` gives
+/// Returns the setup of a piece. Places without a sample have the targets that `batches` sets for
 /// them, and `absent` as inputs.
 trial_setup piece_of(trial_setup const& of, batch_piece const& piece, double absent);
 
-/// Runs a job and reports only an exception, as a failure.
+/// Runs a job; reports only an exception, as a failure.
 bool run_quietly(check_report& report, std::string const& where, trial (*run)(trial_setup const&),
                  trial_setup const& setup, trial& out);
 
@@ -60,7 +60,8 @@ void check_pieces(check_report& report, std::string const& where, trial_setup co
                   double rounding);
 
 /// Runs a layer that mixes the samples of groups with a group that has a place without a sample:
-/// the numbers in that place change nothing, and the gradients are right for the other samples.
+/// the numbers in that place must change nothing, and the gradients must be right for the other
+/// samples.
 void check_partial_group(check_report& report, std::string const& of_all, trial_setup const& setup,
                          compared_tensor const& output, trial (*run)(trial_setup const&),
                          double rounding);

@@ -12,12 +12,12 @@
 
 namespace plait::testing {
 
-/// Stands before a layer under test and outputs its own parameter. So the input of that layer can
-/// be set, and the gradient of that input can be read, like any parameter. A batch of fewer samples
+/// Precedes a layer under test and outputs its own parameter. So the input of that layer can be
+/// set, and the gradient of that input can be read, like any parameter. A batch of fewer samples
 /// takes the first rows of the parameter.
 ///
-/// Shapes: values (Sequence * Samples, Width); y (rows, Width), of at most as many; x, an Input, is
-///         ignored.
+/// Shapes: values (Sequence * Samples, Width); y (rows, Width), with at most as many rows; x, an
+///         Input, is ignored.
 template <std::size_t Sequence, std::size_t Samples, std::size_t Width, class Input = features<1>>
 struct probe {
   using concept_tag = layer_tag;
@@ -25,7 +25,7 @@ struct probe {
   using parameters = parameter_list<values>;
   using input = Input;
   using output = features<Width>;
-  // The second form serves layers that take a partial value.
+  // The second form is for layers that take a partial value.
   using forms = plait::forms<whole, form<"partial", invariant, partial, once<values>>>;
   static constexpr std::size_t sequence = Sequence;
   static constexpr double flops_per_row = 0;
@@ -42,7 +42,7 @@ struct probe {
   }
 };
 
-/// Stands before a layer that takes tokens and other values, and gives it the tokens of the batch.
+/// Precedes a layer that takes tokens and other values, and passes on the tokens of the batch.
 struct token_probe {
   using concept_tag = layer_tag;
   using input = tokens;
@@ -59,11 +59,11 @@ struct token_probe {
   static void forward(auto& ops, auto const& l) { ops.run(copy_integers{}, l.x, l.y); }
 };
 
-/// The names of the probes that make a layer's inputs, in the order of these.
+/// The names of the probes that provide a layer's inputs, in the order of the inputs.
 inline constexpr std::array<ext::name, std::size_t(ext::leaf_info::most_inputs)> probe_names{
     "input", "input_2", "input_3", "input_4"};
 
-/// Stands behind a layer under test and asks for its output whole: y = x, in a buffer of its own.
+/// Follows a layer under test and needs its output whole: y = x, in a buffer of its own.
 template <std::size_t Sequence, std::size_t Width>
 struct relay {
   using concept_tag = layer_tag;
@@ -76,8 +76,8 @@ struct relay {
   static void backward_input(auto& ops, auto const& l) { ops.copy(l.dy, l.dx); }
 };
 
-/// L as one piece of a program, as within a repeat: the plan shares buffers inside a piece wherever
-/// `may_alias` lets it. Unlike those of a repeat the widths of input and output may differ.
+/// L as one piece of a program, as in a repeat: the plan shares buffers inside a piece wherever
+/// `may_alias` allows it. Unlike in a repeat, the widths of input and output may differ.
 template <class L>
 struct one_item {
   using concept_tag = layer_tag;
@@ -85,13 +85,13 @@ struct one_item {
   using output = typename L::output;
 };
 
-/// L without the permission to use a buffer twice.
+/// L without permission to share buffers.
 template <class L>
 struct without_aliasing : L {
   static constexpr aliasing may_alias{};
 };
 
-/// The layer L, whose `backward` is called in two halves, as under a schedule that splits it.
+/// The layer L with `backward` called in two halves, as under a schedule that splits it.
 template <class L>
 struct in_halves : L {
   static constexpr bool joins_backward = false;

@@ -27,50 +27,50 @@ namespace plait::testing::detail {
 
 using tensors = std::vector<std::vector<double>>;
 
-/// The numbers that a trial runs with: whole tensors, the same for every form and number of ranks.
+/// The numbers with which a trial runs: whole tensors, equal for every form and number of ranks.
 struct trial_setup {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::size_t sequence = 1;
   std::size_t samples = 1;
-  std::size_t group = 1;         ///< consecutive samples that the layer mixes
-  std::size_t first_sample = 0;  ///< the number of the first one in the global batch
-  std::size_t missing = 0;       ///< places of the batch, its last ones, without a sample
-  std::size_t all_samples = 1;   ///< samples of the global batch
+  std::size_t group = 1;         ///< number of consecutive samples that the layer mixes
+  std::size_t first_sample = 0;  ///< number of the first sample in the global batch
+  std::size_t missing = 0;       ///< number of places without a sample, at the end of the batch
+  std::size_t all_samples = 1;   ///< number of samples in the global batch
   int microbatch = 0;
-  bool is_piece = false;             ///< only one forward and backward, and differences
-  tensors parameters;                ///< the probe's too
+  bool is_piece = false;             ///< if true, no finite differences
+  tensors parameters;                ///< including the probe's
   std::vector<char> is_input;        ///< true for each parameter of a probe
-  std::int32_t missing_token = 0;    ///< the token that `batches` puts in places without a sample
+  std::int32_t missing_token = 0;    ///< token that `batches` puts in places without a sample
   std::vector<std::int32_t> tokens;  ///< the model's input, or the labels of a loss
-  std::vector<double> targets;       ///< of a loss that takes features
+  std::vector<double> targets;       ///< for a loss that takes features
   std::vector<double> weights;       ///< the functional is the sum of weights times outputs
   double loss_scale = 1;
-  std::vector<double> row_weights;  ///< of a loss that takes them; empty: none
-  tensors changed_parameters;       ///< where one sample is another
+  std::vector<double> row_weights;  ///< for a loss that takes them; empty: none
+  tensors changed_parameters;       ///< one sample differs
   std::vector<std::int32_t> changed_tokens;
   struct place {
     std::size_t parameter = 0, element = 0;
   };
-  std::vector<place> differences;  ///< the elements by which the functional is differentiated
+  std::vector<place> differences;  ///< elements with respect to which it is differentiated
   static constexpr double step_length = 1e-5;
 
   [[nodiscard]] std::size_t rows() const { return sequence * samples; }
 };
 
-/// A forward and its backward: outputs (or the loss) and the reduced gradients, in the rank's
-/// arena.
+/// The results of a forward and its backward: outputs (or the loss) and the reduced gradients, in
+/// the rank's arena.
 struct pass {
   std::vector<double> output;
   std::vector<double> gradients;
-  double loss = 0;  ///< of a loss, or of a layer that adds to it
+  double loss = 0;  ///< value of a loss, or of a layer's term in it
 };
 
-/// What one rank found.
+/// The results of one rank.
 struct rank_record {
   pass once, twice, changed;
   double scaled_loss = 0;  ///< the loss with twice the scale
-  pass unweighted;         ///< of a loss that takes weights: without them,
+  pass unweighted;         ///< for a loss that takes weights: the pass without them
   double unit_loss = 0;    ///< and its loss with weights of 1
   std::vector<double> differences;
   struct bytes {
@@ -80,14 +80,14 @@ struct rank_record {
   std::vector<bytes> moved;
 };
 
-/// What all ranks found, and where the parameters lie in their arenas.
+/// The results of all ranks, and the places of the parameters in their arenas.
 struct trial {
   std::vector<rank_record> ranks;
   lean_vector<parameter_block> parameters;
-  std::vector<parameter_entry> entries;  ///< of each parameter
+  std::vector<parameter_entry> entries;  ///< one for each parameter
 };
 
-/// Numbers in another type; bfloat16 is made from float.
+/// Converts numbers to another type; bfloat16 is converted from float.
 template <class To, class From>
 std::vector<To> converted(From const& from) {
   std::vector<To> out;
@@ -99,17 +99,17 @@ std::vector<To> converted(From const& from) {
   return out;
 }
 
-/// What a bench has to know of its plan, as numbers: the same type for all plans.
+/// The facts that a bench needs of its plan, as numbers, in one type for all plans.
 struct bench_plan {
   static_view<planning::parameter_entry> entries;
   lean_vector<parameter_block> parameters;
-  std::size_t kept_count = 0;  ///< elements of the parameters' arena
+  std::size_t kept_count = 0;  ///< number of elements in the parameters' arena
   stage_arena arena{};
   std::size_t input_width = 1;
   int tensor_ranks = 1;
   int loss_terms = 1;  ///< 1 if there are none
   bool has_loss = false;
-  bool has_term = false;  ///< a loss, or what a layer adds to it
+  bool has_term = false;  ///< it is a loss, or adds to the loss
   bool from_tokens = false, to_reals = false;
 };
 
@@ -130,8 +130,8 @@ bench_plan bench_plan_of(workload const& load, int tensor_rank, mesh const& grid
           .to_reals = Plan::code.has_loss && last.inputs[1].kind == value_kind::reals};
 }
 
-/// Runs a model on one rank, again and again, without a trainer in between: all of it that is the
-/// same for all jobs with these elements, of which a check of a layer has many.
+/// Runs a model on one rank, repeatedly, without a trainer. This base has the code that is equal
+/// for all jobs with these element types; one check of a layer has many jobs.
 template <class T, class Gradient>
 class bench {
  public:
@@ -186,7 +186,7 @@ class bench {
  protected:
   ~bench() = default;
 
-  /// Says to the layers what this bench runs them with.
+  /// Fills the context of the layers with the numbers of this bench.
   void fill(layer_context& context) const {
     context.seed = setup_.seed;
     context.step = &setup_.step;
@@ -200,8 +200,8 @@ class bench {
     context.tensor_ranks = plan_.tensor_ranks;
   }
 
-  /// The activations, between guards: a body that reads a little before or after them reads no
-  /// numbers.
+  /// Returns the activations, which are between guards: a body that reads slightly outside of them
+  /// reads NaN.
   [[nodiscard]] std::byte* arena() { return activations_.data() + guard_bytes; }
 
  private:
@@ -230,8 +230,8 @@ class bench {
     return const_cast<std::byte*>(static_cast<std::byte const*>(data));
   }
 
-  /// Fills a part of the arena with numbers that are not numbers: a layer that reads what nobody
-  /// has written for it is found out. The zeros at the end of the arena stay.
+  /// Fills a part of the arena with NaN, to find a layer that reads values that were not written.
+  /// The zeros at the end of the arena stay.
   void spoil(std::size_t begin) {
     std::memset(arena() + begin, 0xff, plan_.arena.zeros_offset - begin);
   }
@@ -252,9 +252,9 @@ class bench {
     else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
   }
 
-  /// The first of several overwrites the gradients.
+  /// Runs a backward; the first of several overwrites the gradients.
   void backward(bool is_first) {
-    spoil(plan_.arena.edges_offset);  // what need not live from the forward to the backward
+    spoil(plan_.arena.edges_offset);  // what need not survive until the backward
     auto weights = converted<T>(setup_.weights);
     run_backward(input(), reinterpret_cast<std::byte*>(weights.data()), is_first);
   }
@@ -278,7 +278,8 @@ class bench {
             static_cast<std::int64_t>(rank_.group(over).counted().total_bytes())};
   }
 
-  /// The central difference, output by output, so that outputs that stay do not add their rounding.
+  /// Returns the central difference, output by output, so that unchanged outputs do not add their
+  /// rounding.
   double difference(trial_setup::place at) {
     auto values = setup_.parameters[at.parameter];
     double const centre = values[at.element];
@@ -304,7 +305,7 @@ class bench {
   bench_plan plan_;
   double loss_scale_;
   double loss_ = 0;
-  std::vector<double> sums_, scales_;  // of each term of the loss
+  std::vector<double> sums_, scales_;  // for each term of the loss
   double const* row_weights_;
 
  protected:
@@ -321,7 +322,7 @@ class bench {
   std::vector<std::int32_t> const* tokens_ = nullptr;
 };
 
-/// A bench for a job.
+/// The bench of a job.
 template <class Job>
 class layer_bench final : public bench<typename Job::element, typename Job::gradient_element> {
   using base = bench<typename Job::element, typename Job::gradient_element>;
@@ -365,7 +366,7 @@ rank_record run_bench(threads::rank_type& rank, trial_setup const& setup) {
   return layer_bench<Job>(rank, setup, {.rows = setup.rows()}).run();
 }
 
-/// What each rank of a trial runs, the same type for all jobs.
+/// The program of each rank of a trial, in one type for all jobs.
 struct trial_program {
   trial_setup const& setup;
   rank_record (*run)(threads::rank_type&, trial_setup const&);
@@ -398,7 +399,7 @@ trial run_trial(trial_setup const& setup) {
     return trial_program{setup, &run_bench<Job>, records};
   });
 }
-/// Runs `Job` on data ranks, each with a setup of its own.
+/// Runs `Job` on data ranks, each with its own setup.
 template <class Job>
 trial run_data_ranks(std::vector<trial_setup> const& setups) {
   return run_job<Job>(setups.size(), [&](auto& records) {
@@ -412,8 +413,8 @@ trial run_data_ranks(std::vector<trial_setup> const& setups) {
 /// Returns true if the output of a trial's first pass is finite.
 bool is_finite(trial const& of);
 
-/// One parameter's gradient of a pass, whole; `disagree` is set where ranks that both have an
-/// element do not have the same bits.
+/// Returns one parameter's gradient of a pass, whole; `disagree` is set if ranks that hold the same
+/// element have different bits.
 std::vector<double> assemble(trial const& of, pass rank_record::* which, std::size_t parameter,
                              bool& disagree);
 

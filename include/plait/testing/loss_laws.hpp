@@ -19,8 +19,8 @@
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
-/// Laws of a loss and its targets: targets that count, targets that do not, and labels that are no
-/// class.
+/// Laws of a loss and its targets: targets that count, targets that do not, and labels that are not
+/// a class.
 namespace plait::testing::detail {
 
 template <class Target>
@@ -30,8 +30,8 @@ using target_count = double (*)(std::span<Target const>);
 struct loss_counts {
   std::vector<target_count<std::int32_t>> of_integers;
   std::vector<target_count<double>> of_reals;
-  bool are_weights = false;          ///< a count is a sum of weights and not a number of targets
-  std::vector<std::size_t> classes;  ///< classes of each loss in of_integers; 0: it says none
+  bool are_weights = false;          ///< counts are sums of weights, not numbers of targets
+  std::vector<std::size_t> classes;  ///< classes of each loss in of_integers; 0: not declared
 
   [[nodiscard]] bool empty() const { return of_integers.empty() && of_reals.empty(); }
 };
@@ -70,7 +70,7 @@ loss_counts losses_of() {
   return out;
 }
 
-/// Has a loss count targets all at once, and in pieces, as ranks and microbatches do.
+/// Lets a loss count targets all at once and in pieces, as ranks and microbatches do, and compares.
 template <class Target>
 void check_count(check_report& report, target_count<Target> count, std::vector<Target> const& all,
                  std::size_t rows, bool are_weights) {
@@ -103,8 +103,8 @@ void check_count(check_report& report, target_count<Target> count, std::vector<T
 }
 void check_counts(check_report& report, loss_counts const& losses, trial_setup const& setup);
 
-/// Replaces the real targets of a setup by 0 and 1 if a count refuses them, as a loss does whose
-/// targets have classes in one of their columns.
+/// Replaces the real targets of a setup by 0 and 1 if a count refuses them, as a loss does that has
+/// classes in a column of its targets.
 inline void use_targets_that_count(trial_setup& setup, loss_counts const& losses) {
   try {
     for (auto const count : losses.of_reals) (void)count(setup.targets);
@@ -137,21 +137,22 @@ void set_row(std::vector<T>& all, std::size_t rows, std::size_t row, T value) {
 }
 
 /// Takes the targets of two rows out of a setup: labels become ext::ignored_target, as in data sets
-/// without a target and in places without a sample, and real targets become nan if the losses do
-/// not count nan. Returns false if nothing was changed.
+/// without a target and in places without a sample; real targets become NaN if the losses do not
+/// count NaN. Returns false if nothing was changed.
 bool leave_out_targets(trial_setup& setup, loss_counts const& losses);
 
-/// Checks that a row whose targets do not count has no gradient. Returns false if one has.
+/// Checks that a row whose targets do not count has gradient 0. Returns false if one has another
+/// gradient.
 bool check_uncounted(check_report& report, std::string const& where, trial_setup const& setup,
                      loss_counts const& losses, trial const& got);
 
-/// Gives rows labels that are no column of their row: `width` and -1. It leaves out labels that a
+/// Gives rows labels outside the columns of their row: `width` and -1. It leaves out labels that a
 /// count refuses, and labels that trainers refuse by the `classes` of the loss. Returns false if
 /// none is left.
 bool use_labels_past_rows(trial_setup& setup, loss_counts const& losses, std::int32_t width);
 
-/// Compares the changes of the loss when one sample changes: they do not depend on another sample's
-/// label. In `usual` labels are columns, in `got` they are not.
+/// Compares the changes of the loss when one sample changes: they must not depend on another
+/// sample's label. In `usual` all labels are columns, in `got` some are not.
 void check_labels_past_rows(check_report& report, std::string const& where, trial const& usual,
                             trial const& got, std::int32_t width);
 

@@ -44,7 +44,7 @@ PLAIT_DECL bool leave_out_targets(trial_setup& setup, loss_counts const& losses)
     }
     tried = setup;
   }
-  // This leaves out one of several numbers of a row.
+  // Leaves out one of several numbers of a row.
   if (std::size_t const width = tried.targets.size() / rows; changed && width > 1) {
     std::size_t const row = rows / 2 + 1 < rows ? rows / 2 + 1 : 0;
     auto const full = count_of_row(losses, tried, row);

@@ -9,10 +9,10 @@
 
 namespace plait::testing {
 
-/// The report of a check: one sentence for each law that does not hold; empty if all hold.
+/// The report of a check: one sentence for each violated law; empty if all laws hold.
 struct check_report {
   std::vector<std::string> failures;
-  /// What was run, as in "form column on 2 tensor ranks".
+  /// The runs that were made, such as "form column on 2 tensor ranks".
   std::vector<std::string> checked;
 
   [[nodiscard]] bool passed() const { return failures.empty(); }
@@ -20,14 +20,14 @@ struct check_report {
   /// Adds another report of the same check.
   void add(check_report const& other);
 
-  /// The failures, one to a line.
+  /// Returns the failures, one on each line.
   [[nodiscard]] std::string text() const;
 };
 
-/// The shape of something that is compared element by element.
+/// The shape of a tensor that is compared element by element.
 struct compared_tensor {
   std::string name;
-  std::size_t columns = 1;  ///< 1 row of them if it is a vector
+  std::size_t columns = 1;  ///< its length if it is a vector
   std::size_t count = 0;
 
   [[nodiscard]] std::string element(std::size_t index) const;
@@ -39,8 +39,8 @@ std::string number_text(double value);
 
 double largest(std::vector<double> const& values);
 
-/// Adds a failure if got and expected differ by more than `bound` anywhere; NaN always differs.
-/// `compared`: how many elements are, if not all.
+/// Adds a failure if got and expected differ by more than `bound` in any element; NaN always
+/// differs. `compared`: the number of elements that are compared, if not all.
 void compare(check_report& report, std::string const& where, compared_tensor const& what,
              std::vector<double> const& expected, std::vector<double> const& got, double bound,
              std::string const& law, std::size_t compared = 0);

@@ -41,7 +41,7 @@ PLAIT_DECL double largest(std::vector<double> const& values) {
   double most = 0;
   for (double const value : values)
     if (std::isfinite(value))
-      most = std::max(most, std::abs(value));  // an infinite bound holds for all
+      most = std::max(most, std::abs(value));  // an infinite bound would accept all
   return most;
 }
 

@@ -15,7 +15,7 @@
 #include "plait/testing/report.hpp"
 
 // The operands of an operation that check_device runs: their shapes, their values, and a comparison
-// of what two devices made of them.
+// of the results of two devices.
 namespace plait::testing::detail {
 
 /// The length of each index of a row.
@@ -25,7 +25,7 @@ class index_lengths {
   constexpr std::size_t operator[](char index) const {
     return index == '1' ? 1 : of_[std::size_t(index - 'a')];
   }
-  /// Returns these lengths with another one for an index.
+  /// Returns these lengths with another length for one index.
   [[nodiscard]] constexpr index_lengths with(char index, std::size_t length) const {
     auto out = *this;
     out.of_[std::size_t(index - 'a')] = length;
@@ -36,15 +36,15 @@ class index_lengths {
   std::array<std::size_t, 26> of_{};
 };
 
-/// How a row is run, besides the numbers that its kernel takes.
+/// The way in which a row is run, except the numbers that its kernel takes.
 struct row_setting {
   index_lengths lengths;
-  /// The indices of the operands as the queue gets them, where they differ from those of the row.
+  /// The indices of the operands as the queue gets them, if they differ from the row's.
   char const* text = nullptr;
-  char const* variant = "";  ///< name of a way to call the row, which reports add to its name
-  std::string gaps{};        ///< the names of operands that have gaps between their rows
-  std::int32_t below = 1;    ///< integers are labels or numbers of rows below it
-  std::string nan{};         ///< the name of an operand that is not a number
+  char const* variant = "";  ///< name of a way to call the row, which reports append to its name
+  std::string gaps{};        ///< names of operands that have gaps between their rows
+  std::int32_t below = 1;    ///< integers are labels or row numbers less than it
+  std::string nan{};         ///< name of an operand that is NaN
 };
 
 enum class element_kind { float32, float64, int32, uint32, bytes };
@@ -59,10 +59,10 @@ consteval element_kind kind_of_element() {
   else return element_kind::bytes;
 }
 
-/// The name of a call in reports, as in "matmul with an epilogue of float".
+/// Returns the name of a call in reports, such as "matmul with an epilogue of float".
 std::string name_of_call(operation::row const& of, row_setting const& how, element_kind kind);
 
-/// Returns the name with the extents, if each index has one element.
+/// Returns the name, and the extents if each index has one element.
 std::string name_with_extents(operation::row const& of, row_setting const& how, element_kind kind);
 
 /// An operand in a block of memory.
@@ -73,26 +73,26 @@ struct row_operand {
   std::size_t offset = 0;  ///< in bytes
   std::size_t rows = 0, columns = 0, stride = 0;
 
-  /// Elements from the first to the last one, with those in gaps.
+  /// The number of elements from the first to the last one, including gaps.
   [[nodiscard]] std::size_t count() const { return (rows - 1) * stride + columns; }
   [[nodiscard]] std::size_t end() const;
 };
 
-/// The memory of one call of a kernel: its operands, each between bytes that belong to nobody.
+/// The memory of one call of a kernel: its operands, each between guard bytes.
 ///
-/// Operands that are read have values of both signs, those that are added to as well; what is
-/// written is all ones at first, which is nan.
+/// Operands that are read or added to have values of both signs; operands that are only written
+/// have all bits set at first, which is NaN.
 class row_operands {
  public:
-  static constexpr std::size_t gap = 3;  ///< elements, after each row of an operand that has gaps
+  static constexpr std::size_t gap = 3;  ///< elements after each row of an operand that has gaps
 
-  /// `kinds`: the elements of all operands.
+  /// `kinds`: the element kinds of all operands.
   row_operands(operation::row const& of, row_setting const& how,
                std::span<element_kind const> kinds);
 
   [[nodiscard]] std::vector<std::byte> const& bytes() const { return bytes_; }
 
-  /// Operand `number` in a copy of bytes().
+  /// Returns operand `number` in a copy of bytes().
   template <class T>
   [[nodiscard]] ext::matrix<T> operand(std::byte* memory, std::size_t number) const {
     auto const& of = operands_[number];
@@ -100,7 +100,7 @@ class row_operands {
   }
 
   /// Adds a failure for each operand that differs from `expected`, and for bytes between operands
-  /// that have changed. `tolerance`: in roundings of the largest element.
+  /// that have changed. `tolerance`: in epsilons of the largest element.
   void compare(check_report& report, std::string const& where, std::byte const* expected,
                std::byte const* got, double tolerance) const;
 

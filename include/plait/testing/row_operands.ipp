@@ -12,7 +12,7 @@
 
 namespace plait::testing::detail {
 
-// Between operands, and in gaps.
+// The guards between operands, and in gaps.
 inline constexpr std::size_t guard_bytes = 64;
 inline constexpr std::byte guard_byte{0x5A};
 
@@ -40,7 +40,7 @@ PLAIT_DECL std::string name_with_extents(operation::row const& of, row_setting c
 
 PLAIT_DECL std::size_t row_operand::end() const { return offset + count() * bytes_of(kind); }
 
-// An element as a number.
+// Returns an element as a number.
 PLAIT_DECL double element_at(std::byte const* memory, row_operand const& of, std::size_t index) {
   auto const read = [&](auto value) {
     std::memcpy(&value, memory + of.offset + index * sizeof value, sizeof value);
@@ -56,7 +56,7 @@ PLAIT_DECL double element_at(std::byte const* memory, row_operand const& of, std
   return 0;
 }
 
-// Returns true if a name is in a list of names with spaces between.
+// Returns true if a name is in a list of names separated by spaces.
 PLAIT_DECL bool names(std::string const& list, std::string const& name) {
   return ext::concat({" ", list, " "}).find(ext::concat({" ", name, " "})) != std::string::npos;
 }
@@ -86,7 +86,7 @@ PLAIT_DECL row_operands::row_operands(operation::row const& of, row_setting cons
 
 PLAIT_DECL void row_operands::fill(row_operand const& of, std::size_t number,
                                    row_setting const& how) {
-  // A root, a logarithm or a division is made of these.
+  // The kernel computes a root, a logarithm or a quotient of these.
   bool const is_positive = names("variance squares terms count", of.name);
   auto const put = [&](std::size_t index, auto value) {
     std::memcpy(bytes_.data() + of.offset + index * sizeof value, &value, sizeof value);
@@ -101,7 +101,7 @@ PLAIT_DECL void row_operands::fill(row_operand const& of, std::size_t number,
         std::memset(bytes_.data() + of.offset + at * bytes_of(of.kind), 0xFF, bytes_of(of.kind));
         continue;
       }
-      // Labels of places without a sample are below 0.
+      // Labels of places without a sample are negative.
       bool const has_no_sample = of.name == "labels" && at % 4 == 3;
       switch (of.kind) {
         case element_kind::float32: put(at, static_cast<float>(value)); break;
@@ -132,7 +132,7 @@ PLAIT_DECL void row_operands::compare_operand(check_report& report, std::string 
     found.push_back(element_at(got, of, i));
     bool const is_same = wanted[i] == found[i] || (std::isnan(wanted[i]) && std::isnan(found[i]));
     if (is_same) wanted[i] = found[i] = std::isfinite(wanted[i]) ? wanted[i] : 0;
-    // Between rows no element may change, and none counts for the bound.
+    // Elements between rows must not change, and do not count for the bound.
     bool const is_between = of.stride != 0 && i % of.stride >= of.columns;
     if (is_between) wanted[i] = 0, found[i] = is_same ? 0 : std::numeric_limits<double>::infinity();
   }

@@ -21,21 +21,21 @@
 
 namespace plait::testing {
 
-/// The time that a call over a `slow_link` takes at least.
+/// The least time of a call over a `slow_link`.
 struct link_options {
-  /// Of each call, however short.
+  /// The latency of each call, however short.
   std::chrono::nanoseconds latency{0};
   double bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
 namespace detail {
 
-/// Sleeps to the end of a call, unless the engine ends calls.
+/// Sleeps until the end of a call's time, unless the engine ends calls.
 class link_clock {
  public:
   explicit link_clock(link_options const& options) : options_(options) {}
 
-  /// Calls work(), of which `bytes` go over the link.
+  /// Calls work(), which sends `bytes` over the link.
   template <class Work>
   auto during(double bytes, Work work) {
     std::chrono::duration<double> const least =
@@ -141,15 +141,16 @@ class slow_engine final : public process_engine {
 
 }  // namespace detail
 
-/// An engine that makes each call of `inner` take at least `latency` and the time of its bytes,
-/// which it sleeps: so it is seen on any machine whether a program computes meanwhile. The bytes of
-/// a call are those that a rank has from others, or that it sends if that is more; of an engine's
-/// own sum, those of the vector. A sum that plait makes, and a call that is compared before, are
-/// several calls. Posted messages are as fast as `inner` makes them. An error of `inner` does not
-/// wait.
+/// An engine that makes each call of `inner` take at least `latency` plus the transfer time of its
+/// bytes. It sleeps for that time, so on any machine it is visible whether a program computes
+/// meanwhile. The bytes of a call are those that a rank receives, or those that it sends if they
+/// are more; for an engine's own sum, the bytes of the vector. For example, 1 MB at 100 MB/s with a
+/// latency of 1 ms takes 11 ms. A sum that plait computes itself, and a call that is compared
+/// first, are several calls. Posted messages are as fast as in `inner`. A call that fails in
+/// `inner` is not delayed.
 ///
-/// Errors: input_error if there is no engine, or for a latency below 0 or a rate that is not above
-///         it; those of `inner`.
+/// Errors: input_error if there is no engine, for a negative latency, or for a rate that is not
+///         above 0; the exceptions of `inner`.
 [[nodiscard]] [[gnu::cold]] std::shared_ptr<process_engine> slow_link(
     std::shared_ptr<process_engine> inner, link_options const& options);
 
