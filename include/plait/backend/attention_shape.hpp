@@ -9,13 +9,13 @@
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
 
-// What attention takes besides pointers; plain data for all devices.
+// The arguments of attention other than pointers; plain data for all devices.
 namespace plait::ext {
 
-/// The keys that a query sees, of those of its own sample.
+/// The mask of an attention: the keys of its own sample that a query sees.
 struct attention_options {
-  bool causal = true;      ///< those of its own and earlier positions; else all
-  std::size_t window = 0;  ///< of the causal ones the last so many, its own included; 0: all
+  bool causal = true;      ///< true: keys of its own and earlier positions; false: all
+  std::size_t window = 0;  ///< only this many last keys, including its own; 0: no limit
   friend constexpr bool operator==(attention_options const&, attention_options const&) = default;
   friend constexpr auto operator<=>(attention_options const&, attention_options const&) = default;
 };
@@ -25,24 +25,25 @@ struct key_range {
   std::size_t first, last;
 };
 
-/// The first and the last key that a query sees: what every device asks. Both grow with the query.
+/// Returns the first and the last key that a query sees; every device uses this rule. Both grow
+/// with the query.
 PLAIT_HOST_DEVICE constexpr key_range visible_keys(attention_options const& how, std::size_t query,
                                                    std::size_t sequence) {
   std::size_t const last = how.causal ? query : sequence - 1;
   return {how.window != 0 && last >= how.window ? last - how.window + 1 : 0, last};
 }
 
-/// The first query that sees a key.
+/// Returns the first query that sees a key.
 PLAIT_HOST_DEVICE constexpr std::size_t first_query_of(attention_options const& how,
                                                        std::size_t key) {
   return how.causal ? key : 0;
 }
 
-/// The numbers of one attention, as one rank computes it.
+/// The sizes of one attention on one rank.
 struct attention_shape {
   std::size_t sequence = 0;
   std::size_t batch = 0;
-  std::size_t heads = 0;  ///< of queries
+  std::size_t heads = 0;  ///< query heads
   std::size_t head_width = 0;
   /// Query head h reads key-value head h / queries_per_key.
   std::size_t queries_per_key = 1;
@@ -55,25 +56,25 @@ struct attention_shape {
   friend constexpr auto operator<=>(attention_shape const&, attention_shape const&) = default;
 };
 
-/// The numbers of an attention whose query, key and value lie side by side, as one rank computes
-/// it: it is causal, and each query head has a key-value head of its own.
+/// The sizes of an attention on one rank whose query, key and value are side by side: it is causal,
+/// and each query head has its own key-value head.
 struct equal_heads {
   std::size_t sequence = 0;
   std::size_t batch = 0;
   std::size_t heads = 0;
   std::size_t head_width = 0;
 
-  // NOLINTNEXTLINE: implicit, as what takes any attention takes this one, too
+  // NOLINTNEXTLINE: implicit, since code that takes any attention takes this one, too
   constexpr operator attention_shape() const { return {sequence, batch, heads, head_width}; }
 };
 
-/// Query, key and value of an attention, or their gradients, of T const or T: for each row, a
-/// position of a sample, the heads side by side.
+/// Query, key and value of an attention, or their gradients, of type T const or T: for each row,
+/// which is a position of a sample, the heads side by side.
 template <class T>
 struct attention_operands {
   T *q, *k, *v;
   std::size_t query_stride;  ///< elements from one row of q to the next
-  std::size_t key_stride;    ///< the same of k and of v
+  std::size_t key_stride;    ///< elements from one row of k or v to the next
 };
 
 /// Returns query, key and value as kernels take them; key and value have the same stride.
@@ -82,7 +83,7 @@ constexpr attention_operands<T> operands_of(matrix<T> q, matrix<T> k, matrix<T> 
   return {q.data, k.data, v.data, q.stride, k.stride};
 }
 
-/// Query, key and value of an attention, each by itself.
+/// Query, key and value of an attention as separate matrices.
 template <class T>
 struct query_key_value {
   matrix<T> q, k, v;
@@ -96,17 +97,17 @@ constexpr query_key_value<T> side_by_side(matrix<T> qkv) {
           {qkv.data + 2 * width, qkv.rows, width, qkv.stride}};
 }
 
-/// Queries whose scores are in the scratch of attention at a time.
+/// The number of queries whose scores are in the scratch of attention at one time.
 inline constexpr std::size_t attention_query_block = 64;
 
-/// Elements of scratch that attention needs on a device without scratch memory of its own; its
-/// gradient needs twice as many.
+/// Returns the elements of scratch that attention needs on a device without its own scratch memory;
+/// the gradient needs twice as many.
 constexpr std::size_t attention_scratch(std::size_t sequence) {
   return std::min(sequence, attention_query_block) * sequence;
 }
 
-/// The heads of a layer before any cut, and their mask: Heads / KeyValueHeads neighbours of the
-/// `Heads` query heads read one key-value head.
+/// The heads of a layer before any cut, and their mask: Heads / KeyValueHeads consecutive query
+/// heads read one key-value head.
 template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth,
           attention_options Options = attention_options{}>
 struct head_groups {

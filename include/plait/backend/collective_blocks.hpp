@@ -9,13 +9,13 @@
 
 namespace plait::detail {
 
-/// The elements that one rank works on.
+/// The range of elements on which one rank works.
 struct rank_share {
   std::size_t first = 0, last = 0;
 };
 
-/// The share of rank `rank` in the work on `count` elements: whole cache lines, so that no two
-/// ranks write the same one when the buffer begins on one.
+/// Returns the share of rank `rank` in the work on `count` elements: whole cache lines, so that no
+/// two ranks write to one line if the buffer begins on a line.
 template <class T>
 constexpr rank_share share_of(std::size_t count, int rank, int ranks) {
   constexpr std::size_t line = 64 / sizeof(T);
@@ -27,21 +27,23 @@ constexpr rank_share share_of(std::size_t count, int rank, int ranks) {
   return {begin(rank), begin(rank + 1)};
 }
 
-/// What one member does of a collective whose members see each other's buffers: which blocks go
-/// where, and which are added up. `T` is the element, or std::byte where nothing is added up.
+/// Carries out one member's part of a collective whose members see each other's buffers: which
+/// blocks are copied where, and which are summed. `T` is the element type, or std::byte if nothing
+/// is summed.
 ///
 /// Syntax:  member.rank(), member.size();
 ///          member.source(i) -> void const*, member.target(i) -> void*: the buffers of member i;
 ///          member.copy(from, to, bytes), where `from` may be `to`;
-///          member.combine<T>(operation, count, from, to, targets): from(i)[k], i = 0, 1, ..., in
-///          this order, for all k below `count`, into to(j)[k] for all j below `targets`.
-/// Meaning: all members do their part; no two write the same element. Where a member has several
-///          peers it begins with itself, so that not all of them read from one at the same time.
+///          member.combine<T>(operation, count, from, to, targets): combines from(i)[k] over i = 0,
+///          1, ..., in this order, for all k < `count`, and stores it in to(j)[k] for j <
+///          `targets`.
+/// Meaning: every member does its part; no two write to one element. A member with several peers
+///          begins with itself, so that members do not all read from one at the same time.
 template <collective Kind, class T, class Member>
 void do_part(Member const& member, collective_call const& call) {
   std::size_t const count = call.bytes / sizeof(T);
   int const rank = member.rank(), size = member.size();
-  // Block `index` of blocks of `each` elements.
+  // Returns block `index` of blocks of `each` elements.
   [[maybe_unused]] auto const source = [&](int of, int index, std::size_t each) {
     return static_cast<T const*>(member.source(of)) + static_cast<std::size_t>(index) * each;
   };

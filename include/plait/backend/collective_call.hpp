@@ -15,9 +15,9 @@
 
 namespace plait::detail {
 
-// What of an element type the ranks compare, and what messages call it ("float32").
+// The properties of an element type that ranks compare; messages write them as "float32".
 struct element_type {
-  char kind = ' ';  // 'f', 'b' (bfloat16), 'i', 'u'; ' ' where a call has no elements
+  char kind = ' ';  // 'f', 'b' (bfloat16), 'i', 'u'; ' ' if a call has no elements
   unsigned char bytes = 0;
 
   friend constexpr bool operator==(element_type, element_type) = default;
@@ -40,46 +40,46 @@ struct collective_call {
   collective kind = collective::barrier;
   element_type element{};
   reduction operation = reduction::sum;
-  int other = 0;                // rank in the group of the root, or of the other end
-  int tag = 0;                  // of send and receive
-  ext::stream channel{};        // that a posted message is handed to; compute: not posted
-  std::size_t bytes = 0;        // of the buffer that has one size on all ranks: vector or block
-  std::size_t whole_bytes = 0;  // of the other buffer, if there is one
+  int other = 0;          // rank in the group of the root, or of the other end
+  int tag = 0;            // for send and receive
+  ext::stream channel{};  // channel of a posted message; compute: not posted
+  std::size_t bytes = 0;  // size of the buffer that has one size on all ranks: vector or block
+  std::size_t whole_bytes = 0;  // size of the other buffer, if there is one
   void const* source = nullptr;
   void* target = nullptr;
-  std::uint64_t caller = 0;  // the number of the trainer that calls; 0 outside of one
-  axis_set over{};           // of the group: those of equal members meet in one place
+  std::uint64_t caller = 0;  // number of the trainer that calls; 0: none
+  axis_set over{};           // axes of the group: groups with equal members meet in one place
 
   bool is_posted() const { return ext::is_channel(channel); }
   bool agrees_with(collective_call const& call) const {
     return kind == call.kind && operation == call.operation && other == call.other && fits(call);
   }
 
-  // The same of the two ends of a message.
+  // Returns true if the two ends of a message agree.
   bool fits(collective_call const& call) const;
 };
 
-/// One call that a rank has made in a group of several, as a log has it.
+/// One call that a rank has made in one of its groups, as a log records it.
 struct logged_call {
-  int group = 0;  ///< as the log was asked to call it
+  int group = 0;  ///< number of the group, set by the caller of log_calls
   collective kind = collective::barrier;
   element_type element{};
   reduction operation = reduction::sum;
   int other = 0;                 ///< rank in the group of the root, or of the other end
-  std::size_t tensor_bytes = 0;  ///< of the whole tensor that the call denotes
+  std::size_t tensor_bytes = 0;  ///< size of the whole tensor that the call denotes
 };
 
 inline constexpr bool has_root(collective kind) { return kind == collective::broadcast; }
 
-// "all_reduce of 64 bytes on group {0,1}"
+// Returns text such as "all_reduce of 64 bytes on group {0,1}".
 [[gnu::cold]] std::string call_text(collective_call const& call, std::vector<int> const& members);
 
-// "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.
+// Returns text such as "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.
 [[gnu::cold]] std::string mismatch_text(int rank_a, collective_call const& a, int rank_b,
                                         collective_call const& b, std::vector<int> const& members);
 
 // Throws size_mismatch or input_error if `call`, made by world rank `rank`, cannot be carried out.
-// Every member checks the calls of all members in one order, so that all throw the same.
+// Every member checks the calls of all members in one order, so that all throw the same exception.
 void check_shape(int rank, collective_call const& call, std::vector<int> const& members);
 
 }  // namespace plait::detail

@@ -13,7 +13,8 @@
 
 namespace plait {
 
-/// A rank waited for others longer than its backend allows; `what()` lists what every rank does.
+/// A rank waited for other ranks longer than its backend allows; `what()` lists the state of every
+/// rank.
 struct communication_timeout : error {
   using error::error;
 };
@@ -22,22 +23,23 @@ struct communication_timeout : error {
 
 namespace plait::ext {
 
-/// A type says on purpose that it is a communicator by `using concept_tag = communicator_tag;`.
+/// The tag by which a type declares itself a communicator: `using concept_tag = communicator_tag;`.
 struct communicator_tag {};
 
-/// The members of a communicator that not every one has, by name.
+/// The optional members of a communicator, by name.
 struct communicator_parts {
-  /// room_bytes() -> size_t: sums take room of their own, as `workload::ranked_sums` has it, and
-  /// have taken so much so far.
+  /// room_bytes() -> size_t: sums need memory of their own, as `workload::ranked_sums` says;
+  /// returns how much they have allocated so far.
   bool sums_in_room = false;
 };
 
-/// One member of a fixed group of ranks that run the same program.
+/// One member of a fixed group of ranks that run the same program, like a communicator of MPI or a
+/// process group of PyTorch.
 ///
 /// Syntax:  rank(), size() -> int, both noexcept; barrier() -> void. The constant `parts` names the
-///          members that it has besides.
+///          optional members that it has.
 /// Meaning: 0 <= rank() < size(); both never change; barrier() returns on no rank before the last
-///          rank has called it. All collectives are called by all ranks in the same order.
+///          rank has called it. All ranks call all collectives in the same order.
 template <class Comm>
 concept communicator = std::same_as<typename Comm::concept_tag, communicator_tag> &&
                        requires(Comm& comm, Comm const& constant) {
@@ -50,7 +52,7 @@ concept communicator = std::same_as<typename Comm::concept_tag, communicator_tag
                          };
                        };
 
-/// Combines `inout` over all ranks and leaves the same bits on every rank.
+/// Combines `inout` over all ranks; the result has equal bits on every rank.
 template <class Comm, class T>
 concept can_all_reduce =
     communicator<Comm> && requires(Comm& comm, std::span<T> inout, reduction operation) {
@@ -65,14 +67,15 @@ concept can_all_gather =
       { comm.all_gather(send, receive) } -> std::same_as<void>;
     };
 
-/// Adds `send` over all ranks and leaves block r of the sum in `receive` on rank r.
+/// Sums `send` over all ranks and leaves block r of the sum in `receive` on rank r.
 template <class Comm, class T>
 concept can_reduce_scatter =
     communicator<Comm> && requires(Comm& comm, std::span<T const> send, std::span<T> receive) {
       { comm.reduce_scatter(send, receive) } -> std::same_as<void>;
     };
 
-/// Moves block j of `send` on rank i to block i of `receive` on rank j; all blocks are equal.
+/// Moves block j of `send` on rank i to block i of `receive` on rank j; all blocks have equal
+/// sizes.
 template <class Comm, class T>
 concept can_all_to_all =
     communicator<Comm> && requires(Comm& comm, std::span<T const> send, std::span<T> receive) {
@@ -85,7 +88,7 @@ concept can_broadcast = communicator<Comm> && requires(Comm& comm, std::span<T> 
   { comm.broadcast(inout, root) } -> std::same_as<void>;
 };
 
-/// Moves values from one rank to another; neither side may count on buffering.
+/// Sends values from one rank to another; neither side may rely on buffering.
 template <class Comm, class T>
 concept can_send_receive = communicator<Comm> && requires(Comm& comm, std::span<T const> values,
                                                           std::span<T> buffer, int rank, int tag) {
@@ -93,22 +96,23 @@ concept can_send_receive = communicator<Comm> && requires(Comm& comm, std::span<
   { comm.receive(buffer, rank, tag) } -> std::same_as<void>;
 };
 
-/// All of these: what plait's own communicators offer.
+/// A communicator with all collectives; plait's own communicators are.
 template <class Comm, class T>
 concept can_all =
     can_all_reduce<Comm, T> && can_all_gather<Comm, T> && can_reduce_scatter<Comm, T> &&
     can_all_to_all<Comm, T> && can_broadcast<Comm, T> && can_send_receive<Comm, T>;
 
-/// The calls and bytes that one member of a group was asked to move, counted without any knowledge
-/// of a plan.
+/// The calls and bytes that one member of a group was asked to move. They are counted without
+/// knowledge of a plan, so that they can be compared with it.
 ///
 /// Units:   bytes that the busiest rank sends under a bandwidth-optimal algorithm, each call
-///          rounded up to whole bytes; not what the engine below really moved.
+///          rounded up to whole bytes; the bytes that an engine really sends may differ.
 class traffic {
  public:
-  /// The bytes of one call in a group of `ranks`; `tensor_bytes` is the size of the whole tensor
-  /// that the call denotes: the vector of all_reduce, broadcast and send, the big buffer of
-  /// all_gather and reduce_scatter, all ranks' buffers together of all_to_all.
+  /// Returns the bytes of one call in a group of `ranks`; `tensor_bytes` is the size of the whole
+  /// tensor that the call denotes: the vector of all_reduce, broadcast and send, the larger buffer
+  /// of all_gather and reduce_scatter, or for all_to_all the buffers of all ranks together. For
+  /// example, an all_reduce of 800 bytes on 4 ranks counts 2 * 800 * 3 / 4 = 1200.
   [[nodiscard]] static constexpr std::uint64_t bytes_sent(collective kind,
                                                           std::uint64_t tensor_bytes, int ranks) {
     if (ranks <= 1) return 0;
@@ -124,7 +128,7 @@ class traffic {
       case collective::none:
       case collective::receive:  // counted where it was sent
       case collective::barrier:
-      case collective::reduce:  // no communicator has this one and the next two
+      case collective::reduce:  // no communicator has this and the next two
       case collective::scatter:
       case collective::gather: return 0;
     }

@@ -17,37 +17,37 @@
 
 namespace plait::ext {
 
-/// The calls of a communicator. `Self` derives from it and carries them out:
+/// Implements the calls of a communicator. `Self` derives from it and carries them out:
 ///
 /// Syntax:  rank(), size() -> int; wait_for_all() -> void;
 ///          carry_out<Kind, T>(detail::collective_call const&, tensor_bytes) -> void.
-/// Meaning: carry_out checks the call and does what the member function of that name promises; in
-///          the call `bytes` is of the buffer that has one size on all ranks, and source and target
-///          are what is read and written. tensor_bytes, of the whole tensor, is 0 if there is
-///          nothing to move.
+/// Meaning: carry_out checks the call and does what the member function of that name promises. In
+///          the call, `bytes` is the size of the buffer that has one size on all ranks; source and
+///          target are the buffers that are read and written. tensor_bytes is the size of the whole
+///          tensor; 0 if nothing is to be moved.
 template <class Self>
 class communicator_calls {
  public:
   using concept_tag = communicator_tag;
   static constexpr communicator_parts parts{};
 
-  /// `over`: the axes of the group, which its members compare with their calls: a backend may let
-  /// all groups of equal members meet in one place.
+  /// `over`: the axes of the group, which its members compare together with their calls, since a
+  /// backend may let all groups with equal members meet in one place.
   explicit communicator_calls(axis_set over = {}) : over_(over) {}
 
-  /// What this member was asked to move since construction or the last reset. What a recorded step
-  /// repeats is not counted again.
+  /// Returns the traffic that this member was asked for since construction or the last reset. Calls
+  /// that a recorded graph repeats are not counted again.
   [[nodiscard]] traffic const& counted() const noexcept { return counted_; }
   void reset_counted() noexcept { counted_.reset(); }
 
-  /// Writes further calls down in `log`, if the group has more than one rank; null ends that. For
-  /// tests, which compare what was called with what a plan says.
+  /// Appends further calls to `log`, if the group has more than one rank; null ends the logging.
+  /// Tests compare the log with a plan.
   void log_calls(std::vector<detail::logged_call>* log, int group) noexcept {
     log_ = log;
     group_in_log_ = group;
   }
 
-  /// Further calls are those of trainer `number`; 0: of none. Members whose calls meet compare the
+  /// Attributes further calls to trainer `number`; 0: to none. Members whose calls meet compare the
   /// numbers; a backend that compares no calls ignores them.
   /// \see rank_handle::calls_for, which tells all communicators of a rank
   void call_for(std::uint64_t number) noexcept { caller_ = number; }
@@ -58,9 +58,9 @@ class communicator_calls {
     count(collective::barrier, 0);
   }
 
-  /// Combines `inout` over all ranks and leaves the same bits on every rank.
+  /// Combines `inout` over all ranks; the result has equal bits on every rank.
   ///
-  /// Shapes:  inout (n), the same n on every rank; n == 0 is allowed.
+  /// Shapes:  inout (n), with equal n on every rank; n == 0 is allowed.
   template <class T>
   void all_reduce(std::span<T> inout, reduction operation = reduction::sum) {
     if (self().size() == 1) return count(collective::all_reduce, inout.size_bytes());
@@ -71,8 +71,8 @@ class communicator_calls {
 
   /// Concatenates `send` of all ranks, in rank order, into `receive` on every rank.
   ///
-  /// Shapes:  send (n), receive (size()*n), the same n on every rank; send may be this rank's own
-  ///          block of receive and may not overlap it otherwise.
+  /// Shapes:  send (n), receive (size()*n), with equal n on every rank; send may be this rank's own
+  ///          block of receive and must not overlap it otherwise.
   template <class T>
   void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
     ask<collective::all_gather, T>(call_of<T>(collective::all_gather, send.size(), receive.size(),
@@ -80,10 +80,10 @@ class communicator_calls {
                                    receive.size_bytes());
   }
 
-  /// Adds `send` over all ranks and leaves block r of the sum in `receive` on rank r.
+  /// Sums `send` over all ranks and leaves block r of the sum in `receive` on rank r.
   ///
-  /// Shapes:  send (size()*n), receive (n), the same n on every rank; receive may be this rank's
-  ///          own block of send and may not overlap it otherwise.
+  /// Shapes:  send (size()*n), receive (n), with equal n on every rank; receive may be this rank's
+  ///          own block of send and must not overlap it otherwise.
   template <class T>
   void reduce_scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
     ask<collective::reduce_scatter, T>(call_of<T>(collective::reduce_scatter, receive.size(),
@@ -93,7 +93,7 @@ class communicator_calls {
 
   /// Moves block j of `send` on rank i to block i of `receive` on rank j.
   ///
-  /// Shapes:  send and receive (size()*n), the same n on every rank; they may not overlap.
+  /// Shapes:  send and receive (size()*n), with equal n on every rank; they must not overlap.
   template <class T>
   void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
     ask<collective::all_to_all, T>(call_of<T>(collective::all_to_all, send.size(), receive.size(),
@@ -103,7 +103,7 @@ class communicator_calls {
 
   /// Copies `inout` of rank `root` to every rank.
   ///
-  /// Shapes:  inout (n), the same n on every rank.
+  /// Shapes:  inout (n), with equal n on every rank.
   template <class T>
   void broadcast(std::span<T> inout, int root) {
     auto call = call_of<T>(collective::broadcast, inout.size(), 0, inout.data(), inout.data());
@@ -111,8 +111,8 @@ class communicator_calls {
     ask<collective::broadcast, T>(call, inout.size_bytes());
   }
 
-  /// Hands `values` to rank `to`, which receives them with the same tag; messages of one sender
-  /// come in order. Neither side may count on buffering.
+  /// Sends `values` to rank `to`, which receives them with the same tag; messages of one sender
+  /// arrive in order. Neither side may rely on buffering.
   template <class T>
   void send(std::span<T> values, int to, int tag) {
     using element = std::remove_const_t<T>;
@@ -120,27 +120,29 @@ class communicator_calls {
         call_of<element>(collective::send, values.size(), 0, values.data(), nullptr), to, tag, {});
   }
 
-  /// Copies what rank `from` sends with `tag` into `buffer`.
+  /// Receives into `buffer` the values that rank `from` sends with `tag`.
   template <class T>
   void receive(std::span<T> buffer, int from, int tag) {
     message<collective::receive, T>(
         call_of<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data()), from, tag, {});
   }
 
-  /// Lends `values` to channel `on` until they have gone to `to`, the neighbour of the pipeline
-  /// there, and returns: an event of the channel says when. Messages of one channel go in their
-  /// order; what goes between two neighbours, either way, both post in one order. A backend without
-  /// channels may send them at once.
+  /// Posts `values` on channel `on` to the neighbour `to` of the pipeline, and returns at once, as
+  /// MPI_Isend does. The memory must not be changed until the values have been sent, which an event
+  /// of the channel marks. Messages of one channel are sent in order; two neighbours must post the
+  /// messages between them, in both directions, in one order. A backend without channels may send
+  /// at once.
   ///
-  /// Errors: input_error if `on` is a channel, but not `channel_of` this rank and `to`, or they are
-  ///         no neighbours.
+  /// Errors: input_error if `on` is a channel, but not `channel_of` this rank and `to`, or if the
+  ///         two are not neighbours.
   template <class T>
   void post_send(std::span<T> values, int to, int tag, stream on) {
     using element = std::remove_const_t<T>;
     message<collective::send, element>(
         call_of<element>(collective::send, values.size(), 0, values.data(), nullptr), to, tag, on);
   }
-  /// Lends `buffer` to channel `on` until what `from` posts with `tag` has come, and returns.
+  /// Posts `buffer` on channel `on` for the message that `from` posts with `tag`, and returns at
+  /// once, as MPI_Irecv does; the buffer must not be used until the message has arrived.
   template <class T>
   void post_receive(std::span<T> buffer, int from, int tag, stream on) {
     message<collective::receive, T>(

@@ -16,23 +16,22 @@
 
 namespace plait::ext {
 
-/// A type says on purpose that it is a device by `using concept_tag = device_tag;`.
+/// The tag by which a type declares itself a device: `using concept_tag = device_tag;`.
 struct device_tag {};
 
-/// The members of a device that not every device has, by name: where one is true the device has
-/// what stands there.
+/// The optional members of a device, by name: if a constant is true, the device has the member.
 struct device_parts {
-  /// go_on() -> void: posted messages go on, in between two operations.
+  /// go_on() -> void: gives posted messages a chance to proceed, between two operations.
   bool goes_on = false;
-  /// workspace_bytes() -> size_t: memory that libraries and kernels have taken by themselves.
+  /// workspace_bytes() -> size_t: memory that libraries and kernels have allocated themselves.
   bool counts_workspace = false;
-  /// queue.loss_with_gradient() -> bool: true if the device makes a loss together with its
-  /// gradient, by the `forward_backward` of the loss; its row cross_entropy_with_gradient does so
+  /// queue.loss_with_gradient() -> bool: true if the device computes a loss together with its
+  /// gradient, by the `forward_backward` of the loss; the row cross_entropy_with_gradient does it
   /// for nn::cross_entropy.
   bool joins_loss = false;
 };
 
-/// Returns true if a device has all that its `parts` says.
+/// Returns true if a device has all members that its `parts` names.
 template <class D>
 consteval bool has_device_parts() {
   constexpr device_parts parts = D::parts;
@@ -44,16 +43,17 @@ consteval bool has_device_parts() {
          });
 }
 
-/// A queue whose device has a kernel for a row of operation/rows.hpp that takes such operands and
+/// A queue whose device has a kernel for a row of operation/rows.hpp with these operands and
 /// numbers: `runs<host_queue, operation::fill, matrix<float>, float>`.
 template <class Queue, class Row, class... Arguments>
 concept runs =
     requires(Queue const& queue, Row row, Arguments... arguments) { queue.run(row, arguments...); };
 
-/// A queue that carries out the rows that every step needs with any layers.
+/// A queue with kernels for the rows that every step needs, with any layers.
 ///
-/// Syntax:  it derives from queue_calls<Queue>; discard(data, bytes) -> void; run(row, operands...,
-///          numbers...) for the rows below, in each type that a job computes in. float is checked.
+/// Syntax:  derives from queue_calls<Queue>; discard(data, bytes) -> void; run(row, operands...,
+///          numbers...) for the rows below, in each type in which a job computes. The concept
+///          checks float.
 /// Meaning: see `device`.
 template <class Queue>
 concept step_queue =
@@ -75,45 +75,46 @@ concept step_queue =
     runs<Queue, operation::check_finite, matrix<double const>, matrix<double const>,
          matrix<double>>;
 
-/// The device of one rank: memory, streams, events between them, and queues that take operations.
-/// This is all that a backend's author has to write for a device. examples/own_device.cpp is a
-/// whole one, and plait::testing::check_device runs a device and names each rule that it breaks.
+/// The device of one rank, as CUDA has it: memory, streams, events between them, and queues that
+/// take operations. The author of a backend writes only this for a device. examples/own_device.cpp
+/// is a complete one, and plait::testing::check_device runs a device and names each rule that it
+/// breaks.
 ///
-/// Memory:  `memory` is a type of its own, so that views of this memory are given to no other
-///          device. allocate() gives an arena of bytes whose values are undefined, aligned to 64;
-///          they are freed with it. upload() copies host memory into stream compute, and the host
-///          memory may be changed when it returns. Bytes that download() copies out of stream
-///          compute are there after synchronize(). That returns when all streams are empty, and
+/// Memory:  `memory` is a type of its own, so that views of this memory cannot be passed to another
+///          device. allocate() returns an arena of bytes with undefined values, aligned to 64; they
+///          are freed with it. upload() copies host memory in stream compute; the host memory may
+///          be changed when it returns. Bytes that download() copies out in stream compute are
+///          available after synchronize(). synchronize() returns when all streams are empty, and
 ///          throws the error of an operation that failed.
 ///
-/// Streams: on(s) gives a queue, which takes operations for stream s; they run in order, after the
-///          call or during it. record(e, s) lets e stand for all that stream s has been given so
-///          far; wait(s, e, site) holds back what stream s is given from now on until that has
-///          ended. replay(graph, body) runs body(), or repeats the operations that body() has given
-///          to queues in an earlier call with this graph.
+/// Streams: on(s) returns a queue, which takes operations for stream s; they run in order, after
+/// the call or during it. record(e, s) makes e mark all operations that stream s has been given so
+/// far; wait(s, e, site) delays the operations that stream s is given from now on until the marked
+/// ones have ended. replay(graph, body) runs body(), or repeats the operations that body() has
+/// given to queues in an earlier call with this graph (as a CUDA graph does).
 ///
-/// Queues:  run(row, operands..., numbers...) carries out the operation of a row of
-///          operation/rows.hpp. Operands are matrices in the device's memory, in the order of the
-///          row, of const elements if they are only read (rows of optimizers and of functions of
-///          users have other arguments, as host_queue shows). Numbers and results are those of the
-///          same function of host_queue. A kernel writes all elements of the operands that are
-///          written, reads what they held only if a '+' is before them, and touches nothing else.
+/// Queues:  run(row, operands..., numbers...) executes the operation of a row of
+/// operation/rows.hpp. Operands are matrices in the device's memory, in the order of the row, with
+/// const elements if they are only read (rows of optimizers and of users' functions have other
+/// arguments, see host_queue). Numbers and results are those of the same function of host_queue. A
+/// kernel writes all elements of the operands that are written, reads their previous values only if
+/// a '+' precedes them, and touches no other memory.
 ///
-///          A queue has the rows of `step_queue` and that of each optimizer of its jobs (adamw,
-///          sgd). It has the other rows as its jobs have layers: a layer does not compile for a
-///          device without its kernels. in_passes.hpp and epilogue.hpp make some rows of others.
+///          A queue has the rows of `step_queue` and the row of each optimizer of its jobs (adamw,
+///          sgd). It needs other rows only for its jobs' layers: a layer does not compile for a
+///          device without its kernels. in_passes.hpp and epilogue.hpp compose some rows of others.
 ///
-///          Three functions are needed by some layers alone: prepare(row, operand, shape), which
+///          Three functions are needed by some layers only: prepare(row, operand, shape), which
 ///          layers call once before the rows of attention; run(row, f, ...) of map, map_at, rows
-///          and accumulate_columns, with functions of users; and run(kernel, views...), which calls
-///          kernel(queue, views...), for kernels of a layer. discard(data, bytes) says that nobody
-///          reads these bytes before they are written again; most devices do nothing.
+///          and accumulate_columns, with users' functions; and run(kernel, views...), which calls
+///          kernel(queue, views...), for a layer's own kernels. discard(data, bytes) states that
+///          these bytes are not read before they are written again; most devices do nothing.
 ///
-/// Names:   kind() says what decides on the last bits of results, where devices may differ, and
-///          gives the same text each time. mark("name") gives an object: operations that are put
-///          into streams while it lives have this name in profiles. Marks may be nested.
+/// Names:   kind() describes everything that decides on the last bits of results, in which devices
+/// may differ, and returns the same text each time. mark("name") returns an object: operations that
+/// are put into streams while it exists have this name in profiles. Marks may be nested.
 ///
-/// Parts:   the constant `parts` names the members that the device has besides, see device_parts.
+/// Parts:   the constant `parts` names the optional members of the device, see device_parts.
 ///
 /// Syntax:  the members below.
 /// Threads: used by the one thread that runs the rank.

@@ -8,30 +8,30 @@
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
 
-// What ops.map_at gives to its function, and to the queue of a device; plain data for all devices.
+// The arguments of the function of ops.map_at and of a device's queue; plain data for all devices.
 namespace plait::ext {
 
-/// The place of the element that the function of ops.map_at is called for.
+/// The place of the element for which the function of ops.map_at is called.
 struct element_place {
-  std::size_t row = 0;       ///< of this rank's view
-  std::size_t column = 0;    ///< of the whole row
-  std::size_t position = 0;  ///< of the whole sequence
-  std::size_t sample = 0;    ///< of the global batch, where y has a row for each sample
+  std::size_t row = 0;       ///< row of this rank's view
+  std::size_t column = 0;    ///< column of the whole row
+  std::size_t position = 0;  ///< position in the whole sequence
+  std::size_t sample = 0;    ///< sample of the global batch, if y has a row for each sample
 };
 
-/// A row of a view as the function of ops.map_at reads it: `row[c]` is the number in column c of
-/// the whole row, in the type in which sums are formed. Of a row that is cut this rank has some.
+/// A row of a view for the function of ops.map_at: `row[c]` is the number in column c of the whole
+/// row, in the type in which sums are computed. If rows are cut, this rank has some of the columns.
 template <class T>
 struct element_row {
   T const* data = nullptr;
-  std::size_t first_column = 0;  ///< of the whole row
+  std::size_t first_column = 0;  ///< index in the whole row
 
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE accumulate_t<T> operator[](std::size_t column) const {
     return static_cast<accumulate_t<T>>(data[column - first_column]);
   }
 };
 
-/// The elements that one ops.map_at makes: a block of the whole.
+/// The elements that one ops.map_at computes: a block of the whole.
 struct element_block {
   std::size_t rows = 0;
   std::size_t columns = 0;
@@ -51,10 +51,10 @@ struct element_block {
 template <class T>
 struct element_operand {
   T const* data = nullptr;
-  std::size_t count = 0;  ///< elements, of which the rows of the block are some
+  std::size_t count = 0;  ///< number of elements
   std::size_t columns = 0;
   std::size_t first_column = 0;
-  std::size_t shared_by = 1;  ///< neighbouring rows of the block that get the same row
+  std::size_t shared_by = 1;  ///< number of consecutive rows of the block that read one row
 
   [[nodiscard]] PLAIT_IN_LOOPS PLAIT_HOST_DEVICE element_row<T> row(std::size_t of_block) const {
     return {data + of_block / shared_by * columns, first_column};

@@ -12,13 +12,13 @@
 
 namespace plait::ext {
 
-/// Stands for no function behind a product.
+/// The function of an epilogue without a function.
 struct no_function {};
 
-/// The work done on a matrix product c = a b as it is stored: `row`, if it is not null, is added to
+/// The work on a matrix product c = a b while it is stored: `row`, if it is not null, is added to
 /// each row of c, and `added` to c; then `mapped` = f(c), or f(kept, c) if f takes two values.
 ///
-/// After an f of two values (a derivative) nobody may read c: a device need not store it.
+/// After an f of two values (a derivative) c is not read: a device need not store it.
 /// Shapes: row (columns of c); added, kept and mapped like c, without gaps. mapped may be c.
 template <class T, class Function = no_function>
 struct epilogue {
@@ -32,10 +32,10 @@ struct epilogue {
   static constexpr bool takes_two = std::invocable<Function, accumulate_t<T>, accumulate_t<T>>;
 };
 
-/// Sums that are made with a product c = op(a) op(b): `sums` += the sums over the inner extent of
-/// op(a), one for each row of c, or of op(b), one for each column.
+/// Sums that are computed together with a product c = op(a) op(b): `sums` += the sums over the
+/// inner extent of op(a), one for each row of c, or of op(b), one for each column.
 ///
-/// That operand lies so that its rows are the inner extent (a transposed, or b as it is) and has no
+/// The rows of that operand must be the inner extent (a is read transposed, or b is not), without
 /// gaps between them.
 template <class S>
 struct operand_sums {
@@ -43,7 +43,7 @@ struct operand_sums {
   bool of_a = false;
 };
 
-/// The sum and the function of an epilogue alone, on the `count` values of c.
+/// Runs only the sum and the function of an epilogue, on the `count` values of c.
 template <class Queue, class T, class Function>
 void run_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Function> const& then) {
   using kind = epilogue<T, Function>;
@@ -55,7 +55,7 @@ void run_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Funct
     queue.run(operation::map{}, then.f, row_of(then.mapped, count), made);
 }
 
-/// A product and its epilogue one after the other, on a queue that cannot do them together.
+/// Runs a product and then its epilogue, on a queue that cannot do both together.
 template <class Queue, class T, class Function>
 void matmul_in_passes(Queue const& queue, matrix<T const> a, matrix<T const> b, matrix<T> c,
                       transposes lie, epilogue<T, Function> const& then) {
@@ -64,8 +64,8 @@ void matmul_in_passes(Queue const& queue, matrix<T const> a, matrix<T const> b, 
   run_epilogue(queue, c.count(), c.data, then);
 }
 
-/// The same where the row is in c before the product, which is added to it: a pass less on a
-/// processor.
+/// Runs a product and its epilogue, with the row copied to c first and the product added to it,
+/// which is a pass less on a processor.
 template <class Queue, class T, class Function>
 void matmul_onto_row(Queue const& queue, matrix<T const> a, matrix<T const> b, matrix<T> c,
                      transposes lie, epilogue<T, Function> const& then) {
@@ -74,7 +74,7 @@ void matmul_onto_row(Queue const& queue, matrix<T const> a, matrix<T const> b, m
   run_epilogue(queue, c.count(), c.data, then);
 }
 
-/// A product, and sums of one of its operands, one after the other.
+/// Runs a product and then the sums of one of its operands.
 template <class Queue, class A, class C, class S>
 void matmul_and_sums_in_passes(Queue const& queue, matrix<A const> a, matrix<A const> b,
                                matrix<C> c, transposes lie, bool accumulate,

@@ -13,23 +13,24 @@
 
 namespace plait::ext {
 
-/// The ranks of an elastic job are about to change: every rank throws it after the same step, and
-/// the program is called again when the next ones have met. A program that swallows it
-/// gets it again from its next call.
+/// The ranks of an elastic job are about to change: every rank throws this after the same step, and
+/// the program is called again when the new ranks have met. A program that swallows it gets it
+/// again from its next call.
 struct generation_ended : job_ended {
   using job_ended::job_ended;
 };
 
-/// This process has brought something else than the ranks that have trained an elastic job: it has
-/// no place there, now and later, and the job goes on without it.
+/// This process differs from the ranks that have trained an elastic job, for example in its
+/// program: it cannot take part, now or later, and the job continues without it.
 struct refused_newcomer : input_error {
   using input_error::input_error;
-  /// What the program is to return.
+  /// Returns the exit code for the program.
   [[nodiscard]] static int exit_code() { return 2; }
 };
 
-/// A generation is the time in which the ranks of an elastic job stay the same; each rank has one,
-/// and what outlives it.
+/// A generation is the time in which the ranks of an elastic job stay the same. This object
+/// represents it on one rank, and keeps the state that outlives it. For example, 8 ranks train in
+/// generation 1; when one fails, the other 7 train in generation 2 from the same step.
 ///
 /// Threads: used by the thread of the rank.
 class generation {
@@ -39,55 +40,55 @@ class generation {
   generation& operator=(generation const&) = delete;
   virtual ~generation() = default;
 
-  /// The job's number, another one each time that it is started; "" if nothing outlives it.
+  /// The identifier of the job, a new one each time that it is started; "" if no state outlives it.
   [[nodiscard]] virtual std::string job_id() const { return {}; }
-  /// 1, 2, 3 and so on.
+  /// The number of the generation: 1, 2, 3 and so on.
   [[nodiscard]] virtual int number() const = 0;
-  /// What this rank has heard: nothing, 0; that the ranks are to change, 1; that the job cannot go
-  /// on, 2^50. All ranks learn the sum within a step.
+  /// Returns this rank's vote: 0 normally; 1 if it knows that the ranks are to change; 2^50 if it
+  /// knows that the job cannot continue. All ranks learn the sum of the votes within a step.
   [[nodiscard]] virtual double stop_votes() = 0;
   static constexpr double job_cannot_go_on = 1125899906842624.0;
-  /// Whether the job ends in this generation, without another step.
+  /// Returns true if the job ends in this generation, without another step.
   [[nodiscard]] virtual bool is_last() const = 0;
-  /// Ends the job: throws what says why. `step` is the last that was done.
+  /// Ends the job by an exception with the reason. `step` is the last completed step.
   [[noreturn]] virtual void end_job(std::int64_t step) = 0;
-  /// Before each update: returns when the others still count on this rank. `parts`: ranks have
-  /// asked for an end, so that it is the last one of the generation, also if others still count on
-  /// this rank.
+  /// Called before each update: returns when the other ranks still count on this rank. `parts`:
+  /// ranks have asked for an end, so this update is the last one of the generation, even if the
+  /// other ranks still count on this rank.
   ///
   /// Errors: generation_ended.
   virtual void require_membership(bool parts) = 0;
-  /// Whether nobody can be asked now who the next ranks are.
+  /// Returns true if the next ranks cannot be looked up now.
   [[nodiscard]] virtual bool is_alone() { return false; }
-  /// What the trainer leaves to that of the next generation, an object of the type that `kind`
-  /// stands for; null at first. `step`: how many steps it has done, 0 if it is not whole; `block`:
-  /// of which part of a replica it is.
+  /// The state that a trainer leaves to the trainer of the next generation: an object whose type is
+  /// identified by `kind`; null at first. `step`: the number of steps that it has done, 0 if it is
+  /// incomplete; `block`: the part of a replica that it has.
   struct carried_state {
     std::shared_ptr<void> object{};
     void const* kind = nullptr;
     std::int64_t step = 0;
     int block = -1;
-    bool is_accepted = false;  ///< it has done a step with others, so that it has been compared
+    bool is_accepted = false;  ///< it has done a step with others, so it has been compared
   };
   [[nodiscard]] virtual carried_state& carried() = 0;
-  /// Which part of a replica this rank has.
+  /// The part of a replica that this rank has.
   [[nodiscard]] virtual int block() const = 0;
 
-  /// Whether each rank has been accepted in a generation before. Those that have not are compared
-  /// with those that have. Empty until they have told each other.
+  /// For each rank, true if it was accepted in an earlier generation. Ranks that were not are
+  /// compared with ranks that were. Empty until the ranks have exchanged this.
   [[nodiscard]] std::vector<char> const& accepted() const { return accepted_; }
   void know_accepted(std::vector<char> of_ranks) { accepted_ = std::move(of_ranks); }
-  /// Ends it since some ranks have no place in the job: `why[r]` says it of rank r and is empty for
-  /// the others. All ranks call it with the same.
+  /// Ends the generation since some ranks cannot take part in the job: `why[r]` is the reason for
+  /// rank r, and empty for the other ranks. All ranks call it with equal arguments.
   ///
-  /// Errors: refused_newcomer on those ranks, generation_ended on the others.
+  /// Errors: refused_newcomer on the refused ranks, generation_ended on the others.
   [[noreturn]] virtual void refuse(std::vector<std::string> const& why);
 
-  /// Ends it on this rank.
+  /// Ends the generation on this rank.
   [[noreturn]] [[gnu::cold]] void end(std::string const& why);
   /// Errors: generation_ended if it has been thrown before; error for a second trainer.
   void require_running() const;
-  /// Errors: input_error for a second trainer: what two have done would not belong together.
+  /// Errors: input_error for a second trainer: the steps of two trainers would not belong together.
   [[gnu::cold]] void enter();
 
  private:

@@ -7,13 +7,13 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/operation/rows.hpp"
 
-// Operations that a device may do with one reading of their operands, made of two or three others
-// of its queue. Devices without a kernel for one of them call these.
+// Operations that a device may do in one pass over their operands, here composed of two or three
+// other operations of its queue. Devices without a kernel for one of them call these.
 
 namespace plait::ext {
 
-/// Both gradients of a layer norm, then, if there is a sum, sum = dx + added. dx may be dy, and
-/// holds intermediate values if there is a sum.
+/// Computes both gradients of a layer norm and then, if there is a sum, sum = dx + added. dx may be
+/// dy, and holds intermediate values if there is a sum.
 template <class Queue, class T, class Kept, class Sum>
 void layer_norm_backward_in_passes(Queue const& queue, matrix<T const> dy, matrix<T const> x,
                                    matrix<Kept const> statistics, matrix<T const> gamma,
@@ -25,7 +25,7 @@ void layer_norm_backward_in_passes(Queue const& queue, matrix<T const> dy, matri
     queue.add(static_cast<T const*>(dx.data), added.data, sum.data, dx.count());
 }
 
-/// The maximum and the terms of a cross-entropy whose classes are not cut.
+/// Computes the maximum and the terms of a cross-entropy whose classes are not cut.
 template <class Queue, class Target, class T, class Kept>
 void cross_entropy_statistics_in_passes(Queue const& queue, matrix<T const> logits,
                                         matrix<std::int32_t const> labels, matrix<Kept> max,

@@ -11,26 +11,26 @@
 
 namespace plait::detail {
 
-/// Looks for a variable of an environment, as std::getenv: null if there is none.
+/// Looks up an environment variable, as std::getenv: null if it is not set.
 using find_variable = function_reference<char const*(char const*)>;
 
-/// That of this process.
+/// Looks up a variable in the environment of this process.
 inline constexpr auto own_environment = [](char const* name) -> char const* {
   return std::getenv(name);
 };
 
-/// The variables in which a launcher tells a process who it is; null: it has none.
+/// The variables by which a launcher tells a process its rank; null: the launcher has none.
 struct launcher_variables {
-  char const* name;  ///< of the launcher
+  char const* name;  ///< name of the launcher
   char const *rank, *world_size, *local_rank, *local_size, *node;
-  std::array<char const*, 3> job;  ///< what tells its jobs apart
-  char const* sign;  ///< the launcher itself has set it; the others may be of somebody's hand
+  std::array<char const*, 3> job;  ///< these distinguish the launcher's jobs
+  char const* sign;                ///< set by the launcher only; a user may set the others by hand
 };
 
 inline constexpr std::size_t srun_launcher = 4;
 
-// In the order in which they are looked for: launchers start each other, as srun starts torchrun,
-// and the inner one is to be heard. Batch systems are the outermost.
+// In the order in which they are searched: launchers start each other, as srun starts torchrun, and
+// the inner launcher is the valid one. Batch systems are the outermost.
 inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
     {{"plait's launcher",
       "PLAIT_RANK",
@@ -61,33 +61,33 @@ inline constexpr std::array<launcher_variables, srun_launcher + 1> launchers{
       "SLURM_PROCID",
       "SLURM_STEP_NUM_TASKS",
       "SLURM_LOCALID",
-      nullptr,  // in SLURM_STEP_TASKS_PER_NODE, among others
+      nullptr,  // it is in SLURM_STEP_TASKS_PER_NODE, among others
       "SLURM_NODEID",
       {"SLURM_JOB_ID", "SLURM_STEP_ID"},
       "SLURM_STEP_ID"}}};
 
-/// The number in a variable that is there.
+/// Returns the number in a variable that is set.
 ///
-/// Errors: input_error if it is none that a rank or a size can be.
+/// Errors: input_error if a rank or a size cannot be this number.
 [[gnu::cold]] int environment_number(char const* name, std::string_view text);
 
-/// What Slurm says of the step that a process is part of. Batch scripts have SLURM_PROCID=0 beside
-/// the number of tasks that srun would start, and the shell of an interactive step of salloc looks
-/// like a step of one task; the numbers of such steps are the greatest there are.
+/// The Slurm step of which a process is a part. Batch scripts have SLURM_PROCID=0 and the number of
+/// tasks that srun would start, and the shell of an interactive step of salloc looks like a step of
+/// one task; the step numbers of both are the largest possible ones.
 class slurm_step {
  public:
   explicit slurm_step(find_variable variable) : variable_(variable) {}
 
-  /// Whether srun has started the process.
+  /// Returns true if srun has started the process.
   [[nodiscard]] [[gnu::cold]] bool is_of_srun() const;
-  /// Whether the process runs in an allocation of Slurm, by any launcher.
+  /// Returns true if the process runs in an allocation of Slurm, started by any launcher.
   [[nodiscard]] bool is_allocated() const { return variable_("SLURM_JOB_ID") != nullptr; }
-  /// Throws input_error, which says what the process is instead of a task of srun.
+  /// Throws input_error that says what the process is instead of a task of srun.
   [[noreturn]] [[gnu::cold]] void refuse() const;
-  /// Throws input_error where the variables of a step are not those of its job: a job that was
+  /// Throws input_error if the variables of a step are not those of its job: a job that was
   /// submitted from within a step has inherited them.
   [[gnu::cold]] void check() const;
-  /// Of SLURM_STEP_TASKS_PER_NODE, such as "4(x2),3"; 0 if it does not say.
+  /// Returns the tasks of a node by SLURM_STEP_TASKS_PER_NODE, such as "4(x2),3"; 0 if unknown.
   [[nodiscard]] [[gnu::cold]] int tasks_of_node(int node) const;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace plait::ext {
 
-/// An operand as a device's queue gets it: a block of a matrix in the device's memory, of const
-/// elements if it is only read. One without data is left out.
+/// An operand for a device's queue: a block of a matrix in the device's memory, with const elements
+/// if it is only read. An operand without data is left out.
 template <class T>
 struct matrix {
   using element = T;
@@ -19,7 +19,7 @@ struct matrix {
   std::size_t stride = columns;  ///< elements from one row to the next
 
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
-  /// The place after its last element.
+  /// Returns the address after its last element.
   [[nodiscard]] constexpr T* end() const {
     return rows == 0 ? data : data + (rows - 1) * stride + columns;
   }
@@ -31,13 +31,13 @@ matrix(T*, std::size_t, std::size_t) -> matrix<T>;
 template <class T>
 matrix(T*, std::size_t, std::size_t, std::size_t) -> matrix<T>;
 
-/// A row of elements, or a single one; no operand if there is no data.
+/// Returns a row of elements, or a single element; no operand if there is no data.
 template <class T>
 constexpr matrix<T> row_of(T* data, std::size_t count = 1) {
   return {data, data == nullptr ? std::size_t{0} : std::size_t{1}, count};
 }
 
-/// The operands of a product that lie transposed.
+/// The operands of a product that are stored transposed.
 struct transposes {
   bool a = false, b = false;
 };

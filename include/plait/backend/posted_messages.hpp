@@ -9,10 +9,10 @@
 
 namespace plait::detail {
 
-/// The messages that a rank of the processor has handed to its channels: what its device asks when
-/// something has to wait for them, and what its memory asks before it goes.
+/// The messages that a rank on the processor has posted on its channels. The rank's device uses it
+/// to wait for them, and the rank's memory uses it before it is freed.
 ///
-/// Threads: the rank's own.
+/// Threads: the thread of the rank.
 class posted_messages {
  public:
   posted_messages() = default;
@@ -20,25 +20,27 @@ class posted_messages {
   posted_messages& operator=(posted_messages const&) = delete;
   virtual ~posted_messages() = default;
 
-  /// How many have been handed to a channel.
+  /// Returns the number of messages posted on a channel.
   [[nodiscard]] virtual std::uint64_t posted(ext::stream channel) const = 0;
-  /// Returns when the first `count` of a channel have gone, or come.
+  /// Returns when the first `count` messages of a channel have been sent or received.
   ///
-  /// Errors: those of the communicator that was given them.
+  /// Errors: the exceptions of the communicator that posted them.
   virtual void wait_for(ext::stream channel, std::uint64_t count) = 0;
-  /// Gives those that are on their way a chance to go on; it waits for nothing.
+  /// Gives messages in flight a chance to proceed; does not wait.
   virtual void go_on() {}
-  /// Returns when none of them can use memory any more that is about to go. Where an exception ends
-  /// the rank's program they are given up. False if a library may still use the memory.
+  /// Returns when no message can use memory any more that is about to be freed. If an exception
+  /// ends the rank's program, the messages are cancelled. Returns false if a library may still use
+  /// the memory.
   [[nodiscard]] virtual bool rest() noexcept = 0;
-  /// The rank's program has ended: memory that outlives the groups asks for nothing any more.
+  /// Notes that the rank's program has ended: memory that outlives the groups needs no check any
+  /// more.
   virtual void leave() noexcept = 0;
 
-  /// The same for all channels.
+  /// Waits for the messages of all channels.
   void wait_for_all();
 };
 
-/// Leaves the messages of a rank, if it has some, where its program ends.
+/// Calls leave() for the messages of a rank, if it has some, when its program ends.
 class leaves_messages {
  public:
   explicit leaves_messages(posted_messages* of) : of_(of) {}

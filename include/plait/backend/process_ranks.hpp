@@ -9,21 +9,22 @@
 
 namespace plait::ext {
 
-/// The rank of this process, the number of ranks, and the launcher that says so.
+/// The rank of this process, the number of ranks, and the launcher from which they are known.
 struct process_ranks {
   int rank = 0;
   int world_size = 1;
-  int local_rank = 0;   ///< among the processes of this machine
-  int local_size = 0;   ///< how many of them this machine has; 0: nobody has said
-  int node = -1;        ///< the number of this machine; -1: nobody has said
-  int first_here = -1;  ///< the first rank of those that share memory (MPI); -1: nobody has said
-  std::string job{};    ///< what the launcher calls the job; the same in all of its processes
-  /// "torchrun says (RANK, WORLD_SIZE, ...)"; empty: the program has said it.
+  int local_rank = 0;   ///< rank among the processes of this machine
+  int local_size = 0;   ///< number of processes on this machine; 0: not known
+  int node = -1;        ///< number of this machine; -1: not known
+  int first_here = -1;  ///< first rank of those that share memory (MPI); -1: not known
+  std::string job{};    ///< the launcher's name of the job, equal in all its processes
+  /// Text such as "torchrun says (RANK, WORLD_SIZE, ...)"; empty: the program has set the values.
   std::string source{};
-  /// Whether a launcher has started the process, not a hand that has set its variables.
+  /// True if a launcher has started the process; false if its variables were set by hand.
   bool launched = false;
 
-  /// "rank 3 of 8, local rank 1 of 4 on node 0, as torchrun says (RANK, WORLD_SIZE, ...)"
+  /// Returns text such as "rank 3 of 8, local rank 1 of 4 on node 0, as torchrun says (RANK,
+  /// WORLD_SIZE, ...)".
   [[nodiscard]] [[gnu::cold]] std::string text() const;
   friend bool operator==(process_ranks const&, process_ranks const&) = default;
 };
@@ -32,7 +33,7 @@ struct process_ranks {
 
 namespace plait::detail {
 
-/// Reads the variables of one launcher, of which the rank is there.
+/// Reads the variables of one launcher whose rank variable is set.
 class launcher_reader {
  public:
   launcher_reader(launcher_variables const& of, find_variable variable)
@@ -54,23 +55,23 @@ class launcher_reader {
   std::string used_;
 };
 
-/// The first launcher whose rank, size and local rank are all there, since one may start another;
-/// else the first whose rank is, else null.
+/// Returns the first launcher whose rank, size and local rank are all set, since one launcher may
+/// start another; else the first whose rank is set; else null.
 [[nodiscard]] [[gnu::cold]] launcher_variables const* find_launcher(find_variable variable);
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// Reads the variables of plait's launcher, torchrun, Open MPI, MPICH and srun, the first of them
-/// whose rank, size and local rank are all there. `variable(name)` is as std::getenv.
+/// Reads the variables of plait's launcher, torchrun, Open MPI, MPICH or srun: the first whose
+/// rank, size and local rank are all set. `variable(name)` is like std::getenv.
 ///
-/// Errors: input_error if there are none, or some are missing, no sensible numbers, or contradict
-///         each other, or if Slurm runs the process otherwise than by srun.
+/// Errors: input_error if there are none, if some are missing, out of range or contradictory, or if
+///         the process runs in Slurm but was not started by srun.
 [[nodiscard]] [[gnu::cold]] process_ranks read_process_ranks(
     detail::find_variable variable = detail::own_environment);
 
-/// Throws input_error unless the processes are as many as the ranks of the plan.
+/// Throws input_error unless there are as many processes as ranks in the plan.
 void check_world_size(process_ranks const& here, int plan_ranks);
 
 }  // namespace plait::ext

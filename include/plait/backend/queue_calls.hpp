@@ -10,11 +10,11 @@
 
 namespace plait::ext {
 
-/// Names of operations that steps call outside of layers. Each queue derives from this class, and
-/// its run() carries them out.
+/// Named functions for the operations that steps call outside of layers. Each queue derives from
+/// this class, and its run() executes them.
 ///
-/// Pointers are to the device's memory. Operands do not overlap a result, except where the row says
-/// "in place".
+/// Pointers are to the device's memory. Operands do not overlap a result, except if the row has "in
+/// place".
 template <class Queue>
 class queue_calls {
  public:
@@ -62,13 +62,13 @@ class queue_calls {
     self().run(operation::accumulate_column_sums{}, matrix<T const>{dy, rows, columns},
                matrix<Sum>{sums, 1, columns});
   }
-  /// average = decay * average + (1 - decay) * x; nothing is done if `*scale` is not a number.
+  /// average = decay * average + (1 - decay) * x; does nothing if `*scale` is NaN.
   template <class T>
   void average(T const* x, T* average, std::size_t count, double decay, double const* scale) const {
     self().run(operation::average{}, matrix<double const>{scale, 1, 1},
                matrix<T const>{x, 1, count}, matrix<T>{average, 1, count}, decay);
   }
-  /// out[index] = the sum of squares of each of `range_count` blocks of x.
+  /// out[index] = the sum of squares, for each of `range_count` blocks of x.
   template <class T>
   void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
                        double* out) const {
@@ -80,19 +80,19 @@ class queue_calls {
     self().run(operation::divide{}, matrix<double const>{count, 1, 1}, matrix<double>{out, 1, 1},
                number);
   }
-  /// *norm = the root of the sum of `squares`, added up in their order. *factor = the number that
-  /// scales a vector of that norm to at most `limit`; it is nan if the norm is not finite.
+  /// *norm = the root of the sum of `squares`, added in their order. *factor = the number that
+  /// scales a vector of that norm to at most `limit`; it is NaN if the norm is not finite.
   void clip(double const* squares, std::size_t count, double limit, double* norm,
             double* factor) const {
     self().run(operation::clip{}, matrix<double const>{squares, 1, count},
                matrix<double>{norm, 1, 1}, matrix<double>{factor, 1, 1}, limit);
   }
-  /// *factor is no number from now on if *loss or *norm is not finite.
+  /// Sets *factor to NaN if *loss or *norm is not finite.
   void check_finite(double const* loss, double const* norm, double* factor) const {
     self().run(operation::check_finite{}, matrix<double const>{loss, 1, 1},
                matrix<double const>{norm, 1, 1}, matrix<double>{factor, 1, 1});
   }
-  /// One step of all parameters of an arena.
+  /// Updates all parameters of an arena by one step.
   template <class T, class Gradient, class Copy>
   void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
              adamw_numbers const* now) const {

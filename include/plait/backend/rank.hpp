@@ -27,7 +27,7 @@ class rank_handle {
   using device_type = Device;
   using communicator_type = Comm;
 
-  /// `members` has this rank's communicator of each of the sets of `groups`, in their order.
+  /// `members` has this rank's communicator for each of the sets of `groups`, in their order.
   [[gnu::cold]] rank_handle(mesh_groups groups, int world_rank, Device device,
                             std::vector<Comm> members, host_map hosts = {})
       : groups_(std::move(groups)),
@@ -42,24 +42,24 @@ class rank_handle {
   [[nodiscard]] mesh const& grid() const { return groups_.grid(); }
   [[nodiscard]] int world_rank() const { return world_rank_; }
   [[nodiscard]] int world_size() const { return grid().world_size(); }
-  /// The machines of all ranks, where the backend has several.
+  /// The hosts of all ranks, if the backend has several.
   [[nodiscard]] host_map const& hosts() const { return hosts_; }
-  /// Index along each axis.
+  /// The index of the rank along each axis.
   [[nodiscard]] coordinates const& place() const { return place_; }
-  /// The pipeline stage that the rank runs, 0 without a pipeline.
+  /// The pipeline stage of the rank; 0 without a pipeline.
   [[nodiscard]] int stage() const { return place_.along(axis::stage); }
-  /// The ranks that share the work within each layer, and this rank's number among them.
+  /// The ranks that share the work within each layer; below, this rank's number among them.
   [[nodiscard]] Comm& tensor_group() { return group(axis::tensor); }
   [[nodiscard]] int tensor_rank() const { return place_.along(axis::tensor); }
-  /// True on one rank of the world: the one that prints and writes.
+  /// True on one rank of the world, which prints and writes files.
   [[nodiscard]] bool is_root() const { return world_rank_ == 0; }
 
   [[nodiscard]] Device& device() { return device_; }
-  /// The sets of axes over which the launch made groups.
+  /// The sets of axes over which the launch has created groups.
   [[nodiscard]] mesh_groups const& groups() const { return groups_; }
   /// The communicator of the ranks that differ from this one only along the axes `over`.
   ///
-  /// Errors: input_error if the launch made no group over them.
+  /// Errors: input_error if the launch has created no group over them.
   [[nodiscard]] Comm& group(axis_set over) {
     int const index = groups_.index_of(over);
     if (index < 0) refuse(over);
@@ -67,13 +67,13 @@ class rank_handle {
   }
   [[nodiscard]] Comm& world() { return members_[static_cast<std::size_t>(groups_.world())]; }
 
-  /// The generation of an elastic job to which the rank belongs; null where ranks do not change.
+  /// The generation of an elastic job to which the rank belongs; null if the ranks do not change.
   [[nodiscard]] plait::ext::generation* generation() const { return generation_; }
   void belong_to(plait::ext::generation* one) { generation_ = one; }
 
-  /// Whether the communicators' sums take room beside their operands, see ranked_sum.
+  /// True if the communicators' sums need memory in addition to their operands, see ranked_sum.
   [[nodiscard]] static constexpr bool sums_in_room() { return Comm::parts.sums_in_room; }
-  /// The room that they have taken so far.
+  /// Returns the memory that these sums have allocated so far.
   [[nodiscard]] std::size_t room_of_sums_bytes() {
     std::size_t bytes = 0;
     if constexpr (sums_in_room())
@@ -81,22 +81,22 @@ class rank_handle {
     return bytes;
   }
 
-  /// 1, 2, 3 and so on: the same on every rank, if all ranks ask in the same order.
+  /// Returns 1, 2, 3 and so on: equal on every rank if all ranks call it in the same order.
   [[nodiscard]] std::uint64_t next_batches() { return ++last_number_; }
-  /// The number of the next trainer: 1, 2, 3 and so on, as trainers alone are counted.
+  /// Returns the number of the next trainer: 1, 2, 3 and so on; only trainers are counted.
   [[nodiscard]] std::uint64_t next_trainer() { return ++last_trainer_; }
 
-  /// As long as the caller keeps what it returns, all calls of this rank are those of trainer
-  /// `number`; then they are whose they were before, also behind an exception.
+  /// Attributes all calls of this rank to trainer `number` while the caller keeps the returned
+  /// object; its destructor restores the previous attribution, also after an exception.
   ///
   /// Cost:    two stores for each communicator of the rank.
-  /// Errors:  where calls that meet are not for the same trainer on all ranks, they throw
-  ///          collective_mismatch, but through NCCL, which compares no calls.
+  /// Errors:  if calls that meet are not for the same trainer on all ranks, they throw
+  ///          collective_mismatch, except with NCCL, which compares no calls.
   [[nodiscard]] auto calls_for(std::uint64_t number) { return caller_scope(*this, number); }
 
-  /// Runs communicate(), which communicates on stream `over`: after what stream compute has been
-  /// given so far, and before what it is given from now on. `site` names the first of the two
-  /// waits, the second has the next number.
+  /// Runs communicate(), which communicates on stream `over`: after all operations that stream
+  /// compute has been given so far, and before those that it is given later. `site` names the first
+  /// of the two waits; the second has the next number.
   template <class Communicate>
   void wait_across(stream over, wait_site site, Communicate communicate) {
     device_.record(before_, stream::compute);
@@ -140,12 +140,12 @@ class rank_handle {
   host_map hosts_;
   typename Device::event before_, after_;
   std::uint64_t last_number_ = 0, last_trainer_ = 0;
-  std::uint64_t caller_ = 0;  // as its communicators have it
+  std::uint64_t caller_ = 0;  // as set in its communicators
   plait::ext::generation* generation_ = nullptr;
 };
 
 /// Declares the groups of all ranks, each once and in the order of the sets, by add_group(world
-/// ranks, axes) -> id. Returns for each rank the id of its group of each set.
+/// ranks, axes) -> id. Returns for each rank the ids of its groups, one for each set.
 template <class AddGroup>
 [[gnu::cold]] std::vector<std::vector<int>> declare_groups(mesh_groups const& groups,
                                                            AddGroup add_group) {

@@ -9,8 +9,9 @@
 namespace plait::detail {
 
 /// Throws input_error if the environment says that this process is one of several: `backend` has
-/// all ranks in one process, so that each would run the whole job. `instead` is the backend whose
-/// ranks are processes. An allocation of Slurm starts none, nor do variables that make no sense.
+/// all ranks in one process, so that each process would run the whole job. `instead` is the backend
+/// whose ranks are processes. An allocation of Slurm alone starts no processes, and variables
+/// without a sensible value are ignored.
 [[gnu::cold]] void require_started_once(char const* backend, char const* instead,
                                         find_variable variable = own_environment);
 

@@ -38,7 +38,7 @@ struct trial_setup {
   std::size_t missing = 0;       ///< number of places without a sample, at the end of the batch
   std::size_t all_samples = 1;   ///< number of samples in the global batch
   int microbatch = 0;
-  bool is_piece = false;             ///< if true, no finite differences
+  bool is_piece = false;             ///< run only one forward and backward, and differences
   tensors parameters;                ///< including the probe's
   std::vector<char> is_input;        ///< true for each parameter of a probe
   std::int32_t missing_token = 0;    ///< token that `batches` puts in places without a sample

@@ -19,24 +19,24 @@
 
 namespace plait::detail {
 
-// The letterbox of one (sender, receiver) pair. Message k takes the counter from 3k (empty) over
-// 3k+1 (posted) and 3k+2 (the receiver reads) to 3k+3 (done).
+// The mailbox of one (sender, receiver) pair. Message k moves the counter from 3k (empty) over 3k+1
+// (posted) and 3k+2 (the receiver reads) to 3k+3 (done).
 struct alignas(64) thread_mailbox {
   thread_barrier::counter state{0};
   collective_call sent, received;  // written by the sender before 3k+1, by the receiver before 3k+3
 };
 
-// What one member shows to the others: its call and, if they are few, the bytes that it gives. Two
-// of them, used in turn: a member may already publish its next call while a slower one still reads
-// this one.
+// The data that one member shows to the others: its call and, if they are few, the bytes of its
+// operand. There are two copies, used in turn: a member may already publish its next call while a
+// slower member still reads this one.
 struct alignas(64) thread_member {
   static constexpr std::size_t few_bytes = 256;
 
   std::array<collective_call, 2> calls;
   alignas(64) std::array<std::array<std::byte, few_bytes>, 2> given;
   std::uint64_t barriers = 0;  // this and the next are the member's own
-  std::uint64_t arrivals = 0;  // what the group's counter must reach for this member to go on
-  std::array<thread_channel, 2> channels;  // of what it posts to the one behind it, or before it
+  std::uint64_t arrivals = 0;  // value of the group's counter at which this member may continue
+  std::array<thread_channel, 2> channels;  // messages posted to the next and to the previous member
 };
 
 struct thread_group {
@@ -55,7 +55,7 @@ struct thread_group {
   alignas(64) thread_barrier::counter arrivals{0};  // alone on its cache line
 };
 
-// The place of one member at its group's table: how calls meet and messages pass.
+// One member's access to its group: it lets calls meet and messages pass.
 class barrier_slot {
  public:
   barrier_slot(thread_barrier& room, thread_group& group, int rank)
@@ -65,24 +65,24 @@ class barrier_slot {
   int size() const noexcept { return static_cast<int>(group_->members.size()); }
 
   // Shows `call` to the other members, waits for theirs, and throws on all if they do not agree.
-  // The first `few` bytes of its source are shown with it.
+  // The first `few` bytes of its source are shown together with it.
   void meet(collective_call const& call, std::size_t few = 0);
 
-  // All members come here after a barrier without an error, and none goes before the last is
-  // here, whatever happens elsewhere: others may be reading its buffers.
+  // All members call it after a barrier without an error. None returns before the last has called
+  // it, even if other ranks fail: members may still read each other's buffers.
   void leave(collective_call const& call);
 
-  // What member `member` shows in the present barrier.
+  // Returns the call that member `member` shows in the current barrier.
   collective_call const& shown(int member) const {
     return group_->member[static_cast<std::size_t>(member)].calls[own().barriers % 2];
   }
 
-  // The bytes that member `member` has shown with its call in the present barrier.
+  // Returns the bytes that member `member` has shown with its call in the current barrier.
   std::byte const* given(int member) const {
     return group_->member[static_cast<std::size_t>(member)].given[own().barriers % 2].data();
   }
 
-  // Hands a message to its channel and returns.
+  // Posts a message on its channel and returns.
   void post(collective_call const& call, thread_messages& messages);
 
   // Posts the message and returns when the receiver has copied it.

@@ -67,7 +67,7 @@ PLAIT_DECL void barrier_slot::receive(collective_call const& call) {
   auto const posted = thread_barrier::count_of(box.state.load()) / 3 * 3 + 1;
   int const peer = world_rank(call.other);
   wait(box.state, posted, posted, {&peer, 1}, call);
-  room_->advance(box.state);  // from here on the sender stays until we are done
+  room_->advance(box.state);  // from here on, the sender waits until this rank is done
   box.received = call;
   bool const good = box.sent.fits(box.received);
   auto const text = good ? std::string{} : message_text(box, world_rank(rank_));

@@ -18,7 +18,7 @@ namespace plait::ext {
 class host_arena {
  public:
   host_arena() = default;
-  /// `messages`: those that may lend the memory; it waits for them where it goes.
+  /// `messages`: messages that may use the memory; the destructor waits for them.
   explicit host_arena(std::size_t bytes, std::size_t place = 0,
                       std::shared_ptr<detail::posted_messages> messages = {});
   host_arena(host_arena&&) noexcept = default;
@@ -30,7 +30,7 @@ class host_arena {
     return data_ == nullptr ? nullptr : data_.get() + place_;
   }
   [[nodiscard]] std::size_t size() const { return bytes_; }
-  /// The memory is never freed, as somebody may still write there.
+  /// Never frees the memory, as a library may still write to it.
   void leave() noexcept { static_cast<void>(data_.release()); }
 
  private:

@@ -23,7 +23,7 @@ PLAIT_DECL host_arena::host_arena(std::size_t bytes, std::size_t place,
 }
 
 PLAIT_DECL host_arena& host_arena::operator=(host_arena&& other) noexcept {
-  auto old = std::move(*this);  // which waits where it goes
+  auto old = std::move(*this);  // its destructor waits for messages
   messages_ = std::move(other.messages_);
   data_ = std::move(other.data_);
   bytes_ = std::exchange(other.bytes_, 0);

@@ -21,13 +21,13 @@
 
 namespace plait::ext {
 
-/// A rank's share of the processor. All its streams are the calling thread, so there is nothing to
-/// wait for but posted messages: those of channels, where communicators have some.
+/// The device of a rank on the processor. All its streams are the calling thread, so there is
+/// nothing to wait for except posted messages on channels, if communicators have some.
 ///
-/// The memory of ranks of one process begins at different places of a page: who writes to several
-/// of them by turns would be slow on some processors.
+/// The memory of different ranks of one process begins at different offsets in a page: a thread
+/// that writes to several of them in turn would be slow on some processors.
 ///
-/// Errors:  wait and synchronize throw what messages have.
+/// Errors:  wait and synchronize throw the exceptions of messages.
 /// Threads: one thread per device object.
 struct host_device {
   using concept_tag = device_tag;
@@ -36,7 +36,7 @@ struct host_device {
   using queue = host_queue;
   using arena = host_arena;
   struct graph {};
-  /// A place among the messages of a channel; 0: nothing to wait for.
+  /// A position among the messages of a channel; 0: nothing to wait for.
   struct event {
     std::uint64_t messages = 0;
     stream channel = stream::compute;
@@ -61,7 +61,7 @@ struct host_device {
   void synchronize() const {
     if (messages_ != nullptr) messages_->wait_for_all();
   }
-  /// Lets posted messages go on, between two operations.
+  /// Gives posted messages a chance to proceed, between two operations.
   void go_on() const {
     if (messages_ != nullptr) messages_->go_on();
   }
@@ -78,7 +78,7 @@ struct host_device {
   /// \see device
   [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] int mark(char const*) const { return 0; }
-  /// Bytes that kernels have taken besides what the plan says.
+  /// Bytes that kernels have allocated in addition to the plan.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_->bytes(); }
 
  private:

@@ -39,20 +39,20 @@ namespace plait::ext {
 /// The queue of a rank that computes on the processor: every operation runs at once, on the calling
 /// thread.
 ///
-/// It has a function run() for each row of operation/rows.hpp except those that are faster on no
-/// processor, as cross_entropy_with_gradient. A queue of another device puts the operation at the
-/// end of a stream.
+/// It has a function run() for each row of operation/rows.hpp except the rows that are not faster
+/// on any processor, such as cross_entropy_with_gradient. A queue of another device puts the
+/// operation at the end of a stream.
 /// Threads: one thread per device object.
 class host_queue : public queue_calls<host_queue> {
   template <class T>
   using in = matrix<T const>;  // an operand that is read
 
  public:
-  /// A queue of no device, which takes what kernels work in for each call.
+  /// A queue without a device, which allocates the workspace of kernels for each call.
   host_queue() = default;
   explicit host_queue(host_workspace& workspace) : workspace_(&workspace) {}
 
-  /// Says that nobody reads these bytes any more before they are written.
+  /// States that these bytes are not read before they are written again.
   void discard(void*, std::size_t) const {}
 
   // ---- Memory -----------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Products ---------------------------------------------------------------------------------
 
-  /// c = op(a) op(b), or c += op(a) op(b), added up in accumulate_t<A>.
+  /// c = op(a) op(b), or c += op(a) op(b), summed in accumulate_t<A>.
   template <class A, class C>
   void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie,
            bool accumulate) const {
@@ -118,8 +118,8 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Functions of users -----------------------------------------------------------------------
 
-  /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, called with values of
-  /// accumulate_t<T>; at most three operands.
+  /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, which is called with values of
+  /// accumulate_t<T>; there are at most three operands.
   template <class Function, class T, class... Operands>
   void run(operation::map, Function f, matrix<T> y, matrix<Operands>... x) const {
     host_maths::map(f, static_cast<T const*>(x.data)..., y.data, y.count());
@@ -142,8 +142,8 @@ class host_queue : public queue_calls<host_queue> {
         sums.data[c] += f(static_cast<accumulate_t<A>>(a.data[r * a.columns + c]),
                           static_cast<accumulate_t<B>>(b.data[r * a.columns + c]));
   }
-  /// Calls kernel(*this, views...): a layer's own operation. It reads views of const elements and
-  /// writes views of others.
+  /// Calls kernel(*this, views...), a layer's own operation. It reads views of const elements and
+  /// writes the other views.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) const {
@@ -221,7 +221,7 @@ class host_queue : public queue_calls<host_queue> {
     host_maths::scatter_add_rows(ids.data, dy.data, first, sums.rows, sums.data, dy.rows,
                                  dy.columns);
   }
-  /// Row r of the table belongs to the `batch` rows from r * batch on.
+  /// Row r of the table is added to the `batch` rows from r * batch on.
   template <class T>
   void run(operation::add_positions, in<T> x, in<T> table, matrix<T> y, std::size_t batch) const {
     host_maths::add_positions(x.data, table.data, y.data, 0, table.rows, batch, x.columns);
@@ -233,7 +233,7 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Attention --------------------------------------------------------------------------------
 
-  /// Gets ready what attention of a shape needs once: its scratch memory.
+  /// Prepares attention of a shape once: allocates its scratch memory.
   template <class T>
   void prepare(operation::attention, in<T>, attention_shape const& shape) const {
     if (workspace_ != nullptr)
@@ -274,7 +274,7 @@ class host_queue : public queue_calls<host_queue> {
 
   // ---- Losses and dropout -----------------------------------------------------------------------
 
-  /// The stride of the logits is that of a row with its padding.
+  /// The stride of the logits is the length of a row including its padding.
   template <class T, class Kept>
   void run(operation::row_max, in<T> x, matrix<Kept> max) const {
     host_maths::row_max(x.data, max.data, x.rows, x.stride, x.columns);
@@ -466,7 +466,7 @@ class host_queue : public queue_calls<host_queue> {
   void run(operation::check_finite, in<double> loss, in<double> norm, matrix<double> factor) const;
 
  private:
-  /// Calls update(range) for the ranges of an arena, if the step is to be taken.
+  /// Calls update(range) for the ranges of an arena, unless the step is to be skipped.
   template <class Arena, class Update>
   void for_each_range(Arena const& of, Update update) const {
     if (std::isnan(*of.gradient_scale)) return;

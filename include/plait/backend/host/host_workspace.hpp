@@ -7,8 +7,8 @@
 
 namespace plait::ext {
 
-/// Memory in which kernels of one rank work on the processor, and which no plan counts: what is in
-/// it does not outlive a call.
+/// Memory for intermediate values of one rank's kernels on the processor, which is not part of a
+/// plan: its contents do not outlive a call.
 ///
 /// Threads: used by the one thread that runs the rank.
 class host_workspace {
@@ -16,9 +16,9 @@ class host_workspace {
   host_workspace() = default;
   explicit host_workspace(std::size_t place) : place_(place) {}
 
-  /// Room for so many numbers, whose values are undefined.
+  /// Returns memory for `count` numbers, whose values are undefined.
   ///
-  /// Cost:   an allocation where there has not been as much room before.
+  /// Cost:   an allocation if less has been allocated before.
   /// Errors: out_of_memory.
   template <class T>
   [[nodiscard]] T* room_for(std::size_t count) {

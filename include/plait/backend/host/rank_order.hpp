@@ -14,24 +14,26 @@
 
 namespace plait::detail {
 
-// A copy that allows empty spans (null pointers) and a source that is the target.
+// Copies bytes; allows empty spans (null pointers) and a source that is the target.
 inline void copy_bytes(void* target, void const* source, std::size_t bytes) {
   if (bytes != 0 && target != source) std::memcpy(target, source, bytes);
 }
 
-// Whether two streams of writes may take turns: with equal offsets modulo 4096 they are several
-// times slower on some processors. A host_device begins the memory of its ranks at different ones.
+// Returns true if two streams of writes may alternate: with equal offsets modulo 4096 they are
+// several times slower on some processors. host_device begins the memory of ranks at different
+// offsets.
 bool can_take_turns(void const* a, void const* b);
 
-// Where the ranks have something: loops over it are compiled once for each type of element, whoever
-// asks for them.
+// Returns the address of a rank's data; one type for all callers, so that loops over it are
+// compiled once for each element type.
 template <class T>
 using place_of_rank = function_reference<T*(int)>;
 
-// Combines from(0)[i], from(1)[i], ... in this order, for all i below `count`, into to(0)[i] ...
-// to(targets - 1)[i]. Two by two each block goes to both at once; otherwise tile by tile: a tile
-// stays in the first-level cache and is copied to each target on its own. `InLanes`: for many
-// elements; else they are combined one by one, which is less code.
+// Combines from(0)[i], from(1)[i], ... in this order, for all i < `count`, and stores the result in
+// to(0)[i] ... to(targets - 1)[i]. For two ranks and two targets each block is stored in both at
+// once; otherwise tile by tile: a tile stays in the first-level cache and is copied to each target
+// separately. `InLanes`: uses vector lanes, for many elements; else elements are combined one by
+// one, which is less code.
 template <class T, bool InLanes, class Combine>
 void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<T const> from,
                    place_of_rank<T> to, int targets) {
@@ -70,7 +72,7 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<
     }
     if constexpr (is_number) {
       store(first, values, n);
-    } else {  // rounded once, when all ranks are in
+    } else {  // rounded once, after all ranks are added
       alignas(64) T rounded[tile];
       std::copy_n(values, n, rounded);
       store(first, rounded, n);
@@ -78,9 +80,10 @@ void combine_tiles(Combine combine, std::size_t count, int ranks, place_of_rank<
   }
 }
 
-// The same with the operation given at run time, which combine_in_rank_order takes with any two
-// functions of a rank. A NaN on any rank makes the maximum NaN. Sums of real numbers are of
-// gradients and activations; maxima are of a number per row, integers of what ranks compare.
+// Combines with an operation that is given at run time; combine_in_rank_order calls it with any two
+// functions of a rank. A NaN on any rank makes the maximum NaN. Sums of real numbers are long
+// (gradients and activations); maxima have one number per row, and integers are values that ranks
+// compare.
 template <class T>
 void combine_places(reduction operation, std::size_t count, int ranks, place_of_rank<T const> from,
                     place_of_rank<T> to, int targets) {

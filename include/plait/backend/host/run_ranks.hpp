@@ -17,8 +17,9 @@
 
 namespace plait::detail {
 
-// Rethrows what rank `rank` threw. A plait error whose text names no rank is rethrown as the same
-// type with "rank R: " before the text; any other standard exception nested in such an error.
+// Rethrows the exception of rank `rank`. A plait error whose text names no rank is rethrown with
+// its type and "rank R: " in front of the text; any other standard exception is nested in such an
+// error.
 [[noreturn]] [[gnu::cold]] void rethrow_with_rank(std::exception_ptr const& failure, int rank);
 
 [[gnu::cold]] std::string failure_text(std::exception_ptr const& failure, int rank);
@@ -27,13 +28,13 @@ namespace plait::detail {
 
 namespace plait::ext {
 
-/// Runs `program(rank)` for each rank of `world`, rank 0 on the calling thread and the others on
-/// threads of their own, and returns when all have ended.
+/// Runs `program(rank)` for each rank of `world`, rank 0 on the calling thread and each other rank
+/// on its own thread, and returns when all have ended.
 ///
 /// Errors:  the first failure aborts the world and is rethrown here when all ranks have ended; the
 ///          job_aborted that the other ranks then throw is not. A plait error keeps its type;
 ///          another standard exception is nested in a plait::error. The text names the rank. A
-///          job_ended aborts nothing: all ranks throw it, each when it has done its part.
+///          job_ended aborts nothing: all ranks throw it, each at the end of its own work.
 template <class Program>
 [[gnu::cold]] void run_ranks(thread_world& world, Program const& program) {
   std::mutex mutex;
@@ -60,7 +61,7 @@ template <class Program>
 
   world.start();
   {
-    lean_vector<std::jthread> threads;  // joins when it goes
+    lean_vector<std::jthread> threads;  // its destructor joins
     try {
       threads.reserve(static_cast<std::size_t>(world.size()));
       for (int rank = 1; rank < world.size(); ++rank) threads.push_back(std::jthread(run, rank));

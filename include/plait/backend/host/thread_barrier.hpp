@@ -17,14 +17,15 @@
 
 namespace plait {
 
-/// The options by which the ranks of a thread_world wait for each other.
+/// The options for waits between the ranks of a thread_world.
 struct thread_options {
-  /// A wait longer than this is an error that says what every rank does.
+  /// The longest wait; a longer one is an error that lists the state of every rank.
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
-  /// How often a rank yields its processor to other threads before it sleeps; -1 chooses.
+  /// The number of times that a rank yields its processor to other threads before it sleeps; -1
+  /// chooses automatically.
   int yields = -1;
-  /// How often it looks, with a pause between, before each yield; -1 chooses: not at all where
-  /// there are more ranks than processors.
+  /// The number of times that it checks, with a pause between, before each yield; -1 chooses
+  /// automatically: 0 if there are more ranks than processors.
   int spins = -1;
 };
 
@@ -33,9 +34,10 @@ namespace detail {
 /// Errors: input_error if a number is not in its range.
 [[gnu::cold]] thread_options const& checked(thread_options const& options);
 
-// Where the ranks of one process wait for each other. Whatever is waited for is a counter that only
-// grows; its top bit says that the world is broken. One atomic word holds both, so that a rank that
-// leaves a broken barrier and a rank that completes it cannot both succeed.
+// The place at which the ranks of one process wait for each other. Each wait is for a counter that
+// only grows; its top bit says that the world is broken. One atomic word holds both, so that a rank
+// that leaves a broken barrier and a rank that completes it cannot both succeed. For example, a
+// barrier of 4 ranks is a counter that each rank increments; the k-th barrier is over at 4 k.
 class thread_barrier {
  public:
   using counter = std::atomic<std::uint64_t>;
@@ -43,15 +45,15 @@ class thread_barrier {
   static constexpr std::uint64_t broken_bit = std::uint64_t{1} << 63;
   static constexpr std::uint64_t count_of(std::uint64_t value) { return value & ~broken_bit; }
 
-  // One wait of one rank: until `word` counts to `target`, which the ranks `awaited` will do.
+  // One wait of one rank: until `word` counts to `target`, to which the ranks `awaited` count it.
   struct wait {
     counter const* word;
     std::uint64_t target;
-    std::uint64_t certain_from;  // from this count on others use our buffers: stay, come what may
+    std::uint64_t certain_from;  // from this count on, other ranks use our buffers: do not leave
     std::span<int const> awaited;
     collective_call const* call;
     std::vector<int> const* members;
-    bool is_certain_if_odd = false;  // instead of certain_from: at odd counts others use them
+    bool is_certain_if_odd = false;  // instead of certain_from: they are used at odd counts
 
     bool over() const;
     bool is_certain(std::uint64_t count) const {
@@ -61,69 +63,73 @@ class thread_barrier {
 
   [[gnu::cold]] thread_barrier(int ranks, thread_options options);
 
-  // Breaking the world must reach every counter; all are declared before the ranks start.
+  // Registers a counter, so that breaking the world reaches it; all are registered before the ranks
+  // start.
   void watch(counter& word) { words_.push_back(&word); }
 
-  // Counts one up and returns the new count; throws if the world is broken.
+  // Increments the counter and returns the new count; throws if the world is broken.
   std::uint64_t advance(counter& word);
 
   // Returns when the target is reached; throws if the world breaks before.
   void wait_until_over(int rank, wait const& what);
 
-  // Wakes those of `ranks` that sleep; called after a counter reached what they wait for.
+  // Wakes those of `ranks` that sleep; called after a counter has reached their target.
   void wake(std::span<int const> ranks);
 
-  // All ranks begin to run.
+  // Notes that all ranks begin to run.
   void start();
 
-  // Rank `rank` will call nothing any more.
+  // Notes that rank `rank` makes no more calls.
   void finish(int rank);
 
   void abort(std::string message);
 
-  // Two ends of a message do not fit: every wait throws collective_mismatch with this text.
+  // Notes that two ends of a message do not fit: every wait throws collective_mismatch with this
+  // text.
   [[gnu::cold]] void refuse(std::string text);
 
  private:
   enum class cause { none, aborted, mismatch, timed_out };
 
-  // How a rank waits before it sleeps. To yield is faster than to sleep where all threads of the
-  // machine are ranks. Beside a thread that never sleeps each yield costs a slice of time, some
-  // milliseconds, while a rank that sleeps is woken at once. So after a yield that took so long the
-  // rank sleeps in its next waits, in twice as many each time that it finds the same again.
+  // How a rank waits before it sleeps. Yielding is faster than sleeping if all threads of the
+  // machine are ranks. But next to a thread that never sleeps, each yield costs a time slice of
+  // some milliseconds, while a sleeping rank is woken at once. So after a yield that took that
+  // long, the rank sleeps in its next waits, and in twice as many each time that it finds this
+  // again.
   struct patience_of_rank {
-    int sleeps = 0;  // waits that are still to be slept through
+    int sleeps = 0;  // number of waits in which it still sleeps
     int next_sleeps = fewest_sleeps;
   };
   static constexpr int fewest_sleeps = 64, most_sleeps = 1 << 14;
   static constexpr std::chrono::microseconds long_yield{1000};
 
-  // True if it is over.
+  // Returns true if the wait is over.
   bool yield_until_over(patience_of_rank& patience, wait const& what) const;
 
   struct alignas(64) rank_state {
     std::atomic<bool> asleep = false;
     std::condition_variable bell;
-    wait const* waits = nullptr;  // this and the next under the mutex
+    wait const* waits = nullptr;  // this and the next are guarded by the mutex
     bool finished = false;
-    patience_of_rank patience{};  // the rank's own
+    patience_of_rank patience{};  // used by the rank only
   };
 
   [[gnu::cold]] void sleep_until_over(int rank, wait const& what);
 
-  // The rest is called with the mutex held.
+  // The functions below are called with the mutex held.
 
   bool has_arrived(int rank, wait const& what) const;
 
-  // Cheap test before the thorough one: only then can this wait be the last one of a deadlock.
+  // A cheap test before the thorough one: only then can this wait complete a deadlock.
   bool awaits_a_waiting_rank(wait const& what) const;
 
-  // A rank can move if it runs, if its wait is over, or if all ranks it waits for can move. Only
-  // registered ranks count as waiting and they leave under the mutex, so what is found is final.
+  // Returns true if some rank can never continue. A rank can continue if it runs, if its wait is
+  // over, or if all ranks that it waits for can continue. Only registered ranks count as waiting,
+  // and they leave under the mutex, so the result is final.
   [[gnu::cold]] bool someone_is_stuck();
 
-  // "rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has finished"; three or more
-  // that follow each other and do the same: "ranks 1-7 wait in ..."
+  // Returns text such as "rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has
+  // finished"; three or more consecutive ranks in one state are joined: "ranks 1-7 wait in ...".
   [[gnu::cold]] std::string state_text() const;
   [[gnu::cold]] std::string state_of(std::size_t rank, bool of_several) const;
 

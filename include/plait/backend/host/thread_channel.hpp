@@ -18,31 +18,31 @@
 
 namespace plait::detail {
 
-// The messages of one rank to one of its neighbours that only one of the two has come to yet: who
-// comes second copies. At one time they are those of one end.
+// The messages between one rank and a neighbour that only one of the two ends has posted; the end
+// that posts second copies. At any time all messages in it are from one end.
 struct alignas(64) thread_channel {
-  // Two for each message: an odd count while one is copied.
+  // Two counts for each message: the count is odd while a message is copied.
   thread_barrier::counter state{0};
-  std::mutex mutex;  // of the rest
+  std::mutex mutex;  // guards the members below
   lean_vector<collective_call> ring{4};
   std::size_t first = 0, count = 0;
-  bool are_sent = false;   // whether the sender waits, else the receiver
-  bool is_closed = false;  // a rank has given up what it had posted here
+  bool are_sent = false;   // true if the sender waits, false if the receiver does
+  bool is_closed = false;  // a rank has cancelled the messages that it had posted here
 
-  // Grows with the most that are ever on their way; a step allocates nothing behind its first runs.
+  // Grows to the largest number of messages in flight; steps after the first ones allocate nothing.
   void push(collective_call const& call);
   collective_call pop();
 };
 
-// The ends of channels that a rank of a thread_world has. What its messages lend must stay until
-// they have gone: the rank's device and memory ask for it.
+// A rank's ends of its channels in a thread_world. Memory of a message must stay until the message
+// has been sent or received; the rank's device and memory ask for that.
 class thread_messages final : public posted_messages {
  public:
   explicit thread_messages(thread_barrier& room, int world_rank)
       : room_(&room), world_rank_(world_rank) {}
 
-  // Hands a message to a channel: it goes at once where the other end is there already. `peer`: the
-  // world rank there; `members`: of the group, for texts.
+  // Posts a message on a channel: it is copied at once if the other end has been posted. `peer`:
+  // the world rank of the other end; `members`: the group, for messages of errors.
   void post(thread_channel& channel, collective_call const& call, int peer,
             std::vector<int> const& members);
 
@@ -75,17 +75,17 @@ class thread_messages final : public posted_messages {
                    std::vector<int> const& members) const {
     if (!sent.fits(received)) refuse_mismatch(from, sent, to, received, members);
   }
-  // All ranks are told: the other end may wait for something else first.
+  // Tells all ranks: the other end may first wait for something else.
   [[noreturn]] [[gnu::cold]] void refuse_mismatch(int from, collective_call const& sent, int to,
                                                   collective_call const& received,
                                                   std::vector<int> const& members) const;
-  // What messages of errors say that this rank waits in.
+  // Returns the call in which errors say that this rank waits.
   static collective_call first_of(thread_channel& channel);
 
   thread_barrier* room_;
   int world_rank_;
   std::array<channel_end, std::size_t(ext::channel_count)> ends_{};
-  std::exception_ptr unseen_{};  // what memory's end was thrown; the next wait throws it
+  std::exception_ptr unseen_{};  // an exception in a destructor of memory; the next wait throws it
 };
 
 }  // namespace plait::detail

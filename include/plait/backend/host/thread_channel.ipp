@@ -47,7 +47,7 @@ PLAIT_DECL void thread_messages::post(thread_channel& channel, collective_call c
     other = channel.ring[channel.first];
     if (sends) require_fit(world_rank_, call, peer, other, members);
     else require_fit(peer, other, world_rank_, call, members);
-    room_->advance(channel.state);  // from here on the other end's memory stays
+    room_->advance(channel.state);  // from here on, the other end's memory stays
     channel.pop();
     ++mine.posted;
   }
@@ -100,7 +100,7 @@ PLAIT_DECL bool thread_messages::rest() noexcept {
       mine.channel->count = 0;
     }
     while (thread_barrier::count_of(mine.channel->state.load()) % 2 != 0)
-      std::this_thread::yield();  // the other end copies
+      std::this_thread::yield();  // while the other end copies
   }
   return true;
 }

@@ -24,12 +24,11 @@ namespace plait::ext {
 /// One rank's member of a group of a thread_world: the ranks are threads that read and write each
 /// other's buffers.
 ///
-/// Sums are made in rank order, each element by exactly one rank, so results are the same bits on
-/// every rank and do not depend on timing.
-/// Sums of up to 256 bytes are made by every rank for itself.
-/// Cost:    at most two barriers of the group per call, one for a sum of up to 256 bytes;
-/// elements go
-///          straight from buffer to buffer; no allocation after construction.
+/// Sums are computed in rank order, each element by exactly one rank, so results have equal bits on
+/// every rank and do not depend on timing. Sums of up to 256 bytes are computed by every rank
+/// itself.
+/// Cost:    at most two barriers of the group per call, one for a sum of up to 256 bytes; elements
+///          are copied directly from buffer to buffer; no allocation after construction.
 /// Errors:  all members compare their calls before any buffer is written. collective_mismatch on
 ///          every member if kind, size, element type, operation, root or trainer differ;
 ///          size_mismatch on every member if a block size does not fit; collective_mismatch if
@@ -39,8 +38,8 @@ namespace plait::ext {
 class thread_communicator : public communicator_calls<thread_communicator> {
  public:
   /// Joins group `group_id`, which has been declared with the same `members`, for the calls over
-  /// some axes. `messages`: of the rank, which its device has, too; without them a posted message
-  /// is sent at once.
+  /// some axes. `messages`: the rank's messages, which its device has, too; without them a posted
+  /// message is sent at once.
   thread_communicator(thread_world& world, int group_id, std::vector<int> const& members,
                       int world_rank, axis_set over = {},
                       detail::thread_messages* messages = nullptr)
@@ -73,7 +72,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   }
 
  private:
-  // Who has shown its values with its call need not stay until the others have read them.
+  // A member that has shown its values with its call need not wait until the others have read them.
   template <class T>
   void add_up_few(detail::collective_call const& call) {
     slot_.meet(call, call.bytes);
@@ -86,7 +85,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   [[gnu::cold]] static detail::barrier_slot join(thread_world& world, int group_id,
                                                  std::vector<int> const& members, int world_rank);
 
-  // What do_part() needs of a member.
+  // The member for do_part().
   struct shared_buffers {
     detail::barrier_slot const& slot;
 

@@ -16,11 +16,11 @@
 
 namespace plait::ext {
 
-/// The state that the ranks of one process share: the groups in which they communicate and the
+/// The state that the ranks of one process share: the groups in which they communicate, and the
 /// state that turns a deadlock, a failed rank or a hang into an error on every waiting rank.
 ///
-/// Threads: each rank is one thread, which alone uses that rank's communicators. add_group() is for
-///          the time before the ranks start; abort() may be called by any thread at any time.
+/// Threads: each rank is one thread, which alone uses that rank's communicators. add_group() may be
+///          called only before the ranks start; abort() may be called by any thread at any time.
 /// Errors:  after the first deadlock, time-out or abort the world stays broken: every wait throws.
 class thread_world {
  public:
@@ -32,25 +32,25 @@ class thread_world {
 
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ... One that has
-  /// the members of another is the same, so that all calls among them are compared.
+  /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ... Two groups
+  /// with equal members are one group, so that all calls among these ranks are compared.
   [[gnu::cold]] int add_group(std::vector<int> members);
 
-  /// The ends of channels of `rank`: for its communicators and its device.
+  /// Returns the ends of channels of `rank`, for its communicators and its device.
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<detail::thread_messages> messages_of(int rank) {
     return std::shared_ptr<detail::thread_messages>(new detail::thread_messages(room_, rank));
   }
 
-  /// Every present and future wait of a rank throws job_aborted with this message, except where an
-  /// earlier failure has already been declared.
+  /// Makes every current and future wait of a rank throw job_aborted with this message, unless an
+  /// earlier failure has been declared.
   [[gnu::cold]] void abort(std::string message) { room_.abort(std::move(message)); }
 
-  /// Says that all ranks run; run_ranks() calls it.
+  /// Notes that all ranks run; run_ranks() calls it.
   ///
-  /// Errors:  that of the earlier failure if the world is broken.
+  /// Errors:  the exception of the earlier failure if the world is broken.
   void start() { room_.start(); }
 
-  /// Says that `rank` will call nothing any more, so that a rank that waits for it is told;
+  /// Notes that `rank` makes no more calls, so that a rank that waits for it gets an error;
   /// run_ranks() calls it.
   void finish(int rank) { room_.finish(rank); }
 

@@ -13,7 +13,8 @@
 
 namespace plait {
 
-/// The backend that is always there: each rank is a thread of this process, single-threaded itself.
+/// The backend that is always available: each rank is a thread of this process and computes
+/// single-threaded.
 ///
 /// It keeps OpenBLAS at one thread per rank while the job runs and restores the setting afterwards.
 ///
@@ -22,18 +23,18 @@ namespace plait {
 ///       std::printf("rank %d of %d\n", rank.world_rank(), rank.world_size());
 ///     });
 struct threads {
-  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
-  /// or 1, and `all_processors` as many as fit.
+  /// The size of a data axis that the policy leaves to the launch; 0 takes the policy's number, or
+  /// 1, and `all_processors` as many as fit.
   int data_ranks = 0;
   thread_options options{};
-  /// Whether each of several processes that a launcher has started runs the whole job; without it
-  /// that is an error.
+  /// True if each of several processes that a launcher has started runs the whole job; if false,
+  /// several processes are an error.
   bool in_each_process = false;
 
   using concept_tag = ext::backend_tag;
   using rank_type = ext::rank_handle<ext::host_device, ext::thread_communicator>;
 
-  /// The ranks that the machine has processors for.
+  /// The number of ranks for which the machine has processors.
   [[nodiscard]] static int processors() {
     return static_cast<int>(std::thread::hardware_concurrency());
   }

@@ -11,9 +11,9 @@
 
 namespace plait::ext {
 
-/// The rule that picks the next one of the operations that could begin.
+/// The rule that chooses the next operation among those that could begin.
 enum class simulated_order {
-  in_order,    ///< all that a rank can do, in the order in which it was asked to, lowest rank first
+  in_order,    ///< as the ranks have asked for them, lowest rank first
   adversarial  ///< chosen by the seed: streams and ranks lag far behind each other
 };
 
@@ -21,10 +21,10 @@ enum class simulated_order {
 
 namespace plait::detail {
 
-// Orders the streams of all ranks by urgency; the first that can go on does. In adversarial order
-// the urgencies are random: every stream for itself, all of a rank alike, or all of a kind alike,
-// and they are drawn anew after every operation, or after a long stretch of them. Which, is drawn
-// once.
+// Orders the streams of all ranks by urgency; the first stream that can continue does. In
+// adversarial order the urgencies are random: for every stream separately, alike for all streams of
+// a rank, or alike for all streams of a kind. They are redrawn after every operation, or after a
+// long stretch of operations. These choices are drawn once.
 // Source: Burckhardt, Kothari, Musuvathi, Nagarakatte, "A randomized scheduler with probabilistic
 //         guarantees of finding bugs", ASPLOS 2010 (random priorities with few changes).
 class operation_order {
@@ -34,13 +34,14 @@ class operation_order {
   operation_order(std::size_t ranks, simulated_order order, std::uint64_t seed);
 
   [[nodiscard]] bool is_adversarial() const { return is_adversarial_; }
-  // Whether a rank's thread goes on as soon as it can, or when nothing more can be executed.
+  // True if a rank's thread continues as soon as it can; false if it waits until nothing more can
+  // be executed.
   [[nodiscard]] bool wakes_early() const { return wakes_early_; }
 
-  // Numbers of streams, `streams` for each rank.
+  // The numbers of streams in the order of urgency; each rank has `streams` numbers.
   [[nodiscard]] std::vector<std::size_t> const& by_urgency() const { return by_urgency_; }
 
-  // An operation has been executed.
+  // Notes that an operation has been executed.
   void advance() {
     if (is_adversarial_ && below(stretch_) == 0) draw();
   }

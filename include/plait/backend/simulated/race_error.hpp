@@ -7,8 +7,8 @@
 namespace plait::ext {
 
 /// Two operations touch the same bytes, one of them writes, and nothing orders them; or an
-/// operation reads bytes that nobody has written. `what()` names the operations, where they were
-/// made and the wait that is missing.
+/// operation reads bytes that were never written. `what()` names the operations, their marks and
+/// the missing wait.
 struct race_error : error {
   using error::error;
 };

@@ -13,19 +13,20 @@
 
 namespace plait::detail {
 
-// What has happened to the bytes of one rank's device: who wrote them last, who has read them
-// since, and whether their values are defined.
+// The history of the bytes of one rank's device: the operation that wrote them last, the operations
+// that have read them since, and whether their values are defined.
 //
-// An operation is known by its stream and its number there. Only the rank's own operations touch
-// its memory, so four numbers say which accesses an operation knows to be over.
-// Cost:   O(log(cells)) for an access that meets one cell; neighbours that are alike are one cell.
+// An operation is identified by its stream and its number there. Only the rank's own operations
+// touch its memory, so one number for each stream says which accesses an operation knows to be
+// over.
+// Cost:   O(log(cells)) for an access that meets one cell; equal neighbouring cells are merged.
 class shadow_memory {
  public:
   using address = std::uintptr_t;
   static constexpr auto streams = static_cast<std::size_t>(stream_count);
 
-  // The operation that makes an access, and the last one of each stream that it knows to have
-  // ended.
+  // The operation that makes an access, and for each stream the last operation that it knows to
+  // have ended.
   struct accessor {
     std::size_t on = 0;
     std::uint32_t number = 0;
@@ -34,8 +35,8 @@ class shadow_memory {
 
   enum class state { fine, race, undefined, foreign };
 
-  // What is wrong with an access, and where. `on`, `number` and `wrote` say who else touched the
-  // bytes; number is 0 if it is known to be over.
+  // The fault of an access, and its place. `on`, `number` and `wrote` identify the other access to
+  // the bytes; number is 0 if that is known to be over.
   struct finding {
     state what = state::fine;
     address begin = 0, end = 0;
@@ -53,7 +54,7 @@ class shadow_memory {
 
   void remove(address begin);
 
-  // The arena that holds all these bytes; end() if there is none.
+  // Returns the arena that contains all these bytes; end() if there is none.
   [[nodiscard]] auto find(address begin, address end) const {
     auto const next = arenas_.upper_bound(begin);
     if (next == arenas_.begin()) return arenas_.end();
@@ -62,14 +63,15 @@ class shadow_memory {
   }
   [[nodiscard]] auto not_found() const { return arenas_.end(); }
 
-  // A race anywhere in the range is reported before undefined bytes. One with an operation that
-  // made the bytes undefined is left to the caller: perhaps who should have written them is late.
+  // A race anywhere in the range is reported before undefined bytes. A race with an operation that
+  // made the bytes undefined is left to the caller: perhaps the operation that should have written
+  // them is late.
   finding read(address begin, address end, accessor const& by);
 
-  // `is_defined` is false where the new values mean nothing.
+  // `is_defined` is false if the new values are undefined.
   finding write(address begin, address end, accessor const& by, bool is_defined);
 
-  // Every operation to come knows that all up to now have ended.
+  // Notes that every later operation knows that all operations so far have ended.
   void forget_accesses();
 
  private:
@@ -79,7 +81,7 @@ class shadow_memory {
     std::uint8_t writer = 0;  // stream of the last write
     bool is_defined = false;
     std::uint32_t writer_number = 0;
-    std::array<std::uint32_t, streams> readers{};  // the last of each stream since the write
+    std::array<std::uint32_t, streams> readers{};  // last reader of each stream since the write
 
     [[nodiscard]] bool is_like(cell const& other) const;
   };
@@ -88,7 +90,7 @@ class shadow_memory {
   // Makes a cell begin at `at`, if `at` is inside one, and returns the first cell from there on.
   iterator split(address at);
 
-  // Returns the cell in which `at` is then.
+  // Returns the cell that contains `at` after the merge.
   iterator merge_with_previous(iterator at);
   void merge_at(address begin) {
     if (auto const next = cells_.find(begin); next != cells_.end()) merge_with_previous(next);

@@ -23,26 +23,28 @@ namespace plait::ext {
 
 /// The statistics of a run on the backend `simulated`.
 struct simulated_statistics {
-  std::set<wait_site> sites{};   ///< where a stream waited for something
-  std::uint64_t operations = 0;  ///< executed, a collective once for each member
+  std::set<wait_site> sites{};   ///< places at which a stream waited
+  std::uint64_t operations = 0;  ///< number executed; a collective counts once for each member
 };
 
 }  // namespace plait::ext
 
 namespace plait {
 
-/// The backend that looks for missing synchronisation: every rank has a device with eight streams
-/// whose operations are executed late, one at a time, in an order that the seed chooses among all
-/// that streams, events and partners allow.
+/// The backend that finds missing synchronisation: every rank has a device with eight streams.
+/// Operations are executed late, one at a time, in an order that the seed chooses among all orders
+/// that streams, events and partners allow. For example, if a program omits the wait between a
+/// gradient's computation and its all_reduce, a race_error names both operations, even if a real
+/// device happens to run them in the right order.
 ///
-/// In every order of execution two operations that touch the same bytes, one of them writing, are
+/// In every order of execution, two operations that touch the same bytes, one of them writing, are
 /// a race unless stream order, waits, communication or synchronize() order them. Values have the
-/// bits of `threads`. The same seed gives the same run.
-/// Cost:    one or two microseconds for each operation besides its maths.
-/// Errors:  race_error on a race or a read of undefined values; collective_mismatch on different
-///          calls in a group, and on a deadlock, with what each stream waits for; size_mismatch and
-///          input_error as `threads`, and where a pointer is not into the rank's device. All ranks
-///          get the error out of synchronize() or barrier().
+/// bits of `threads`. Equal seeds give equal runs.
+/// Cost:    one or two microseconds for each operation in addition to its computation.
+/// Errors:  race_error for a race or a read of undefined values; collective_mismatch for different
+///          calls in a group, and for a deadlock, with the state of each stream; size_mismatch and
+///          input_error as for `threads`, and input_error for a pointer that is not into the rank's
+///          device. All ranks get the error out of synchronize() or barrier().
 ///
 /// Example (tests/reference/names_in_use_test.cpp simulated):
 ///     plait::launch<job>(plait::simulated{.seed = 7}, [&](auto& rank) {  // one of many orders
@@ -51,27 +53,27 @@ namespace plait {
 ///         trainer.step(batch);  // race_error if two operations race
 ///     });
 struct simulated {
-  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
-  /// or 1, and `all_processors` as many as fit.
+  /// The size of a data axis that the policy leaves to the launch; 0 takes the policy's number, or
+  /// 1, and `all_processors` as many as fit.
   int data_ranks = 0;
   std::uint64_t seed = 0;
   ext::simulated_order order = ext::simulated_order::adversarial;
-  /// Waits at this place are left out, to see whether that is found.
+  /// Waits at this place are omitted, to test whether the simulation finds that.
   std::optional<ext::wait_site> without{};
-  /// Where to write what happened; also written if the run fails.
+  /// Receives the statistics, also if the run fails.
   ext::simulated_statistics* statistics = nullptr;
-  /// Whether each of several processes that a launcher has started runs the whole job; without it
-  /// that is an error.
+  /// True if each of several processes that a launcher has started runs the whole job; if false,
+  /// several processes are an error.
   bool in_each_process = false;
 
   using concept_tag = ext::backend_tag;
   using rank_type = ext::rank_handle<ext::simulated_device, ext::simulated_communicator>;
 
-  /// The ranks that the machine has processors for.
+  /// The number of ranks for which the machine has processors.
   [[nodiscard]] static int processors() { return threads::processors(); }
 
-  /// Calls program(rank) on every rank of the mesh and returns when all have ended and all is
-  /// executed.
+  /// Calls program(rank) on every rank of the mesh and returns when all have ended and all
+  /// operations are executed.
   ///
   /// Errors: input_error if the process is one of several; the first failure of a rank ends all
   ///         ranks and is thrown here.

@@ -17,10 +17,11 @@
 namespace plait::ext {
 
 /// One rank's member of a group of a simulated job. Calls are put at the end of the group's stream,
-/// posted messages at that of their channel, and carried out when those of all members are next in
-/// theirs; shapes and results are those of `thread_communicator`, to the bit.
+/// posted messages at the end of their channel's stream. A call is carried out when the calls of
+/// all members are next in their streams. Shapes and results equal those of `thread_communicator`,
+/// to the bit.
 ///
-/// Errors:  those of `thread_communicator`, thrown where a rank synchronises.
+/// Errors:  as `thread_communicator`, thrown where a rank synchronises.
 /// Threads: used by the thread of its rank only.
 class simulated_communicator : public communicator_calls<simulated_communicator> {
  public:
@@ -29,7 +30,7 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// \see communicator_calls; all streams of the ranks are empty, too.
+  /// \see communicator_calls; in addition, all streams of the ranks are empty.
   void wait_for_all() { world_->barrier(slot_->number(), group_); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t) {

@@ -27,9 +27,9 @@ struct simulated_memory {
 
 /// One rank's device of the backend `simulated`: nothing is executed before all ranks wait.
 ///
-/// Memory is all ones (NaN, -1) until it is written, and so is host memory that a download has not
-/// reached yet.
-/// Errors:  synchronize() throws what went wrong on any rank, see `simulated`.
+/// Memory has all bits set (NaN, -1) until it is written, and so has host memory that a download
+/// has not reached yet.
+/// Errors:  synchronize() throws the error of any rank, see `simulated`.
 /// Threads: used by the one thread that runs the rank.
 class simulated_device {
  public:
@@ -39,7 +39,7 @@ class simulated_device {
   using queue = simulated_queue;
   struct graph {};
 
-  /// What a stream had been given when it was recorded; copies stand for the same.
+  /// Marks all operations that a stream had been given when it was recorded; copies mark the same.
   class event {
     friend class simulated_device;
     stream on_ = stream::compute;
@@ -58,7 +58,7 @@ class simulated_device {
     std::shared_ptr<host_device::arena const> block_;
   };
 
-  /// Restores the name before when it goes.
+  /// Restores the previous name when it is destroyed.
   class marked {
    public:
     marked(detail::simulated_rank& rank, std::string_view name)

@@ -13,12 +13,12 @@
 
 namespace plait::detail {
 
-// One operation while it is executed: it says what it touches, which is checked, and then computes.
+// One operation while it is executed: it names its accesses, which are checked, and then computes.
 //
 // Reads are named before writes. An operation that has read undefined values computes nothing, and
-// what it writes is undefined too. The first such read of a job becomes the suspicion; it is
-// reported only if no operation turns up that should have written the values before: that is the
-// race which the reader of the report wants to know of.
+// its results are undefined, too. The first such read of a job becomes the suspicion. It is
+// reported only if no later operation turns out to be the missing writer of the values: then the
+// race with that writer is reported, which is the actual fault.
 class simulated_operation {
  public:
   simulated_operation(simulated_rank& rank, shadow_memory::accessor const& by,
@@ -33,13 +33,13 @@ class simulated_operation {
   void writes(T* data, std::size_t count) {
     write_bytes(data, count * sizeof(T));
   }
-  // Reads and then writes them.
+  // Names a read and then a write.
   template <class T>
   void updates(T* data, std::size_t count) {
     reads(data, count);
     writes(data, count);
   }
-  // The same for `rows` rows of `columns` elements, `stride` apart.
+  // Names reads of `rows` rows of `columns` elements, `stride` apart; below, writes.
   template <class T>
   void reads_rows(T const* data, std::size_t stride, std::size_t rows, std::size_t columns) {
     if (stride == columns) return reads(data, rows * columns);
@@ -56,13 +56,13 @@ class simulated_operation {
   // Makes the values undefined.
   void discard_bytes(void* data, std::size_t bytes);
 
-  // What kernels of this rank work in.
+  // The workspace of this rank's kernels.
   [[nodiscard]] host_workspace& workspace() const { return rank_.workspace(); }
 
   [[nodiscard]] bool is_defined() const { return is_defined_; }
   void make_undefined() { is_defined_ = false; }
 
-  // Calls compute(), which names no further access, if all that has been read is defined.
+  // Calls compute(), which names no further access, if all values that were read are defined.
   template <class Compute>
   void run(Compute compute) const {
     if (!is_defined_) return;

@@ -23,11 +23,11 @@
 
 namespace plait::ext {
 
-/// The end of one stream of a simulated device: each operation is put there, and that of the host
-/// computes when it is executed.
+/// The end of one stream of a simulated device: each operation is put there, and the host's kernel
+/// computes it when it is executed.
 ///
-/// The row of an operation says what it reads, writes and adds to; operands that are not in it are
-/// read if their elements are const, else written.
+/// The row of an operation says which operands it reads, writes and adds to; operands that are not
+/// in the row are read if their elements are const, else written.
 /// Errors:  race_error, thrown where the rank synchronises.
 /// Threads: used by the one thread that runs the rank.
 class simulated_queue : public queue_calls<simulated_queue> {
@@ -53,8 +53,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
       now.run([&] { host_queue(now.workspace()).run(row, arguments...); });
     });
   }
-  /// Calls kernel(queue of the host, views...) when the operation is executed. Views of other than
-  /// const elements count as written; they may be read after that.
+  /// Calls kernel(queue of the host, views...) when the operation is executed. Views of elements
+  /// that are not const count as written; they may be read after that.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) const {
@@ -123,7 +123,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
            double* sums) const {
     put(operation::sums_of_squares::is.name, [=](executed& now) {
       now.reads(ranges.data, ranges.columns);
-      if (!now.is_defined()) return;  // the ranges cannot be looked at
+      if (!now.is_defined()) return;  // the ranges cannot be read
       for (std::size_t i = 0; i < ranges.columns; ++i)
         now.reads(x + ranges.data[i].offset, ranges.data[i].count);
       for (std::size_t i = 0; i < ranges.columns; ++i) now.writes(sums + ranges.data[i].index, 1);
@@ -132,7 +132,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
   }
 
  private:
-  // Gaps between ranges mean nothing, so nobody has to write them before they are converted.
+  // Gaps between ranges are unused, so they need not be written before they are converted.
   template <class Row, class Numbers, class Arena, class Constants>
   void put_update(Row row, in<Numbers> numbers, Arena const& of, Constants const& fixed,
                   std::size_t states) const {
@@ -140,7 +140,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
       now.reads(numbers.data, 1);
       now.reads(of.gradient_scale, 1);
       now.reads(of.ranges, static_cast<std::size_t>(of.range_count));
-      if (!now.is_defined()) return;  // the ranges cannot be looked at
+      if (!now.is_defined()) return;  // the ranges cannot be read
       for (int i = 0; i < of.range_count; ++i) {
         std::size_t const offset = of.ranges[i].offset, count = of.ranges[i].count;
         now.reads(of.gradients + offset, count);
@@ -157,7 +157,8 @@ class simulated_queue : public queue_calls<simulated_queue> {
     rank_->enqueue(on_, name, std::move(work));
   }
 
-  /// Returns the role of an operand: the row says it, and of others their elements.
+  /// Returns the role of an operand by the row or, for operands that are not in it, by their
+  /// elements.
   template <class Row>
   static operation::operand role_of(int number, bool is_const) {
     operation::operand role;
@@ -178,13 +179,14 @@ class simulated_queue : public queue_calls<simulated_queue> {
     ++number;
   }
   static void note(operation::signature const&, place*, int&, auto const&) {}  // a number
-  /// A result may lie where an operand lies only if the row says so, and overlap none otherwise.
+  /// Checks that a result shares memory with an operand only if the row allows it, and overlaps no
+  /// other.
   ///
   /// Errors: input_error.
   template <class Row, class... Arguments>
   void check_places(Arguments const&... arguments) const {
     constexpr auto& row = operation::indices_of<Row>;
-    // Blocks that are copied may lie between each other.
+    // Copied blocks may be interleaved in memory.
     if constexpr (row.count > 1 && !std::is_same_v<Row, operation::copy_blocks>) {
       place places[row.count]{};
       int number = 0;
@@ -223,7 +225,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
   static void touch(executed& now, int&, dropout_key const& key) {
     if (IsRead) now.reads(key.step, 1);
   }
-  /// A function of elements that draws random numbers.
+  /// An element-wise function that draws random numbers.
   template <class Row, bool IsRead, class Function>
     requires requires(Function const& f) { f.key.step; }
   static void touch(executed& now, int& number, Function const& f) {
@@ -235,7 +237,7 @@ class simulated_queue : public queue_calls<simulated_queue> {
   template <bool IsRead, class View>
   static void touch_view(executed& now, View const& of) {
     constexpr bool is_const = std::is_const_v<std::remove_pointer_t<decltype(of.data)>>;
-    std::size_t count = of.rows;  // of tokens
+    std::size_t count = of.rows;  // for tokens
     if constexpr (requires { of.count(); }) count = of.count();
     if constexpr (IsRead && is_const) now.reads(of.data, count);
     if constexpr (!IsRead && !is_const) now.writes(of.data, count);

@@ -27,16 +27,16 @@
 
 namespace plait::detail {
 
-// What reports say of an operation.
+// The facts about an operation for reports.
 struct operation_note {
   std::string_view name;
   std::string_view mark;
-  std::uint32_t sequence = 0;  // its place among all that the rank has enqueued
+  std::uint32_t sequence = 0;  // its number among all operations that the rank has enqueued
 };
 
 class simulated_operation;
 
-// What a stream's queue holds.
+// The items of a stream's queue.
 struct stream_operation_item {
   operation_note note;
   std::function<void(simulated_operation&)> work;
@@ -50,14 +50,14 @@ struct stream_call_item {  // a call that waits for other ranks
 struct stream_record_item {};
 struct stream_wait_item {
   stream awaited = stream::compute;
-  std::uint64_t number = 0;  // of the record, 1 for the first of its stream
+  std::uint64_t number = 0;  // number of the record, from 1 on in its stream
 };
 using stream_item =
     std::variant<stream_operation_item, stream_call_item, stream_record_item, stream_wait_item>;
 
-// One rank's device: its queues of what has been enqueued and not yet executed, and its memory.
+// One rank's device: its queues of operations that are not yet executed, and its memory.
 //
-// Threads: the rank's own thread while it runs, the one that executes while all ranks wait.
+// Threads: the rank's own thread while it runs; the executing thread while all ranks wait.
 class simulated_rank {
  public:
   simulated_rank(int number, int ranks, std::optional<wait_site> const& without);
@@ -78,10 +78,10 @@ class simulated_rank {
 
   void wait(stream on, stream awaited, std::uint64_t number, wait_site site);
 
-  // Memory is given back when nobody holds it and every operation on it is over.
+  // Returns memory, which is freed when it has no owner and every operation on it is over.
   std::shared_ptr<host_device::arena const> allocate(std::size_t bytes);
 
-  // Names what is enqueued from now on; returns the name before.
+  // Sets the name of operations that are enqueued from now on; returns the previous name.
   std::string_view mark(std::string_view name);
   void restore_mark(std::string_view kept) { mark_ = kept; }
 
@@ -89,7 +89,7 @@ class simulated_rank {
 
   [[nodiscard]] bool is_idle() const { return pending_ == 0; }
 
-  // Carries out records, and waits that are over, at the heads of the queues.
+  // Executes records, and waits that are over, at the heads of the queues.
   void settle();
 
   [[nodiscard]] stream_item const* head(stream on) const;
@@ -101,17 +101,17 @@ class simulated_rank {
   shadow_memory::accessor begin(stream on, operation_note const& note);
   void end(stream on);
 
-  // The rank's thread knows that all of its streams are empty, and so do all operations to come.
+  // Notes that the rank's thread, and every later operation, knows that all its streams are empty.
   void synchronize();
   void synchronize_with(vector_clock const& known);
 
   [[nodiscard]] shadow_memory& shadow() { return shadow_; }
-  // What kernels work in.
+  // The workspace of kernels.
   [[nodiscard]] host_workspace& workspace() { return workspace_; }
   [[nodiscard]] std::set<wait_site> const& sites() const { return sites_; }
   [[nodiscard]] std::uint64_t executed() const { return executed_; }
 
-  // The thread has left its program, so host memory that it named may be gone.
+  // Notes that the thread has left its program, so host memory that operations name may be freed.
   void leave() { has_left_ = true; }
   [[nodiscard]] bool has_left() const { return has_left_; }
 
@@ -121,7 +121,7 @@ class simulated_rank {
     return reinterpret_cast<shadow_memory::address>(data);
   }
 
-  // True if the operation found was enqueued before `by`.
+  // Returns true if the operation of the finding was enqueued before `by`.
   [[nodiscard]] bool came_before(shadow_memory::finding const& found,
                                  shadow_memory::accessor const& by) const {
     return note(found.on, found.number).sequence < note(by.on, by.number).sequence;
@@ -144,7 +144,7 @@ class simulated_rank {
  private:
   struct queue_state {
     std::deque<stream_item> items;
-    vector_clock clock;  // what the next operation knows
+    vector_clock clock;  // knowledge of the next operation
     std::vector<operation_note> notes;
     std::uint32_t notes_forgotten = 0;
     std::vector<vector_clock> records;
@@ -164,13 +164,13 @@ class simulated_rank {
     return queues_[on].notes[number - queues_[on].notes_forgotten - 1];
   }
 
-  // True if the head of the queue is done with.
+  // Returns true if the item at the head of the queue is finished.
   bool settle_head(queue_state& now);
 
-  // "matmul (h.0.mlp forward) on stream compute"
+  // Returns text such as "matmul (h.0.mlp forward) on stream compute".
   [[nodiscard]] std::string describe(std::size_t on, std::uint32_t number) const;
 
-  // "rank 0, bytes [0, 64) of arena 2: "
+  // Returns text such as "rank 0, bytes [0, 64) of arena 2: ".
   [[nodiscard]] std::string place(shadow_memory::finding const& found) const;
 
   [[nodiscard]] std::string left_out() const;

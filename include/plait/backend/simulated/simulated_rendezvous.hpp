@@ -13,22 +13,22 @@
 #include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/core/header_only.hpp"
 
-// What the calls of the members of a group, given in the order of the members, do together. The
-// calls of a message are those of the sender and the receiver.
+// The joint work of the calls of a group's members, given in the order of the members. The calls of
+// a message are those of the sender and the receiver.
 
 namespace plait::detail {
 
-// Throws if the calls do not fit; `ranks` made them, `members` are the group's.
+// Throws if the calls do not fit; `ranks` made them, `members` is the group.
 void check_calls(std::span<collective_call const> calls, std::vector<int> const& ranks,
                  std::vector<int> const& members);
 
-// What member `member` reads.
+// Names the reads of member `member`.
 void name_reads(simulated_operation& now, collective_call const& call, std::size_t member);
 
-// What member `member` writes.
+// Names the writes of member `member`.
 void name_writes(simulated_operation& now, collective_call const& call, std::size_t member);
 
-// What do_part() needs of a member.
+// The member for do_part().
 struct met_member {
   std::span<collective_call const> calls;
   int number;

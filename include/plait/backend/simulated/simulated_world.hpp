@@ -23,11 +23,11 @@
 
 namespace plait::detail {
 
-// All ranks of a simulated job. Their threads only put operations into queues; when all of them
-// wait, the last one executes operations of all ranks, one at a time, until some rank can go on.
+// All ranks of a simulated job. Their threads only put operations into queues. When all of them
+// wait, the last one executes operations of all ranks, one at a time, until some rank can continue.
 //
-// Threads: synchronize(), barrier() and run() are called by the thread of that rank.
-// Errors:  after the first one the world stays broken: every wait of every rank throws it.
+// Threads: the thread of a rank calls synchronize(), barrier() and run() for it.
+// Errors:  after the first error the world stays broken: every wait of every rank throws it.
 class simulated_world {
  public:
   struct group {
@@ -42,9 +42,9 @@ class simulated_world {
   [[nodiscard]] group const& group_at(int id) const { return groups_[std::size_t(id)]; }
   [[nodiscard]] simulated_rank& rank(int number) { return *ranks_[std::size_t(number)]; }
 
-  // Returns when all that the rank has enqueued has been executed.
+  // Returns when all operations that the rank has enqueued have been executed.
   void synchronize(int rank) { block(rank, nowhere); }
-  // The same for all members of a group, and on no member before the last one has called it.
+  // Synchronises all members of a group; returns on no member before the last one has called it.
   void barrier(int rank, int id) { block(rank, id); }
 
   // Runs one rank's program.
@@ -52,7 +52,7 @@ class simulated_world {
   void run(int rank, Program&& program) {
     try {
       std::forward<Program>(program)();
-    } catch (job_ended const&) {  // on all ranks, each when it has done its part
+    } catch (job_ended const&) {  // thrown on all ranks, each at the end of its work
       std::scoped_lock const lock{mutex_};
       keep_first_failure(rank);
       finish(rank);
@@ -68,8 +68,8 @@ class simulated_world {
     finish(rank);
   }
 
-  // After all ranks have ended: throws the first failure of a program, or that of operations for
-  // which no rank has waited.
+  // Called after all ranks have ended: throws the first failure of a program, or the failure of
+  // operations for which no rank has waited.
   void rethrow_failure();
 
   [[nodiscard]] std::set<wait_site> sites() const;
@@ -87,7 +87,7 @@ class simulated_world {
 
   void block(int rank, int barrier);
 
-  // The rest is called with the mutex held.
+  // The functions below are called with the mutex held.
 
   void keep_first_failure(int rank);
 
@@ -97,13 +97,13 @@ class simulated_world {
 
   template <class Error>
   void break_world(std::string text) {
-    if (throw_verdict_ != nullptr) return;  // the first cause is the one to report
+    if (throw_verdict_ != nullptr) return;  // the first cause is reported
     verdict_ = std::move(text);
     throw_verdict_ = [](std::string const& what) { throw Error(what); };
     for (auto& thread : threads_) thread.bell.notify_one();
   }
 
-  // Executes until a rank can go on.
+  // Executes operations until a rank can continue.
   void execute();
 
   static constexpr auto nothing = static_cast<std::size_t>(-1);
@@ -114,7 +114,7 @@ class simulated_world {
     return static_cast<stream>(number % operation_order::streams);
   }
 
-  // The number of the stream that goes on.
+  // Returns the number of the stream that continues; `nothing` if none can.
   [[nodiscard]] std::size_t choose() const;
 
   [[nodiscard]] operation_note const& note_of(int rank, stream on) const;
@@ -128,29 +128,30 @@ class simulated_world {
   [[nodiscard]] int partner_of(stream_call_item const& message) const {
     return group_at(message.group).members[std::size_t(message.call.other)];
   }
-  // The stream on which the other end of a message is: of one in a channel the channel back.
+  // Returns the stream of a message's other end; for a message on a channel it is the opposite
+  // channel.
   [[nodiscard]] stream partner_stream(int rank, stream_call_item const& message) const;
-  // True if `other` is about to receive the message that `rank` sends, or the other way round.
+  // Returns true if `other` is about to receive the message that `rank` sends, or the reverse.
   [[nodiscard]] bool answers(int other, int rank, stream_call_item const& message) const;
 
   void execute(int number, stream on);
 
-  // The heads of these streams of these ranks belong together.
+  // Carries out a call: the items at the heads of these streams of these ranks belong together.
   void meet(std::vector<int> const& members, std::vector<stream> const& on, group const& with);
 
-  // Lets those ranks go on whose wait is over; false if there is none.
+  // Lets the ranks continue whose wait is over; returns false if there is none.
   bool wake();
 
   bool end_barrier(int id);
 
   void resume(rank_thread& thread);
 
-  // Nobody waits and nothing is left.
+  // Returns true if no rank waits and no operation is left.
   [[nodiscard]] bool is_over() const;
 
   [[gnu::cold]] std::string deadlock_text() const;
 
-  // ", stream tensor in all_reduce of 64 bytes on group {0,1}"
+  // Returns text such as ", stream tensor in all_reduce of 64 bytes on group {0,1}".
   [[nodiscard]] std::string head_text(int rank, stream on) const;
 
   operation_order order_;
@@ -159,7 +160,7 @@ class simulated_world {
   std::mutex mutex_;
   std::vector<rank_thread> threads_;
   int running_;
-  std::string suspicion_;  // see `execution`
+  std::string suspicion_;  // see simulated_operation
   std::string verdict_;
   void (*throw_verdict_)(std::string const&) = nullptr;
   bool is_delivered_ = false;

@@ -215,7 +215,7 @@ PLAIT_DECL void simulated_world::meet(std::vector<int> const& members,
   if (is_defined) carry_out(calls);
   for (std::size_t i = 0; i < members.size(); ++i) {
     auto& rank = *ranks_[std::size_t(members[i])];
-    rank.join(on[i], known);  // it ended after every other member's began
+    rank.join(on[i], known);  // it ended after every other member's call began
     rank.end(on[i]);
     rank.settle();
   }
