@@ -88,17 +88,19 @@ concept step_queue =
 ///          throws the error of an operation that failed.
 ///
 /// Streams: on(s) returns a queue, which takes operations for stream s; they run in order, after
-/// the call or during it. record(e, s) makes e mark all operations that stream s has been given so
-/// far; wait(s, e, site) delays the operations that stream s is given from now on until the marked
-/// ones have ended. replay(graph, body) runs body(), or repeats the operations that body() has
-/// given to queues in an earlier call with this graph (as a CUDA graph does).
+///          the call or during it. record(e, s) makes e mark all operations that stream s has been
+///          given so far; wait(s, e, site) delays the operations that stream s is given from now on
+///          until the marked ones have ended. replay(graph, body) runs body(), or repeats the
+///          operations that body() has given to queues in an earlier call with this graph (as a
+///          CUDA graph does).
 ///
 /// Queues:  run(row, operands..., numbers...) executes the operation of a row of
-/// operation/rows.hpp. Operands are matrices in the device's memory, in the order of the row, with
-/// const elements if they are only read (rows of optimizers and of users' functions have other
-/// arguments, see host_queue). Numbers and results are those of the same function of host_queue. A
-/// kernel writes all elements of the operands that are written, reads their previous values only if
-/// a '+' precedes them, and touches no other memory.
+///          operation/rows.hpp. Operands are matrices in the device's memory, in the order of the
+///          row, with const elements if they are only read (rows of optimizers and of users'
+///          functions have other arguments, see host_queue). Numbers and results are those of the
+///          same function of host_queue. A kernel writes all elements of the operands that are
+///          written, reads their previous values only if a '+' precedes them, and touches no other
+///          memory.
 ///
 ///          A queue has the rows of `step_queue` and the row of each optimizer of its jobs (adamw,
 ///          sgd). It needs other rows only for its jobs' layers: a layer does not compile for a
@@ -111,8 +113,9 @@ concept step_queue =
 ///          these bytes are not read before they are written again; most devices do nothing.
 ///
 /// Names:   kind() describes everything that decides on the last bits of results, in which devices
-/// may differ, and returns the same text each time. mark("name") returns an object: operations that
-/// are put into streams while it exists have this name in profiles. Marks may be nested.
+///          may differ, and returns the same text each time. mark("name") returns an object:
+///          operations that are put into streams while it exists have this name in profiles. Marks
+///          may be nested.
 ///
 /// Parts:   the constant `parts` names the optional members of the device, see device_parts.
 ///

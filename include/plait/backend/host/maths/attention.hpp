@@ -12,9 +12,9 @@
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Attention, one (sample, head) after the other. Queries are taken in blocks and a block sees only
-// the keys from the first that its first query sees to the last that its last query sees, so most
-// of what is masked is never computed. The probabilities are not kept: backward makes them again
+// Attention, one (sample, head) after another. Queries are processed in blocks, and a block uses
+// only the keys from the first that its first query sees to the last that its last query sees, so
+// most masked scores are never computed. The probabilities are not kept: backward recomputes them
 // from the logarithm of their sum.
 
 namespace plait::host_maths {
@@ -26,8 +26,8 @@ T attention_scale(std::size_t head_width) {
   return static_cast<T>(1 / std::sqrt(static_cast<double>(head_width)));
 }
 
-// Of the keys of a row those in [first, end) are not masked, and those up to `count` are worked on:
-// whole blocks of lanes, as the last part of a block is done one by one.
+// The keys of a row: those in [first, end) are visible, and those up to `count` are computed: whole
+// blocks of lanes, as the rest of a block would be computed one by one.
 struct visible_part {
   std::size_t first, end, count;
 };
@@ -36,7 +36,7 @@ visible_part visible_part_of(std::size_t first, std::size_t end, std::size_t key
   return {first, end, std::min(keys, (end + lanes<T> - 1) / lanes<T> * lanes<T>)};
 }
 
-// Scores that are masked become minus infinity where they are worked on, and 0 behind.
+// Sets masked scores to minus infinity among the computed ones, and to 0 after them.
 template <class T>
 void mask_scores(T* scores, visible_part const& seen, std::size_t keys) {
   constexpr T masked = -std::numeric_limits<T>::infinity();
@@ -45,8 +45,8 @@ void mask_scores(T* scores, visible_part const& seen, std::size_t keys) {
   std::fill(scores + seen.count, scores + keys, T{0});
 }
 
-// The visible scores become e^(score - largest) and the masked ones 0. Returns their sum and leaves
-// the logarithm of the sum of e^score in log_sum.
+// Replaces visible scores by e^(score - largest) and masked scores by 0. Returns their sum and
+// stores the logarithm of the sum of e^score in log_sum.
 template <class T>
 T exponentiate_scores(T* scores, visible_part const& seen, std::size_t keys, T& log_sum) {
   constexpr T masked = -std::numeric_limits<T>::infinity();
@@ -61,18 +61,19 @@ T exponentiate_scores(T* scores, visible_part const& seen, std::size_t keys, T& 
   return sum;
 }
 
-// One sample and key-value head of an attention, and what all its blocks of queries share.
+// One sample and key-value head of an attention, and the values that all its blocks of queries
+// share.
 struct attention_blocks {
   ext::attention_shape const& shape;
   std::size_t queries_from(std::size_t first) const {
     return std::min(ext::attention_query_block, shape.sequence - first);
   }
-  // The keys that some of the queries [first, first + queries) see.
+  // Returns the keys that any of the queries [first, first + queries) sees.
   ext::key_range keys_of(std::size_t first, std::size_t queries) const {
     return {ext::visible_keys(shape.options, first, shape.sequence).first,
             ext::visible_keys(shape.options, first + queries - 1, shape.sequence).last};
   }
-  // Of these keys those that `query` sees.
+  // Returns the part of these keys that `query` sees.
   template <class A>
   visible_part part_of(std::size_t query, ext::key_range const& keys) const {
     auto const seen = ext::visible_keys(shape.options, query, shape.sequence);
@@ -83,14 +84,14 @@ struct attention_blocks {
 
 }  // namespace detail
 
-/// Every head's query attends to the keys of its own sample that shape.options lets it see:
-/// out = softmax(q k^T / sqrt(head_width)) v.
+/// Computes attention: every head's query attends to the keys of its own sample that shape.options
+/// lets it see, out = softmax(q k^T / sqrt(head_width)) v.
 ///
 /// Shapes: in as attention_operands, rows (sequence, batch); out (sequence * batch, heads,
 ///         head_width); log_sum (sequence * batch, heads), the logarithm of the sum of e^score, for
-///         backward; scratch (ext::attention_scratch(sequence)). Nothing overlaps.
+///         backward; scratch (ext::attention_scratch(sequence)). No operands overlap.
 /// Cost:   about 2 * batch * heads * head_width * sequence * (sequence + 64) FLOPs with the causal
-///         mask, twice as many without, 4 * ... * sequence * (window + 64) with a window.
+///         mask, twice as many without it, 4 * ... * sequence * (window + 64) with a window.
 template <class T, class A>
 void attention_forward(ext::attention_shape const& shape,
                        ext::attention_operands<T const> const& in, T* out, A* log_sum, A* scratch) {
@@ -99,7 +100,7 @@ void attention_forward(ext::attention_shape const& shape,
   if (sequence == 0) return;
   detail::attention_blocks const blocks{shape};
   std::size_t const q_stride = batch * in.query_stride, k_stride = batch * in.key_stride;
-  std::size_t const o_stride = batch * heads * head_width;  // from position to position, all three
+  std::size_t const o_stride = batch * heads * head_width;  // all from position to position
   A const scale = detail::attention_scale<A>(head_width);
   for (std::size_t sample = 0; sample < batch; ++sample) {
     for (std::size_t head = 0; head < heads; ++head) {
@@ -129,11 +130,11 @@ void attention_forward(ext::attention_shape const& shape,
   }
 }
 
-/// Gradient of attention_forward by its operands, from its results out and log_sum; `gradient` is
-/// overwritten. Each key-value head adds up its query heads in their order.
+/// Computes the gradients of attention_forward with respect to its operands, from its results out
+/// and log_sum; `gradient` is overwritten. Each key-value head sums its query heads in their order.
 ///
-/// Shapes: as attention_forward; dout as out; gradient with the strides of `in`;
-///         scratch (2 * ext::attention_scratch(sequence)). Nothing overlaps.
+/// Shapes: as for attention_forward; dout as out; gradient with the strides of `in`; scratch (2 *
+///         ext::attention_scratch(sequence)). No operands overlap.
 /// Cost:   2.5 times attention_forward.
 /// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", NeurIPS 2022, algorithm 4 (the identities).
 template <class T, class A>
@@ -146,7 +147,7 @@ void attention_backward(ext::attention_shape const& shape,
   constexpr std::size_t block = ext::attention_query_block;
   detail::attention_blocks const blocks{shape};
   std::size_t const q_stride = batch * in.query_stride, k_stride = batch * in.key_stride;
-  std::size_t const o_stride = batch * heads * head_width;  // from position to position, all three
+  std::size_t const o_stride = batch * heads * head_width;  // all from position to position
   A const scale = detail::attention_scale<A>(head_width);
   A* const probabilities = scratch;
   A* const dscores = scratch + ext::attention_scratch(sequence);
@@ -157,8 +158,8 @@ void attention_backward(ext::attention_shape const& shape,
       std::size_t const of_query = sample * in.query_stride + head * head_width;
       std::size_t const of_key = sample * in.key_stride + head / queries_per_key * head_width;
       std::size_t const of_out = (sample * heads + head) * head_width;
-      // From the last block of queries to the first: the last sees the last keys, without a window
-      // all of them, and overwrites dk and dv; the others mostly add.
+      // From the last block of queries to the first: the last block sees the last keys (all of them
+      // without a window) and overwrites dk and dv; the other blocks mostly add.
       for (std::size_t number = (sequence + block - 1) / block; number-- > 0;) {
         std::size_t const first = number * block;
         std::size_t const queries = blocks.queries_from(first);
@@ -182,7 +183,7 @@ void attention_backward(ext::attention_shape const& shape,
         matmul<A>(no, yes, queries, keys, head_width, scale, q, q_stride, k, k_stride, 0,
                   probabilities, keys);  // scores (queries, keys)
         matmul<A>(no, yes, queries, keys, head_width, 1, d_o, o_stride, v, k_stride, 0, dscores,
-                  keys);  // gradient by the probabilities (queries, keys)
+                  keys);  // gradient with respect to the probabilities (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
           auto const part = blocks.template part_of<A>(first + i, seen);
           A* const p = probabilities + i * keys;
@@ -190,7 +191,8 @@ void attention_backward(ext::attention_shape const& shape,
           T const* const o_row = o + i * o_stride;
           T const* const do_row = d_o + i * o_stride;
           A const log_of_sum = log_sum[(sample + (first + i) * batch) * heads + head];
-          // The sum over keys of p times its gradient is the product of the output and its own.
+          // The sum over keys of p times its gradient equals the product of the output and the
+          // output's gradient.
           A const average = lane_sum_of_products<A>(
               head_width, [=](std::size_t column) PLAIT_INLINED { return A(o_row[column]); },
               [=](std::size_t column) PLAIT_INLINED { return A(do_row[column]); });

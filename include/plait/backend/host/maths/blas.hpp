@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <string>
 
-// Which library multiplies matrices, and what depends on it. The component plait::blas defines
-// PLAIT_USE_CBLAS and one of PLAIT_USE_OPENBLAS, PLAIT_USE_MKL and PLAIT_USE_BLIS, or none of these
-// for another library with the CBLAS interface. Every unit of a program must see the same.
+// Chooses the library that multiplies matrices. The component plait::blas defines PLAIT_USE_CBLAS
+// and one of PLAIT_USE_OPENBLAS, PLAIT_USE_MKL and PLAIT_USE_BLIS, or none of these for another
+// library with the CBLAS interface. Every unit of a program must have the same definitions.
 #if defined(PLAIT_USE_MKL)
 #include <mkl_cblas.h>
 extern "C" {
@@ -48,9 +48,9 @@ namespace plait::host_maths {
 #if defined(PLAIT_USE_OPENBLAS)
 namespace detail {
 
-/// Returns true if products of matrices of n rows and columns are right on one thread, in float and
-/// in double, for all ways to store them, and products with a vector, too. Elements are small whole
-/// numbers, whose sums are exact in any order.
+/// Returns true if products of n x n matrices are right on one thread, in float and in double, for
+/// all ways to store them, and products with a vector, too. Elements are small whole numbers, whose
+/// sums are exact in any order.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_is_right_for(int n) {
   constexpr int most = 109 * 109;
   static float a[most], b[most], c[most];
@@ -65,7 +65,7 @@ namespace detail {
     auto const a_is = (way & 1) != 0 ? CblasTrans : CblasNoTrans;
     auto const b_is = (way & 2) != 0 ? CblasTrans : CblasNoTrans;
     bool const by_vector = way >= 4;
-    float const beta = static_cast<float>(way & 1);  // C is written, or added to
+    float const beta = static_cast<float>(way & 1);  // C is overwritten, or added to
     for (int i = 0; i < n * n; ++i) c_double[i] = c[i] = 5;
     if (by_vector) {
       cblas_sgemv(CblasRowMajor, a_is, n, n, 1, a, n, b, 1, beta, c, 1);
@@ -90,8 +90,8 @@ namespace detail {
   return true;
 }
 
-/// Returns true if products are right at two sizes: OpenBLAS has kernels for small matrices, and
-/// others that work in blocks.
+/// Returns true if products are right at two sizes: OpenBLAS has one kind of kernels for small
+/// matrices, and another that works in blocks.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_is_right() {
   int const threads = openblas_get_num_threads();
   openblas_set_num_threads(1);
@@ -100,10 +100,10 @@ namespace detail {
   return is_right;
 }
 
-/// Returns true if the process has threads besides the calling one and the threads that OpenBLAS
-/// has started, which are idle between products. Also true where the system does not say.
+/// Returns true if the process has other threads than the calling one and the threads that OpenBLAS
+/// has started, which are idle between products. Returns true also if the system does not tell.
 [[nodiscard]] [[gnu::cold]] inline bool openblas_may_be_in_use() {
-  struct stat threads{};  // of a folder that has a folder for each thread
+  struct stat threads{};  // status of a folder that has a folder for each thread
   if (::stat("/proc/self/task", &threads) != 0) return true;
   bool const starts_threads = openblas_get_parallel != nullptr && openblas_get_parallel() == 1;
   auto const are_known = [&](long count) {
@@ -116,7 +116,7 @@ namespace detail {
   return !are_known(count);
 }
 
-/// The functions of the OpenBLAS that the program is linked to.
+/// Returns the functions of the OpenBLAS to which the program is linked.
 [[nodiscard]] [[gnu::cold]] inline openblas_functions openblas_of_program() {
   openblas_functions out;
   out.code = [] {
@@ -140,7 +140,7 @@ namespace detail {
   return out;
 }
 
-/// Has OpenBLAS choose its code, once in a process, and returns the sentence of
+/// Lets OpenBLAS choose its code, once in a process, and returns the sentence of
 /// choose_openblas_code.
 [[nodiscard]] [[gnu::cold]] inline std::string const& openblas_problem() {
   static std::string const problem =
@@ -148,9 +148,9 @@ namespace detail {
   return problem;
 }
 
-// OpenBLAS is told before main, when a program has no threads of its own yet that could be in a
+// OpenBLAS chooses before main, when a program has no threads of its own yet that could be in a
 // product or read the environment. A library that is linked statically may not have chosen its code
-// by then: it is told when the first job starts.
+// by then: it does when the first job starts.
 inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
                                          std::strcmp(openblas_get_corename(), "Unknown") != 0 &&
                                          (static_cast<void>(openblas_problem()), true);
@@ -158,7 +158,7 @@ inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
 }  // namespace detail
 #endif
 
-/// Makes the library of matrix products run code that suits this processor, once in a process: see
+/// Lets the library of matrix products run code that suits this processor, once in a process: see
 /// choose_openblas_code. Only OpenBLAS needs it.
 [[gnu::cold]] inline void choose_code_of_products() {
 #if defined(PLAIT_USE_OPENBLAS)
@@ -166,8 +166,8 @@ inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
 #endif
 }
 
-/// Says on standard error, once in a process, that products are slower than they need be, and what
-/// to do about it. The root of a job calls it.
+/// Prints to standard error, once in a process, if products are slower than they need be, and what
+/// the user can do about it. The root of a job calls it.
 [[gnu::cold]] inline void say_if_products_are_slow() {
 #if defined(PLAIT_USE_OPENBLAS)
   static bool const is_said = [] {
@@ -178,12 +178,12 @@ inline bool const openblas_chose_early = openblas_get_corename != nullptr &&
 #endif
 }
 
-/// Keeps the library of matrix products at one thread per caller while it lives and then restores
-/// what was set before; a library other than OpenBLAS, MKL and BLIS is left alone. OpenBLAS also
-/// chooses its code first, see choose_code_of_products.
+/// Keeps the library of matrix products at one thread per caller while the object exists, and then
+/// restores the previous setting; a library other than OpenBLAS, MKL and BLIS is not changed.
+/// OpenBLAS also chooses its code first, see choose_code_of_products.
 ///
-/// Threads: the setting is the whole process's, so make one guard before the rank threads start and
-///          let it outlive them.
+/// Threads: the setting applies to the whole process, so make one guard before the rank threads
+///          start and let it outlive them.
 class single_threaded_maths {
  public:
   single_threaded_maths() : threads_before_(get()) {
@@ -212,12 +212,12 @@ class single_threaded_maths {
   long threads_before_;
 };
 
-/// The library of matrix products with its version and, where it says so, the code that it has
+/// Returns the library of matrix products with its version and, if it tells, the code that it has
 /// chosen for this processor.
 [[nodiscard]] [[gnu::cold]] inline std::string kind_of_products() {
   choose_code_of_products();
 #if defined(PLAIT_USE_OPENBLAS)
-  static std::string const config = ::openblas_get_config();  // it writes into one buffer for all
+  static std::string const config = ::openblas_get_config();  // it writes into one shared buffer
   return config;
 #elif defined(PLAIT_USE_MKL)
   char version[256] = {};

@@ -13,16 +13,15 @@
 #include "plait/tensor/functions.hpp"
 
 // Cross-entropy of logits that may be a shard [first_class, first_class + cols) of the classes. The
-// order of work on every shard: row_max, maximum over the shards, cross_entropy_terms, sum over the
-// shards, then cross_entropy_sum and cross_entropy_backward, which need no other shard.
+// order of work on every shard: row_max; maximum over the shards; cross_entropy_terms; sum over the
+// shards; then cross_entropy_sum and cross_entropy_backward, which need no other shard.
 //
 // Only the first valid_cols <= cols columns of a shard are classes; the others are padding, which
-// counts nowhere and has the gradient 0. `weights` has what each row is multiplied by, or is null
-// for 1.
+// does not count and has gradient 0. `weights` has a factor for each row, or is null for 1.
 
 namespace plait::host_maths {
 
-/// Largest logit of every row; minus infinity where valid_cols is 0.
+/// Computes the largest logit of every row; minus infinity if valid_cols is 0.
 ///
 /// Shapes: logits (rows, cols); max (rows)
 template <class T, class A>
@@ -33,8 +32,9 @@ template <class T, class A>
                       [=](std::size_t c) PLAIT_INLINED -> A { return logits[c]; });
 }
 
-/// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus
-/// max, or 0 if the target is not in this shard; of a smoothed target the sum of (logit - max) too.
+/// Computes this shard's summands of every row: the sum of e^(logit - max), and the target's logit
+/// minus max, or 0 if the target is not in this shard; for a smoothed target also the sum of (logit
+/// - max).
 ///
 /// Shapes: logits (rows, cols); targets, max (rows); terms (rows, Target::terms)
 template <class Target = one_hot_target, class T, class A>
@@ -55,8 +55,8 @@ template <class Target = one_hot_target, class T, class A>
   }
 }
 
-/// Sum of weight * -log(probability of the target) over the rows whose target is not `ignore`, in
-/// row order, from the terms summed over all shards.
+/// Returns the sum of weight * -log(probability of the target) over the rows whose target is not
+/// `ignore`, in row order, from the terms summed over all shards.
 ///
 /// Shapes: terms (rows, Target::terms); targets, weights (rows)
 template <class T, class Target = one_hot_target>
@@ -74,8 +74,8 @@ template <class T, class Target = one_hot_target>
   return sum_of([=](std::size_t r) PLAIT_INLINED { return weights[r]; });
 }
 
-/// dlogits = scale * weight * (softmax - target), zeros in the rows to ignore, from the terms
-/// summed over all shards; dlogits may be logits.
+/// Computes dlogits = scale * weight * (softmax - target), with zeros in the rows to ignore, from
+/// the terms summed over all shards; dlogits may be logits.
 ///
 /// Shapes: logits, dlogits (rows, cols); targets, max, weights (rows); terms (rows, Target::terms)
 template <class T, class A, class Target = one_hot_target>

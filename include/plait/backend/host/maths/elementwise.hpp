@@ -11,7 +11,7 @@
 
 namespace plait::host_maths {
 
-/// y[i] = function(x[i]) for i in [0, n), computed in accumulate_t<T>; y may be x, else they must
+/// y[i] = function(x[i]) for i in [0, n), computed in accumulate_t<T>. y may be x, else they must
 /// not overlap.
 template <class Function, class T>
 [[gnu::noinline]] void map(Function const& function, T const* x, T* y, std::size_t n) {
@@ -19,7 +19,7 @@ template <class Function, class T>
   generate<A>(n, y, [&](std::size_t i) PLAIT_INLINED { return function(static_cast<A>(x[i])); });
 }
 
-/// out[i] = function(x[i], y[i]) for i in [0, n); out may be x or y, else nothing may overlap.
+/// out[i] = function(x[i], y[i]) for i in [0, n). out may be x or y, else no operands may overlap.
 template <class Function, class T>
 [[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T* out,
                            std::size_t n) {
@@ -29,7 +29,7 @@ template <class Function, class T>
   });
 }
 
-/// out[i] = function(x[i], y[i], z[i]) for i in [0, n); out may be x, y or z, else nothing may
+/// out[i] = function(x[i], y[i], z[i]) for i in [0, n). out may be x, y or z, else no operands may
 /// overlap.
 template <class Function, class T>
 [[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T const* z, T* out,
@@ -40,7 +40,7 @@ template <class Function, class T>
   });
 }
 
-/// y[r][c] = function(the place of it, row r of each view...) for the elements of a block.
+/// y[r][c] = function(the element's place, row r of each view...) for the elements of a block.
 template <class Function, class T, class... Views>
 [[gnu::noinline]] void map_at(Function const& function, element_block const& of, T* y,
                               element_operand<Views> const&... views) {

@@ -11,7 +11,8 @@ namespace plait::host_maths {
 
 namespace detail {
 
-// The row of a shard [first, first + count) that holds `id`, or `count` if another shard has it.
+// Returns the row of a shard [first, first + count) that holds `id`, or `count` if another shard
+// has it.
 inline std::size_t local_row(std::int32_t id, std::size_t first, std::size_t count) {
   // A negative id, or one below `first`, wraps around to a huge number.
   return std::min(static_cast<std::size_t>(id) - first, count);
@@ -19,8 +20,8 @@ inline std::size_t local_row(std::int32_t id, std::size_t first, std::size_t cou
 
 }  // namespace detail
 
-/// out[i] = row ids[i] of the whole table, of which this shard holds rows [first_row, first_row +
-/// local_rows); zeros if the row is not among them, so that the shards' results add up to the
+/// out[i] = row ids[i] of the whole table, of which this shard has rows [first_row, first_row +
+/// local_rows); zeros if the row is not among them, so that the sum of the shards' results is the
 /// whole.
 ///
 /// Shapes: ids (n); table (local_rows, cols); out (n, cols)
@@ -34,7 +35,8 @@ void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
   }
 }
 
-/// Gradient of gather_rows by its table: adds dy[i] to the row of ids[i], in the order of i.
+/// Adds the gradient of gather_rows with respect to the table: dy[i] is added to the row of ids[i],
+/// in the order of i.
 ///
 /// Shapes: ids (n); dy (n, cols); dtable (local_rows, cols)
 template <class T, class Sum>
@@ -50,8 +52,8 @@ void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_ro
   }
 }
 
-/// y = x plus the table's row of each position; position s of x is position first_position + s of
-/// the table, which holds at least first_position + positions rows. y may be x.
+/// y = x plus the table's row for each position; position s of x is position first_position + s of
+/// the table, which has at least first_position + positions rows. y may be x.
 ///
 /// Shapes: x, y (positions, batch, cols); table (first_position + positions or more, cols)
 template <class T>
@@ -64,7 +66,7 @@ void add_positions(T const* x, T const* table, T* y, std::size_t first_position,
   }
 }
 
-/// Gradient of add_positions by its table: adds the sum over the batch, in order, to dtable.
+/// Adds the gradient of add_positions with respect to the table: the sum over the batch, in order.
 ///
 /// Shapes: dy (positions, batch, cols); dtable as table in add_positions
 template <class T, class Sum>

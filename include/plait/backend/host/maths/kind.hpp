@@ -8,9 +8,9 @@
 
 namespace plait::host_maths {
 
-/// What decides on the last bits of what the processor computes: what it can do, by which libraries
-/// choose their code, what this program was compiled for, and the library of matrix products with
-/// the code that it has chosen.
+/// Returns everything that decides on the last bits of results on the processor: its features, by
+/// which libraries choose their code, the features for which this program was compiled, and the
+/// library of matrix products with the code that it has chosen.
 [[nodiscard]] [[gnu::cold]] inline std::string kind() {
 #if defined(__x86_64__)
   std::string out = "x86-64";

@@ -14,29 +14,29 @@ using functions::choose;
 using functions::exponential;
 using functions::multiply_add;
 
-/// How many elements are taken at a time: one cache line of `T`. It is the same for every
-/// instruction set, so the order of additions never depends on the build.
+/// The number of elements that are processed at a time: one cache line of `T`. It is equal for
+/// every instruction set, so the order of additions never depends on the build.
 template <class T>
 inline constexpr std::size_t lanes = 64 / sizeof(T);
 
-/// Calls body(first, count) for blocks of lanes<T> of n elements, and for each of the rest by
-/// itself. `count` is a constant of the compiler: loops over a block become whole vectors without a
-/// test whether they may, also at -O2.
+/// Calls body(first, count) for blocks of lanes<T> out of n elements, and for each remaining
+/// element separately. `count` is a compile-time constant: loops over a block become whole vectors
+/// without a run-time test, also at -O2.
 template <class T, class Body>
 PLAIT_IN_LOOPS void in_blocks(std::size_t n, Body body) {
   std::size_t const whole = n - n % lanes<T>;
   for (std::size_t i = 0; i < whole; i += lanes<T>)
     body(i, std::integral_constant<std::size_t, lanes<T>>{});
   for (std::size_t i = whole; i < n; ++i) {
-    asm volatile("");  // the rest is not worth vectors, and they take long to compile
+    asm volatile("");  // the rest is not worth vectors, which take long to compile
     body(i, std::integral_constant<std::size_t, 1>{});
   }
 }
 
 namespace detail {
 
-// to[l] = from(l) for a whole block. Unrolled before it is vectorised, a loop that converts would
-// stay scalar (g++ 12).
+// to[l] = from(l) for a whole block. If a converting loop were unrolled before vectorisation, it
+// would stay scalar (g++ 12).
 template <std::size_t count, class To, class From>
 PLAIT_IN_LOOPS void convert_block(To* to, From from) {
 #if !defined(__CUDACC__)  // nvcc's front end does not know it
@@ -47,8 +47,9 @@ PLAIT_IN_LOOPS void convert_block(To* to, From from) {
 
 }  // namespace detail
 
-/// y[i] = function(i) for i in [0, n), a block at a time: nothing of a block is written before the
-/// function has been called for all of it, so y may be what it reads at i.
+/// y[i] = function(i) for i in [0, n), a block at a time: no element of a block is written before
+/// the function has been called for all of it, so y may be the operand that the function reads at
+/// i.
 template <class A, class T, class Function>
 PLAIT_IN_LOOPS void generate(std::size_t n, T* y, Function function) {
   in_blocks<A>(n, [&](std::size_t first, auto count) PLAIT_INLINED {
@@ -78,7 +79,8 @@ inline T reduce_in_lanes(std::size_t n, T start, Step step, Join join) {
 
 }  // namespace detail
 
-/// Sum of `term(0)` to `term(n-1)`: term i enters lane i % lanes, the lanes are added as a tree.
+/// Returns the sum of `term(0)` to `term(n-1)`: term i is added to lane i % lanes, and the lanes
+/// are added as a tree.
 template <class T, class Term>
 inline T lane_sum(std::size_t n, Term term) {
   return detail::reduce_in_lanes(
@@ -86,7 +88,7 @@ inline T lane_sum(std::size_t n, Term term) {
       [](T a, T b) PLAIT_INLINED { return a + b; });
 }
 
-/// The same sum of a(i) * b(i), each added by multiply_add.
+/// Returns the sum of a(i) * b(i) in the same order, each added by multiply_add.
 template <class T, class A, class B>
 inline T lane_sum_of_products(std::size_t n, A a, B b) {
   return detail::reduce_in_lanes(
@@ -95,7 +97,7 @@ inline T lane_sum_of_products(std::size_t n, A a, B b) {
       [](T x, T y) PLAIT_INLINED { return x + y; });
 }
 
-/// Largest of `start` and `term(0)` to `term(n-1)`; NaN terms are skipped.
+/// Returns the largest of `start` and `term(0)` to `term(n-1)`; NaN terms are skipped.
 template <class T, class Term>
 inline T lane_max(std::size_t n, T start, Term term) {
   auto const greater = [](T a, T b) PLAIT_INLINED { return choose(b > a, b, a); };

@@ -13,13 +13,13 @@
 
 namespace plait::host_maths {
 
-/// Whether a matrix is read as it is stored or transposed.
+/// States whether a matrix is read as it is stored or transposed.
 enum class transpose : bool { no, yes };
 
 namespace detail {
 
 // Sizes of the portable kernel. A tile of C (rows x columns) stays in registers: 12 vectors of 16.
-// Packed blocks: A 24 KiB in float (L1), B 128 KiB (L2); both lie on the stack.
+// Packed blocks: A 24 KiB in float (L1), B 128 KiB (L2); both are on the stack.
 template <class T>
 struct matmul_tile {
 #if defined(__AVX512F__)
@@ -36,8 +36,8 @@ struct matmul_tile {
   static constexpr std::size_t column_block = 128 * 1024 / (depth_block * sizeof(T));
 };
 
-// Writes `count` x `depth` elements source[i * stride + p * depth_stride] as panels of `width`
-// (depth, width), the last one filled up with zeros.
+// Writes `count` x `depth` elements source[i * stride + p * depth_stride] as panels of `width`,
+// each (depth, width); the last panel is filled up with zeros.
 template <std::size_t width, class Source, class T>
 void pack(Source const* source, std::size_t stride, std::size_t depth_stride, std::size_t count,
           std::size_t depth, T* __restrict__ panel) {
@@ -56,8 +56,8 @@ void pack(Source const* source, std::size_t stride, std::size_t depth_stride, st
   }
 }
 
-// sums (rows, columns) = sum over p of a[p] b[p]^T. In vectors by hand: with plain loops g++ 12
-// gives 7 to 113 GFLOP/s for the same source, depending on the instruction set.
+// sums (rows, columns) = sum over p of a[p] b[p]^T. It uses vectors explicitly: with plain loops
+// g++ 12 gives 7 to 113 GFLOP/s for this source, depending on the instruction set.
 template <class T>
 inline void multiply_panels(std::size_t depth, T const* a, T const* b, T* sums) {
   using tile = matmul_tile<T>;
@@ -78,8 +78,8 @@ inline void multiply_panels(std::size_t depth, T const* a, T const* b, T* sums) 
   std::memcpy(sums, accumulator, sizeof accumulator);
 }
 
-// Every element of C is summed over p in order, in blocks of depth_block, whatever m, n and its
-// place in C are.
+// Every element of C is summed over p in order, in blocks of depth_block, independent of m, n and
+// its place in C.
 template <class T, class A, class B, class C>
 void portable_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, std::size_t k,
                      T alpha, A const* a, std::size_t lda, B const* b, std::size_t ldb, T beta,
@@ -139,7 +139,7 @@ void blas_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, s
   auto const b_op = b_is == transpose::yes ? CblasTrans : CblasNoTrans;
   int const rows = blas_int(m), columns = blas_int(n), depth = blas_int(k);
   int const a_stride = blas_int(lda), b_stride = blas_int(ldb), c_stride = blas_int(ldc);
-  if (m == 1) {  // OpenBLAS's gemm is several times slower than its gemv on one row
+  if (m == 1) {  // OpenBLAS's gemm is several times slower than its gemv for one row
     auto const b_turned = b_is == transpose::yes ? CblasNoTrans : CblasTrans;
     int const b_rows = b_is == transpose::yes ? columns : depth;
     int const b_columns = b_is == transpose::yes ? depth : columns;
@@ -162,15 +162,15 @@ void blas_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, s
 
 }  // namespace detail
 
-/// C = alpha op(A) op(B) + beta C, added up in T; with beta == 0, C is written without being read.
-/// Goes to CBLAS where PLAIT_USE_CBLAS is defined and all matrices are of T, else to a portable
-/// kernel with 150 KiB of blocks on the stack.
+/// C = alpha op(A) op(B) + beta C, summed in T; with beta == 0, C is written without being read. It
+/// calls CBLAS if PLAIT_USE_CBLAS is defined and all matrices are of T, else a portable kernel with
+/// 150 KiB of blocks on the stack.
 ///
-/// Shapes: op(A) (m, k); op(B) (k, n); C (m, n); row-major, lda, ldb, ldc elements from row to row
-///         as stored. Any extent may be 0. C overlaps neither A nor B.
+/// Shapes: op(A) (m, k); op(B) (k, n); C (m, n); row-major, with lda, ldb, ldc elements from row to
+///         row as stored. Any extent may be 0. C does not overlap A or B.
 /// Cost:   2 m n k FLOPs.
-/// Errors: plait::error if an extent does not fit CBLAS's int.
-/// Threads: CBLAS may use several; see single_threaded_maths.
+/// Errors: plait::error if an extent does not fit into CBLAS's int.
+/// Threads: CBLAS may use several threads; see single_threaded_maths.
 template <class T, class A, class B, class C>
 [[gnu::noinline]] void matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n,
                               std::size_t k, std::type_identity_t<T> alpha, A const* a,

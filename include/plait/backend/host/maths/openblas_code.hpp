@@ -9,15 +9,15 @@
 
 namespace plait::host_maths {
 
-/// The features of a processor that decide which code of OpenBLAS suits it. Instructions count only
-/// if the operating system saves their registers.
+/// The features of a processor by which OpenBLAS code suits it. Instructions count only if the
+/// operating system saves their registers.
 struct processor_features {
   bool has_avx2 = false;    ///< AVX2 and fused multiply-adds
   bool has_avx512 = false;  ///< AVX-512 F, DQ, BW and VL
   bool is_amd = false;
 };
 
-/// Returns the features of the processor that the program runs on; none on other processors than
+/// Returns the features of the processor on which the program runs; none on processors other than
 /// x86-64.
 [[nodiscard]] [[gnu::cold]] inline processor_features features_of_this_processor() {
   processor_features out;
@@ -33,7 +33,8 @@ struct processor_features {
 
 namespace detail {
 
-// 0: older than AVX2, 1: made for AVX2, 2: made for AVX-512, or unknown and so left alone.
+// Returns 0: older than AVX2; 1: made for AVX2; 2: made for AVX-512, or unknown and therefore not
+// changed.
 [[nodiscard]] [[gnu::cold]] inline int age_of_openblas_code(char const* code) {
   constexpr char const* old =
       " Katmai Coppermine Northwood Prescott Banias Atom Core2 Penryn Dunnington Nehalem Athlon "
@@ -47,9 +48,9 @@ inline constexpr char const* openblas_variable = "OPENBLAS_CORETYPE";
 
 }  // namespace detail
 
-/// Returns which code OpenBLAS should run instead of `code` on a processor that can do `features`,
-/// by the name that OPENBLAS_CORETYPE takes; "" where `code` is not older than the processor. Zen
-/// is not too old for any processor of AMD: OpenBLAS has no newer code for them.
+/// Returns the code that OpenBLAS should run instead of `code` on a processor with `features`, by
+/// its name for OPENBLAS_CORETYPE; "" if `code` is not older than the processor. Zen is not too old
+/// for any processor of AMD: OpenBLAS has no newer code for them.
 [[nodiscard]] [[gnu::cold]] inline char const* newer_openblas_code(
     char const* code, processor_features const& features) {
   int const age = detail::age_of_openblas_code(code);
@@ -58,25 +59,25 @@ inline constexpr char const* openblas_variable = "OPENBLAS_CORETYPE";
   return "";
 }
 
-/// The functions by which OpenBLAS is asked which code it runs and told to choose it again. The
-/// functions that a library lacks are null.
+/// The functions that tell which code OpenBLAS runs and let it choose again. Functions that a
+/// library lacks are null.
 struct openblas_functions {
   /// Returns the name of the code that runs; "" if the library has code for one processor only.
   char const* (*code)();
   void (*forget_code)();  ///< call `choose_code` next, with no product in between
-  /// Chooses by OPENBLAS_CORETYPE or, without the variable, by the processor.
+  /// Chooses by OPENBLAS_CORETYPE or, if the variable is not set, by the processor.
   void (*choose_code)();
-  bool (*may_be_in_use)();  ///< other threads may be using the library
-  bool (*is_right)();       ///< products of some sizes are right
+  bool (*may_be_in_use)();  ///< returns true if other threads may use the library
+  bool (*is_right)();       ///< returns true if products of some sizes are right
 };
 
-/// Has OpenBLAS run newer code where it has taken the processor for an older one than it is. It
-/// stays as it is where OPENBLAS_CORETYPE is set, where its code is not too old, where other
-/// threads may be in a product, and where products of the newer code are wrong.
+/// Lets OpenBLAS run newer code if it has taken the processor for an older one. The code is not
+/// changed if OPENBLAS_CORETYPE is set, if it is not too old, if other threads may be in a product,
+/// or if products of the newer code are wrong.
 ///
-/// The environment is as before at the end: programs that are started from this one may have
-/// another OpenBLAS, which chooses for itself.
-/// Returns a sentence for the user where the code is too old and stays so, else "".
+/// The environment is restored at the end: programs that are started from this one may have another
+/// OpenBLAS, which chooses for itself. Returns a sentence for the user if the code is too old and
+/// is kept, else "".
 /// Threads: no other thread of the program may read the environment meanwhile.
 [[nodiscard]] [[gnu::cold]] inline std::string choose_openblas_code(
     openblas_functions const& openblas, processor_features const& features) {

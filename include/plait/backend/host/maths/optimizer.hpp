@@ -11,8 +11,8 @@ namespace plait::host_maths {
 
 namespace detail {
 
-// The roots of a block, rounded as std::sqrt rounds, by the processor's own instruction: std::sqrt
-// may set errno, which keeps the loop around it from being vectorised.
+// Takes the roots of a block, rounded as by std::sqrt, with the processor's own instruction:
+// std::sqrt may set errno, which keeps the enclosing loop from being vectorised.
 template <class T>
 PLAIT_IN_LOOPS void take_roots(T (&values)[lanes<T>]) {
 #if defined(__SSE2__)
@@ -52,19 +52,19 @@ struct adamw_step {
   double weight_decay = 1e-2;
   double bias_correction1 = 1;  // 1 - beta1^t, with t = 1 at the first step
   double bias_correction2 = 1;  // 1 - beta2^t
-  double gradient_scale = 1;    // the gradient is multiplied by it first (clipping)
+  double gradient_scale = 1;    // factor of the gradient, applied first (clipping)
 };
 
 /// One AdamW step of n parameters, in the order of operations of torch.optim.AdamW: decay, first
 /// moment by lerp, second moment, sqrt(v) * (1 / sqrt(bias_correction2)) + epsilon, update.
 ///
-/// Shapes: parameter, gradient, m, v (n); nothing overlaps
+/// Shapes: parameter, gradient, m, v (n); no operands overlap
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
 template <class T, class Gradient>
 [[gnu::noinline]] void adamw_update(T* __restrict__ parameter,
                                     Gradient const* __restrict__ gradient, T* __restrict__ m,
                                     T* __restrict__ v, std::size_t n, adamw_step const& step) {
-  // The scalars are made in double and rounded once, as PyTorch does.
+  // The scalars are computed in double and rounded once, as in PyTorch.
   T const gradient_scale = static_cast<T>(step.gradient_scale);
   T const decay = static_cast<T>(1 - step.learning_rate * step.weight_decay);
   T const weight1 = static_cast<T>(1 - step.beta1);
@@ -96,13 +96,13 @@ struct sgd_step {
   double learning_rate = 1e-2;
   double momentum = 0;
   double weight_decay = 0;    // added to the gradient: g + weight_decay * parameter
-  double gradient_scale = 1;  // the gradient is multiplied by it first (clipping)
+  double gradient_scale = 1;  // factor of the gradient, applied first (clipping)
 };
 
 /// One step of torch.optim.SGD without dampening: buffer = momentum * buffer + g, parameter -=
 /// learning_rate * buffer. The buffer starts as zeros; with momentum 0 it may be null.
 ///
-/// Shapes: parameter, gradient, buffer (n); nothing overlaps
+/// Shapes: parameter, gradient, buffer (n); no operands overlap
 template <class T, class Gradient>
 [[gnu::noinline]] void sgd_update(T* __restrict__ parameter, Gradient const* __restrict__ gradient,
                                   T* __restrict__ buffer, std::size_t n, sgd_step const& step) {
@@ -137,7 +137,7 @@ template <class T>
   });
 }
 
-/// Sum of the squares of n values, in double.
+/// Returns the sum of the squares of n values, in double.
 template <class T>
 [[gnu::noinline]] double sum_of_squares(T const* x, std::size_t n) {
   auto const value = [=](std::size_t i) PLAIT_INLINED { return static_cast<double>(x[i]); };

@@ -37,7 +37,7 @@ template <class T, class Sum>
 }
 
 /// y = gamma * (x - mean) * inverse_deviation + beta, with mean and 1 / sqrt(variance + epsilon) of
-/// each row, which are kept in `statistics`. y may be x.
+/// each row, which are stored in `statistics`. y may be x.
 ///
 /// Shapes: x, y (rows, cols); gamma, beta (cols); statistics (rows, 2)
 template <class T, class A>
@@ -58,7 +58,7 @@ template <class T, class A>
   }
 }
 
-/// Gradient of layer_norm_forward by its input; dx may be dy.
+/// Computes the gradient of layer_norm_forward with respect to its input; dx may be dy.
 ///
 /// Shapes: dy, x, dx (rows, cols); gamma (cols); statistics (rows, 2)
 template <class T, class A>
@@ -81,7 +81,8 @@ template <class T, class A>
   }
 }
 
-/// Adds the gradients of layer_norm_forward by gamma and beta, in row order, to dgamma and dbeta.
+/// Adds the gradients of layer_norm_forward with respect to gamma and beta, in row order, to dgamma
+/// and dbeta.
 ///
 /// Shapes: dy, x (rows, cols); statistics (rows, 2); dgamma, dbeta (cols)
 template <class T, class A, class Sum>
@@ -99,8 +100,8 @@ template <class T, class A, class Sum>
   }
 }
 
-/// y = gamma * x * inverse, with 1 / sqrt(mean of the squares + epsilon) of each row, which is kept
-/// in `inverse`. y may be x.
+/// y = gamma * x * inverse, with 1 / sqrt(mean of the squares + epsilon) of each row, which is
+/// stored in `inverse`. y may be x.
 ///
 /// Shapes: x, y (rows, cols); gamma (cols); inverse (rows)
 template <class T, class A>
@@ -117,7 +118,7 @@ template <class T, class A>
   }
 }
 
-/// Gradient of rms_norm_forward by its input; dx may be dy.
+/// Computes the gradient of rms_norm_forward with respect to its input; dx may be dy.
 ///
 /// Shapes: dy, x, dx (rows, cols); gamma (cols); inverse (rows)
 template <class T, class A>
@@ -136,7 +137,7 @@ template <class T, class A>
   }
 }
 
-/// Adds the gradient of rms_norm_forward by gamma, in row order, to dgamma.
+/// Adds the gradient of rms_norm_forward with respect to gamma, in row order, to dgamma.
 ///
 /// Shapes: dy, x (rows, cols); inverse (rows); dgamma (cols)
 template <class T, class A, class Sum>
@@ -151,7 +152,7 @@ template <class T, class A, class Sum>
   }
 }
 
-/// y = x * inverse, with 1 / sqrt(sum of the squares + epsilon) of each row, which is kept in
+/// y = x * inverse, with 1 / sqrt(sum of the squares + epsilon) of each row, which is stored in
 /// `inverse`. y may be x.
 ///
 /// Shapes: x, y (rows, cols); inverse (rows)
@@ -166,7 +167,7 @@ template <class T, class A>
   }
 }
 
-/// Gradient of l2_normalise_forward; dx may be dy.
+/// Computes the gradient of l2_normalise_forward; dx may be dy.
 ///
 /// Shapes: dy, x, dx (rows, cols); inverse (rows)
 template <class T, class A>

@@ -9,15 +9,14 @@
 #include "plait/backend/window_shape.hpp"
 
 // Normalisation by the mean and the variance of sets of an image's channels and samples: of groups
-// of channels, or of batches.
+// of channels (group norm), or of batches (batch norm).
 namespace plait::host_maths {
 
 using plait::ext::norm_shape;
 
 namespace detail {
 
-// The sum over the elements of a set that count of term(sample, channel, element of the map): map
-// by map.
+// Returns the sum of term(sample, channel) over the maps of a set that count, map by map.
 template <class A, class Term>
 A sum_of_set(norm_shape const& of, std::size_t set, Term term) {
   std::size_t const first_sample = set / of.sets_across() * of.samples_together;
@@ -31,8 +30,8 @@ A sum_of_set(norm_shape const& of, std::size_t set, Term term) {
 
 }  // namespace detail
 
-/// The mean of each set and 1 / sqrt(variance + epsilon), the squares being summed around the mean.
-/// A set without a sample has 0 and 0.
+/// Computes the mean of each set and 1 / sqrt(variance + epsilon), with squares summed around the
+/// mean. Both are 0 for a set without a sample.
 ///
 /// Shapes: x (samples, channels, map); statistics (sets, 2)
 template <class T, class A>
@@ -80,8 +79,8 @@ template <class T, class A>
     }
 }
 
-/// Gradient of normalize_sets by x, through the statistics, too; dx may be dy. It is 0 for what
-/// does not count.
+/// Computes the gradient of normalize_sets with respect to x, including the part through the
+/// statistics; dx may be dy. It is 0 for elements that do not count.
 ///
 /// Shapes: dy, x, dx (samples, channels, map); gamma (channels); statistics (sets, 2)
 template <class T, class A>
@@ -133,8 +132,8 @@ template <class T, class A>
   }
 }
 
-/// dx = dy * gamma * inverse_deviation: the gradient of normalize_sets by x where the statistics
-/// are no functions of it. dx may be dy.
+/// dx = dy * gamma * inverse_deviation: the gradient of normalize_sets with respect to x if the
+/// statistics do not depend on x. dx may be dy.
 template <class T, class A>
 [[gnu::noinline]] void scale_sets(norm_shape const& of, T const* dy, A const* statistics,
                                   T const* gamma, T* dx) {
@@ -145,7 +144,8 @@ template <class T, class A>
     }
 }
 
-/// Adds the gradients of normalize_sets by gamma and beta, sample by sample, to dgamma and dbeta.
+/// Adds the gradients of normalize_sets with respect to gamma and beta, sample by sample, to dgamma
+/// and dbeta.
 ///
 /// Shapes: dy, x (samples, channels, map); statistics (sets, 2); dgamma, dbeta (channels)
 template <class T, class A, class Sum>
@@ -164,8 +164,8 @@ template <class T, class A, class Sum>
     }
 }
 
-/// Adds up, over the sets of each channel, `share` for each sample of a set times its mean, and
-/// times its variance, of which that of the elements beyond is estimated (divided by one less).
+/// Adds, over the sets of each channel, `share` for each sample of a set times the set's mean to
+/// `means`, and times its unbiased variance (divided by the count less one) to `variances`.
 ///
 /// Shapes: statistics (sets, 2); means, variances (channels); sets of one channel
 template <class A, class Sum>
@@ -184,24 +184,24 @@ template <class A, class Sum>
   }
 }
 
-// From here on a set is a channel of all samples, those of other ranks, too; its statistics are
-// those of the samples here until all have been put together.
+// From here on, a set is a channel of all samples, including those of other ranks; its statistics
+// are those of the local samples until all have been combined.
 
-/// The sum of each set's elements here.
+/// Computes the sum of each set's local elements.
 ///
-/// Shapes: statistics (channels, 2), made with epsilon 0; sums (channels)
+/// Shapes: statistics (channels, 2), computed with epsilon 0; sums (channels)
 template <class A>
 void sums_of_sets(norm_shape const& of, A const* statistics, A* sums) {
   for (std::size_t c = 0; c < of.channels; ++c)
     sums[c] = static_cast<A>(of.count_of(c)) * statistics[2 * c];
 }
 
-/// The sum of the squares of each set's elements here around its mean on all ranks, of which `sums`
-/// are the sums.
+/// Computes the sum of the squares of each set's local elements around its mean over all ranks;
+/// `sums` has the sums over all ranks.
 ///
 /// Source: Chan, Golub, LeVeque, "Algorithms for computing the sample variance", Amer. Statist. 37
 ///         (1983): squares around two means differ by the count times the squared distance.
-/// Shapes: as sums_of_sets; squares (channels)
+/// Shapes: as for sums_of_sets; squares (channels)
 template <class A>
 void squares_of_sets(norm_shape const& of, A const* statistics, A const* sums, A* squares) {
   for (std::size_t c = 0; c < of.channels; ++c) {
@@ -213,9 +213,9 @@ void squares_of_sets(norm_shape const& of, A const* statistics, A const* sums, A
   }
 }
 
-/// The statistics of all ranks, from the sums and squares of all.
+/// Computes the statistics over all ranks, from the sums and squares over all ranks.
 ///
-/// Shapes: as squares_of_sets
+/// Shapes: as for squares_of_sets
 template <class A>
 void whole_statistics(norm_shape const& of, A const* sums, A const* squares, A* statistics,
                       std::type_identity_t<A> epsilon) {
@@ -226,9 +226,9 @@ void whole_statistics(norm_shape const& of, A const* sums, A const* squares, A* 
   }
 }
 
-/// Gradient of normalize_sets by x where a set has elements on other ranks, too; `dgamma` and
-/// `dbeta` are the sums of all ranks for the gradients of gamma and beta. dx may be dy. It is 0 for
-/// what does not count.
+/// Computes the gradient of normalize_sets with respect to x if a set has elements on other ranks,
+/// too; `dgamma` and `dbeta` are the sums over all ranks for the gradients of gamma and beta. dx
+/// may be dy. It is 0 for elements that do not count.
 ///
 /// Shapes: dy, x, dx (samples, channels, map); gamma, dgamma, dbeta (channels); statistics
 ///         (channels, 2)
@@ -249,7 +249,7 @@ template <class T, class A>
     }
 }
 
-/// The statistics of one set for each channel from a mean and a variance.
+/// Computes the statistics of one set for each channel from a mean and a variance.
 ///
 /// Shapes: mean, variance (channels); statistics (channels, 2)
 template <class T, class A>
@@ -262,7 +262,7 @@ void given_statistics(T const* mean, T const* variance, A* statistics, std::size
 }
 
 /// Adds the sums over the maps and samples of dy, sample by sample, to `sums`: the gradient of
-/// add_to_maps by the bias.
+/// add_to_maps with respect to the bias.
 ///
 /// Shapes: dy (samples, channels, map); sums (channels)
 template <class T, class Sum>

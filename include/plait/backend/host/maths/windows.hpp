@@ -9,7 +9,7 @@
 #include "plait/backend/window_shape.hpp"
 #include "plait/core/bfloat16.hpp"
 
-// What convolutions and pooling need besides matrix products.
+// The functions that convolutions and pooling need in addition to matrix products.
 namespace plait::host_maths {
 
 using plait::ext::places_of_window;
@@ -19,8 +19,8 @@ using plait::ext::windows_of_place;
 
 namespace detail {
 
-// Calls use(element of a map, column of the patches) for what element (ky, kx) of the windows of
-// output row `oy` has within a map, and clear(column) for padding.
+// Calls use(element of a map, column of the patches) for the elements of a map that are element
+// (ky, kx) of the windows of output row `oy`, and clear(column) for padding.
 template <class Use, class Clear>
 void for_row_of_patches(window_shape const& of, std::size_t ky, std::size_t kx, std::size_t oy,
                         Use use, Clear clear) {
@@ -36,7 +36,7 @@ void for_row_of_patches(window_shape const& of, std::size_t ky, std::size_t kx, 
 
 }  // namespace detail
 
-/// Writes the windows of `samples` images: element (c, ky, kx) of the windows of rows [first_row,
+/// Copies the windows of `samples` images: element (c, ky, kx) of the windows of rows [first_row,
 /// first_row + rows) of the output is one row of `patches`, with zeros for the padding.
 ///
 /// Shapes: x (samples, channels, height, width);
@@ -52,7 +52,7 @@ template <class T>
         for (std::size_t s = 0; s < samples; ++s) {
           T const* const map = x + (s * of.channels + c) * of.map();
           for (std::size_t r = 0; r < rows; ++r, patches += width) {
-            if (of.stride == 1) {  // one piece, zeros before and behind it
+            if (of.stride == 1) {  // one piece, with zeros on both sides
               std::size_t const y = first_row + r + ky;
               bool const is_row = y >= of.padding && y - of.padding < of.height;
               std::size_t const before = std::min(width, of.padding - std::min(of.padding, kx));
@@ -74,9 +74,9 @@ template <class T>
         }
 }
 
-/// x += the sum, for each element, over the windows that have it: the gradient of gather_patches.
+/// x += for each element the sum over the windows that contain it: the gradient of gather_patches.
 ///
-/// Shapes: as gather_patches
+/// Shapes: as for gather_patches
 template <class T>
 [[gnu::noinline]] void add_patches(window_shape const& of, std::size_t samples,
                                    std::size_t first_row, std::size_t rows, T const* patches,
@@ -97,7 +97,7 @@ template <class T>
         }
 }
 
-/// to[b][a] = from[a][b], of blocks.
+/// to[b][a] = from[a][b], where elements are blocks.
 ///
 /// Shapes: from (outer, inner, block); to (inner, outer, block)
 template <class T>
@@ -108,7 +108,7 @@ void exchange_blocks(T const* from, T* to, std::size_t outer, std::size_t inner,
       std::memcpy(to + (b * outer + a) * block, from + (a * inner + b) * block, block * sizeof(T));
 }
 
-/// Adds its element of `bias` to all of a map.
+/// Adds the channel's element of `bias` to each element of a map.
 ///
 /// Shapes: bias (channels); y (samples, channels, map)
 template <class T>
@@ -119,7 +119,7 @@ template <class T>
       for (std::size_t i = 0; i < map; ++i, ++y) *y = static_cast<T>(*y + bias[c]);
 }
 
-/// The largest of each window, padding left out; not a number where one is.
+/// Computes the largest element of each window, without the padding; NaN if an element is NaN.
 ///
 /// Shapes: x (samples, channels, height, width); y (samples, channels, out_height, out_width)
 template <class T>
@@ -139,7 +139,8 @@ template <class T>
     }
 }
 
-/// Gradient of max_pool by its input: of equal elements of a window the first has it.
+/// Computes the gradient of max_pool with respect to its input: of equal elements of a window, the
+/// first gets it.
 ///
 /// Shapes: dy (samples, channels, out_height, out_width); x, dx (samples, channels, height, width)
 template <class T>
@@ -166,9 +167,9 @@ template <class T>
     }
 }
 
-/// The mean of each window, in which padding counts as zeros.
+/// Computes the mean of each window, in which padding counts as zeros.
 ///
-/// Shapes: as max_pool
+/// Shapes: as for max_pool
 template <class T>
 [[gnu::noinline]] void average_pool(window_shape const& of, std::size_t samples, T const* x, T* y) {
   using A = accumulate_t<T>;
@@ -186,7 +187,7 @@ template <class T>
     }
 }
 
-/// Gradient of average_pool by its input.
+/// Computes the gradient of average_pool with respect to its input.
 ///
 /// Shapes: dy (samples, channels, out_height, out_width); dx (samples, channels, height, width)
 template <class T>
