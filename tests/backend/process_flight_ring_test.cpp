@@ -142,9 +142,9 @@ TEST_F(FlightRing, WhatOthersCouldHavePutThereIsRefused) {
   ::chmod((place / "open").c_str(), 0770);
   EXPECT_NE(refused("open").find("may be written by other users"), std::string::npos);
   fs::create_directory_symlink(place, place / "link");
-  EXPECT_NE(refused("link").find("is no folder, or only a symbolic link"), std::string::npos);
+  EXPECT_NE(refused("link").find("is not a folder, or is only a symbolic link"), std::string::npos);
   std::ofstream(place / "file") << "of the user";
-  EXPECT_NE(refused("file").find("is no folder"), std::string::npos);
+  EXPECT_NE(refused("file").find("is not a folder"), std::string::npos);
   EXPECT_NE(refused("no/where").find("cannot be made: No such file"), std::string::npos);
   fs::create_directory(place / "good");
   ::chmod((place / "good").c_str(), 0700);

@@ -295,7 +295,7 @@ TEST(ProcessRanks, SensibleNumbersOnly) {
   expect_words(with("2147483648", "4"), "RANK='2147483648'");
   expect_words(with("\x1b[2J1", "4"), "RANK='\\x1b[2J1'");
   EXPECT_EQ((environment{{{"RANK", "0"}}}.refusal()),
-            "the environment has RANK but no WORLD_SIZE, which torchrun sets beside it; set it, or "
+            "the environment has RANK but no WORLD_SIZE, which torchrun sets with it; set it, or "
             "PLAIT_RANK, PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
   EXPECT_EQ(environment{}.refusal(),
             "the environment does not say which rank this process is; start the program by "

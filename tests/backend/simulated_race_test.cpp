@@ -414,8 +414,8 @@ TEST(SimulatedRace, OrderGoesThroughOtherRanks) {
 TEST(SimulatedRace, ReadsOfWhatNobodyHasWritten) {
   expect_race(
       1, [](bench const& with) { with.copy(stream::data, 0, 1); },
-      "undefined values on rank 0, bytes [0, 128) of arena 0: copy_bytes on stream data "
-      "reads what nobody has written");
+      "undefined values on rank 0, bytes [0, 128) of arena 0: copy_bytes on stream data reads "
+      "bytes that were never written");
   expect_race(
       1,
       [](bench const& with) {
@@ -423,8 +423,8 @@ TEST(SimulatedRace, ReadsOfWhatNobodyHasWritten) {
         with.on(stream::compute).discard(with.buffer(0) + 1, sizeof(double));
         with.copy(stream::compute, 0, 1);
       },
-      "undefined values on rank 0, bytes [8, 16) of arena 0: copy_bytes on stream compute "
-      "reads what nobody has written");
+      "undefined values on rank 0, bytes [8, 16) of arena 0: copy_bytes on stream compute reads "
+      "bytes that were never written");
   expect_race(
       2,
       [](bench const& with) {
@@ -432,8 +432,8 @@ TEST(SimulatedRace, ReadsOfWhatNobodyHasWritten) {
         with.rank.group(axis::data).all_reduce(std::span<double>(with.buffer(0), count));
         with.copy(stream::data, 0, 1);
       },
-      "undefined values on rank 0, bytes [0, 128) of arena 0: all_reduce on stream data "
-      "reads what nobody has written");
+      "undefined values on rank 0, bytes [0, 128) of arena 0: all_reduce on stream data reads "
+      "bytes that were never written");
 }
 
 // The writer that comes after a discard is what a reader should have waited for.
@@ -480,8 +480,8 @@ TEST(SimulatedRace, UndefinedRangesAreNotFollowed) {
                              reinterpret_cast<plait::ext::squares_range const*>(with.buffer(1)), 1,
                              with.buffer(3));
       },
-      "undefined values on rank 0, bytes [128, 152) of arena 0: sums_of_squares on stream "
-      "compute reads what nobody has written");
+      "undefined values on rank 0, bytes [128, 152) of arena 0: sums_of_squares on stream compute "
+      "reads bytes that were never written");
 }
 
 // --- random programs --------------------------------------------------------------------------
@@ -542,10 +542,9 @@ TEST(SimulatedRace, RolesThatAreNotTrue) {
     };
   };
   expect_no_race(1, sum(operation::add{}));
-  expect_race(
-      1, sum(lying_add{}),
-      "undefined values on rank 0, bytes [256, 384) of arena 0: lying_add on stream compute "
-      "reads what nobody has written");
+  expect_race(1, sum(lying_add{}),
+              "undefined values on rank 0, bytes [256, 384) of arena 0: lying_add on stream "
+              "compute reads bytes that were never written");
 }
 
 // A row says whether a result may lie where an operand lies.

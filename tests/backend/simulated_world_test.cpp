@@ -194,7 +194,7 @@ TEST(SimulatedDevice, HostMemoryIsNotItsOwn) {
   });
   EXPECT_EQ(text,
             "rank 0: fill on stream compute touches 8 bytes that are not in an arena of this "
-            "rank's device; allocate() them there and upload() what they hold");
+            "rank's device; allocate() them there and upload() their contents");
 }
 
 TEST(SimulatedDevice, AnotherRanksMemoryIsNotItsOwn) {

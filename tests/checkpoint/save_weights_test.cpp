@@ -189,8 +189,8 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
   refused(above / "to", of("to") + "it is there and not empty; name another one");
   refused(above / "to/", of("to") + "it is there and not empty; name another one");
   refused("", "folder of weights '' cannot be written: its name is empty or has a byte that is 0");
-  refused(above / "none/to",
-          of("none/to") + "folder '" + (above / "none").string() + "' is not there; make it first");
+  refused(above / "none/to", of("none/to") + "folder '" + (above / "none").string() +
+                                 "' does not exist; make it first");
   llama_weights::write(above / "file", "");
   refused(above / "file", of("file") +
                               "a file is there; name another folder, or a file that ends "
@@ -252,7 +252,7 @@ TEST(SaveWeights, OfATrainerAndOfItsAverages) {
   });
   EXPECT_EQ(nowhere, "rank 0: safetensors file '" + (above / "gone/w.safetensors").string() +
                          "' cannot be written: folder '" + (above / "gone").string() +
-                         "' is not there; make it first");
+                         "' does not exist; make it first");
   files::remove_all(above);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: hybrid<Policies...>: data_parallel<..., buckets<...>> stands beside reproducible<Slices>
+// first: hybrid<Policies...>: data_parallel<..., buckets<...>> is combined with
 #include "plait/policy/policies.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

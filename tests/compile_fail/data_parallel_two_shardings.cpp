@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: data_parallel<Ranks, Options...>: two options say how parameters stand
+// first: data_parallel<Ranks, Options...>: two options say how state is cut
 #include "plait/policy/policies.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: this layer is written as a formula, and what derives its bodies is missing; write
+// first: this layer is written as a formula, and the header that derives its bodies is missing
 #ifndef PLAIT_EXPECT_FAIL
 #include "plait/formula.hpp"
 #endif

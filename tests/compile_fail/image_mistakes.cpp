@@ -3,13 +3,13 @@
 // expect: Kernel = 7; long unsigned int Length = 4; long unsigned int Padding = 1
 // first: conv2d<Image, Outputs, {.groups}>: Groups groups do not divide Channels channels
 // expect: Channels = 6; long unsigned int Outputs = 8; long unsigned int Groups = 4
-// first: conv2d or pooling: the stride is 0, so that all windows would be the same
+// first: conv2d or pooling: the stride is 0, so that all windows would be equal
 // first: max_pool or average_pool: a padding of Padding is more than half the Kernel
 // first: group_norm<Image, Groups>: Groups groups do not divide the Channels channels
 // first: group_norm<Image, Groups, {.epsilon}>: epsilon must be positive
 // first: sequential<...>: the layer at Position takes images of InputChannels channels
 // first: image<Channels, Height, Width>: one of the three is 0
-// first: this layer works on images, and its first argument is none; write
+// first: this layer works on images, and its first argument is not an image; write
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/conv2d.hpp"
 #include "plait/nn/group_norm.hpp"

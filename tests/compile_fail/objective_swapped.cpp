@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: objective<Model, Loss>: the loss stands first; write the model first, then the loss
+// first: objective<Model, Loss>: the loss is written first; write the model first, then the loss
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: objective<Model, Loss>: Model makes as many features as stand left of ==, but
+// first: objective<Model, Loss>: Model outputs the number of features left of ==, but
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

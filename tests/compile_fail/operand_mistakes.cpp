@@ -3,7 +3,7 @@
 // expect: ops.map(f, x, y): x or y is partial_max, and f of a maximum is not the maximum of f
 // expect: ops.map(f, a, b, y): f is linear in its last operand only (is_linear_in_last) and both a
 // expect: ops.map(f, operands..., y): f cannot be called with one number of each operand
-// first: an operation writes to a view that may only be read: forward alone writes what is saved
+// first: an operation writes to a view that may only be read: only forward writes saved slots
 // expect: an operand of this operation is partial (a sum or maximum still to be made), and
 // expect: ops.cross_entropy_backward(...): the logits are replicate, so dlogits would be partial
 // expect: ops.cross_entropy_statistics(...): the logits are cut by columns; write ops.row_max

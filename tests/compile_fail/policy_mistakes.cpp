@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies that mean nothing.
 // first: this policy says what ranks do but not along which axis
-// first: this policy gives its ranks samples of their own but would never add up
+// first: this policy gives its ranks samples of their own but would never sum
 // first: this policy lets forms cut on another axis than the tensor axis
-// first: this policy says wrong how samples lie
+// first: this policy places samples wrongly
 // first: this policy names an axis but not its ranks
 #include <type_traits>
 

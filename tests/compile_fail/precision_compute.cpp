@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: precision<Compute, Parameters, Reduce>: Compute is none of float, double and
+// first: precision<Compute, Parameters, Reduce>: Compute must be float, double or
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

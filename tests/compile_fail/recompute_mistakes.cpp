@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recompute cannot mean.
-// first: hybrid<Policies...>: recompute stands there more than once; write one
-// first: units::first<Count>: Count is less than 1, so that nothing would be made again
+// first: hybrid<Policies...>: recompute is written more than once; write one
+// first: units::first<Count>: Count is less than 1, so that nothing would be recomputed
 // first: units::on_stages<Stages...>: write the numbers of stages, from 0 on
 // first: recompute<What, Where>: Where does not say which units are meant; write
-// first: recompute<What, Where, Others>: the units of Where make no more again than the others
+// first: recompute<What, Where, Others>: the units of Where recompute no more than the others
 #include "plait/policy/policies.hpp"
 
 using namespace plait;

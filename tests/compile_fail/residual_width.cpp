@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: residual<L>: L takes as many features as stand left of ==
+// first: residual<L>: L takes the number of features left of ==
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 

@@ -2,7 +2,7 @@
 // Kernels given to ops.run with views that they cannot have.
 // first: ops.run(kernel, views...): a view is partial (a sum still to be made) and the kernel is
 // expect: ops.run(kernel, views...): a view is a partial maximum, of which the kernel has only this
-// expect: ops.run(kernel, views...): the views are not placed alike; beside views cut by rows, what
+// expect: ops.run(kernel, views...): the views are not placed alike; if some are cut by rows, other
 // expect: ops.run(kernel, views...): the kernel cannot be called with a queue and these views
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: sequential<...>: one layer makes tokens and its neighbour takes features
+// first: sequential<...>: one layer outputs tokens and its neighbour takes features
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: sequential<...>: the layer at Position takes rows of InputWidth features, but the one
+// first: sequential<...>: the layer at Position takes rows of InputWidth features, but the layer
 // before it makes OutputWidth
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"

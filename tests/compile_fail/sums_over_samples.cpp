@@ -2,7 +2,7 @@
 // expect: reproducible<Slices>: a layer sums over all samples of a microbatch
 // expect: ops.sum_over_samples(x): the form of this layer lists no sum of such elements
 // expect: ops.sum_over_samples(x): the form of this layer lists no sum for this body
-// expect: batch_sum<At, Width>: what is summed over samples must be the same on all ranks
+// expect: batch_sum<At, Width>: values summed over samples must be equal on all ranks
 #include "plait/plait.hpp"
 
 using namespace plait;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: trainer<Job>(rank, optimizer): the second argument is not an optimizer
-// expect: optimizer: `numbers` has a member that is no number, which cannot be
-// expect: optimizer: what changes from step to step is compared between ranks; let `numbers` be a
+// expect: optimizer: `numbers` has a member that is not a number, which cannot be
+// expect: optimizer: the numbers that change from step to step are compared between ranks
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: zero<Level>: Level is none of 1 (the optimizer's state is cut), 2 (gradients, too)
+// first: zero<Level>: Level must be 1 (the optimizer's state is cut), 2 (gradients, too)
 #include "plait/policy/data_parallel.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

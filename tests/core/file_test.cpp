@@ -141,10 +141,11 @@ TEST_F(File, ThatCannotBeMovedIsKept) {
   }
   ASSERT_EQ(partial_files().size(), 1u);
   EXPECT_EQ(content(partial_files()[0]), "hello");
-  EXPECT_EQ(text, "test file '" + path_.string() +
-                      "' cannot be written: it is there and not a regular file; what should be "
-                      "there is in '" +
-                      partial_files()[0].string() + "'");
+  EXPECT_EQ(
+      text,
+      "test file '" + path_.string() +
+          "' cannot be written: it exists and is not a regular file; the complete file is in '" +
+          partial_files()[0].string() + "'");
 }
 
 TEST_F(File, TakesTheModeThatTheNameHasAtTheEnd) {
@@ -299,12 +300,12 @@ TEST_F(File, WhatCannotBeWrittenIsRefusedAtOnce) {
   EXPECT_EQ(refusal_to_write(path_ / ""), begins(path_ / "") + ": its name is that of a folder");
   EXPECT_EQ(refusal_to_write(std::string("a\0b", 3)),
             "test file 'a\\x00b' cannot be written: its name has a byte that is 0");
-  EXPECT_EQ(refusal_to_write(folder_), begins(folder_) + ": it is there and not a regular file");
+  EXPECT_EQ(refusal_to_write(folder_), begins(folder_) + ": it exists and is not a regular file");
   EXPECT_EQ(refusal_to_write("/dev/null"),
-            begins("/dev/null") + ": it is there and not a regular file");
+            begins("/dev/null") + ": it exists and is not a regular file");
   EXPECT_EQ(refusal_to_write(folder_ / "missing" / "x"),
             begins(folder_ / "missing" / "x") + ": folder '" + (folder_ / "missing").string() +
-                "' is not there; make it first");
+                "' does not exist; make it first");
   EXPECT_EQ(refusal_to_write("/proc/x"),
             begins("/proc/x") + ", since its folder takes no new file: No such file or directory");
   fs::path const long_name = folder_ / std::string(5000, 'n');
@@ -313,7 +314,7 @@ TEST_F(File, WhatCannotBeWrittenIsRefusedAtOnce) {
   EXPECT_EQ(refusal_to_write(path_ / "x"), begins(path_ / "x") + ": Not a directory");
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(refusal_to_write(folder_ / "pipe"),
-            begins(folder_ / "pipe") + ": it is there and not a regular file");
+            begins(folder_ / "pipe") + ": it exists and is not a regular file");
   if (::geteuid() != 0) {
     ASSERT_EQ(::chmod(path_.c_str(), 0444), 0);
     EXPECT_EQ(refusal_to_write(path_), begins(path_) + ": Permission denied");

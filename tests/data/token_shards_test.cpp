@@ -197,8 +197,8 @@ TEST_F(TokenShards, AFileOfAnotherKindIsCalledWhatItIsByEachReader) {
   EXPECT_EQ(said("\x1f\x8b\x08 y,1\n2,3"),
             "is compressed by gzip; unpack it first: gzip -d < 'f.gz' > 'f'");
   EXPECT_EQ(said("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"),
-            "is a pointer of Git LFS, not the file that it stands for; fetch that by 'git lfs "
-            "pull' in its repository");
+            "is a pointer of Git LFS, not the file itself; fetch the file by 'git lfs pull' in its "
+            "repository");
   // A file that one reader reads is named by the others.
   auto const tokens_of = file("tokens.csv", {1, 2, 3}).string();
   EXPECT_EQ(refusal([&] { plait::table<> const data(tokens_of, {.targets = {"y"}}); }),

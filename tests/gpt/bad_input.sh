@@ -128,11 +128,11 @@ refused "--timeout needs --backend mpi or gloo, not 'host'" "${some[@]}" --timeo
 refused "--timeout needs a number from 0.001 to 3.1536e+07, got '0'" "${some[@]}" --timeout 0
 
 # Files that cannot be written are found before the training.
-refused "'nowhere/w' cannot be written: folder 'nowhere' is not there; make it first" "${some[@]}" --save nowhere/w
-refused "'folder' cannot be written: it is there and not a regular file" "${some[@]}" --save folder
-refused "folder of weights 'nowhere/new' cannot be written: folder 'nowhere' is not there; make it first" \
+refused "'nowhere/w' cannot be written: folder 'nowhere' does not exist; make it first" "${some[@]}" --save nowhere/w
+refused "'folder' cannot be written: it exists and is not a regular file" "${some[@]}" --save folder
+refused "folder of weights 'nowhere/new' cannot be written: folder 'nowhere' does not exist; make it first" \
   "${some[@]}" --save nowhere/new/
-refused "'pipe' cannot be written: it is there and not a regular file" "${some[@]}" --save pipe
+refused "'pipe' cannot be written: it exists and is not a regular file" "${some[@]}" --save pipe
 refused "'empty/w' cannot be written: Not a directory" "${some[@]}" --save empty/w
 refused "$long' cannot be written: File name too long" "${some[@]}" --save "$long"
 refused "file of losses 'nowhere/l' cannot be written" "${some[@]}" --losses nowhere/l --save w
@@ -227,7 +227,7 @@ mkfifo w
 code=0
 wait $! || code=$?
 [[ $code == 2 && -p w ]] || complain "a pipe under the name: exit code $code: $(cat ../err)"
-saved="$(sed -n "s/^train_gpt: safetensors file 'w' cannot be written: it is there and not a regular file; what should be there is in '\(.*\)'$/\1/p" ../err)"
+saved="$(sed -n "s/^train_gpt: safetensors file 'w' cannot be written: it exists and is not a regular file; the complete file is in '\(.*\)'$/\1/p" ../err)"
 [[ -s $saved ]] || complain "the weights are lost: $(cat ../err)"
 rm -f w "$saved"
 # No file takes the number of standard input or error when those are closed.

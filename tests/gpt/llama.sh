@@ -79,6 +79,6 @@ refused "with --lora 3; none is; configure with -D PLAIT_LLAMA_MODELS=tiny.doubl
 refused "unknown option '--reproducible'" --reproducible 4
 refused "--lora needs a whole number from 1" --lora 0
 # Before the training.
-refused "'$out/no/w' cannot be written: folder '$out/no' is not there; make it first" --data "$text" --precision double \
+refused "'$out/no/w' cannot be written: folder '$out/no' does not exist; make it first" --data "$text" --precision double \
   --save "$out/no/w"
 refused "has no tensor 'model.embed_tokens.weight'" --precision double --init "$out/adapter_model.safetensors"

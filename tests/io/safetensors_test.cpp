@@ -692,12 +692,13 @@ TEST_F(Safetensors, PlacesThatCannotBeWrittenAreRefused) {
   };
   std::string const nowhere = (folder_ / "missing" / "x").string();
   EXPECT_EQ(refused(nowhere), "safetensors file '" + nowhere + "' cannot be written: folder '" +
-                                  (folder_ / "missing").string() + "' is not there; make it first");
-  EXPECT_EQ(refused(folder_.string()), "safetensors file '" + folder_.string() +
-                                           "' cannot be written: it is there and not a regular "
-                                           "file");
+                                  (folder_ / "missing").string() +
+                                  "' does not exist; make it first");
+  EXPECT_EQ(refused(folder_.string()),
+            "safetensors file '" + folder_.string() +
+                "' cannot be written: it exists and is not a regular file");
   EXPECT_EQ(refused("/dev/null"),
-            "safetensors file '/dev/null' cannot be written: it is there and not a regular file");
+            "safetensors file '/dev/null' cannot be written: it exists and is not a regular file");
   EXPECT_NE(refused("/proc/plait.safetensors"), "no input_error");
 }
 

@@ -116,8 +116,9 @@ TEST_F(CsvLog, GoesOnBehindTheLastWholeRow) {
 
 TEST_F(CsvLog, IsWrittenByOneAtATime) {
   plait::csv_log const one(stand_in{}, path());
-  EXPECT_NE(message_of([&] { plait::csv_log(stand_in{}, path()); }).find("another writer has it"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { plait::csv_log(stand_in{}, path()); }).find("another writer has it open"),
+      std::string::npos);
 }
 
 TEST_F(CsvLog, RefusesOtherColumnsAndOtherFiles) {

@@ -314,22 +314,23 @@ TEST(CheckDevice, FindsEachFlawOfAKernel) {
   using enum flaw;
   for (auto const& [wrong, sentence] : std::initializer_list<std::pair<flaw, std::string>>{
            {adds_where_it_writes,
-            "average_pool of float: y[0, 0]: a kernel must make what the host's makes, and not "
-            "read what the operand held, nan: expected"},
+            "average_pool of float: y[0, 0]: a kernel must compute what the host's kernel does, "
+            "and not read the previous values of the operand, nan: expected"},
            {writes_where_it_adds,
-            "accumulate_column_sums of double: sums[0]: a kernel must make what the host's makes, "
-            "here of what the operand held: expected"},
+            "accumulate_column_sums of double: sums[0]: a kernel must compute what the host's "
+            "kernel does, here from the previous values of the operand: expected"},
            {writes_what_it_reads,
-            "rms_norm of float: gamma[0]: a kernel must leave what it reads as it is: expected"},
+            "rms_norm of float: gamma[0]: a kernel must not change the operands that it reads: "
+            "expected"},
            {writes_past_the_end,
             "add_row of double: y: a kernel must write nothing next to its operands: it wrote "
             "byte 1 after the last element"},
            {writes_before_the_begin,
             "max_pool of float: y: a kernel must write nothing next to its operands: it wrote "
             "byte 8 before the first element"},
-           {rounds_otherwise, "scale_sets of float: dx[0, 0]: a kernel must make what"},
+           {rounds_otherwise, "scale_sets of float: dx[0, 0]: a kernel must compute what"},
            {ignores_weights,
-            "cross_entropy_with_gradient of float: dlogits[0, 0]: a kernel must make"},
+            "cross_entropy_with_gradient of float: dlogits[0, 0]: a kernel must compute"},
            {throws, "row_max of float: threw: too few columns"}}) {
     SCOPED_TRACE(sentence);
     auto const report = report_of(wrong);

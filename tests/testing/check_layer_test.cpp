@@ -131,7 +131,8 @@ TEST(CheckLayer, SeesALossWhoseGradientHasNoWeights) {
 
 TEST(CheckLayer, SaysWhatItDidNotCheck) {
   auto const report = check_layer<plait::nn::relu<5>>();
-  expect_reported(report, "form features: none of 2, 3 and 4 ranks divides what it cuts");
+  expect_reported(report,
+                  "form features: none of 2, 3 and 4 ranks divides the dimensions that it cuts");
   expect_only(report, {"was not checked"});
 }
 

@@ -357,9 +357,8 @@ planted const all_planted[]{
       "expected"}},
     {"GatherBesideTheBuffer",
      flaw::gather_beside_the_buffer,
-     {"all_gather of float32, n = 1: all "
-      "blocks in rank order: memory beside"
-      " the buffer was written"}},
+     {"all_gather of float32, n = 1: all blocks in rank order: memory next to the buffer was "
+      "written"}},
     {"GatherClearsReceive",
      flaw::gather_clears_receive,
      {"in group {0,1,2}: all_gather of float32, n = 1: send is the own block of receive: "

@@ -102,7 +102,7 @@ TEST(LevelsRooms, ParametersThatAreNotGatheredInTimeAreMissed) {
       EXPECT_NE(text.find(is_forward ? " forward) on" : " backward) on"), std::string::npos)
           << text;
     };
-    expect_missed("reads what nobody has written", [&](auto& of) { of.erase(row); });
+    expect_missed("reads bytes that were never written", [&](auto& of) { of.erase(row); });
     expect_missed("not in an arena", [&](auto& of) { of.erase(row), of.erase(i); });
     expect_missed("not in an arena", [&](auto& of) { of.move(i, use), of.move(i, use); });
   }
@@ -125,7 +125,7 @@ TEST(LevelsRooms, GradientsThatAreNotTakenInTimeAreMissed) {
     if (next == 0) continue;  // the last ones
     ++sums;
     ASSERT_EQ(operations[next].what, operation_kind::backward);
-    EXPECT_NE(found_in_step([&](auto& of) { of.move(i, next); }).find("nobody has written"),
+    EXPECT_NE(found_in_step([&](auto& of) { of.move(i, next); }).find("never written"),
               std::string::npos)
         << i;
   }

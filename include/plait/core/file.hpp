@@ -189,8 +189,7 @@ class partial_file {
       work();
     } catch (input_error const& problem) {
       stays_ = true;
-      throw input_error(
-          {problem.what(), "; what should be there is in ", path_in_quotes(partial_)});
+      throw input_error({problem.what(), "; the complete file is in ", path_in_quotes(partial_)});
     }
   }
 

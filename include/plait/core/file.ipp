@@ -36,7 +36,7 @@ PLAIT_DECL void file_name::fail(std::string const& what, int code) const {
 PLAIT_DECL void require_folder(file_name const& name, std::string const& folder) {
   if (struct stat found{}; !folder.empty() && ::stat(folder.c_str(), &found) != 0)
     name.refuse(concat(
-        {"cannot be written: folder ", path_in_quotes(folder), " is not there; make it first"}));
+        {"cannot be written: folder ", path_in_quotes(folder), " does not exist; make it first"}));
 }
 
 PLAIT_DECL bool is_regular_file(std::string const& path) {
@@ -205,7 +205,7 @@ PLAIT_DECL void partial_file::look_at_target() {
     if (::lstat(target_.c_str(), &found) != 0) name_.fail("cannot be written", errno);
   }
   if (!S_ISREG(found.st_mode))
-    name_.refuse("cannot be written: it is there and not a regular file");
+    name_.refuse("cannot be written: it exists and is not a regular file");
   // Write permission for the folder alone would allow the replacement.
   if (::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
     name_.fail("cannot be written", errno);
@@ -267,7 +267,7 @@ PLAIT_DECL growing_file::growing_file(std::string const& path, std::string_view 
   if (!S_ISREG(found.st_mode)) name_.refuse("cannot be written: it is not a regular file");
   // Some file systems have no locks.
   if (::flock(descriptor_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    name_.refuse("cannot be written: another writer has it");
+    name_.refuse("cannot be written: another writer has it open");
   if (where == start::empty && ::ftruncate(descriptor_.get(), 0) != 0)
     name_.fail("cannot be written", errno);
 }

@@ -117,11 +117,11 @@ PLAIT_DECL std::string text_of_kind(file_kind kind, std::string const& path, fil
   switch (kind) {
     case file_kind::unknown: return "";
     case file_kind::git_lfs_pointer:
-      return "is a pointer of Git LFS, not the file that it stands for; fetch that by 'git lfs "
-             "pull' in its repository";
+      return "is a pointer of Git LFS, not the file itself; fetch the file by 'git lfs pull' in "
+             "its repository";
     case file_kind::apple_double:
-      return "is an AppleDouble file, which macOS puts next to another for what it knows of that; "
-             "the other's name is the same without '._'";
+      return "is an AppleDouble file, in which macOS stores attributes of another file; that file "
+             "has the same name without '._'";
     case file_kind::html:
       return "is a page in HTML, perhaps the answer of a server that did not give the file; fetch "
              "it again";

@@ -23,10 +23,10 @@ struct nano_fraction {
 ///     using weaker =
 ///         plait::times<plait::fraction(0.5), plait::nn::cross_entropy<2>>;  // half of the loss
 consteval nano_fraction fraction(double value) {
-  if (!(value > -9e9 && value < 9e9)) throw "fraction(value): value must lie between -9e9 and 9e9";
+  if (!(value > -9e9 && value < 9e9)) throw "fraction(value): value must be between -9e9 and 9e9";
   nano_fraction const out{static_cast<std::int64_t>(value * 1e9 + (value < 0 ? -0.5 : 0.5))};
   if (out.nano == 0 && value != 0)
-    throw "fraction(value): only nine digits behind the point count, which are all 0 here";
+    throw "fraction(value): only nine digits after the point count, which are all 0 here";
   return out;
 }
 

@@ -17,10 +17,10 @@ namespace plait {
 /// float> is the usual mixed precision: bfloat16 compute, float master weights.
 template <class Compute, class Parameters = Compute, class Reduce = Parameters>
 struct precision {
-  static_assert(std::is_same_v<Compute, float> || std::is_same_v<Compute, double> ||
-                    std::is_same_v<Compute, bfloat16>,
-                "precision<Compute, Parameters, Reduce>: Compute is none of float, double and "
-                "bfloat16");
+  static_assert(
+      std::is_same_v<Compute, float> || std::is_same_v<Compute, double> ||
+          std::is_same_v<Compute, bfloat16>,
+      "precision<Compute, Parameters, Reduce>: Compute must be float, double or bfloat16");
   static_assert(
       std::is_same_v<Parameters, Compute> ||
           (std::is_same_v<Compute, bfloat16> && std::is_same_v<Parameters, float>),

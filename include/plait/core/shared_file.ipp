@@ -22,7 +22,7 @@ PLAIT_DECL own_folder::own_folder(std::filesystem::path path, std::string_view k
   descriptor_ =
       file_descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (descriptor_.get() < 0 && (errno == ENOTDIR || errno == ELOOP))
-    name_.refuse("is there and is no folder, or only a symbolic link to one");
+    name_.refuse("exists and is not a folder, or is only a symbolic link to one");
   struct stat found{};
   if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &found) != 0)
     name_.fail("cannot be used", errno);

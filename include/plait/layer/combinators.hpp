@@ -20,16 +20,17 @@ template <std::size_t OutputWidth, std::size_t InputWidth, int Position>
 consteval void check_widths() {
   static_assert(OutputWidth == InputWidth,
                 "sequential<...>: the layer at Position takes rows of InputWidth features, but the "
-                "one before it makes OutputWidth; make the two numbers equal");
+                "layer before it outputs OutputWidth; make the two numbers equal");
 }
 
 template <std::size_t OutputChannels, std::size_t OutputHeight, std::size_t InputChannels,
           std::size_t InputHeight, int Position>
 consteval void check_images() {
-  static_assert(OutputChannels == InputChannels && OutputHeight == InputHeight,
-                "sequential<...>: the layer at Position takes images of InputChannels channels and "
-                "InputHeight rows, but the one before it makes images of OutputChannels channels "
-                "and OutputHeight rows; write L::output of the layer L before it as its image");
+  static_assert(
+      OutputChannels == InputChannels && OutputHeight == InputHeight,
+      "sequential<...>: the layer at Position takes images of InputChannels channels and "
+      "InputHeight rows, but the layer before it outputs images of OutputChannels channels and "
+      "OutputHeight rows; write L::output of the layer L before it as its image");
 }
 
 template <class Value>
@@ -87,10 +88,9 @@ inline constexpr bool is_edge = [] {
         "sequential<...>: a layer that takes inputs<A, B> must follow a fan_out<L1, L2> whose "
         "outputs are A and B, and nothing else may follow a fan_out");
   } else {
-    static_assert(
-        is_tokens<made> == is_tokens<taken>,
-        "sequential<...>: one layer makes tokens and its neighbour takes features, or the "
-        "other way round; put an embedding between them");
+    static_assert(is_tokens<made> == is_tokens<taken>,
+                  "sequential<...>: one layer outputs tokens and its neighbour takes features, or "
+                  "the other way round; put an embedding between them");
     if constexpr (!is_tokens<made>) {
       constexpr value_info from = made::info, to = taken::info;
       check_widths<from.width, to.width, Position>();
@@ -134,7 +134,7 @@ consteval void check_terms() {
   constexpr bool are_losses = (std::is_same_v<typename Losses::output, loss_value> && ...);
   static_assert(are_losses,
                 "sum_of<...>: one of these layers is not a loss; write layers with `using output = "
-                "plait::loss_value;`. A layer that adds a term in mid-model stands in the model");
+                "plait::loss_value;`. A layer that adds a term in mid-model belongs in the model");
   if constexpr (are_losses) {
     using first = loss_inputs<typename std::tuple_element_t<0, std::tuple<Losses...>>::input>;
     static_assert(
@@ -197,8 +197,8 @@ struct residual {
   using output = detail::output_of<L>;
   // Asserted here and not in a function, so that compilers name only this type before the text.
   static_assert(input::info.width == output::info.width,
-                "residual<L>: L takes as many features as stand left of == and makes as many as "
-                "stand right of it; what is added to its input must keep its width");
+                "residual<L>: L takes the number of features left of == and outputs the number "
+                "right of it; what is added to its input must keep its width");
 };
 
 /// Two to four layers that take one input; their outputs, in order, are the inputs of the next
@@ -234,8 +234,8 @@ struct repeat {
   using input = detail::input_of<L>;
   using output = detail::output_of<L>;
   static_assert(input::info.width == output::info.width,
-                "repeat<N, L>: L takes as many features as stand left of == and makes as many as "
-                "stand right of it; what is repeated must keep its width");
+                "repeat<N, L>: L takes the number of features left of == and outputs the number "
+                "right of it; what is repeated must keep its width");
 };
 
 /// Adds a prefix to the parameter names of L. With an empty name the names are those of L itself,
@@ -273,10 +273,9 @@ struct use_form {
 template <class L, class Parameter, ext::name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
-  static_assert(
-      !ext::info_of<Parameter>().is_buffer(),
-      "tied<L, Parameter, Owner>: Parameter is a buffer, of which each layer has its own, "
-      "as it follows what that layer finds; tie parameters only");
+  static_assert(!ext::info_of<Parameter>().is_buffer(),
+                "tied<L, Parameter, Owner>: Parameter is a buffer, of which each layer has its "
+                "own, since it follows that layer's values; tie parameters only");
   using concept_tag = layer_tag;
   using combination = tied;
   using input = detail::input_of<L>;
@@ -353,15 +352,15 @@ struct sum_of {
 template <class Model, class Loss>
 struct objective {
   static_assert((detail::check_is_layer<Model>(), detail::check_is_layer<Loss>(), true));
-  static_assert(!detail::is_loss<Model> || detail::is_loss<Loss>,
-                "objective<Model, Loss>: the loss stands first; write the model first, then the "
-                "loss");
+  static_assert(
+      !detail::is_loss<Model> || detail::is_loss<Loss>,
+      "objective<Model, Loss>: the loss is written first; write the model first, then the loss");
   static_assert(detail::is_loss<Model> || detail::is_loss<Loss>,
                 "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
                 "plait::loss_value;`, such as nn::cross_entropy<Classes>");
   static_assert(detail::width_made<Model, Loss>() == detail::width_taken<Model, Loss>(),
-                "objective<Model, Loss>: Model makes as many features as stand left of ==, but "
-                "Loss takes as many as stand right of it; make the two numbers equal");
+                "objective<Model, Loss>: Model outputs the number of features left of ==, but Loss "
+                "takes the number right of it; make the two numbers equal");
   using concept_tag = layer_tag;
   using combination = objective;
   using model = Model;

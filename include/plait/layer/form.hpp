@@ -89,7 +89,7 @@ inline constexpr ext::input_placements each = [] {
   constexpr bool is_for_each = sizeof...(At) > 1 && sizeof...(At) <= ext::input_placements::most;
   static_assert(is_for_each,
                 "each<...>: write two to four placements, one for every input of the layer, in "
-                "their order; one placement for all stands in the form without each");
+                "their order; write one placement for all in the form without each");
   if constexpr (is_for_each) return ext::input_placements{At...};
   else return ext::input_placements{};
 }();
@@ -345,10 +345,9 @@ inline constexpr clause_info clause_of<Keys, inner<From, To, Width, Element, Bod
 
 template <class Keys, placement At, std::size_t Width, layer_body Body>
 inline constexpr clause_info clause_of<Keys, batch_sum<At, Width, Body>> = [] {
-  static_assert(
-      At == invariant || (is_shard(At) && At.index == dim::features && At.parts == 1),
-      "batch_sum<At, Width>: what is summed over samples must be the same on all ranks of "
-      "the tensor axis, or cut by features; write invariant or shard<dim::features>");
+  static_assert(At == invariant || (is_shard(At) && At.index == dim::features && At.parts == 1),
+                "batch_sum<At, Width>: values summed over samples must be equal on all ranks of "
+                "the tensor axis, or cut by features; write invariant or shard<dim::features>");
   return clause_info{form_problem::none,
                      clause_info::kind::sum,
                      0,

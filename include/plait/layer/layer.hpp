@@ -142,8 +142,8 @@ consteval void check_is_layer() {
                 "this layer has `output_type`, which nothing reads, and no `output`; write `using "
                 "output = plait::features<Width>;`");
   static_assert(!is_formula<L> || !std::is_same_v<as_layer<L>, L>,
-                "this layer is written as a formula, and what derives its bodies is missing; write "
-                "`#include <plait/formula.hpp>`");
+                "this layer is written as a formula, and the header that derives its bodies is "
+                "missing; write `#include <plait/formula.hpp>`");
   if constexpr (!layer<L> && has_formula<L>) {
     constexpr bool has_tag = requires { typename L::concept_tag; };
     static_assert(!has_tag,
@@ -453,11 +453,11 @@ inline constexpr leaf_info leaf_of = [] {
                 "l)`");
   static_assert(detail::read_inputs<typename L::input>::count <= leaf_info::most_inputs,
                 "inputs<...>: a layer may have four inputs at most; put two side by side into one");
-  static_assert(!std::is_same_v<typename L::output, loss_value> ||
-                    !detail::compares_with_features<typename L::input>,
-                "this loss takes plait::features<W> twice; what comes from the data set is "
-                "plait::tokens or plait::reals<W>: write plait::inputs<plait::features<W>, "
-                "plait::reals<W>>");
+  static_assert(
+      !std::is_same_v<typename L::output, loss_value> ||
+          !detail::compares_with_features<typename L::input>,
+      "this loss takes plait::features<W> twice; values from the data set are plait::tokens or "
+      "plait::reals<W>: write plait::inputs<plait::features<W>, plait::reals<W>>");
   using lists = detail::lists_of<L>;
   static_assert(
       !detail::has_any_forward_backward<L>() || requires { typename L::joint_body_of; },
@@ -468,10 +468,10 @@ inline constexpr leaf_info leaf_of = [] {
       !detail::has_forward_backward<L>() ||
           (std::is_same_v<typename L::output, loss_value> &&
            detail::read_slots(typename lists::saved{}).keeps_input && lists::parameters::size == 0),
-      "this layer has `forward_backward`, and it is no loss, does not save its input or "
-      "has parameters; only a loss without parameters is made together with its gradient, "
-      "when its backward begins: write `using output = plait::loss_value;` and `using "
-      "saved = plait::saved<plait::input_slot, ...>;`, or leave forward_backward out");
+      "this layer has `forward_backward`, and it is not a loss, does not save its input or has "
+      "parameters; only a loss without parameters is computed together with its gradient, when its "
+      "backward begins: write `using output = plait::loss_value;` and `using saved = "
+      "plait::saved<plait::input_slot, ...>;`, or leave forward_backward out");
   static_assert(lists::parameters::size <= form_info::most_parameters,
                 "parameter_list<...>: a layer may have eight parameters at most; split the layer");
   static_assert(
@@ -511,9 +511,8 @@ inline constexpr leaf_info leaf_of = [] {
                   "form<...>: a form may have eight use<Slot, placement> at most; leave out each "
                   "that repeats the default, or make one wider slot of several");
     static_assert(what != inner_count || detail::is_sound<form>,
-                  "form<...>: a form may have four inner<...> and batch_sum<...> at most; put what "
-                  "moves at the "
-                  "same time side by side in one slot");
+                  "form<...>: a form may have four inner<...> and batch_sum<...> at most; put "
+                  "values that move at the same time side by side in one slot");
     static_assert(what != no_whole_value || detail::is_sound<form>,
                   "form<Label, Input, Output, Clauses...>: the table lacks the row from Input or "
                   "Output to invariant, by which predictions are made whole; allowed are "
@@ -530,7 +529,7 @@ inline constexpr leaf_info leaf_of = [] {
                 "forms<...>: two forms of this layer have the same label; give each its own, "
                 "form<Label, Input, Output, Clauses...>");
   static_assert(detail::place_of_overwritten<L>() >= 0,
-                "overwrites_gradient of this layer is none of its parameters; name one of its "
+                "overwrites_gradient of this layer is not one of its parameters; name one of its "
                 "parameter_list, or take it out");
   auto info = detail::read_leaf<L>();
   auto& forms = detail::forms_of_leaf<L>;

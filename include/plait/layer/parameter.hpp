@@ -133,8 +133,7 @@ struct buffer_rule {
 /// momentum.
 /// Errors: does not compile for a share outside [1e-9, 1].
 consteval buffer_rule moving_average(double share) {
-  if (!(share >= 1e-9 && share <= 1))
-    throw "moving_average(share): the share must lie in [1e-9, 1]";
+  if (!(share >= 1e-9 && share <= 1)) throw "moving_average(share): the share must be in [1e-9, 1]";
   return {static_cast<std::int64_t>(share * 1e9 + 0.5)};
 }
 

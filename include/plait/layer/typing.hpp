@@ -92,9 +92,9 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
 template <class T>
 consteval void check_written() {
   static_assert(!std::is_const_v<T>,
-                "an operation writes to a view that may only be read: forward alone writes what is "
-                "saved, and nobody an input or the gradient of an output; write to l.y, l.dx, l.dp "
-                "or a scratch slot");
+                "an operation writes to a view that may only be read: only forward writes saved "
+                "slots, and no body writes an input or the gradient of an output; write to l.y, "
+                "l.dx, l.dp or a scratch slot");
 }
 template <class T>
 inline constexpr bool sound_written = (check_written<T>(), true);
@@ -209,10 +209,10 @@ consteval void check_map_at() {
                 "ops.map_at(f, y, views...): y or a view is cut in several parts, so that this "
                 "rank's columns are no neighbours; give the form shard<dim::features>");
   static_assert(maps_at<How, Out, Operands...>,
-                "ops.map_at(f, y, views...): the views must be placed as y, or, beside a y that is "
-                "cut, replicate; partial (a sum still to be made) only if f declares `is_linear`, "
-                "or `is_linear_in_last` with the other views replicate; correct the form, or the "
-                "view that is not placed as the form says");
+                "ops.map_at(f, y, views...): the views must be placed as y, or replicate if y is "
+                "cut; partial (a sum still to be made) only if f declares `is_linear`, or "
+                "`is_linear_in_last` with the other views replicate; correct the form, or the view "
+                "that is not placed as the form says");
 }
 template <linearity How, std::size_t Block, placement Out, placement... Operands>
 inline constexpr bool sound_map_at = (check_map_at<How, Block, Out, Operands...>(), true);
@@ -253,10 +253,10 @@ consteval void check_run() {
                 "value that is not partial, or declare `static constexpr bool is_linear = true;` "
                 "in the kernel");
   static_assert(runs_on({own_operand_of<Views>()...}),
-                "ops.run(kernel, views...): the views are not placed alike; beside views cut by "
-                "rows, what is read may be replicate and what is written partial (sums over the "
-                "rows); correct the form, or declare `static constexpr bool any_placement = true;` "
-                "in a kernel that is right for these placements");
+                "ops.run(kernel, views...): the views are not placed alike; if some are cut by "
+                "rows, other views that are read may be replicate and views that are written "
+                "partial (sums over the rows); correct the form, or declare `static constexpr bool "
+                "any_placement = true;` in a kernel that is right for these placements");
 }
 template <bool Linear, class... Views>
 inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);

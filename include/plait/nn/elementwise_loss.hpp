@@ -48,10 +48,9 @@ struct elementwise_loss {
   static_assert(
       detail::has_derivative<Function>(),
       "elementwise_loss<Width, Function>: Function has no static slope(x, target), the derivative "
-      "of value by x, and value takes no plait::ext::dual_number, from which it could be made; "
-      "make "
-      "value a template, `template <class T> PLAIT_HOST_DEVICE static T value(T x, T target)`, or "
-      "write slope likewise");
+      "of value with respect to x, and value does not take a plait::ext::dual_number, from which "
+      "it could be computed; make value a template, `template <class T> PLAIT_HOST_DEVICE static T "
+      "value(T x, T target)`, or write slope likewise");
   using concept_tag = layer_tag;
   using input = inputs<features<Width>, reals<Width>>;
   using output = loss_value;

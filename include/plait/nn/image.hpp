@@ -34,7 +34,7 @@ inline constexpr bool is_image<image<Channels, Height, Width>> = true;
 template <class Image>
 consteval void check_image() {
   static_assert(is_image<Image>,
-                "this layer works on images, and its first argument is none; write "
+                "this layer works on images, and its first argument is not an image; write "
                 "plait::nn::image<Channels, Height, Width>, or L::output of the layer L before it");
 }
 
@@ -47,9 +47,9 @@ consteval void check_kernel_fits() {
 }
 template <std::size_t Stride>
 consteval void check_stride() {
-  static_assert(Stride > 0,
-                "conv2d or pooling: the stride is 0, so that all windows would be the same; write "
-                "at least 1");
+  static_assert(
+      Stride > 0,
+      "conv2d or pooling: the stride is 0, so that all windows would be equal; write at least 1");
 }
 
 /// Returns the windows of a layer on an image, after checking its numbers.

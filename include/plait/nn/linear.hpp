@@ -67,11 +67,11 @@ struct linear : detail::linear_parameters<In, Out, Options> {
   static_assert(Out % static_cast<std::size_t>(Options.parts) == 0,
                 "linear<In, Out, {.parts}>: Out is not a multiple of parts; the parts are equal "
                 "pieces of the output side by side");
-  static_assert(Options.padded_to == 0 || (Options.padded_to >= Out && Options.parts == 1 &&
-                                           Options.order == weight_order::output_input),
-                "linear<In, Out, {.padded_to}>: padding stands behind Out outputs that are stored "
-                "one after the other; write .order = weight_order::output_input, one part, and at "
-                "least Out");
+  static_assert(
+      Options.padded_to == 0 || (Options.padded_to >= Out && Options.parts == 1 &&
+                                 Options.order == weight_order::output_input),
+      "linear<In, Out, {.padded_to}>: padding follows Out outputs that are stored one after "
+      "another; write .order = weight_order::output_input, one part, and at least Out");
   using concept_tag = layer_tag;
   using base = detail::linear_parameters<In, Out, Options>;
   using weight = typename base::weight;

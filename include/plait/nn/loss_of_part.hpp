@@ -195,8 +195,8 @@ struct loss_of_part {
       if (!std::isnan(of_row[0]) && static_cast<T>(label) != of_row[0])
         throw input_error({"loss_of_part: the target ", std::to_string(of_row[0]), " in column ",
                            Part.first_target,
-                           " is no class; classes are whole numbers from 0 to 2^24, or nan for a "
-                           "row that does not count"});
+                           " is not a class; classes are whole numbers from 0 to 2^24, or nan for "
+                           "a row that does not count"});
       auto const counted = Loss::count(std::span<std::int32_t const>(&label, 1));
       if constexpr (requires { Loss::classes; })
         if (counted > 0 && static_cast<std::uint32_t>(label) >= Loss::classes)

@@ -100,7 +100,7 @@ struct rotary {
                 "head are turned in pairs");
   static_assert(HeadWidth == 0 || Width % (HeadWidth == 0 ? 1 : HeadWidth) == 0,
                 "rotary<Width, HeadWidth, Sequence>: Width is not a multiple of HeadWidth; heads "
-                "stand side by side, so write heads * HeadWidth");
+                "are side by side, so write heads * HeadWidth");
   static_assert(HeadWidth <= 512,
                 "rotary<Width, HeadWidth, Sequence>: HeadWidth may be 512 at most");
   static_assert(Options.base > 0 && Options.factor.nano > 0,

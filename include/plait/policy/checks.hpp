@@ -107,14 +107,13 @@ consteval void check_policy_rules() {
   constexpr bool has_samples = batch_axes.contains(along);
   constexpr parameter_rule rule = rule_of<Policy>();
   static_assert((samples_along<Policy>() == shard<dim::batch>) == has_samples,
-                "this policy says wrong how samples lie: on a data or replica axis each rank has "
+                "this policy places samples wrongly: on a data or replica axis each rank has "
                 "samples of its own, write `static constexpr plait::placement samples = "
                 "plait::shard<plait::dim::batch>;`; on the other axes leave `samples` out");
   static_assert(
       !has_samples || rule.summed == partial || rule.summed == shard<dim::elements>,
-      "this policy gives its ranks samples of their own but would never add up what "
-      "they find; write `static constexpr plait::ext::parameter_rule parameters{.summed = "
-      "plait::partial};`");
+      "this policy gives its ranks samples of their own but would never sum their gradients; write "
+      "`static constexpr plait::ext::parameter_rule parameters{.summed = plait::partial};`");
   static_assert(rule.kept == invariant || rule.kept == shard<dim::elements>,
                 "this policy keeps parameters neither whole on each rank nor as blocks of their "
                 "elements; leave `.kept` out, or write .kept = plait::shard<plait::dim::elements>");
@@ -131,8 +130,8 @@ consteval void check_policy_rules() {
                 "this policy's parameters cannot go from `summed` to `owned` and from there to "
                 "`kept`: the table of transitions lacks a row; write .summed = plait::partial");
   static_assert(has_samples || rule == parameter_rule{},
-                "this policy says how parameters stand on an axis where forms or stages decide; "
-                "leave `parameters` out");
+                "this policy places parameters on an axis where forms or stages decide; leave "
+                "`parameters` out");
   static_assert(along != axis::context && along != axis::expert,
                 "this policy is along a context or expert axis, whose ranks nothing of plait's "
                 "gives other work yet: all would do the same; write another role");

@@ -60,10 +60,10 @@ struct unsharded {
 ///     };
 template <int Level>
 struct zero {
-  static_assert(Level >= 1 && Level <= 3,
-                "zero<Level>: Level is none of 1 (the optimizer's state is cut), 2 (gradients, "
-                "too) and 3 (parameters, too); write zero<1>, zero<2> or zero<3>, or "
-                "data_parallel<Ranks> for none");
+  static_assert(
+      Level >= 1 && Level <= 3,
+      "zero<Level>: Level must be 1 (the optimizer's state is cut), 2 (gradients, too) or 3 "
+      "(parameters, too); write zero<1>, zero<2> or zero<3>, or data_parallel<Ranks> for none");
   static constexpr ext::parameter_rule parameters{
       .kept = Level >= 3 ? shard<dim::elements> : invariant,
       .summed = Level >= 2 ? shard<dim::elements> : partial,
@@ -102,10 +102,10 @@ template <auto LeastBytes>
 struct buckets {
   static_assert(std::is_integral_v<decltype(LeastBytes)>,
                 "buckets<LeastBytes>: LeastBytes is not a number of bytes; write buckets<4_MiB>, "
-                "or buckets<at_end> to add up gradients behind all passes");
+                "or buckets<at_end> to sum gradients after all passes");
   static_assert(!std::is_integral_v<decltype(LeastBytes)> || LeastBytes > 0,
                 "buckets<LeastBytes>: LeastBytes is less than 1; write buckets<4_MiB>, or "
-                "buckets<at_end> to add up gradients behind all passes");
+                "buckets<at_end> to sum gradients after all passes");
   static constexpr auto bucket_bytes = static_cast<std::size_t>(LeastBytes);
 };
 template <>
@@ -132,8 +132,8 @@ namespace plait {
 template <int Ranks>
 struct within {
   static_assert(Ranks >= 1,
-                "within<Ranks>: Ranks is less than 1; write how many neighbours share "
-                "what is cut, such as the devices of one machine");
+                "within<Ranks>: Ranks is less than 1; write how many neighbours share the state "
+                "that is cut, such as the devices of one machine");
   static constexpr int neighbours = Ranks;
 };
 
@@ -242,17 +242,17 @@ struct data_parallel
                 "data_parallel<Ranks>: Ranks is less than 1; write the number of ranks, or nothing "
                 "to choose it at launch");
   static_assert((detail::is_data_option<Options> && ...),
-                "data_parallel<Ranks, Options...>: one of the options is none; write zero<1> or "
+                "data_parallel<Ranks, Options...>: an argument is not an option; write zero<1> or "
                 "unsharded, and buckets<4_MiB> or buckets<at_end>");
   static_assert((0 + ... + int(ext::data_sharding<Options>)) <= 1,
-                "data_parallel<Ranks, Options...>: two options say how parameters stand; write "
-                "zero<1> or unsharded, once");
+                "data_parallel<Ranks, Options...>: two options say how state is cut; write zero<1> "
+                "or unsharded, once");
   static_assert((0 + ... + int(ext::bucket_size<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options say the size of buckets; write "
                 "buckets<...> once");
   static_assert((0 + ... + int(detail::is_neighbourhood<Options>)) <= 1,
-                "data_parallel<Ranks, Options...>: two options say how many neighbours share what "
-                "is cut; write within<...> once");
+                "data_parallel<Ranks, Options...>: two options say how many neighbours share the "
+                "state that is cut; write within<...> once");
   /// True if an option sets the size of buckets.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
   static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),

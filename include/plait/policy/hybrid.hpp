@@ -47,14 +47,13 @@ struct hybrid {
                 "hybrid<Policies...>: an argument is not a policy; write data_parallel<N>, "
                 "tensor_parallel<N> or pipeline<N>, or give a type of your own `using concept_tag "
                 "= plait::ext::policy_tag;`");
-  static_assert(!(detail::writes_buckets<Policies> || ...) ||
-                    !(detail::has_slices<Policies> || ...),
-                "hybrid<Policies...>: data_parallel<..., buckets<...>> stands beside "
-                "reproducible<Slices>, whose sums are made behind the last slice; leave buckets "
-                "out");
+  static_assert(
+      !(detail::writes_buckets<Policies> || ...) || !(detail::has_slices<Policies> || ...),
+      "hybrid<Policies...>: data_parallel<..., buckets<...>> is combined with "
+      "reproducible<Slices>, whose sums are complete only after the last slice; leave buckets out");
   static constexpr int recompute_count = (detail::recompute_count<Policies> + ... + 0);
   static_assert(recompute_count <= 1,
-                "hybrid<Policies...>: recompute stands there more than once; write one, "
+                "hybrid<Policies...>: recompute is written more than once; write one, "
                 "recompute<What, Where, Others> where units differ");
   using concept_tag = ext::policy_tag;
   using policies = ext::policy_list<Policies...>;

@@ -32,7 +32,7 @@ struct on_stages {
 template <int Count>
 struct first {
   static_assert(Count >= 1,
-                "units::first<Count>: Count is less than 1, so that nothing would be made again; "
+                "units::first<Count>: Count is less than 1, so that nothing would be recomputed; "
                 "write at least 1, or leave recompute out");
   static constexpr int greatest_stage = 0;
   static constexpr bool has(int, int unit) { return unit < Count; }
@@ -76,7 +76,7 @@ struct recompute {
                 "recompute<What, Where>: Where does not say which units are meant; write "
                 "plait::units::everywhere, plait::units::on_stages<...> or plait::units::first<K>");
   static_assert(What > Others,
-                "recompute<What, Where, Others>: the units of Where make no more again than the "
+                "recompute<What, Where, Others>: the units of Where recompute no more than the "
                 "others; write What greater than Others (nothing < cheap < moves < all)");
   static constexpr ext::recompute_rule recomputes = [] {
     if constexpr (ext::names_units<Where>)

@@ -304,7 +304,7 @@ template <schedule_fault Fault, int Stages, int Microbatches, int Stage, int Ope
 consteval void require_no_fault() {
   static_assert(Fault == schedule_fault::none,
                 "schedule: the timetable has the named Fault in the list of Stage at the place "
-                "Operation, messages counted, which is Entry (of microbatch -1: behind the last); "
+                "Operation, messages counted, which is Entry (of microbatch -1: after the last); "
                 "correct order, peak_activations or chunks of the schedule");
 }
 

@@ -179,12 +179,11 @@ struct derivative_of {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T operator()(T x, T dy) const {
     static_assert(By == 0, "derivative_of<Function, By>: the function has one operand");
     constexpr bool has_slope = requires(Function const& g) { g.slope(x); };
-    static_assert(
-        has_slope || std::is_invocable_v<Function const&, dual_number<T>>,
-        "derivative_of<Function>: Function cannot be called with a "
-        "plait::ext::dual_number, from which its derivative would be made; make its "
-        "call operator a template, `template <class T> PLAIT_HOST_DEVICE T operator()(T x) "
-        "const`, or give Function `slope(x)`, the derivative");
+    static_assert(has_slope || std::is_invocable_v<Function const&, dual_number<T>>,
+                  "derivative_of<Function>: Function cannot be called with a "
+                  "plait::ext::dual_number, from which its derivative would be computed; make its "
+                  "call operator a template, `template <class T> PLAIT_HOST_DEVICE T operator()(T "
+                  "x) const`, or give Function `slope(x)`, the derivative");
     if constexpr (has_slope) return f.slope(x) * dy;
     else if constexpr (std::is_invocable_v<Function const&, dual_number<T>>)
       return f(dual_number<T>{x, T{1}}).slope * dy;

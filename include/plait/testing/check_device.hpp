@@ -48,7 +48,7 @@ struct check_device_options {
 template <class Device>
 [[nodiscard]] check_report check_device(Device device, check_device_options const& options = {}) {
   static_assert(ext::device<Device>,
-                "check_device(device): this type is no device; plait/backend/device.hpp says at "
+                "check_device(device): this type is not a device; plait/backend/device.hpp says at "
                 "ext::device what it needs, and the compiler says below what is missing: write "
                 "that, as examples/own_device.cpp does");
   require_range("check_device_options::tolerance", options.tolerance, number_ranges::at_least_0);

@@ -80,10 +80,10 @@ check_report check_layer(layer_options const& options = {}) {
                 number_ranges::at_least_1);
   static_assert((plait::detail::check_is_layer<L>(), true));
   using checked = plait::detail::as_layer<L>;
-  static_assert(detail::takes_what_layers_make<checked>,
-                "check_layer<L>: L is no loss and takes plait::reals<W> or plait::integers<W>, "
-                "which only a loss gets from a data set; write plait::features<W> or "
-                "plait::tokens in `input`");
+  static_assert(
+      detail::takes_what_layers_make<checked>,
+      "check_layer<L>: L is not a loss and takes plait::reals<W> or plait::integers<W>, which only "
+      "a loss gets from a data set; write plait::features<W> or plait::tokens in `input`");
   check_report report;
   if constexpr (detail::takes_what_layers_make<checked>) {
     report = detail::layer_checker<checked>(options).report();

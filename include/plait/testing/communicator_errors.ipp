@@ -31,8 +31,8 @@ PLAIT_DECL std::string fault_of(communicator_error const& expected, std::excepti
 
 PLAIT_DECL communicator_error const& communicator_error_at(int which) {
   if (which < 0 || which >= communicator_error_count)
-    throw input_error({"communicator error ", which, ": there are those from 0 to ",
-                       communicator_error_count - 1});
+    throw input_error(
+        {"communicator error ", which, ": the numbers are 0 to ", communicator_error_count - 1});
   return communicator_errors[which];
 }
 

@@ -254,7 +254,7 @@ struct communicator_probe {
               std::vector<double> const& bounds = {}) const {
     auto const got = where.get();
     if (!where.margins_kept())
-      fail(call, element_name<T>(), "memory beside the buffer was written");
+      fail(call, element_name<T>(), "memory next to the buffer was written");
     if (got.size() == expected.size() &&
         (got.empty() || std::memcmp(got.data(), expected.data(), got.size() * sizeof(T)) == 0))
       return;

@@ -207,8 +207,8 @@ template <class Elements = communicator_elements, class Backend>
                                                communicator_suite_options const& options = {}) {
   static_assert(
       requires { typename Backend::rank_type::communicator_type; },
-      "check_communicators: the backend has no rank_type, or it is no rank_handle; write "
-      "using rank_type = plait::ext::rank_handle<device, communicator>;");
+      "check_communicators: the backend has no rank_type, or it is not a rank_handle; write using "
+      "rank_type = plait::ext::rank_handle<device, communicator>;");
   using communicator_type = typename Backend::rank_type::communicator_type;
   detail::require_records<communicator_type>();
   detail::require_all_calls<communicator_type, double>();

@@ -305,11 +305,10 @@ class layer_checker {
     if constexpr (constexpr int least = least_ranks<L, choice.pin, choice.sharded>(); least > 4)
       on_more = check_ranks<choice.pin, choice.sharded, least>();
     if (!on_two && !on_three && !on_four && !on_more)
-      report_.failures.push_back(
-          ext::concat({choice.text(),
-                       ": none of 2, 3 and 4 ranks divides what it cuts, "
-                       "so it was not checked; check the layer with widths (and heads, "
-                       "and sequence) that are multiples of 12"}));
+      report_.failures.push_back(ext::concat(
+          {choice.text(),
+           ": none of 2, 3 and 4 ranks divides the dimensions that it cuts, so it was not checked; "
+           "check the layer with widths (and heads, and sequence) that are multiples of 12"}));
   }
 
   /// On one rank, each form is compared with itself without shared buffers, so that a difference is
@@ -326,9 +325,8 @@ class layer_checker {
         if (run_checked(report_, ext::concat({where, ", no buffer shared"}),
                         run_trial<layer_job<variant<false>, Form, 1, Sharded>>, layer_.setup,
                         alone))
-          compare_trials(
-              report_, where, alone, got, layer_.output,
-              "must not change when buffers are shared: may_alias says what is not true");
+          compare_trials(report_, where, alone, got, layer_.output,
+                         "must not change when buffers are shared: may_alias is wrong");
       if constexpr (is_joint)
         if (run_checked(report_, ext::concat({where, ", in halves"}),
                         run_trial<layer_job<in_halves<L>, Form, 1, Sharded>>, layer_.setup, alone))

@@ -140,11 +140,11 @@ PLAIT_DECL void row_operands::compare_operand(check_report& report, std::string 
                               ? double(std::numeric_limits<float>::epsilon())
                               : std::numeric_limits<double>::epsilon();
   double const bound = of.is_written ? tolerance * rounding * std::max(1.0, largest(wanted)) : 0.0;
-  char const* const law =
-      !of.is_written ? "a kernel must leave what it reads as it is"
-      : of.is_added_to
-          ? "a kernel must make what the host's makes, here of what the operand held"
-          : "a kernel must make what the host's makes, and not read what the operand held, nan";
+  char const* const law = !of.is_written   ? "a kernel must not change the operands that it reads"
+                          : of.is_added_to ? "a kernel must compute what the host's kernel does, "
+                                             "here from the previous values of the operand"
+                                           : "a kernel must compute what the host's kernel does, "
+                                             "and not read the previous values of the operand, nan";
   testing::detail::compare(report, where, {of.name, of.stride, of.count()}, wanted, found, bound,
                            law);
 }

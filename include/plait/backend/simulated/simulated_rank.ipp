@@ -137,7 +137,7 @@ PLAIT_DECL std::string simulated_rank::race_text(shadow_memory::accessor const& 
 PLAIT_DECL std::string simulated_rank::undefined_text(shadow_memory::accessor const& by,
                                                       shadow_memory::finding const& found) const {
   return concat({"undefined values on ", place(found), describe(by.on, by.number),
-                 " reads what nobody has written", left_out()});
+                 " reads bytes that were never written", left_out()});
 }
 
 PLAIT_DECL std::string simulated_rank::foreign_text(shadow_memory::accessor const& by,
@@ -145,7 +145,7 @@ PLAIT_DECL std::string simulated_rank::foreign_text(shadow_memory::accessor cons
   return concat({"rank ", number_, ": ", describe(by.on, by.number), " touches ",
                  found.end - found.begin,
                  " bytes that are not in an arena of this rank's device; allocate() them there and "
-                 "upload() what they hold"});
+                 "upload() their contents"});
 }
 
 PLAIT_DECL void simulated_rank::refuse_in_place(char const* operation) const {
