@@ -252,7 +252,7 @@ def planted(headers, pages):
             ("nn/linear.hpp", "/// Options of a linear layer.\n", "type plait::nn::linear_options"),
             ("train/options/rates.hpp", "/// A factor of 1 at every step.\n", "type plait::rates::constant"),
             ("train/measures/measures.hpp", "/// The loss, as `evaluate` of one batch has it.\n", "type plait::measures::mean_loss"),
-            ("testing/layer_options.hpp", "/// The numbers that `check_layer` runs with; the defaults serve most layers.\n",
+            ("testing/layer_options.hpp", "/// The numbers with which `check_layer` runs; the defaults suit most layers.\n",
              "type plait::testing::layer_options")]:
         plant("include/plait/" + header, comment, "", "no sentence says what the " + name)
     plant("docs/policies.md", "## Your own policy", "## A policy of one's own", "docs/policies.md")
