@@ -30,7 +30,7 @@ struct refused_newcomer : input_error {
 
 /// A generation is the time in which the ranks of an elastic job stay the same. This object
 /// represents it on one rank, and keeps the state that outlives it. For example, 8 ranks train in
-/// generation 1; when one fails, the other 7 train in generation 2 from the same step.
+/// generation 1; when one of them fails, the other 7 continue in generation 2.
 ///
 /// Threads: used by the thread of the rank.
 class generation {
@@ -52,9 +52,9 @@ class generation {
   [[nodiscard]] virtual bool is_last() const = 0;
   /// Ends the job by an exception with the reason. `step` is the last completed step.
   [[noreturn]] virtual void end_job(std::int64_t step) = 0;
-  /// Called before each update: returns when the other ranks still count on this rank. `parts`:
-  /// ranks have asked for an end, so this update is the last one of the generation, even if the
-  /// other ranks still count on this rank.
+  /// Called before each update: returns if the other ranks still count on this rank. `parts`: ranks
+  /// have asked for an end, so this update is the last one of the generation, even if the other
+  /// ranks still count on this rank.
   ///
   /// Errors: generation_ended.
   virtual void require_membership(bool parts) = 0;

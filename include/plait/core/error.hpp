@@ -68,9 +68,10 @@ struct job_ended : error {
   using error::error;
 };
 
-/// The loss or the gradient norm of a step was not a finite number; `what()` says which value was
-/// the first. The weights and the number of the step are unchanged: a program that continues uses
-/// another batch for that number, see `trainer_options::not_finite::skip`.
+/// The loss or the gradient norm of a step was not a finite number; `what()` names the first layer
+/// with such an output, if it is known. The weights and the number of the step are unchanged: a
+/// program that continues uses another batch for that number, see
+/// `trainer_options::not_finite::skip`.
 struct not_finite_error : job_ended {
   using job_ended::job_ended;
 };

@@ -85,7 +85,9 @@ inline constexpr axis_set world_axes = [] {
 /// Returns the order in which elements are cut along several axes, independent of the order of the
 /// axes in the mesh: elements are cut into blocks along the first axis, and each block is cut into
 /// blocks along the next. Sums are scattered in this order, and blocks are gathered in the opposite
-/// order; `mesh::block_of` numbers the blocks.
+/// order; `mesh::block_of` numbers the blocks. For example, with data 4 and replica 2 the elements
+/// are cut into 4 blocks along data, and each into 2 along replica: the rank with data 1 and
+/// replica 0 has block 2 of 8.
 constexpr static_vector<axis, int(axis_count)> scatter_order(axis_set cut) {
   static_vector<axis, int(axis_count)> out;
   for (axis const which : all_axes)

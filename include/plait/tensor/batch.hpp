@@ -36,8 +36,8 @@ struct sample_slice {
 };
 
 /// Returns the share of rank `rank` in `count` samples, which are divided into pieces that differ
-/// by at most one sample, longer pieces first. `together`: this many consecutive samples stay
-/// together, and pieces differ by at most one such group.
+/// by at most one sample, longer pieces first: 10 samples on 4 ranks are 3, 3, 2 and 2. `together`:
+/// this many consecutive samples stay together, and pieces differ by at most one such group.
 constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks,
                                         std::size_t together = 1) {
   if (together > 1) {

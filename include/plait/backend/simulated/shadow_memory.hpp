@@ -18,7 +18,9 @@ namespace plait::detail {
 //
 // An operation is identified by its stream and its number there. Only the rank's own operations
 // touch its memory, so one number for each stream says which accesses an operation knows to be
-// over.
+// over. For example, operation 7 of stream data has written some bytes: an operation of stream
+// compute that knows 7 operations of stream data to have ended may read them; if it knows only 6,
+// the read is a race.
 // Cost:   O(log(cells)) for an access that meets one cell; equal neighbouring cells are merged.
 class shadow_memory {
  public:

@@ -17,8 +17,8 @@ namespace plait::detail {
 //
 // Reads are named before writes. An operation that has read undefined values computes nothing, and
 // its results are undefined, too. The first such read of a job becomes the suspicion. It is
-// reported only if no later operation turns out to be the missing writer of the values: then the
-// race with that writer is reported, which is the actual fault.
+// reported only if the missing writer of the values never appears; otherwise the race with that
+// writer is reported, which is the actual fault.
 class simulated_operation {
  public:
   simulated_operation(simulated_rank& rank, shadow_memory::accessor const& by,
