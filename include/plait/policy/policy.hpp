@@ -18,8 +18,8 @@ struct policy_tag {};
 ///
 ///   using concept_tag = plait::ext::policy_tag;
 ///   static constexpr axis along                 the role of its axis (optional: it has none)
-///   static constexpr int ranks                  number of ranks; at_launch on a data or replica
-///   axis static constexpr placement samples          shard<dim::batch> on a data or replica axis
+///   static constexpr int ranks                  how many; at_launch on a data or replica axis
+///   static constexpr placement samples          shard<dim::batch> on a data or replica axis
 ///   static constexpr parameter_rule parameters  placements of parameters on that axis
 ///   static constexpr std::size_t bucket_bytes   on a data axis (optional): see `buckets`
 ///   static constexpr form_cuts forms            on a tensor axis: dimensions that forms may cut
