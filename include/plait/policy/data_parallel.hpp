@@ -117,9 +117,9 @@ struct buckets<at_end> {
 
 namespace plait {
 
-/// Shards the state that `zero<Level>` shards among `Ranks` neighbours only, as hybrid sharding in
-/// FSDP does: N data ranks form N / Ranks groups, and each group holds the whole state. The state
-/// that the optimizer owns is sharded over all N ranks.
+/// Cuts the parameters and gradients that `zero<Level>` cuts over `Ranks` neighbours only, as
+/// hybrid sharding in FSDP does: N data ranks form N / Ranks groups, and each group holds all of
+/// them. Unlike in FSDP, the state of the optimizer is cut over all N ranks.
 ///
 /// Moves: among neighbours, whose links are fast, the bytes of the level; between the groups the
 ///        sums of a step once, a block of each: 2(B/Ranks)(R-1)/R bytes for B bytes of parameters
