@@ -24,33 +24,34 @@
 
 namespace plait::detail {
 
-/// What the rank of this process does, in a file that others can read while it runs and after it
-/// was killed: the last 256 calls of each of its threads, and a sign of life. scripts/flight reads
-/// the files of a job and says who failed and who waits for whom. The file is removed after a job
-/// that ends well.
+/// Records the calls of this process's rank in a file that other processes can read while it runs
+/// and after it was killed: the last 256 calls of each of its threads, and a time stamp that a
+/// thread renews every 10 ms. If a job of 64 ranks hangs, scripts/flight reads the 64 files and
+/// says which rank failed or is stopped, and which ranks wait for it. A job that ends without an
+/// error removes its files.
 ///
-/// It is rank-N.flight in a folder of the job, below the folder that is asked for: `wanted`, or
-/// PLAIT_FLIGHT_RECORD, or plait-flight-USER among the temporary files. "off" is none.
-///
+/// The file is FOLDER/JOB/rank-N.flight. FOLDER is `wanted`, else PLAIT_FLIGHT_RECORD, else
+/// plait-flight-USER in the temporary folder; "off" turns the record off.
 /// Cost:    see flight_ring; a thread that wakes up a hundred times a second.
 /// Errors:  none: where there can be no record, a sentence on standard error says why.
 class flight_record {
  public:
-  /// All processes of the job call it together; process 0 names the folder. `rank` is that of the
-  /// plan, `threads` is how many of its threads make calls.
+  /// All processes of the job call it together; process 0 names the job's folder. `rank` is a rank
+  /// of the plan; `threads` is the number of its threads that make calls.
   [[gnu::cold]] flight_record(std::string const& wanted, process_ranks const& here, int rank,
                               process_group& world, mesh_groups const& groups, int threads = 1);
   flight_record(flight_record const&) = delete;
   flight_record& operator=(flight_record const&) = delete;
-  /// A rank that comes here without an end of `during` has failed.
+  /// A rank that is destroyed before `during` has ended counts as failed.
   ~flight_record();
 
-  /// For the communicator of groups.sets()[group]; `thread`, from 0 on, makes its calls.
+  /// The log for the communicator of groups.sets()[group], whose calls thread `thread` (0 or 1)
+  /// makes.
   [[nodiscard]] flight_log log(int group, int thread = 0) {
     return ring_ ? flight_log(*ring_, group, thread) : flight_log();
   }
 
-  /// Calls work() and writes down how it ends.
+  /// Calls work() and records how it ends.
   template <class Work>
   std::invoke_result_t<Work> during(Work work) {
     auto const finish = [this](flight_state how, char const* text) {
@@ -85,9 +86,9 @@ class flight_record {
  private:
   static constexpr std::string_view kind = "flight record";
 
-  /// None: off.
+  /// nullopt: the record is off.
   static std::optional<std::filesystem::path> base_folder(std::string const& wanted);
-  /// "20260131-235959.123-4711.1-host": later jobs come later.
+  /// "20260131-235959.123-4711.1-host"; names sort by time.
   static std::string new_name();
   static bool is_of_name(char c);
 

@@ -19,18 +19,19 @@
 
 namespace plait::detail {
 
-/// The writer of one flight record, in memory that is a file.
+/// Writes one flight record into memory that is mapped from a file.
 ///
-/// Cost:    two looks at the clock and a cache line of stores for each call; no system call.
-/// Threads: begin, site and end for each of `threads` by itself, a group's calls for one of them;
-///          beat and finish for any, the first finish counts.
+/// Cost:    two readings of the clock and the stores of one cache line for each call; no system
+///          call.
+/// Threads: each of `threads` calls begin, site and end on its own; one of them makes all calls of
+///          a group; any thread calls beat and finish, and the first finish counts.
 class flight_ring {
  public:
   static constexpr std::uint32_t entries = 256;
-  /// A beat comes every 10 ms; what is longer than this is kept as a gap.
+  /// Beats are 10 ms apart; a longer pause than this is recorded as a gap.
   static constexpr std::int64_t long_gap_ns = 500'000'000;
 
-  /// Members of the groups that the record is to have, with the text of their axes.
+  /// A group of the record: its members and the text of its axes.
   struct group_description {
     std::string axes;
     std::vector<int> members;
@@ -39,8 +40,8 @@ class flight_ring {
   static std::size_t bytes_for(std::vector<group_description> const& groups,
                                std::size_t threads = 1);
 
-  /// `memory` is 0 and has bytes_for(groups, threads), of which there are one or two.
-  /// describe(header) fills in what the process is.
+  /// `memory` is zeroed and has bytes_for(groups, threads) bytes, where `threads` is 1 or 2.
+  /// describe(header) fills in the facts about the process.
   template <class Describe>
   flight_ring(std::span<std::byte> memory, std::vector<group_description> const& groups,
               Describe describe, std::size_t threads = 1)
@@ -82,7 +83,7 @@ class flight_ring {
   flight_ring(flight_ring const&) = delete;
   flight_ring& operator=(flight_ring const&) = delete;
 
-  /// Shortened to what there is room for.
+  /// Copies `text`, cut to the room there is.
   template <std::size_t Size>
   static void put(std::array<char, Size>& where, std::string_view text) {
     std::copy_n(text.begin(), std::min(text.size(), Size - 1), where.begin());
@@ -94,14 +95,14 @@ class flight_ring {
   }
   static void end(flight_entry& entry) { entry.end_ns.store(now(), std::memory_order_release); }
 
-  /// The process runs. One that is stopped writes none: all of its threads stand still. Of two
-  /// threads that call it at a time each writes the same gap.
+  /// Records that the process runs. A stopped process records nothing, since all of its threads are
+  /// stopped. If two threads call it at the same time, both write the same gap.
   void beat() noexcept;
 
-  /// What the process has come to.
+  /// Records the final state of the process.
   void finish(flight_state how, std::string_view text) noexcept;
 
-  /// The record that this process writes now, for what ends the process from another thread.
+  /// The record that this process writes now; the thread that ends the process reads it.
   static std::atomic<flight_ring*>& of_process();
 
   static std::int64_t now();
@@ -117,11 +118,11 @@ class flight_ring {
   flight_group* groups_;
   flight_entry* entries_ = nullptr;
   std::vector<group_counts> counts_;
-  std::array<std::uint64_t, 2> begun_{};  // of each thread
+  std::array<std::uint64_t, 2> begun_{};  // calls of each thread
   std::atomic<bool> finished_{false};
 };
 
-/// Where the communicator of one group writes its calls down: nowhere if there is no record.
+/// Writes down the calls of one group's communicator; does nothing without a record.
 class flight_log {
  public:
   flight_log() = default;
@@ -133,7 +134,7 @@ class flight_log {
   void begin(collective_call const& call) {
     if (ring_ != nullptr) entry_ = &ring_->begin(group_, call, thread_);
   }
-  /// The entry of a message that is posted, until others have come in its place.
+  /// The entry of a posted message, until a later call overwrites it.
   struct posted_entry {
     flight_entry* entry = nullptr;
     std::uint64_t stamp = 0;
@@ -141,7 +142,7 @@ class flight_log {
     [[nodiscard]] bool is_there() const {
       return entry != nullptr && entry->stamp.load(std::memory_order_relaxed) == stamp;
     }
-    /// The rank waits for it from now on, or it has ended.
+    /// The rank begins to wait for the message.
     void wait() const {
       if (is_there()) flight_ring::site(*entry, flight_site::moves);
     }
@@ -153,7 +154,7 @@ class flight_log {
   void site(flight_site where) {
     if (ring_ != nullptr) flight_ring::site(*entry_, where);
   }
-  /// It has ended well; a call that fails has no end.
+  /// The call has ended without an error; a call that fails never ends in the record.
   void end() {
     if (ring_ != nullptr) flight_ring::end(*entry_);
   }

@@ -7,14 +7,15 @@
 
 namespace plait::detail {
 
-/// Whose variables an MPI library's own launcher sets.
+/// The MPI library by whose launcher's variables a rank is known.
 enum class mpi_name { open_mpi, mpich };
 
-/// Compares what MPI_COMM_WORLD says, `here`, with what MPI's launchers have put into the
-/// environment. A library that is not the launcher's starts every process as a world of its own.
+/// Compares the rank and size of MPI_COMM_WORLD, `here`, with the environment that MPI's launchers
+/// set. A program that is built with MPICH and started by Open MPI's `mpirun -n 4` would otherwise
+/// run as four jobs of one process each.
 ///
-/// Errors: input_error with both numbers. Variables of the other library beside those of the own
-///         one are no contradiction: one mpirun may start another.
+/// Errors: input_error with both numbers. Variables of the other library in addition to the own
+///         library's are accepted: one mpirun may start another.
 [[gnu::cold]] void check_mpi_launcher(process_ranks const& here, mpi_name library,
                                       find_variable variable = own_environment);
 

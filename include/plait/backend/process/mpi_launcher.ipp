@@ -10,14 +10,14 @@
 
 namespace plait::detail {
 
-// Throws input_error if a launcher of no MPI library has started several processes, each of which
-// is a world of its own.
+// Throws input_error if a launcher that belongs to no MPI library has started several processes,
+// each of which is a world of its own.
 PLAIT_DECL void check_other_launchers(find_variable variable) {
   process_ranks told;
   try {
     told = read_process_ranks(variable);
   } catch (input_error const&) {
-    return;  // nobody has said anything that could be understood
+    return;  // the environment states no valid rank
   }
   if (told.launched && told.world_size > 1)
     throw input_error({"mpi: MPI says that this process is alone, and ", told.text(),

@@ -28,49 +28,53 @@
 
 namespace plait {
 
-/// The party that adds up in a reduction over processes.
+/// The party that computes the sums of a reduction over processes.
 enum class process_reduction : int {
-  ranked,  ///< plait, in the order of the ranks: the bits of `threads`
-  library  ///< the engine, in an order of its own: fewer bytes, the same bits on all ranks
+  ranked,  ///< plait, in the order of the ranks: bit for bit the result of `threads`
+  library  ///< the engine, in an order of its own: fewer bytes are sent; all ranks still get the
+           ///< same bits
 };
 
 }  // namespace plait
 
 namespace plait::ext {
 
-/// One rank's member of a group of processes, over any engine. Where the rank has a second thread
-/// for the calls of a group, a trainer's calls return before they have been carried out: see
-/// process_device for what waits for them. Calls outside of a trainer's functions, and barriers,
-/// return when they have been.
+/// One rank's member of a group of processes, over any engine. If the rank has a second thread for
+/// the group's calls, a call of a trainer returns before it has been carried out; process_device
+/// describes how the rank waits for it. Calls outside of a trainer, and barriers, return after they
+/// have been carried out.
 ///
-/// Cost:    each call compares what the members call, one small exchange more, unless
-///          `compare_calls` is false. Plait allocates nothing after the first call of a size.
-/// Errors:  as thread_communicator has them, on every member; where calls are not compared, what
-///          the engine makes of it. engine_error and communication_timeout, see process_group.
-/// Threads: used by the thread of its rank only; it keeps the other one out of its way.
+/// Cost:    members compare their calls by one small exchange more a call, unless `compare_calls`
+///          is false. Plait allocates nothing after the first call of a size.
+/// Errors:  on every member, the errors of thread_communicator; if calls are not compared, the
+///          engine's errors instead. engine_error and communication_timeout, see process_group.
+/// Threads: used by the thread of its rank only; the communicator synchronises with the second
+///          thread.
 class process_communicator : public communicator_calls<process_communicator> {
  public:
-  /// `over`: the axes of the group; those of equal members share what carries the bytes, so that
-  /// all calls among them are compared.
+  /// `over`: the axes of the group. Groups of equal members share one process_group, so that all
+  /// calls among these members are compared.
   process_communicator(std::shared_ptr<process_group> group, std::vector<int> members, int rank,
                        axis_set over, process_reduction how, bool compare_calls,
                        detail::flight_log log = {});
 
-  /// The rank has a second thread, which carries out the calls if `is_its` and others' otherwise.
+  /// The rank has a second thread. It carries out this communicator's calls if `is_its`, otherwise
+  /// those of other communicators.
   void share_rank_with(std::shared_ptr<detail::second_thread> second, bool is_its);
-  /// The rank's messages, which its device has, too: those that are posted are theirs.
+  /// The rank's messages, which its device has, too; they carry out the sends and receives that are
+  /// posted.
   void post_by(std::shared_ptr<detail::process_messages> messages) {
     messages_ = std::move(messages);
   }
-  /// Once all members have met in a call, `engine` waits no longer than `timeout`.
+  /// Sets the time-out of `engine` to `timeout` after the first call in which all members have met.
   void wait_less_after_barrier(process_engine& engine, std::chrono::milliseconds timeout);
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  /// An engine that adds up takes room only for the sums that it cannot do.
+  /// An engine that computes the sums takes room only for the reductions that it does not have.
   static constexpr communicator_parts parts{.sums_in_room = true};
-  /// The room that they have taken so far, in bytes.
+  /// The room for sums that has been taken so far, in bytes.
   [[nodiscard]] std::size_t room_bytes() const;
 
   /// \see communicator_calls
@@ -88,7 +92,7 @@ class process_communicator : public communicator_calls<process_communicator> {
     ask(call, tensor_bytes, [](void* of, auto const& asked, std::size_t bytes) {
       static_cast<process_communicator*>(of)->do_call<Kind, T>(asked, bytes);
     });
-    // Who is no trainer counts on its memory when the call returns.
+    // Code outside of a trainer may reuse its memory when the call returns.
     if (is_handed_ && call.caller == 0) second_->drain();
   }
 
@@ -112,13 +116,13 @@ class process_communicator : public communicator_calls<process_communicator> {
         note_barrier();  // a root need not wait for the others
     }
     log_.end();
-  } catch (call_left const&) {  // what the library may still write to stays
+  } catch (call_left const&) {  // keep the memory that the library may still write to
     static_cast<void>(new (std::nothrow) detail::reduction_room(std::move(room_)));
     static_cast<void>(new (std::nothrow) std::vector<detail::shown_call>(std::move(shown_)));
     throw;
   }
 
-  /// Lets messages about a wait say what it is for, and the flight record that it has begun.
+  /// Tells messages about a wait, and the flight record, which call is under way.
   class serving {
    public:
     serving(process_communicator& of, detail::collective_call const& call);
@@ -134,11 +138,11 @@ class process_communicator : public communicator_calls<process_communicator> {
 
   [[nodiscard]] int world_rank(int member) const { return members_[std::size_t(member)]; }
 
-  /// Shows `call` to the other members and throws on all if theirs do not agree.
+  /// Shows `call` to the other members; throws on all members if their calls do not agree.
   void meet(detail::collective_call const& call);
 
   void check_other_end(detail::collective_call const& call) const;
-  /// A message: where calls are compared, both ends show theirs before it goes.
+  /// Carries out a message. If calls are compared, both ends exchange them first.
   template <collective Kind>
   void pass(detail::collective_call const& call) {
     check_other_end(call);
@@ -164,7 +168,7 @@ class process_communicator : public communicator_calls<process_communicator> {
     else group_->receive(call.target, call.bytes, call.other);
   }
 
-  /// This rank's part of a collective.
+  /// Carries out this rank's part of a collective.
   template <collective Kind, class T>
   void move(detail::collective_call const& call) {
     using detail::collective_call;

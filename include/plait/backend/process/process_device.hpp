@@ -17,24 +17,26 @@
 
 namespace plait::ext {
 
-/// The processor of a rank that is a process. Its streams are the calling thread but for stream
-/// data, where the launch has made a second thread for that: then calls of groups on stream data
-/// are carried out there, and events order the two threads.
+/// The processor of a rank that is a process. All of its streams run in the calling thread, except
+/// stream data if the launch has made a second thread for it. That thread then carries out the
+/// calls of groups on stream data, and events order the two threads.
 ///
-/// What this thread does by on(stream::data) itself comes behind all calls so far, so a queue is
-/// asked for anew behind each call. Memory that is freed is freed when no call is under way.
-/// Errors:  what a call has thrown in the second thread is thrown by wait, record, synchronize and
-///          on(stream::data).
+/// Work that the calling thread does by on(stream::data) runs after all calls that were handed over
+/// so far. The caller therefore asks for a new queue after each call. Memory is freed when no call
+/// is under way.
+/// Errors:  wait, record, synchronize and on(stream::data) throw an exception that a call has
+///          thrown in the second thread.
 /// Threads: one thread per device object.
 class process_device : public host_device {
  public:
-  /// A place among the calls of stream data; 0: in the calling thread, where all before has ended.
+  /// A position among the calls of stream data; 0 stands for the calling thread, in which all
+  /// earlier work has ended.
   struct event : host_device::event {
     std::uint64_t calls = 0;
   };
 
   process_device() = default;
-  /// Both may be null.
+  /// Both arguments may be null.
   explicit process_device(std::shared_ptr<detail::second_thread> second,
                           std::shared_ptr<detail::posted_messages> messages = {})
       : host_device(0, std::move(messages)), second_(std::move(second)) {}
@@ -69,11 +71,12 @@ class process_device : public host_device {
   }
   [[nodiscard]] event make_event() const { return {}; }
   void record(event& now, stream on) const;
-  /// What stream data is given later comes behind what this thread has done so far in any case.
+  /// On stream data it need not wait: later calls run after all that this thread has done so far.
   void wait(stream on, event const& awaited, wait_site site) const;
 
  private:
-  /// What a message throws because the second thread has failed is what that has thrown.
+  /// If a message fails because the second thread has failed, throws the second thread's exception
+  /// instead.
   template <class Work>
   void with_first_error(Work work) const {
     try {

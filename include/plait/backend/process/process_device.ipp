@@ -6,7 +6,7 @@
 namespace plait::ext {
 
 PLAIT_DECL process_device::arena& process_device::arena::operator=(arena&& other) noexcept {
-  auto old = std::move(*this);  // which waits where it goes
+  auto old = std::move(*this);  // its destructor waits for the calls that use it
   memory_ = std::move(other.memory_);
   second_ = std::move(other.second_);
   return *this;

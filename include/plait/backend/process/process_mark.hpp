@@ -10,12 +10,14 @@
 
 namespace plait::detail {
 
-/// Which process has written something, so that others can tell whether it is still there and
-/// whether it shares the loopback interface with them. As a text it is one line.
+/// Identifies the process that has written something, so that other processes can tell if it still
+/// runs and if it shares their loopback interface. A pid alone would not do: it may be used again,
+/// and containers count theirs separately. The text of a mark is one line.
 struct process_mark {
-  std::string pid, start;  ///< of the process; the start tells it from a later one of its number
-  std::string boot, pids;  ///< the boot of its kernel and the name space of its number
-  std::string host, net;   ///< the host's name and the name space of its interfaces
+  std::string pid,
+      start;  ///< of the process; `start` tells it from a later process with the same pid
+  std::string boot, pids;  ///< the boot of its kernel and its pid name space
+  std::string host, net;   ///< the host's name and the network name space
 
   enum class state { alive, ended, unknown };
 
@@ -24,12 +26,12 @@ struct process_mark {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] static process_mark of(std::string_view text);
 
-  /// Whether the process runs; `me` is that which asks.
+  /// Tells if the process runs; `me` is the asking process.
   [[nodiscard]] state look(process_mark const& me) const;
-  /// When a process was started; "" if there is none of this number, or nothing of it but its exit
-  /// code.
+  /// The start time of a process; "" if no process has this pid, or only an exit code of it is
+  /// left.
   [[nodiscard]] static std::string start_of(std::string const& pid);
-  /// The number of a process's parent; "" if there is no such process.
+  /// The pid of a process's parent; "" if there is no such process.
   [[nodiscard]] static std::string parent_of(std::string const& pid);
   [[nodiscard]] bool shares_loopback_with(process_mark const& other) const {
     return boot == other.boot && host == other.host && net == other.net;
@@ -40,7 +42,7 @@ struct process_mark {
 
   static std::string first_word(std::string const& path);
   static std::string link(char const* path);
-  // Of what /proc/PID/stat says behind the program's name, which may have blanks.
+  // Returns a field of /proc/PID/stat after the program's name, which may contain blanks.
   static std::string field_of_stat(std::string const& all, int index);
 };
 

@@ -17,14 +17,13 @@
 
 namespace plait::detail {
 
-/// The messages that a rank which is a process has posted on its channels: the engine carries them
-/// on while the rank computes, and they are compared, where calls are, when something waits for
-/// them.
+/// The messages that a process's rank has posted on its channels. The engine advances them while
+/// the rank computes. Calls are compared, if at all, when the rank waits for them.
 ///
-/// Cost:   no allocation once as many have been on their way as ever are.
+/// Cost:   no allocation after the greatest number of messages has been under way once.
 class process_messages final : public posted_messages {
  public:
-  /// Hands a message to its channel. `members`: world ranks of the group.
+  /// Posts a message on its channel. `members`: world ranks of the group.
   void post(ext::process_group& group, std::vector<int> const& members, int rank,
             collective_call const& call, bool compares, flight_log& log);
 
@@ -45,7 +44,8 @@ class process_messages final : public posted_messages {
     std::size_t sent = nowhere, received = nowhere, moved = nowhere;
     flight_log::posted_entry entry{};
   };
-  /// A ring of those that have not ended; an engine may write to them where they are.
+  /// A ring of the messages that have not ended; they do not move, since an engine may write to
+  /// them.
   struct channel_end {
     ext::process_group* group = nullptr;
     std::vector<int> const* members = nullptr;
@@ -60,10 +60,10 @@ class process_messages final : public posted_messages {
   channel_end& end_of(ext::stream channel) {
     return ends_[std::size_t(ext::channel_number(channel))];
   }
-  /// A library may write what it was lent at any time.
+  /// Leaks the messages of `mine`, to which a library may still write.
   void leave(channel_end& mine) noexcept;
 
-  /// Waits for the first that has not ended.
+  /// Waits for the oldest message that has not ended.
   void finish(channel_end& mine);
   static void compare(channel_end const& mine, message const& now);
 

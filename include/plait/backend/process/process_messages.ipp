@@ -47,7 +47,7 @@ PLAIT_DECL bool process_messages::rest() noexcept {
     if (std::uncaught_exceptions() == 0 && !has_failed_) try {
         while (mine.over < mine.posted) finish(mine);
         continue;
-      } catch (...) {  // the engine is of no more use, and every other call says so
+      } catch (...) {  // the engine is unusable, and every other call reports it
       }
     has_failed_ = true;
     if (!mine.group->give_up_posted()) leave(mine);

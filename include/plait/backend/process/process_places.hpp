@@ -11,31 +11,32 @@
 
 namespace plait::detail {
 
-/// Which process is which rank of the plan, and where it runs; the same on all but for `rank`.
+/// Maps ranks of the plan to processes and hosts. All processes compute the same map; only `rank`
+/// differs.
 class process_places {
  public:
-  /// `hosts` are those of the processes as the launcher numbers them, `process` is this one.
-  /// Groups over `local` are to be on one host each, beside those within layers.
+  /// `hosts` are the hosts of the processes in the launcher's order, `process` is this process. In
+  /// addition to groups within layers, groups over `local` are to be on one host each.
   [[gnu::cold]] process_places(mesh const& grid, host_map const& hosts, int process, axis_set local,
                                bool keep_numbers = false);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] host_map const& hosts() const { return hosts_; }
 
-  /// The processes of some ranks.
+  /// The processes of `ranks`.
   [[nodiscard]] std::vector<int> processes(std::vector<int> const& ranks) const;
-  /// What messages call a group.
+  /// The names of a group in messages.
   [[nodiscard]] group_names names(std::vector<int> ranks, mesh const& grid, axis_set over) const;
 
-  /// Errors: input_error on all ranks if groups along one of the axes `local` cross hosts. Rank 0
-  ///         warns on standard error of tensor groups that do.
+  /// Errors: input_error on all ranks if a group along an axis of `local` crosses hosts. Rank 0
+  ///         warns on standard error of tensor groups that cross hosts.
   [[gnu::cold]] void check(mesh const& grid, axis_set local) const;
 
  private:
   [[nodiscard]] std::string crossing(mesh const& grid, axis which) const;
 
-  std::vector<int> processes_;  // of each rank
-  host_map hosts_;              // of each rank
+  std::vector<int> processes_;  // indexed by rank
+  host_map hosts_;              // indexed by rank
   int rank_;
 };
 

@@ -28,10 +28,10 @@
 
 namespace plait {
 
-/// The thread of a rank that carries out what stream data is given: the calls over batch axes.
+/// The thread that carries out a rank's calls over batch axes, which stream data holds.
 enum class process_streams : int {
-  concurrent,  ///< a second one, while the rank goes on
-  in_turn      ///< the rank's own, at once
+  concurrent,  ///< a second thread, while the rank's own continues
+  in_turn      ///< the rank's own thread, at once
 };
 
 /// One rank in each process, on the processors of one machine or of many: `processes{.engine =
@@ -39,63 +39,64 @@ enum class process_streams : int {
 ///
 /// A program is compiled once for all engines. It keeps OpenBLAS at one thread while the job
 /// runs and restores the setting afterwards.
-/// Threads: the rank is the calling thread. Where the mesh has batch axes of several ranks a second
-///          one carries out the calls over them, see process_streams.
+/// Threads: the rank is the calling thread. If the mesh has batch axes of several ranks, a second
+///          thread carries out the calls over them, see process_streams.
 struct processes {
-  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
-  /// or as many as the processes that were started make, as `all_processors` does.
+  /// Size of a data axis that the policy leaves to the launch. 0 takes the policy's number; for
+  /// `all_processors` it takes the size that uses all processes that were started.
   int data_ranks = 0;
-  /// Who carries the bytes: plait::mpi() or plait::gloo(...).
+  /// The carrier of the bytes: plait::mpi() or plait::gloo(...).
   std::shared_ptr<ext::process_engine> engine{};
-  /// Which rank this process is; if empty, the launcher says. MPI knows it by itself.
+  /// The rank of this process; if empty, the launcher's variables say it, or MPI.
   std::optional<ext::process_ranks> ranks{};
-  /// How long a rank waits for others,
+  /// The time that a rank waits for others.
   std::chrono::milliseconds timeout{60'000};
-  /// and until all have met in the program once: processes do not start at one time, nor are they
-  /// done with reading their data at one.
+  /// The same time limit until all ranks have met in the program once, since processes start, and
+  /// finish reading their data, at different times.
   std::chrono::milliseconds start_timeout{300'000};
-  /// Who adds up.
+  /// The party that computes sums.
   process_reduction reduction = process_reduction::ranked;
-  /// Whether calls over batch axes and computations run at the same time. In turn where the engine,
-  /// or MPI as a program has started it, serves one thread; rank 0 says so on standard error.
+  /// Tells if calls over batch axes run at the same time as computations. They run in turn if the
+  /// engine serves one thread, or MPI was started so; rank 0 then says so on standard error.
   process_streams streams = process_streams::concurrent;
-  /// Whether members compare their calls before each. Without, a program whose ranks call different
-  /// things hangs until the time-out or computes nonsense.
+  /// Makes members compare their calls before each call. Without it, a program whose ranks make
+  /// different calls hangs until the time-out or computes wrong numbers.
   bool compare_calls = true;
-  /// A word that all processes of a job are given; it tells jobs apart that meet by mistake.
+  /// A word that all processes of a job are given; it tells apart jobs that meet by mistake.
   std::string token{};
-  /// Axes whose groups must each be on one host; without it a tensor group that is not is a warning
-  /// on standard error.
+  /// Axes whose groups must each be on one host. Without it, a tensor group that crosses hosts is
+  /// only a warning on standard error.
   ext::axis_set require_local{};
-  /// Whether ranks have the numbers of the processes, also where tensor groups cross hosts then.
+  /// Makes ranks equal to the process numbers, even if tensor groups then cross hosts.
   bool keep_numbers = false;
-  /// The folder for records of what each rank does, which scripts/flight reads after a failure;
-  /// "off" for none. Empty: PLAIT_FLIGHT_RECORD, or one for this user among the temporary files.
+  /// The folder for records of each rank's calls, which scripts/flight reads after a failure; "off"
+  /// for none. Empty: PLAIT_FLIGHT_RECORD, or a folder of this user in the temporary folder.
   std::string flight_record{};
 
   using concept_tag = ext::backend_tag;
   using rank_type = ext::rank_handle<ext::process_device, ext::process_communicator>;
 
-  /// The processes that were started.
+  /// The number of processes that were started.
   [[nodiscard]] int processors() const;
-  /// All of them are ranks.
+  /// Every process is a rank.
   static constexpr bool processors_are_ranks = true;
 
-  /// Which rank of how many this process is, as the launcher counts them, and who says so. The rank
-  /// of the plan may be another, see run(). Starts MPI if that is the engine.
+  /// Returns the launcher's rank of this process, the number of ranks, and the source of both. The
+  /// rank in the plan may be another, see run(). Starts MPI if it is the engine.
   ///
-  /// Errors: input_error if nobody says it, or two contradict each other.
+  /// Errors: input_error if there is no statement of the rank, or two contradict each other.
   [[nodiscard]] ext::process_ranks place() const {
     return place_in(checked_engine(), streams == process_streams::concurrent);
   }
 
-  /// Calls program(rank) for the rank of this process and returns when it has ended. Where
-  /// launchers number processes so that tensor groups cross hosts and another order avoids it, the
-  /// ranks of the plan are in that order.
+  /// Calls program(rank) for the rank of this process and returns when it has ended. If tensor
+  /// groups would cross hosts in the launcher's order and another order avoids it, the ranks of the
+  /// plan take the other order.
   ///
-  /// Errors: input_error if the processes are not as many as the plan's ranks, were not all told
-  ///         the same, or have hosts that `require_local` forbids; engine_error; what the program
-  ///         throws. The other processes see it as engine_error or communication_timeout, or end.
+  /// Errors: input_error if the number of processes is not the plan's number of ranks, if processes
+  ///         were told different things, or if their hosts violate `require_local`; engine_error;
+  ///         exceptions of the program. The other processes throw engine_error or
+  ///         communication_timeout, or are ended.
   [[gnu::cold]] void run(ext::mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
@@ -119,14 +120,15 @@ struct processes {
     }
   };
 
-  /// Deadlines are made by adding to the time of day.
+  /// Bounds `time`, since deadlines are sums of it and the time of day.
   static std::chrono::milliseconds in_bounds(std::chrono::milliseconds time);
   [[nodiscard]] [[gnu::cold]] ext::process_engine& checked_engine() const;
 
   [[nodiscard]] ext::process_ranks place_in(ext::process_engine& with, bool second_thread) const;
   [[gnu::cold]] static void say_in_turn(std::string const& why_here, int process);
 
-  /// What all ranks end with together, such as job_ended, leaves the engine as it is.
+  /// Abandons the engine on an error, except on one that all ranks end with together, such as
+  /// job_ended.
   template <class Work>
   static std::invoke_result_t<Work> or_abandon(ext::process_engine& with, Work work) {
     try {
@@ -139,16 +141,16 @@ struct processes {
     }
   }
 
-  /// By whether a second thread calls them and by their members, as the launcher numbers the
-  /// processes.
+  /// Keys: true if a second thread calls the group, and the members in the launcher's order.
   using process_groups =
       std::map<std::pair<bool, std::vector<int>>, std::shared_ptr<ext::process_group>>;
 
   static std::vector<int> everybody(int processes);
   static std::unique_ptr<ext::process_group> group_of_all(ext::process_engine& with, int processes);
 
-  /// The set `index`. Sets of equal members share a group if one thread calls both, as that of the
-  /// world takes the one in which the processes have met, if it has their order.
+  /// The communicator of the set `index`. Sets of equal members share a group if one thread calls
+  /// both. The set of the world shares the group in which the processes have met, if both have the
+  /// same order.
   [[nodiscard]] ext::process_communicator member(
       ext::process_engine& with, ext::mesh_groups const& groups, int index,
       detail::process_places const& places, process_groups& made,

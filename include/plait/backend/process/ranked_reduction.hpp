@@ -14,8 +14,8 @@
 
 namespace plait::detail {
 
-/// Room for reductions in rank order, of which a communicator has one: as much as the greatest call
-/// so far needed, see ranked_sum.
+/// The buffer for reductions in rank order, one for each communicator. It grows to the need of the
+/// largest call so far, see ranked_sum.
 class reduction_room {
  public:
   [[nodiscard]] std::size_t bytes() const { return size_; }
@@ -26,8 +26,8 @@ class reduction_room {
   std::size_t size_ = 0;
 };
 
-/// Sums and maxima over a group of processes, each element by one member, in the order of the
-/// ranks: the bits that ranks in one process get.
+/// Sums and maxima over a group of processes. Each element is reduced by one member, in the order
+/// of the ranks, which gives bit for bit the result of ranks in one process.
 template <class T>
 class ranked_reduction {
  public:
@@ -35,7 +35,7 @@ class ranked_reduction {
                    reduction_room& room)
       : group_(group), rank_(rank), size_(std::size_t(size)), operation_(operation), room_(room) {}
 
-  /// In place: each member adds up its share and gathers the others'.
+  /// Reduces in place: each member reduces its share, then gathers the other shares.
   void all_reduce(T* inout, std::size_t count) {
     auto const how = ranked_sum::of(count, sizeof(T), size_);
     if (how.share > 0) {
@@ -51,7 +51,7 @@ class ranked_reduction {
     }
   }
 
-  /// `send` has a block of `count` for each member; `receive` may be this member's.
+  /// `send` has a block of `count` for each member; `receive` may be this member's block of `send`.
   void reduce_scatter(T const* send, T* receive, std::size_t count) {
     add_shares(ranked_sum::of_shares(count, sizeof(T), size_), send, receive);
   }
@@ -61,7 +61,7 @@ class ranked_reduction {
     return reinterpret_cast<T*>(room_.take(count * sizeof(T)));
   }
 
-  /// Adds up this member's share of `all`. The sums are not sent to anybody yet.
+  /// Reduces this member's share of `all` into `out`; nothing is sent after that.
   void add_shares(ranked_sum const& how, T const* all, T* out) {
     T* const others = elements(how.room);
     for (std::size_t first = 0; first < how.share; first += how.piece) {
@@ -71,7 +71,7 @@ class ranked_reduction {
     }
   }
 
-  /// The blocks of all members, the first at block(0).
+  /// Reduces one block of each member; block(m) is the block of member m.
   template <class Block>
   void combine(std::size_t count, T* out, Block block) const {
     combine_in_rank_order<T>(

@@ -19,25 +19,24 @@
 
 namespace plait::ext {
 
-/// A file on a file system that all processes of a job see, through which one of them gives some
-/// bytes to the others. It appears complete, may be read by its user only, and carries the name of
-/// the job, so that no process takes what a job of another name has left.
+/// A file through which one process of a job gives bytes to the others; all of them must see the
+/// file system. The file appears only when it is complete, is readable by its user only, and
+/// carries the name of the job, so that no process reads a file that another job has left.
 class rendezvous_file {
  public:
-  /// `job`: a text that all processes of the job have and those of other jobs, if the launcher can
-  /// tell them apart, have not; as process_ranks has it.
+  /// `job`: a text that all processes of the job share and that differs between jobs, if the
+  /// launcher can tell jobs apart; see process_ranks.
   explicit rendezvous_file(std::filesystem::path path, std::string_view job = {})
       : path_(std::move(path)), job_(detail::escaped(job)) {}
 
-  /// Errors: input_error if the file cannot be written, or is there already: then it is what
-  ///         another job, which runs or has broken off, has left.
+  /// Errors: input_error if the file cannot be written or already exists. An existing file is from
+  ///         another job that still runs or has been killed.
   void write(std::span<std::byte const> bytes) const;
 
-  /// The bytes of the file once it is there. check() is called while it is waited for, and may
-  /// throw.
+  /// Waits for the file and returns its bytes. Calls check(), which may throw, while it waits.
   ///
-  /// Errors: input_error if it does not come in time, cannot be read, is not this user's, is of
-  ///         another job, or has not `size` bytes.
+  /// Errors: input_error if the file does not appear in time, cannot be read, belongs to another
+  ///         user or another job, or does not have `size` bytes.
   template <class Check>
   [[nodiscard]] std::vector<std::byte> read(std::size_t size, std::chrono::nanoseconds timeout,
                                             Check check) const {
@@ -53,7 +52,7 @@ class rendezvous_file {
     return checked(detail::open_file(path_, kind, detail::open_file::links::refused), size);
   }
 
-  /// When everybody has read it.
+  /// Removes the file; call it after all processes have read it.
   void remove() const noexcept;
 
  private:
@@ -62,7 +61,7 @@ class rendezvous_file {
 
   [[nodiscard]] detail::file_name name() const { return {kind, path_}; }
   [[noreturn]] void refuse_old() const;
-  // Or cannot be looked for, which opening it will say.
+  // Also true if the file cannot be looked for: opening it will then report why.
   [[nodiscard]] bool is_there() const;
   [[nodiscard]] std::string first_lines() const { return std::string(first_line) + job_ + '\n'; }
 

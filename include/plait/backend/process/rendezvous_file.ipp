@@ -44,7 +44,7 @@ PLAIT_DECL std::vector<std::byte> rendezvous_file::checked(detail::open_file con
     file.name().refuse(concat(
         {"belongs to user ", file.owner(), ", not to user ", ::geteuid(), " of this process"}));
   auto const begin = first_lines();
-  // A job's text of another length is to be read as well.
+  // The text of another job may be longer; the error quotes it.
   std::string found(std::min<std::size_t>(file.size(), begin.size() + size + 1000), '\0');
   file.read(std::as_writable_bytes(std::span(found)), 0);
   if (!found.starts_with(first_line))

@@ -7,8 +7,8 @@
 
 namespace plait::detail {
 
-/// Where processes leave each other notes until they are connected. Keys are short words of
-/// letters, digits and dots.
+/// A place in which processes leave each other notes until they are connected. Keys are short words
+/// of letters, digits and dots.
 ///
 /// Errors: input_error that names the place.
 class rendezvous_store {
@@ -20,18 +20,17 @@ class rendezvous_store {
 
   /// "rendezvous folder '/shared/job'"
   [[nodiscard]] virtual std::string name() const = 0;
-  /// What a user may have told ranks differently, for "do all ranks ...?".
+  /// The setting that ranks may have been given differently, for "do all ranks ...?".
   [[nodiscard]] virtual std::string what_to_check() const = 0;
-  /// Rank 0 makes the place, or takes the one that is there.
+  /// Creates the place, or takes an existing one; rank 0 calls it.
   virtual void make() = 0;
-  /// False, and nothing has changed, if the key is there.
+  /// Returns false, and changes nothing, if the key exists.
   [[nodiscard]] virtual bool put(std::string const& key, std::string_view value) = 0;
   [[nodiscard]] virtual std::optional<std::string> get(std::string const& key) = 0;
   virtual void remove(std::string const& key) noexcept = 0;
-  /// Removes all keys; at the end also the place.
+  /// Removes all keys; `at_end` also the place.
   virtual void clear(bool at_end) noexcept = 0;
-  /// Whether no later job comes to the place: then a rank that is left when rank 0 has ended clears
-  /// it.
+  /// True if no later job uses the place. If rank 0 has ended, a rank that is left then clears it.
   [[nodiscard]] virtual bool is_of_one_start() const { return false; }
 };
 

@@ -19,29 +19,30 @@
 
 namespace plait::detail {
 
-/// The thread of a rank that carries out what stream data is given, one call behind the other,
-/// while the rank's own thread goes on.
+/// The thread of a rank that carries out the calls of stream data, one after the other, while the
+/// rank's own thread continues to compute: the gradient all-reduce of layer 8 runs while layer 7
+/// computes its backward pass.
 ///
-/// What a thread has written is seen by the other: the calls' memory by this one from hand_over()
-/// on, what calls have written by the rank's own behind wait_for(). Neither spins while it waits.
-/// Cost:    a mutex for each call and each wait, and a wake-up where the other sleeps; no
+/// A call sees all memory that the rank's own thread wrote before hand_over(); that thread sees the
+/// results after wait_for(). Neither thread spins while it waits.
+/// Cost:    a mutex for each call and each wait, and a wake-up if the other thread sleeps; no
 ///          allocation.
-/// Errors:  what a call has thrown is kept; calls behind it are dropped, and each function that
-///          does not say noexcept throws it.
-/// Threads: the rank's own, but for pause().
+/// Errors:  an exception of a call is kept and later calls are dropped; each function that is not
+///          noexcept then throws it.
+/// Threads: the rank's own, except for pause().
 class second_thread final : public call_pause {
  public:
-  /// A call, and who carries it out: carry_out(of, call, tensor_bytes).
+  /// A call and the object that carries it out: carry_out(of, call, tensor_bytes).
   struct handed_call {
     void (*carry_out)(void* of, collective_call const& call, std::size_t tensor_bytes) = nullptr;
     void* of = nullptr;
     collective_call call{};
     std::size_t tensor_bytes = 0;
   };
-  /// So many are on their way at a time; who hands over more waits.
+  /// Greatest number of calls under way; hand_over() waits for room.
   static constexpr std::size_t most = 64;
 
-  /// `give_up()` ends a call that is under way, in any thread; it throws nothing.
+  /// `give_up()` ends a call that is under way; any thread may call it, and it throws nothing.
   explicit second_thread(std::function<void()> give_up)
       : give_up_(std::move(give_up)), thread_([this] { work(); }) {}
   second_thread(second_thread const&) = delete;
@@ -49,31 +50,31 @@ class second_thread final : public call_pause {
   ~second_thread() override { end(); }
 
   void hand_over(handed_call const& one);
-  /// How many calls have been handed over.
+  /// The number of calls that have been handed over.
   [[nodiscard]] std::uint64_t handed();
   /// Returns when the first `count` calls have been carried out.
   void wait_for(std::uint64_t count);
-  /// Returns when all have.
+  /// Returns when all calls have been carried out.
   void drain();
-  /// Throws what a call has thrown, if one has.
+  /// Throws the exception of a failed call.
   void require_sound();
 
-  /// The rank's own thread has failed: throws what a call of this one has thrown before. `is_due`:
-  /// one has failed, and may be about to say so.
+  /// Called when the rank's own thread has failed: throws the exception of an earlier failed call,
+  /// if any. `is_due`: a call is known to have failed, so its exception is waited for.
   void rethrow_earlier(bool is_due);
 
-  /// No call is to be begun any more, and the one that is under way ends.
+  /// Begins no more calls and ends the call that is under way.
   void give_up() noexcept;
-  /// Returns when no call can use memory any more that is about to go. Where an exception ends the
-  /// rank's program, what does not end in a moment is given up. False if a library may still use
-  /// the memory, see call_left.
+  /// Returns when no call uses memory that is about to be freed. If an exception ends the rank's
+  /// program, calls that do not end within 100 ms are given up. Returns false if a library may
+  /// still use the memory, see call_left.
   [[nodiscard]] bool rest() noexcept;
-  /// Ends the thread, behind the calls that it has been handed.
+  /// Ends the thread after the calls that it has been handed.
   void end() noexcept;
 
-  /// The second thread, between two looks at a call that has not ended, of which there were `looks`
-  /// before: sleeps for at most 100 us, so that it takes nothing from a computation. While the
-  /// rank's own thread waits as well there is none, and it only lets others run.
+  /// Called by the second thread between two polls of a call, after `looks` earlier pauses: sleeps
+  /// for at most 100 us, so that it takes no time from a computation. If the rank's own thread
+  /// waits, too, there is no computation, and it only yields.
   void pause(int looks) override;
 
  private:
@@ -95,7 +96,7 @@ class second_thread final : public call_pause {
 
   std::function<void()> give_up_;
   int exceptions_ = std::uncaught_exceptions();
-  std::mutex mutex_;  // of all that follows
+  std::mutex mutex_;  // guards all members below
   std::condition_variable calls_, rests_, pauses_;
   std::array<handed_call, most> ring_{};
   std::uint64_t handed_ = 0, carried_ = 0;

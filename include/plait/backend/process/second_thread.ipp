@@ -99,7 +99,7 @@ PLAIT_DECL void second_thread::work() {
     calls_.wait(lock, [this] { return ends_ || carried_ != handed_; });
     if (carried_ == handed_) return;
     if (error_ == nullptr && !gives_up_) {
-      auto const& now = ring_[carried_ % most];  // nobody writes there before it is carried out
+      auto const& now = ring_[carried_ % most];  // this slot is not reused before ++carried_
       lock.unlock();
       auto const [problem, is_left] = carry_out(now);
       lock.lock();

@@ -8,25 +8,27 @@
 
 namespace plait::detail {
 
-/// How long a rank waits for others, within a step, after a signal that stop_on_signals has caught:
-/// ranks that come agree on stopping at the end of the step. Two seconds, or twice the longest wait
-/// within a step so far, so that a job of long steps ends by that agreement, too.
+/// Decides when a rank stops waiting for others after a signal that stop_on_signals has caught.
+/// Normally all ranks agree to stop at the end of the step, so a signal must not cut a wait short
+/// that others will end. The rank therefore waits on for two seconds, or for twice the longest wait
+/// within a step so far if that is longer: with waits of 5 s, for 10 s.
 ///
-/// Threads: used by one thread, which looks every few milliseconds at what others wait for.
+/// Threads: used by one thread, which polls a wait every few milliseconds.
 class signal_patience {
  public:
   using clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds least{2'000};
 
-  /// Sees that somebody waits; `wait` is another number for each wait. The signal that is to end
-  /// it, 0 if none is. `counts`: a wait that is as long as others within a step.
+  /// Reports that a wait is still under way; `wait` has another number for each wait. Returns the
+  /// signal that is to end the wait, else 0. `counts`: the wait is typical of a step, so its length
+  /// is learnt.
   [[nodiscard]] int look(std::uint64_t wait, clock::time_point now = clock::now(),
                          bool counts = true);
-  /// Since the signal, or since the wait began behind it.
+  /// The time since the signal, or since the wait began if it began after the signal.
   [[nodiscard]] std::chrono::milliseconds waited(clock::time_point now = clock::now()) const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - since_);
   }
-  /// Waits so far were those of the start, where ranks come as they are ready.
+  /// Forgets the waits so far, which were of the start, where ranks arrive when they are ready.
   void forget() { longest_ = {}; }
 
  private:

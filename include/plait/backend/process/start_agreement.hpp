@@ -15,20 +15,20 @@
 
 namespace plait::detail {
 
-/// What processes must have been told alike before they talk.
+/// The settings that all processes must share before they communicate.
 struct start_terms {
   mesh_groups const& groups;
   int reduction = 0;
   int streams = 0;
-  bool is_one_thread = false;  ///< the engine serves no second one
+  bool is_one_thread = false;  ///< the engine cannot serve a second thread
   bool compares_calls = true;
   std::string_view token{};
   axis_set require_local{};
   int first_here = -1;  ///< as in process_ranks
 };
 
-/// The same, as each process shows it to the others, and the machine that it is on. A token is
-/// shown as a number made of it.
+/// The settings and the host of a process, as it shows them to the others. A token is shown as a
+/// hash.
 struct shown_terms {
   std::int32_t version = 0, reduction = 0, streams = 0, is_one_thread = 0, compares_calls = 0,
                world_size = 0, first_here = -1;
@@ -43,24 +43,23 @@ struct shown_terms {
   /// "data, data x tensor"
   static std::string text_of_sets(std::uint64_t sets);
 
-  /// "the mesh: 'data 2' on rank 0, 'data 4' on rank 1", or "" if all is alike.
+  /// "the mesh: 'data 2' on rank 0, 'data 4' on rank 1", or "" if all are equal.
   [[nodiscard]] std::string difference(shown_terms const& other, int rank) const;
 };
 
-/// What processes learn of each other when they meet.
+/// The result of the processes' first exchange.
 struct start_rendezvous {
-  std::string difference;  ///< the sentence that says the first of what they were told, or ""
-  host_map hosts;          ///< of each process
-  int of_one_thread =
-      -1;  ///< the first process whose engine serves one thread, -1 if there is none
+  std::string difference;  ///< names the first setting that differs, or ""
+  host_map hosts;          ///< indexed by process
+  int of_one_thread = -1;  ///< the first process whose engine serves one thread only, or -1
 };
 
-/// A host is one kernel under one name: containers with names of their own are hosts of their own
-/// unless MPI says that they share memory, and of two machines with one name the second is told
-/// apart by its boot.
+/// Numbers the hosts of all processes. A host is one kernel under one name: containers with
+/// different names are different hosts, unless MPI says that they share memory; two machines with
+/// one name are told apart by their boots.
 [[nodiscard]] [[gnu::cold]] host_map hosts_of(std::vector<shown_terms> const& all);
 
-/// Compares what all processes of the world were told; the result is the same on all.
+/// Compares the settings of all processes of the world; the result is equal on all of them.
 [[nodiscard]] [[gnu::cold]] start_rendezvous meet_at_start(process_group& world, int processes,
                                                            start_terms const& terms);
 

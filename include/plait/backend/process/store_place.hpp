@@ -11,20 +11,20 @@
 
 namespace plait::detail {
 
-/// Where processes meet.
+/// The place in which processes meet.
 struct store_place {
   std::filesystem::path path;
-  bool is_of_one_start = false;  ///< nobody else will ever use it
+  bool is_of_one_start = false;  ///< no other start of a job will ever use it
 };
 
-/// `given`, if it is not empty, else PLAIT_RENDEZVOUS; empty if the user has said nothing.
+/// Returns `given` if it is not empty, else PLAIT_RENDEZVOUS; empty if neither is set.
 [[nodiscard]] std::filesystem::path store_place_of_user(std::filesystem::path const& given);
 
-/// What the user has said, else a path in the temporary folder where one launcher has started all
-/// processes on this machine. `user`: "gloo"; `kind`: "file" or "folder"; `otherwise`: what else
-/// could be done, for the error.
+/// Returns the user's choice, else a path in the temporary folder if one launcher has started all
+/// processes on this machine. `user`: "gloo"; `kind`: "file" or "folder"; `otherwise`: another way
+/// out, for the error text.
 ///
-/// Errors: input_error that says the choices if there is none.
+/// Errors: input_error that lists the choices if there is no place.
 [[nodiscard]] [[gnu::cold]] store_place find_store_place(process_ranks const& here,
                                                          std::filesystem::path const& given,
                                                          std::string_view user,

@@ -22,9 +22,9 @@
 
 namespace plait::detail {
 
-// The process that has started those of this job on this machine: the nearest above this one that
-// was not itself told to be this rank, as a script between the two was. Empty if it cannot be
-// known, or has ended.
+// Returns the process that has started this job's processes on this machine: the nearest ancestor
+// whose environment does not already have this rank, as the environment of a script in between has.
+// Empty if it cannot be found, or has ended.
 PLAIT_DECL std::string launcher_process(process_ranks const& here) {
   auto const was_told_the_same = [&](std::string const& pid) {
     std::ifstream file(concat({"/proc/", pid, "/environ"}), std::ios::binary);
@@ -54,8 +54,9 @@ PLAIT_DECL std::string launcher_process(process_ranks const& here) {
   return "";
 }
 
-// A path in the temporary folder that the processes of this start of a job agree on without a
-// word, and those of no other: where one launcher has started all of them on this machine.
+// Returns a path in the temporary folder that all processes of this start of a job derive without
+// communication, and no other job does. It exists only if one launcher has started all of them on
+// this machine.
 PLAIT_DECL std::optional<std::filesystem::path> place_of_one_machine(process_ranks const& here,
                                                                      std::string_view user) {
   if (!here.launched || here.local_size != here.world_size) return std::nullopt;

@@ -10,16 +10,16 @@
 
 namespace plait::detail {
 
-/// While one of these lives, a thread that an engine's library has started and that fails by an
-/// exception ends the process with a sentence that names the rank, the library and what was thrown,
-/// and by SIGABRT as before. For threads of the program the handler of before is called. The
-/// engines of a process share one.
+/// While an object of this type exists, an uncaught exception in a thread of an engine's library
+/// ends the process with a sentence that names the rank, the library and the exception, and then by
+/// SIGABRT as usual. For threads of the program the previous handler is called. The engines of a
+/// process share one object.
 ///
-/// Threads: libraries in C, as MPI is, throw nothing in theirs.
+/// Threads: C libraries such as MPI throw nothing in their threads.
 class terminate_sentence {
  public:
   static std::shared_ptr<terminate_sentence> shared(int rank);
-  /// The calling thread is one of `library`, a text that stays.
+  /// Marks the calling thread as a thread of `library`, a text of static duration.
   static void mark_thread(char const* library) { library_of_thread() = library; }
 
   terminate_sentence() { before() = std::set_terminate(handle); }

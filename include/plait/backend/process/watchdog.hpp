@@ -19,15 +19,15 @@
 
 namespace plait::detail {
 
-/// Ends the process, with a sentence on standard error, when a call of a library that cannot be
-/// interrupted takes too long, or waits behind a signal: a thread looks at a deadline that the call
-/// has set.
+/// Ends the process, with a sentence on standard error, when a library call that cannot be
+/// interrupted takes too long, or still waits some time after a signal. Each call sets a deadline
+/// that a thread of the watchdog polls.
 ///
 /// Cost:    two atomic stores and the time of day for each call.
-/// Threads: two make calls, each with a deadline of its own; the watching one is the watchdog's.
+/// Threads: two threads make calls, each with a deadline of its own.
 class watchdog {
  public:
-  /// The code with which it ends the process; 128 + n after signal n.
+  /// The exit code of a process that is ended for time; 128 + n after signal n.
   static constexpr int exit_code = 70;
 
   explicit watchdog(std::chrono::milliseconds timeout)
@@ -41,9 +41,9 @@ class watchdog {
     return timeout_.load(std::memory_order_relaxed);
   }
 
-  /// Calls work(); if it takes longer than the time-out, `text("")` says what has not ended; if a
-  /// signal ends it, text("2000 ms after SIGTERM"). text() is called by the watching thread.
-  /// `thread`: 0 for the rank's own, 1 for its second.
+  /// Calls work(). If it takes longer than the time-out, the watching thread calls `text("")` for
+  /// the sentence that says which call has not ended; after a signal, text("2000 ms after
+  /// SIGTERM"). `thread`: 0 for the rank's own, 1 for its second.
   template <class Work, class Text>
   auto during(Work work, Text const& text, std::size_t thread = 0) {
     auto& mine = watched_[thread];
@@ -55,7 +55,7 @@ class watchdog {
                         std::memory_order_release);
     struct rest {
       watched_thread& of;
-      // Whoever comes here when the deadline has been taken waits for the end of the process.
+      // A call that returns after its deadline was taken waits for the end of the process.
       ~rest() {
         if (of.deadline.exchange(none, std::memory_order_acq_rel) == taken)
           for (;;) ::pause();
