@@ -24,7 +24,7 @@ namespace plait {
 
 namespace detail {
 
-/// Stands where an option for Redis was, so that a program that sets it is told what to write.
+/// The type of a removed option for Redis, whose error tells a program that sets it what to write.
 struct no_redis {
   constexpr no_redis() = default;
   template <class T>
@@ -40,13 +40,14 @@ struct no_redis {
 
 /// The options of `gloo`.
 struct gloo_options {
-  /// A path of a folder that all processes see and no other job uses; if empty, that in
-  /// PLAIT_RENDEZVOUS, else one in the temporary folder where a launcher has started all processes
-  /// on one machine. Rank 0 makes the folder, and removes it when all are connected.
+  /// The path of a folder that all processes see and no other job uses. If empty, the value of
+  /// PLAIT_RENDEZVOUS, else a folder in the temporary folder if one launcher has started all
+  /// processes on one machine. Rank 0 makes the folder, and removes it when all ranks are
+  /// connected.
   std::filesystem::path rendezvous{};
-  /// Cannot be set: see "Where the ranks meet" in docs/processes.md for what to write instead.
+  /// Cannot be set: "Where the ranks meet" in docs/processes.md shows the replacements.
   detail::no_redis redis{};
-  /// The network interface that connections go over; if empty, that in PLAIT_INTERFACE or
+  /// The network interface of the connections. If empty, the value of PLAIT_INTERFACE or
   /// GLOO_SOCKET_IFNAME, else the loopback if all ranks are on one host.
   std::string interface{};
 };
@@ -62,7 +63,7 @@ class gloo_engine final : public process_engine {
   void set_timeout(std::chrono::milliseconds timeout) override;
 
   std::unique_ptr<process_group> make_group(std::vector<int> const& members) override;
-  /// A context of Gloo's is for one thread: the second one has connections of its own.
+  /// A context of Gloo serves one thread, so the second thread has connections of its own.
   std::unique_ptr<process_group> make_group_of_second_thread(std::vector<int> const& members,
                                                              call_pause&) override;
   [[nodiscard]] std::string why_one_thread() override { return ""; }
@@ -77,12 +78,13 @@ class gloo_engine final : public process_engine {
   void hold_timeouts(bool on) noexcept override;
 
  private:
-  /// All processes with each other.
+  /// Connects each process with every other.
   void connect();
   static void connect_all(gloo_rendezvous& rendezvous, gloo_connections& with, int rank);
   void hold(std::shared_ptr<gloo_connections>& as, std::shared_ptr<gloo_connections> with);
   [[nodiscard]] std::vector<int> everybody() const;
-  /// The second thread's, which find each other by the first's.
+  /// Makes the connections of the second thread; their addresses are exchanged over the first
+  /// thread's.
   void connect_second();
 
   [[nodiscard]] std::unique_ptr<rendezvous_store> store(process_ranks const& here) const;
@@ -91,29 +93,30 @@ class gloo_engine final : public process_engine {
   std::optional<process_ranks> here_;
   std::optional<std::string> secret_;
   std::atomic<std::chrono::milliseconds> timeout_{std::chrono::milliseconds{60'000}};
-  std::shared_ptr<gloo_connections> with_, second_;  // of the rank's own thread, and of a second
-  std::unique_ptr<rendezvous_store> store_{};        // of begin_anew
+  std::shared_ptr<gloo_connections> with_,
+      second_;                                 // of the rank's own thread, and of a second one
+  std::unique_ptr<rendezvous_store> store_{};  // for begin_anew
   std::atomic<bool> interrupted_{false};
   bool held_ = false;
-  std::mutex mutex_;  // of what interrupt() and hold_timeouts() touch
+  std::mutex mutex_;  // guards the members that interrupt() and hold_timeouts() use
   unsigned groups_ = 0;
 };
 
 }  // namespace detail
 
-/// Processes that Gloo connects by TCP, for `processes{.engine = plait::gloo()}`: any launcher that
-/// sets the variables of process_ranks will do, or none.
+/// Makes the engine of processes that Gloo connects by TCP, for `processes{.engine =
+/// plait::gloo()}`. Any launcher will do that sets the variables of process_ranks, or none at all.
 ///
-/// Cost:    a connection for each pair of processes, for any groups; two where ranks have a second
+/// Cost:    one connection for each pair of processes serves all groups; two if ranks have a second
 ///          thread.
 /// Errors:  a call that waits longer than the time-out throws communication_timeout with the rank
 ///          that it waits for; engine_error at once if another process fails or ends. Then all
-///          connections of this process are closed, so that the others learn it.
-/// Threads: Gloo has a thread of its own in each process; those that call it sleep while they wait.
-/// Safety:  before the first call the ends of each connection show each other that they know the
-///          secret of the job, a file that PLAIT_JOB_SECRET_FILE names, or else one that rank 0
-///          leaves where the ranks meet. A peer that merely reaches a port is dropped. What is sent
-///          after that is neither encrypted nor signed. See docs/processes.md.
+///          connections of this process are closed, so that the other processes learn of it.
+/// Threads: Gloo has a thread of its own in each process; calling threads sleep while they wait.
+/// Safety:  before the first call the two ends of each connection prove to each other that they
+///          know the secret of the job: a file that PLAIT_JOB_SECRET_FILE names, or else a key that
+///          rank 0 leaves in the rendezvous folder. A peer that merely reaches a port is dropped.
+///          Data that is sent after that is neither encrypted nor signed. See docs/processes.md.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<ext::process_engine> gloo(
     gloo_options const& options = {}) {
   return std::make_shared<detail::gloo_engine>(options);

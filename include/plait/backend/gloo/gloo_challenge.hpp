@@ -15,30 +15,32 @@
 
 namespace plait::detail {
 
-/// 32 bytes that nobody makes without the key (RFC 2104, with SHA-256).
+/// Returns 32 bytes that cannot be computed without the key (RFC 2104, with SHA-256).
 [[nodiscard]] std::string hmac_sha256(std::string_view key, std::string_view text);
 
-/// 32 bytes of the system's that nobody can foresee.
+/// Returns 32 bytes of the system's cryptographic random numbers.
 [[nodiscard]] std::string random_bytes();
 
-/// Which rendezvous of which job the connections are of; `key` is what only its processes know.
+/// Identifies the rendezvous of connections; `key` is the secret of its processes.
 struct gloo_identity {
   std::string key, rendezvous;
 };
 
-/// What the two ends of a new connection say to each other, so that each knows that the other has
-/// the key and is the rank that it says, of this rendezvous. Who is connected to asks, who connects
-/// answers, and who asked proves the same in turn:
+/// Proves two ends of a new connection to each other: each learns that the other has the key and is
+/// the rank that it claims, in this rendezvous. Without it, any program that reaches the port could
+/// send gradients. The member that listens asks, the connecting one answers, then the asking one
+/// proves the same:
 ///
 ///     question: a random number
 ///     answer:   its rank, a random number, HMAC("answer", rendezvous, ranks, addresses, numbers)
-///     proof:    HMAC("proof", the same)
+///     proof:    HMAC("proof", rendezvous, ranks, addresses, numbers)
 ///
-/// A member with the higher rank connects to that with the lower. Each message has a size of its
-/// own, and nothing of the rendezvous is in one but the rank.
+/// The member with the higher rank connects to the member with the lower: of ranks 2 and 5, rank 2
+/// asks and rank 5 answers. Each message has a fixed size, and the rank is the only part of the
+/// rendezvous that can be read in one.
 class gloo_challenge {
  public:
-  /// `addresses`: where each member is connected to.
+  /// `addresses`: the address at which each member listens.
   gloo_challenge(gloo_identity of, int rank, std::vector<std::string> addresses)
       : of_(std::move(of)), rank_(rank), addresses_(std::move(addresses)) {}
 
@@ -53,23 +55,24 @@ class gloo_challenge {
 
   [[nodiscard]] static std::string question() { return std::string(mark) + random_bytes(); }
 
-  /// To the question of `member`; nothing if it is none.
+  /// Answers the question of `member`; nullopt if it is not a question.
   [[nodiscard]] std::optional<std::string> answer(std::string_view question, int member) const;
-  /// Which member has answered; nothing if none of those that connect to this one has.
+  /// Returns the member that has answered; nullopt if the answer is not from a member that connects
+  /// to this one.
   [[nodiscard]] std::optional<int> who(std::string_view question, std::string_view answer) const;
-  /// For `member`, whose answer it was.
+  /// Returns the proof for `member`, which gave the answer.
   [[nodiscard]] std::string proof(std::string_view question, std::string_view answer,
                                   int member) const {
     return code("proof", question, answer, member, rank_);
   }
-  /// Whether it is that of `member`, for this one's answer.
+  /// Returns true if `proof` is the proof of `member` for this member's answer.
   [[nodiscard]] bool proves(std::string_view proof, std::string_view question,
                             std::string_view answer, int member) const {
     return is_same(proof, code("proof", question, answer, rank_, member));
   }
 
  private:
-  /// Each field behind its size, so that no two lists of fields are one text.
+  /// Writes the size in front of each field, so that no two lists of fields give one text.
   [[nodiscard]] std::string code(std::string_view what, std::string_view question,
                                  std::string_view answer, int from, int to) const;
   static bool is_same(std::string_view one, std::string_view other) {

@@ -24,26 +24,27 @@
 
 namespace plait::detail {
 
-/// A gloo::Context over connections whose ends have shown each other who they are: each two members
-/// have one.
+/// A gloo::Context over one connection for each pair of members, whose ends have proved their
+/// identity.
 class gloo_mesh final : public ::gloo::Context {
  public:
-  /// `timeout`: of Gloo's own calls, where they are not told another.
+  /// `timeout`: for Gloo's own calls that are given none.
   gloo_mesh(int own_rank, int members, gloo_interface const& over,
             std::shared_ptr<gloo_watch> const& watch, std::chrono::milliseconds timeout);
   gloo_mesh(gloo_mesh const&) = delete;
   gloo_mesh& operator=(gloo_mesh const&) = delete;
-  /// Gloo's thread must have left the sentinels before they go. Gloo waits for it there, too, but
-  /// with a counter that orders nothing; closing takes the mutex under which they are woken.
+  /// Gloo's thread must have left the sentinels before they are destroyed. Gloo waits for it there,
+  /// too, but with a counter that orders no memory; closing takes the mutex under which they are
+  /// woken.
   ~gloo_mesh() override { close(); }
 
-  /// What waits on the connections ends, here and in the other processes.
+  /// Ends all waits on the connections, here and in the other processes.
   void close() noexcept;
 
-  /// Where the others reach this member.
+  /// The address at which the other members reach this one.
   [[nodiscard]] std::string const& address() const { return listener_.address(); }
 
-  /// All members call it with the addresses of all. \see gloo_listener
+  /// Connects to all members; all call it with the same addresses. \see gloo_listener
   void connect(gloo_identity const& identity, std::vector<std::string> addresses,
                std::function<void(gloo_listener::progress const&)> const& look);
 
@@ -56,9 +57,9 @@ class gloo_mesh final : public ::gloo::Context {
   std::shared_ptr<watched_context> watched_;
 };
 
-/// Gloo writes to connections that the other end may have closed, and the signal SIGPIPE of that
-/// would end the process. While one of these lives it is ignored, unless the program has said
-/// something of its own. The engines of a process share one.
+/// Ignores SIGPIPE while it exists, unless the program has set a handler. Gloo writes to
+/// connections that the other end may have closed, and the signal would end the process. The
+/// engines of a process share one object.
 class ignored_sigpipe {
  public:
   static std::shared_ptr<ignored_sigpipe> shared();
@@ -74,12 +75,12 @@ class ignored_sigpipe {
   bool is_ours_ = false;
 };
 
-/// What an engine and the groups that one thread calls share: the connections of this process for
-/// that thread, and whether one has failed.
+/// The connections of this process for one of its threads, which the engine and that thread's
+/// groups share, and whether one has failed.
 struct gloo_connections {
   gloo_connections(gloo_interface way, gloo_identity of, int own_rank, int processes,
                    std::chrono::milliseconds limit, std::chrono::milliseconds left);
-  /// Those of another thread of the same process.
+  /// The connections of another thread of the same process.
   gloo_connections(gloo_connections const& first, std::shared_ptr<gloo_watch> own_watch,
                    std::shared_ptr<gloo_mesh> own_world);
 
@@ -90,13 +91,14 @@ struct gloo_connections {
   gloo_identity identity;
   std::shared_ptr<gloo_watch> watch = std::make_shared<gloo_watch>();
   std::shared_ptr<gloo_mesh> world;           ///< all groups' messages go over it
-  std::weak_ptr<gloo_connections> beside{};   ///< those of the rank's other thread
-  std::atomic<bool> has_failed{false};        ///< they are closed
-  std::atomic<bool> other_has_failed{false};  ///< for that reason
+  std::weak_ptr<gloo_connections> beside{};   ///< the connections of the rank's other thread
+  std::atomic<bool> has_failed{false};        ///< the connections are closed
+  std::atomic<bool> other_has_failed{false};  ///< they are closed because the other thread's failed
 
-  /// A mesh for the collectives of Gloo itself.
+  /// Adds a mesh for Gloo's own collectives, which fail() closes, too.
   void add(std::shared_ptr<gloo_mesh> const& further);
-  /// So that the other processes see at once that this one has failed, and the other thread, too.
+  /// Closes all connections of both threads, so that the other processes see at once that this one
+  /// has failed.
   void fail() noexcept;
 
  private:
@@ -106,7 +108,7 @@ struct gloo_connections {
   std::vector<std::weak_ptr<gloo_mesh>> others_;
 };
 
-/// What Gloo says, without the place in its sources and in one line.
+/// The message of an exception of Gloo, without the position in its sources, on one line.
 [[nodiscard]] [[gnu::cold]] std::string gloo_words(std::exception const& problem);
 
 }  // namespace plait::detail

@@ -16,29 +16,29 @@
 
 namespace plait::detail {
 
-/// A network interface of this host: its name and the first of its addresses, IPv4 before IPv6.
+/// A network interface of this host: the first of its addresses, IPv4 before IPv6.
 struct network_interface {
   int family = AF_UNSPEC;
   std::string address;
   bool is_loopback = false;
 
-  /// Those that are up and have an address, by name.
+  /// Returns the interfaces that are up and have an address, by name.
   [[nodiscard]] static std::map<std::string, network_interface> all();
-  /// "eth0 (10.0.0.2), wlan0 (10.0.1.2)", of those that others can reach.
+  /// "eth0 (10.0.0.2), wlan0 (10.0.1.2)": the interfaces that other hosts can reach.
   [[nodiscard]] static std::string text(std::map<std::string, network_interface> const& from,
                                         bool with_loopback);
 };
 
-/// An interface of this host, for Gloo and for the port at which the other processes reach this.
+/// An interface of this host, for Gloo and for the port at which other processes reach this one.
 struct gloo_interface {
   std::shared_ptr<::gloo::transport::tcp::Device> device;
   sockaddr_storage address{};
   std::size_t address_bytes = 0;
 };
 
-/// The interface over which rank `rank` talks: `asked`, or what the environment says, or the
-/// loopback if `marks` say that all ranks can reach it. Never the address of the host's name, which
-/// may be one that no other host can reach.
+/// Returns the interface of rank `rank`: `asked`, or else the environment's, or else the loopback
+/// if `marks` say that all ranks can reach it. It never takes the address of the host's name, which
+/// other hosts may be unable to reach.
 [[nodiscard]] [[gnu::cold]] gloo_interface gloo_device(std::string const& asked,
                                                        std::vector<process_mark> const& marks,
                                                        int rank);

@@ -23,8 +23,8 @@
 
 namespace plait::detail {
 
-/// Returns the function by which Gloo adds up or compares elements of a type, or null. The maximum
-/// of two elements is NaN if either is NaN.
+/// Returns Gloo's function for a reduction of elements of a type, or null. The maximum of two
+/// elements is NaN if either is NaN.
 template <class T>
 ::gloo::AllreduceOptions::Func gloo_reduction(reduction operation) {
   auto const each = [](auto how) {
@@ -38,9 +38,9 @@ template <class T>
 }
 ::gloo::AllreduceOptions::Func gloo_reduction(element_type type, reduction operation);
 
-/// One member of a group, over the connections that its thread has with all processes: a message
-/// carries the number of the group, that of the call, its kind and its size, so that only the ends
-/// of one call find together.
+/// One member of a group, over its thread's connections with all processes. Groups share
+/// connections, so a message carries the numbers of the group and of the call, the call's kind and
+/// its size: only the two ends of one call match.
 ///
 /// Cost: every collective is one round in which members send to each other directly; a root sends
 ///       to all. Two small objects of Gloo for each other member and call.
@@ -67,7 +67,7 @@ class gloo_group final : public process_group {
   bool give_up_posted() noexcept override;
   bool all_reduce(void* inout, std::size_t count, element_type type, reduction operation) override;
 
-  /// Further connections of the members, called `name`, whose waits are for `watch`. All members
+  /// Makes further connections of the members, called `name`, whose waits `watch` ends. All members
   /// call it.
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<gloo_mesh> connect_anew(
       std::string const& name, std::shared_ptr<gloo_watch> const& watch);
@@ -87,20 +87,20 @@ class gloo_group final : public process_group {
     return static_cast<std::byte const*>(all) + index * bytes;
   }
   [[nodiscard]] bool is(int member) const { return std::size_t(member) == rank_; }
-  /// The members after this one first, so that not all begin with the same.
+  /// Begins with the member after this one, so that members do not all send to the same one first.
   template <class Work>
   void for_others(Work work) const {
     for (std::size_t i = 1; i < members_.size(); ++i) work((rank_ + i) % members_.size());
   }
 
-  /// Gloo's own collectives have 1 to 8 in the highest byte. Sizes that differ never meet: Gloo
-  /// would end the process where the longer one arrives.
+  /// Returns the tag of a message. Gloo's own collectives have 1 to 8 in the highest byte. The size
+  /// is part of the tag, since Gloo would end the process in which a longer message arrives.
   [[nodiscard]] std::uint64_t slot(kind what, std::uint32_t call, std::size_t bytes) const;
   [[nodiscard]] std::uint64_t next_slot(kind what, std::size_t bytes) {
     return slot(what, calls_++, bytes);
   }
 
-  /// A buffer for a message that is posted, in a place that is free.
+  /// Makes a buffer for a posted message and returns its place.
   std::size_t begin_post(std::size_t other, void* data, std::size_t bytes, bool is_sent);
   void begin_receive(std::size_t from, void* data, std::size_t bytes, std::uint64_t at);
   void begin_send(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at);
@@ -108,16 +108,17 @@ class gloo_group final : public process_group {
   void wait_for_send(std::size_t to);
   void to_one(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at);
   void to_all(void const* data, std::size_t bytes, std::uint64_t at);
-  /// A block to and from each.
+  /// Exchanges a block with each member.
   void exchange(kind what, void const* send, std::size_t stride, void* receive, std::size_t bytes);
 
-  /// Connections of the members alone, which Gloo's own collectives need, made at the first of
-  /// them.
+  /// Returns connections of the members alone, which Gloo's own collectives need; the first of them
+  /// makes the connections.
   std::shared_ptr<gloo_mesh> const& own_mesh();
   [[nodiscard]] [[gnu::cold]] std::shared_ptr<gloo_mesh> new_mesh(
       std::string const& name, std::shared_ptr<gloo_watch> const& watch);
 
-  /// Rounded up: a wait that ends before the deadline would look like a connection that is lost.
+  /// The time left, rounded up: a wait that ends before the deadline would look like a lost
+  /// connection.
   [[nodiscard]] std::chrono::milliseconds left() const;
 
   template <class Work>
@@ -139,7 +140,7 @@ class gloo_group final : public process_group {
 
   std::shared_ptr<gloo_connections> with_;
   std::shared_ptr<gloo_mesh> mesh_;
-  std::vector<int> members_;  // as the connections count them, in group order
+  std::vector<int> members_;  // numbers in the connections, in group order
   struct posted_buffer {
     buffer lent{};
     bool is_sent = false;
@@ -152,7 +153,7 @@ class gloo_group final : public process_group {
   std::size_t rank_;
   std::uint32_t calls_ = 0;
   std::size_t other_ = none;
-  gloo_watch::clock::time_point end_;  // as the watch has the time
+  gloo_watch::clock::time_point end_;  // in the time of the watch
 };
 
 }  // namespace plait::detail

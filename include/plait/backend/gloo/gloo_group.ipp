@@ -104,7 +104,7 @@ PLAIT_DECL void gloo_group::wait_for_posted(std::size_t place, int other) {
 }
 
 PLAIT_DECL bool gloo_group::give_up_posted() noexcept {
-  with_->fail();  // nothing is written any more
+  with_->fail();  // nothing writes to the buffers after that
   posted_.clear();
   return true;
 }
@@ -117,7 +117,7 @@ PLAIT_DECL bool gloo_group::all_reduce(void* inout, std::size_t count, element_t
   ask("all_reduce", [&] {
     ::gloo::AllreduceOptions options(own_mesh());
     other_ = none;
-    // Only the size of an element matters here.
+    // Gloo needs the size of an element only.
     switch (type.bytes) {
       case 1: options.setOutput(static_cast<std::uint8_t*>(inout), count); break;
       case 2: options.setOutput(static_cast<std::uint16_t*>(inout), count); break;
@@ -251,7 +251,7 @@ PLAIT_DECL void gloo_group::fail(char const* function, std::exception const& pro
                                     : member_text(static_cast<int>(other_));
   auto const words = gloo_words(problem);
   with_->fail();
-  std::ranges::fill(in_, nullptr);  // nothing is written any more to what the caller takes away
+  std::ranges::fill(in_, nullptr);  // nothing writes after that to buffers that the caller frees
   std::ranges::fill(out_, nullptr);
   posted_.clear();
   if (with_->other_has_failed) end_with_other(function);
@@ -267,7 +267,7 @@ PLAIT_DECL void gloo_group::fail(char const* function, std::exception const& pro
     throw engine_error(concat({call_text(function), " was ended, as the ranks of the job change"}));
   auto const lost = concat({call_text(function), ": the connection to ", other,
                             " is lost, whose process has failed or ended (Gloo: ", words, ")"});
-  if (signal != 0)  // as others have it, who have waited as long
+  if (signal != 0)  // ranks that have waited as long end by the signal, too
     throw wait_stopped_by_signal(concat({lost, ", after ", caught_signal::name(signal)}), signal);
   throw engine_error(lost, other_ == none ? -1 : world_rank(static_cast<int>(other_)));
 }

@@ -21,37 +21,37 @@
 
 namespace plait::detail {
 
-/// "10.0.0.2:4711" or "[::1]:4711", of the bytes of a socket's address.
+/// "10.0.0.2:4711" or "[::1]:4711" for the bytes of a socket's address.
 [[nodiscard]] [[gnu::cold]] std::string socket_text(std::string_view address);
 
-/// The port at which other members of a mesh reach this one, until all are connected: then it is
-/// closed. A peer that connects is asked for the answer of gloo_challenge; only a connection that
-/// has given it is handed out. Others are dropped, and who waits is not held up by them.
+/// The port at which other members of a mesh reach this one; it is closed when all are connected. A
+/// peer that connects must pass gloo_challenge before its connection is used. Other peers are
+/// dropped, and they do not hold up members: all connections make progress at the same time.
 ///
-/// Cost:    a connection, one and a half round trips and four codes for each other member.
-/// Threads: that of connect() alone.
+/// Cost:    for each other member, a connection, one and a half round trips and four codes.
+/// Threads: the thread of connect() only.
 class gloo_listener {
  public:
-  /// `where`: an address of this host, at a port that the system chooses.
+  /// `where`: an address of this host; the system chooses the port.
   explicit gloo_listener(sockaddr_storage const& where, std::size_t bytes);
 
-  /// What the others are to be told.
+  /// The address that the other members are told.
   [[nodiscard]] std::string const& address() const { return address_; }
 
-  /// What connect() still waits for.
+  /// The state of connect().
   struct progress {
-    std::vector<int> missing;  ///< members
-    std::size_t dropped = 0;   ///< connections that have not given the answer
+    std::vector<int> missing;  ///< members that are not connected
+    std::size_t dropped = 0;   ///< connections that did not pass the challenge
 
     /// "rank 3 has not connected to 10.0.0.2:4711 (12 others have, who do not know ...)"
     [[nodiscard]] [[gnu::cold]] std::string text(std::string_view address) const;
   };
 
-  /// A socket for each member, that of this one empty. `look` is called some times a second and
-  /// throws where the wait is to end.
+  /// Returns a socket for each member; the own one is empty. `look` is called several times a
+  /// second and throws to end the wait.
   ///
-  /// Errors: engine_error with the member if it cannot be reached, or if somebody else has answered
-  ///         for it three times.
+  /// Errors: engine_error with the member if it cannot be reached, or if another process has
+  ///         answered at its address three times.
   [[nodiscard]] std::vector<file_descriptor> connect(
       gloo_challenge const& challenge, std::function<void(progress const&)> const& look);
 
@@ -62,17 +62,17 @@ class gloo_listener {
   static constexpr std::size_t most_strangers = 256;
   static constexpr int most_failures = 3;
 
-  /// A connection whose ends do not know each other yet.
+  /// A connection that has not passed the challenge.
   struct link {
     file_descriptor socket;
-    int member = -1;  ///< that this one has connected to
+    int member = -1;  ///< the member that this end has connected to, -1 if the peer connected
     bool is_open = false;
     std::string question{}, answer{}, read{};
 
     [[nodiscard]] std::size_t wanted() const;
     [[nodiscard]] short events() const { return is_open ? POLLIN : POLLOUT; }
   };
-  /// Of this end to reach a member.
+  /// Attempts of this end to reach a member.
   struct tries {
     bool runs = false;
     int refused = 0, wrong = 0;
@@ -86,7 +86,7 @@ class gloo_listener {
   }
   void is_done(int member, link& by);
 
-  /// A connection to a member, if there is none yet.
+  /// Begins a connection to a member, if there is none.
   void begin(gloo_challenge const& challenge, int member);
   void again(int member);
   void refused(gloo_challenge const& challenge, int member, int code);
@@ -95,16 +95,17 @@ class gloo_listener {
     return socket_text(challenge.addresses()[static_cast<std::size_t>(member)]);
   }
 
-  /// For what comes next, or for the next look.
+  /// Waits for an event, or until the next call of `look`.
   void wait(gloo_challenge const& challenge);
-  /// False where the connection is no longer one that waits.
+  /// Handles an event of `one`; returns false if its connection is done or dropped.
   bool go_on(gloo_challenge const& challenge, link& one);
-  /// Never a byte more than the message that is to come: what is behind it is Gloo's.
+  /// Reads at most the rest of the expected message: later bytes belong to Gloo.
   outcome read(gloo_challenge const& challenge, link& one);
   outcome take(gloo_challenge const& challenge, link& one);
-  /// A new connection has room for each of the messages.
+  /// Sends a message in one call: the buffer of a new connection has room for all of them.
   static bool send(link const& one, std::string_view message);
-  /// Of those that wait too many, the oldest goes; a member that it was comes again.
+  /// Accepts connections. If too many wait, it drops the oldest; a member that is dropped connects
+  /// again.
   void accept();
 
   int family_ = AF_UNSPEC;

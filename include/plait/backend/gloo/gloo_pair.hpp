@@ -19,24 +19,25 @@
 
 namespace plait::detail {
 
-/// A connection of Gloo's over a socket that it is given, whose other end has shown who it is.
+/// A Gloo connection over a given socket, whose other end has passed the challenge.
 ///
-/// What Gloo throws in its own thread, as when bytes come that are none of its protocol, would end
-/// the process; here it ends the connection, and the thread that waits on it learns why.
+/// An exception in Gloo's own thread, as for bytes that are not in its protocol, would end the
+/// process. Here it ends the connection, and the thread that waits on it throws the reason.
 class gloo_pair final : public ::gloo::transport::tcp::Pair {
  public:
   using base = ::gloo::transport::tcp::Pair;
 
-  /// Gloo of before 2023 listens at a port of its own as soon as there is a pair, and takes the
-  /// first peer that comes. None may: it is closed at once.
+  /// Closes the pair's own port. Gloo of before 2023 listens at a port as soon as there is a pair,
+  /// and takes the first peer that connects, without a check.
   ///
-  /// Errors: engine_error if somebody has come in between; then the context is of no use, too.
+  /// Errors: engine_error if a peer has connected before that; then the context is unusable, too.
   gloo_pair(::gloo::transport::tcp::Context* context, ::gloo::transport::tcp::Device* device,
             int member, std::chrono::milliseconds timeout);
 
   gloo_pair(gloo_pair const&) = delete;
   gloo_pair& operator=(gloo_pair const&) = delete;
-  /// It is closed, so that Gloo's thread comes no more; what that has read it has read before.
+  /// The base class has closed it to Gloo's thread; the load orders this thread after that thread's
+  /// last access.
   ~gloo_pair() override { (void)is_handled_.load(std::memory_order_acquire); }
 
   /// \see gloo_listener
@@ -50,7 +51,7 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
   std::atomic<bool> is_adopted_{false}, is_handled_{false};
 };
 
-/// A context of Gloo's with connections that are adopted.
+/// A Gloo context with adopted connections.
 class gloo_context final : public ::gloo::transport::tcp::Context {
  public:
   using base = ::gloo::transport::tcp::Context;

@@ -27,7 +27,7 @@ PLAIT_DECL gloo_pair::gloo_pair(::gloo::transport::tcp::Context* context,
     : base(context, device, member, timeout) {
   std::scoped_lock const lock{m_};
   bool const is_taken = state_ == CONNECTED || ex_ != nullptr;
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));  // which takes it from Gloo's thread
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));  // which removes it from Gloo's thread
   state_ = INITIALIZING;
   if (is_taken) throw engine_error("somebody has connected to a port of Gloo's");
 }
@@ -49,17 +49,17 @@ PLAIT_DECL void gloo_pair::adopt(file_descriptor socket) {
 
 PLAIT_DECL void gloo_pair::handleEvents(int events) {
   handle(events);
-  // Gloo waits for the end of this call without a mutex.
+  // Gloo waits for the end of this call without a mutex, so the store orders the two threads.
   is_handled_.store(true, std::memory_order_release);
 }
 
 PLAIT_DECL void gloo_pair::handle(int events) {
   if (!is_adopted_.load(std::memory_order_acquire)) return;
-  terminate_sentence::mark_thread("Gloo");  // of what is thrown where it cannot be caught
+  terminate_sentence::mark_thread("Gloo");  // for exceptions that cannot be caught
   try {
     base::handleEvents(events);
   } catch (std::exception const& problem) {
-    // Another thread that closes the connection holds the mutex and waits for this one.
+    // If try_to_lock fails, another thread closes the connection and waits for this one.
     std::unique_lock const lock(m_, std::try_to_lock);
     if (!lock || ex_ != nullptr || state_ != CONNECTED) return;
     signalException(concat({"bytes have come that are none of Gloo's: ", problem.what()}));

@@ -20,41 +20,44 @@
 
 namespace plait::detail {
 
-/// The start of a job's processes, who meet through notes in a store. Rank 0 writes who it is and a
-/// number of this start, with which all other notes begin: what an earlier job has left is
-/// nobody's.
+/// Brings the processes of a job together through notes in a store, a shared folder for example.
+/// Rank 0 writes the note "writer" with its process_mark and a random number of this start, for
+/// example 1f3a. All other notes begin with that number: rank 3 writes 1f3a.here.3, and rank 0
+/// waits for 1f3a.here.1 to 1f3a.here.7. Notes of an earlier job have another number, so no rank
+/// reads them.
 ///
 /// Errors: input_error, communication_timeout or engine_error, on all ranks that have met: the
 ///         first to fail leaves its sentence for the others. wait_stopped_by_signal.
 class gloo_rendezvous {
  public:
-  /// `interrupted`: set by another thread where nobody is to be waited for any more. `secret`: of
-  /// the job; if empty, rank 0 makes one and leaves it with the notes.
+  /// `interrupted`: set by another thread to end all waits. `secret`: the secret of the job; if
+  /// empty, rank 0 makes one and leaves it with the notes.
   gloo_rendezvous(std::unique_ptr<rendezvous_store> store, process_ranks here,
                   std::chrono::milliseconds timeout, std::atomic<bool> const& interrupted,
                   std::string secret);
   gloo_rendezvous(gloo_rendezvous const&) = delete;
   gloo_rendezvous& operator=(gloo_rendezvous const&) = delete;
 
-  /// Waits until every rank has come and returns who they are.
+  /// Waits until every rank has arrived and returns their marks.
   [[nodiscard]] std::vector<process_mark> meet();
-  /// Behind meet(): what only the ranks of this rendezvous know, and which rendezvous it is.
+  /// Called after meet(): the key of this rendezvous and its number.
   [[nodiscard]] gloo_identity identity() const;
-  /// Leaves `value` under a name and waits for that of every rank.
+  /// Leaves `value` under a name and waits for the values of all ranks.
   [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value);
-  /// While this rank waits for connections: throws where that is to end. `problem`: what is said if
-  /// it ends because nobody comes.
+  /// Called while this rank waits for connections; throws to end the wait. `problem`: the error's
+  /// text if the time is over.
   void look(std::vector<int> const& missing, std::string const& problem);
-  /// When all have done so: rank 0 removes what was left.
+  /// Removes all notes, on rank 0; all ranks call it at the end.
   void end() noexcept {
     if (here_.rank == 0) store_->clear(true);
   }
-  /// This rank gives up; the others learn why. Waits shortly for them where it cleans up.
+  /// Gives up and leaves the reason for the other ranks. Rank 0 waits up to 300 ms for them before
+  /// it cleans up.
   void fail(std::string_view why) noexcept;
   [[nodiscard]] std::chrono::milliseconds left() const;
 
  private:
-  /// What rank 0 says of the job, a line each.
+  /// The note "writer" of rank 0, one field per line.
   struct writer_note {
     std::string number, world_size, job;
     process_mark mark;
@@ -75,12 +78,13 @@ class gloo_rendezvous {
 
   void join();
 
-  /// The values of all ranks under a name, of which this rank has written its own.
+  /// Waits for the values of all ranks under a name; this rank has written its own.
   [[nodiscard]] std::vector<std::string> collect(std::string_view name);
-  /// The key of rank 0, if it has left one; else both have the same secret. False if it has left
-  /// neither: it has taken back what it wrote, as others have ended, and may meet again.
+  /// Takes the key that rank 0 has left, or checks that both have the same secret. Returns false if
+  /// rank 0 has left neither: it has removed its notes because another rank failed, and may start
+  /// again.
   bool take_key();
-  /// Of a secret, in the notes of rank 0: who reads it learns nothing of the secret.
+  /// A hash of the secret for rank 0's note; the secret cannot be computed from it.
   [[nodiscard]] std::string fingerprint() const;
   static constexpr std::string_view fingerprint_begin = "secret ";
   static constexpr std::string_view hexadecimal = "0123456789abcdef";
@@ -89,11 +93,11 @@ class gloo_rendezvous {
 
   void check_failed();
   void check_lives(int rank, process_mark const& mark) const;
-  /// Whether those who have come are still there.
+  /// Throws if a rank that has arrived has ended.
   void check_others(std::string_view name, std::vector<std::optional<std::string>> const& found);
   [[nodiscard]] std::string missing_text(
       std::string_view name, std::vector<std::optional<std::string>> const& found) const;
-  /// Ranks that have not met cannot agree on an end.
+  /// Throws if a signal was caught: ranks that have not met cannot agree to stop together.
   void check_signal(std::string const& problem) const;
   [[noreturn]] void late(std::string const& problem) const;
   [[noreturn]] void refuse_double() const;

@@ -77,7 +77,7 @@ PLAIT_DECL void gloo_rendezvous::fail(std::string_view why) noexcept {
     };
     while (others_stay() && std::chrono::steady_clock::now() < latest) rest();
     store_->clear(true);
-  } catch (error const&) {  // what stays is replaced by the next job
+  } catch (error const&) {  // the next job replaces the notes that are left
   }
 }
 
@@ -156,7 +156,7 @@ PLAIT_DECL void gloo_rendezvous::begin() {
 }
 
 PLAIT_DECL void gloo_rendezvous::join() {
-  // The message if rank 0 never comes.
+  // the error's text if rank 0 never arrives
   auto problem = concat({"rank 0 has not come to ", store_->name()});
   for (;; rest()) {
     check_signal(problem);

@@ -17,8 +17,8 @@
 
 namespace plait::detail {
 
-/// A folder that only its user can read, on a file system that all processes see; each key is a
-/// file, which appears complete.
+/// A folder that only its user can read, on a file system that all processes see. Each key is a
+/// file, which appears only when it is complete.
 class gloo_folder final : public rendezvous_store {
  public:
   explicit gloo_folder(std::filesystem::path path, bool of_one_start = false)
@@ -38,9 +38,10 @@ class gloo_folder final : public rendezvous_store {
   static constexpr std::string_view kind = "rendezvous note";
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
-  // "writer", "0123456789abcdef.here.0", and what a process that was killed has half written.
+  // True for "writer", "0123456789abcdef.here.0", and a file that a killed process has half
+  // written.
   static bool is_ours(std::string_view file);
-  /// False if there is nothing.
+  /// Returns false if there is no folder.
   [[nodiscard]] bool is_usable() const;
 
   std::filesystem::path path_;

@@ -58,7 +58,7 @@ PLAIT_DECL void gloo_folder::clear(bool at_end) noexcept {
     for (auto const& entry : std::filesystem::directory_iterator(path_))
       if (is_ours(entry.path().filename().native())) ::unlink(entry.path().c_str());
   } catch (std::filesystem::filesystem_error const&) {
-    return;  // it is gone, or cannot be read: then its files stay
+    return;  // the folder is gone or cannot be read; its files stay
   }
   if (at_end) ::rmdir(path_.c_str());
 }

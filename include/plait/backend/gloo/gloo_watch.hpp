@@ -22,12 +22,13 @@
 
 namespace plait::detail {
 
-/// Ends waits that Gloo forgets: a connection that breaks wakes those whose message has not begun,
-/// and not the one whose message is half on its way. A thread looks whether the connection of a
-/// long wait has broken, whether a signal is to end it, and whether its time is over.
+/// Ends waits that Gloo would leave. When a connection breaks, Gloo wakes threads whose message has
+/// not begun, but not a thread whose message is half received: that thread would wait until its
+/// time-out, 60 s for example. A thread of the watch therefore looks every 30 ms whether the
+/// connection of a long wait has broken, a signal is to end the wait, or its time is over.
 ///
 /// Cost:    a mutex that is nearly always free, twice for each wait.
-/// Threads: one thread waits; the looking one is the watch's own.
+/// Threads: one thread waits; the watch has a thread of its own.
 class gloo_watch {
  public:
   using buffer = ::gloo::transport::UnboundBuffer;
@@ -39,26 +40,26 @@ class gloo_watch {
   gloo_watch& operator=(gloo_watch const&) = delete;
   ~gloo_watch();
 
-  /// The signal that has ended a wait, and how long that one went on behind it.
+  /// The signal that has ended a wait, and how long the wait went on after the signal.
   struct ending {
     int signal = 0;
     std::chrono::milliseconds waited{};
   };
   [[nodiscard]] ending ended();
-  /// Ends the wait of the other thread, and all that it begins from now on.
+  /// Ends the wait of the other thread, and all later waits.
   void interrupt();
   [[nodiscard]] bool is_interrupted();
-  /// The time of day, without that in which it was held.
+  /// The time of day, less the time for which it was held.
   [[nodiscard]] clock::time_point time();
-  /// Time-outs stand still until hold(false).
+  /// Stops time-outs until hold(false).
   void hold(bool on);
   /// \see signal_patience
   void forget_waits();
 
-  /// What the calling thread waits for while this lives.
+  /// States the buffer that the calling thread waits for, while it exists.
   class waiting {
    public:
-    /// `sentinel` waits on the same connection for what never comes.
+    /// `sentinel`: a receive on the same connection that no message ever matches.
     waiting(gloo_watch& watch, buffer& what, buffer* sentinel, direction way,
             std::chrono::milliseconds timeout);
     waiting(waiting const&) = delete;
@@ -76,8 +77,7 @@ class gloo_watch {
   [[nodiscard]] clock::time_point counted() const {
     return (held_since_ ? *held_since_ : clock::now()) - held_;
   }
-  // A wait that has been aborted before it begins ends at once, or throws what the connection has
-  // thrown.
+  // A wait that was aborted before it begins ends at once, or throws the error of the connection.
   static bool is_broken(buffer& sentinel);
 
   std::mutex mutex_;
@@ -85,7 +85,7 @@ class gloo_watch {
   buffer *buffer_ = nullptr, *sentinel_ = nullptr;
   direction way_ = direction::in;
   std::uint64_t waits_ = 0;
-  clock::time_point end_{};  // of the wait, as time() has it
+  clock::time_point end_{};  // of the wait, in the time of time()
   clock::duration held_{};
   std::optional<clock::time_point> held_since_{};
   signal_patience patience_;
@@ -94,10 +94,10 @@ class gloo_watch {
   std::thread thread_;
 };
 
-/// For each other member a receive that never ends; it learns when the connection breaks.
+/// A receive from each other member that never ends; it fails when the connection breaks.
 using gloo_sentinels = std::vector<std::unique_ptr<::gloo::transport::UnboundBuffer>>;
 
-/// A buffer whose waits are watched.
+/// A buffer whose waits a gloo_watch watches.
 class watched_buffer final : public ::gloo::transport::UnboundBuffer {
  public:
   watched_buffer(std::unique_ptr<::gloo::transport::UnboundBuffer> inner,
@@ -118,9 +118,9 @@ class watched_buffer final : public ::gloo::transport::UnboundBuffer {
     {
       auto* const sentinel = other < 0 ? nullptr : sentinels_[std::size_t(other)].get();
       gloo_watch::waiting const now(watch_, *inner_, sentinel, way, timeout);
-      if (of(std::chrono::hours{24 * 365})) return true;  // the watch ends it
+      if (of(std::chrono::hours{24 * 365})) return true;  // the watch ends the wait
     }
-    // The message may have ended while the connection broke.
+    // The message may have ended although the connection broke.
     try {
       if (of(std::chrono::milliseconds{1})) return true;
     } catch (std::exception const&) {
@@ -134,13 +134,13 @@ class watched_buffer final : public ::gloo::transport::UnboundBuffer {
   int from_ = -1, to_ = -1;
 };
 
-/// A context of Gloo's, all of whose buffers are watched, also those that Gloo makes for itself.
+/// A Gloo context whose buffers are all watched, including those that Gloo makes for itself.
 class watched_context final : public ::gloo::transport::Context {
  public:
   watched_context(std::shared_ptr<::gloo::transport::Context> inner,
                   std::shared_ptr<gloo_watch> watch);
 
-  /// Once the connection to `other` is there.
+  /// Posts the sentinel for the connection to `other`, which must exist.
   void guard(int other);
 
   std::unique_ptr<::gloo::transport::Pair>& getPair(int other) override {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The C++ bindings of old have nothing that is used here.
+// Nothing here uses MPI's old C++ bindings.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -25,34 +25,36 @@ namespace plait {
 
 /// The options of `mpi`.
 struct mpi_options {
-  /// Whose processes are the ranks, in its order. Plait makes duplicates and leaves this as it is.
+  /// The communicator whose processes are the ranks, in its order. Plait duplicates it and leaves
+  /// it unchanged.
   MPI_Comm world = MPI_COMM_WORLD;
 };
 
 namespace detail {
 
-/// MPI in this process: who started it, whether it may still be called, and the watchdog that no
-/// call is without.
+/// The state of MPI in this process: whether plait has started it, whether it may still be called,
+/// and the watchdog that watches every call.
 class mpi_library {
  public:
   mpi_library() : watch_(std::chrono::milliseconds{300'000}) {}
   mpi_library(mpi_library const&) = delete;
   mpi_library& operator=(mpi_library const&) = delete;
-  /// Finalises what plait has started, unless a call has failed: then no other may be made, and the
-  /// launcher sees a process that has ended without that. It waits for the other ranks, which may
-  /// have more to do behind the job, as long as at the start. After an error of the program it
-  /// waits a moment for the other ranks, which may have it, too, and lets the launcher end them
-  /// otherwise.
+  /// Finalises MPI if plait has started it. After a failed call it does not, since no other call
+  /// may be made; the launcher then sees a process that has ended without MPI_Finalize. It waits
+  /// for the other ranks, which may have work left after the job, up to the longest time-out. After
+  /// an error of the program it waits 2 s for the other ranks, which may have the error, too; then
+  /// it lets the launcher end them.
   ~mpi_library();
 
-  /// The one of this process; it ends with the process, as MPI cannot be started twice.
+  /// The one object of this process; it lives as long as the process, since MPI cannot be started
+  /// twice.
   static mpi_library& here();
 
   void start();
 
-  /// Before start(): MPI is asked to serve two threads.
+  /// Called before start(): MPI is asked to serve two threads.
   void want_second_thread(bool wanted) { wants_second_thread_ = wanted; }
-  /// Behind it: why MPI serves one, or "".
+  /// Called after start(): the reason why MPI serves only one thread, or "".
   [[nodiscard]] [[gnu::cold]] static std::string why_one_thread();
 
   /// Calls work(), which calls one function of MPI.
@@ -66,7 +68,7 @@ class mpi_library {
         },
         function);
   }
-  /// `thread`: as the watchdog has it.
+  /// `thread`: the index of the calling thread in the watchdog.
   template <class Work, class Text>
   void call(Work work, Text const& text, char const* function, std::size_t thread = 0) {
     if (is_finalized())
@@ -87,29 +89,31 @@ class mpi_library {
   [[nodiscard]] static bool is_finalized();
   [[nodiscard]] bool is_usable() const { return !broken_ && !failed_ && !is_finalized(); }
   void give_up() noexcept { failed_ = second_gives_up_ = true; }
-  /// A second thread begins to make calls, and is to leave them.
+  /// A second thread begins to make calls; give_up() makes it leave them.
   void begin_second() { second_gives_up_ = false; }
   [[nodiscard]] bool second_gives_up() const { return second_gives_up_; }
-  /// A call of a second thread stays under way for ever: no other may be made, nor MPI finalised.
+  /// A call of a second thread stays under way for good: no other call may be made, nor MPI
+  /// finalised.
   void leave_call() noexcept { broken_ = true; }
   void set_timeout(std::chrono::milliseconds timeout);
   [[nodiscard]] std::chrono::milliseconds timeout() const { return watch_.timeout(); }
-  /// Whether a machine of the job has more ranks than processors: a rank that waits in a call of
-  /// MPI keeps its processor with some libraries.
+  /// True if a machine of the job has more ranks than processors. There a rank must not block in
+  /// MPI, since some libraries spin while they wait.
   [[nodiscard]] bool shares_processors() const { return shares_processors_; }
   void find_neighbours(MPI_Comm world, process_ranks& here);
 
  private:
   watchdog watch_;
-  // Of a process that has launched nothing.
+  // the default, for a process that has launched no job
   std::atomic<std::chrono::milliseconds> longest_{std::chrono::milliseconds{2'000}};
   bool started_ = false, shares_processors_ = false, wants_second_thread_ = false;
-  std::atomic<bool> broken_{false};  // a call has failed
-  std::atomic<bool> failed_{false};  // the program has
+  std::atomic<bool> broken_{false};  // a call of MPI has failed
+  std::atomic<bool> failed_{false};  // the program has failed
   std::atomic<bool> second_gives_up_{false};
 };
 
-/// So many bytes, which may be more than an int can say; the next ones begin `stride` bytes behind.
+/// Describes `bytes` bytes, which may be more than an int can count, as a count and a datatype;
+/// consecutive blocks begin `stride` bytes apart.
 class mpi_bytes {
  public:
   explicit mpi_bytes(std::size_t bytes) { take(bytes); }
@@ -130,13 +134,13 @@ class mpi_bytes {
   int count_ = 0;
 };
 
-/// MPI's name of an element type; MPI_DATATYPE_NULL for those that plait adds up itself: bfloat16,
-/// and what libraries get wrong (Open MPI 4.1 has sums of bytes that stop at 255, MPICH 4.0
-/// compares unsigned numbers as signed ones).
+/// Returns MPI's name of an element type. It is MPI_DATATYPE_NULL for types that plait reduces
+/// itself: bfloat16, and types that libraries reduce wrongly (Open MPI 4.1 has sums of bytes that
+/// stop at 255, MPICH 4.0 compares unsigned numbers as signed).
 MPI_Datatype mpi_type_of(element_type type);
 
-/// One member of a group, over a communicator of its own. `pause`: of the second thread, if that
-/// calls it.
+/// One member of a group, over a communicator of its own. `pause`: the pauses of the second thread
+/// if it calls the group, else null.
 class mpi_group final : public process_group {
  public:
   mpi_group(MPI_Comm comm, std::vector<int> const& members, int rank, call_pause* pause)
@@ -163,11 +167,12 @@ class mpi_group final : public process_group {
     return static_cast<std::byte const*>(all) + static_cast<std::size_t>(index) * bytes;
   }
 
-  /// A place for a request, whose address stays.
+  /// Returns the index of a free request, whose address does not change until it has ended.
   std::size_t free_place();
 
-  /// Calls work(), or work(request) and looks after the request while others have the processor:
-  /// other ranks, or, of a call of the second thread, the rank's own thread.
+  /// Calls work(), which blocks. If others need the processor, calls work(request) instead and
+  /// polls the request, with pauses: for other ranks of the machine, or, in the second thread, for
+  /// the rank's own thread.
   template <class Work>
   void ask(char const* function, Work work) {
     auto& library = mpi_library::here();
@@ -196,8 +201,8 @@ class mpi_group final : public process_group {
     };
     library.call(poll, text, function, pause_ == nullptr ? 0 : 1);
   }
-  /// At first for a moment; then for 50 us, as who computes needs the processor more than a long
-  /// wait needs the moment at which it ends.
+  /// Yields at first, later sleeps for 50 us: a long wait that ends 50 us late costs less than a
+  /// computing rank that loses its processor.
   static void let_others_run(int looks);
   static std::string waiting_text(mpi_group const& of, char const* function,
                                   std::chrono::milliseconds timeout, std::string const& when);
@@ -241,14 +246,16 @@ class mpi_engine final : public process_engine {
 
 }  // namespace detail
 
-/// The processes of an MPI job, for `processes{.engine = plait::mpi()}`. Plait starts MPI unless
-/// the program has, and finalises what it has started when the process ends.
+/// Makes the engine of an MPI job, for `processes{.engine = plait::mpi()}`. Plait starts MPI unless
+/// the program has, and finalises it, if it has started it, when the process ends.
 ///
-/// Cost:   each call of MPI is a blocking one that a thread watches; where a machine has more ranks
-///         than processors, and in a second thread of a rank, one that returns, looked after by a
-///         loop that lets others run. For the latter MPI is started with MPI_THREAD_MULTIPLE.
-/// Errors: a call that waits longer than the time-out, or behind a signal, ends the process with a
-///         sentence, since MPI cannot be called again. engine_error if a function of MPI fails.
+/// Cost:   each call of MPI blocks, and a thread watches it. If a machine has more ranks than
+///         processors, and in a second thread of a rank, plait starts a non-blocking call and polls
+///         it, with pauses that let others run. For a second thread MPI is started with
+///         MPI_THREAD_MULTIPLE.
+/// Errors: a call that waits longer than the time-out, or too long after a signal, ends the process
+///         with a sentence, since MPI cannot be called again. engine_error if a function of MPI
+///         fails.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<ext::process_engine> mpi(
     mpi_options const& options = {}) {
   return std::make_shared<detail::mpi_engine>(options);

@@ -78,7 +78,7 @@ PLAIT_DECL void mpi_library::find_neighbours(MPI_Comm world, process_ranks& here
   call("MPI_Allreduce",
        [&] { return MPI_Allreduce(MPI_IN_PLACE, &here.first_here, 1, MPI_INT, MPI_MIN, machine); });
   MPI_Comm_free(&machine);
-  // One answer for all: calls of the two kinds do not find together.
+  // All ranks take one answer: a blocking and a non-blocking collective do not match each other.
   int shares = here.local_size > static_cast<int>(std::thread::hardware_concurrency()) ? 1 : 0;
   call("MPI_Allreduce",
        [&] { return MPI_Allreduce(MPI_IN_PLACE, &shares, 1, MPI_INT, MPI_MAX, world); });
@@ -204,7 +204,7 @@ PLAIT_DECL std::size_t mpi_group::post_receive(void* data, std::size_t bytes, in
 }
 
 PLAIT_DECL void mpi_group::wait_for_posted(std::size_t place, int) {
-  // The request itself, of which a look may be the last.
+  // Passes the posted request itself, since a successful MPI_Test frees it.
   ask("MPI_Wait", [&](auto... request) {
     if constexpr (sizeof...(request) == 0) return MPI_Wait(&posted_[place], MPI_STATUS_IGNORE);
     else {
