@@ -14,8 +14,7 @@
 
 namespace plait::execution {
 
-/// The fingerprint of a plan, as text that differs between plans: ranks with different fingerprints
-/// cannot train together.
+/// Returns a text that identifies a plan: ranks whose texts differ cannot train together.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string words_of_plan() {
   digest of_parameters;
@@ -34,7 +33,7 @@ template <class Plan>
 
 /// Runs `program(rank)` on the ranks of an elastic job, once for each generation: see elastic.
 ///
-/// Errors: as elastic has them.
+/// Errors: the errors of elastic.
 template <class Job, class... Jobs, class Program>
 void launch(elastic const& backend, Program&& program) {
   using plan = typename Job::plan_type;
@@ -77,6 +76,6 @@ void launch(elastic const& backend, Program&& program) {
 
 namespace plait {
 
-using execution::launch;  // with this one
+using execution::launch;  // together with the overload above
 
 }  // namespace plait

@@ -27,16 +27,16 @@
 
 namespace plait::detail {
 
-/// This process as a member of an elastic job: carries out what `membership` says, keeps its lease
-/// alive, and watches the keys while a generation runs.
+/// This process as a member of an elastic job. It carries out the decisions of `membership`, keeps
+/// its lease in etcd alive, and watches the keys while a generation runs. Other members know that a
+/// process has ended when its lease of 2 s ends, so the lease is renewed every 500 ms.
 ///
-/// Threads: one thread calls it; a thread of its own keeps the lease and looks at the keys, and one
+/// Threads: one thread calls it. A thread of its own renews the lease and reads the keys, and one
 ///          more waits for changes.
 class elastic_member {
  public:
-  /// `interrupt` ends the waits of the other thread, hold(true) lets time-outs of them stand still
-  /// until hold(false); both may be called by any thread. Etcd is waited for as long as
-  /// `store_wait`.
+  /// `interrupt` ends the waits of the other thread. hold(true) stops its time-outs until
+  /// hold(false). Any thread may call both. `store_wait` is the longest wait for etcd.
   [[gnu::cold]] elastic_member(std::string at, std::shared_ptr<etcd_access> access,
                                std::string const& job, std::string uid, std::string host,
                                job_keys::terms terms, membership_terms const& times,
@@ -44,66 +44,68 @@ class elastic_member {
                                std::function<void()> interrupt, std::function<void(bool)> hold);
   elastic_member(elastic_member const&) = delete;
   elastic_member& operator=(elastic_member const&) = delete;
-  /// The others need not wait for the lease to end.
+  /// Revokes the lease, so that the other members need not wait for its end.
   ~elastic_member();
 
   [[nodiscard]] std::string const& at() const { return at_; }
   [[nodiscard]] std::shared_ptr<etcd_access> const& access() const { return access_; }
   [[nodiscard]] job_keys const& keys() const { return keys_; }
   [[nodiscard]] std::int64_t lease() const { return lease_; }
-  /// What a process is told that has no place in the job.
+  /// The error text for a process that the job refuses.
   [[nodiscard]] std::string refusal(std::string const& why) const;
   /// "" before the first generation.
   [[nodiscard]] std::string const& job_id() const { return terms_.id; }
 
-  /// Waits until this member is in a generation, or has no place in the job; it comes with what it
-  /// says where it joins.
+  /// Waits until this member is in a generation, or is refused by the job. `mine` is the entry that
+  /// it joins with.
   ///
-  /// Errors: input_error if the job has other terms, engine_error if etcd has lost the job or has
-  ///         been waited for long enough.
+  /// Errors: input_error if the job has other terms; engine_error if etcd has lost the job, or was
+  ///         away for `store_wait`.
   [[nodiscard]] [[gnu::cold]] membership::action next(join_entry mine);
 
-  /// Whether the job had ended before this process came, which so far has seen nothing of it.
+  /// True if the job had ended before this process joined it.
   [[nodiscard]] bool comes_late() const { return comes_late_; }
-  /// The signal after which this member leaves, 0 for none.
+  /// The signal after which this member leaves, or 0.
   [[nodiscard]] int leaving() const { return leaving_; }
-  /// While a generation runs: whether it is to end after a step, or the job.
+  /// True if the running generation, or the job, is to end after a step.
   [[nodiscard]] bool has_announced() const {
     return has_announced_ || caught_signal::number() != 0;
   }
-  /// Whether etcd has lost the job, or was waited for long enough; the sentence about it.
+  /// True if etcd has lost the job, or was away for `store_wait`; why_lost() says which.
   [[nodiscard]] bool is_lost() const { return is_lost_ || has_waited_; }
   [[nodiscard]] [[gnu::cold]] std::string why_lost();
-  /// Whether etcd does not answer.
+  /// True if etcd does not answer.
   [[nodiscard]] bool is_alone();
 
-  /// Returns when the lease is valid: others count on this member now. Where all part behind this
-  /// step (`parts`), or this one wants to leave, it is not waited for: such a step is the last one.
+  /// Returns when the lease is valid, so that the other members still count on this one. It does
+  /// not wait if all members leave after this step (`parts`), or this one wants to: such a step is
+  /// the last one.
   ///
-  /// Errors: engine_error if they do not any more.
+  /// Errors: engine_error if the other members have given this one up.
   void require_lease(bool parts);
 
-  /// The generation has failed; `named` is the member that this one could not reach, or "".
+  /// Reports that the generation has failed; `named` is the member that this one could not reach,
+  /// or "".
   [[gnu::cold]] void report_failure(std::string const& named);
-  /// Members of the generation, with what they have brought: they have no place in the job.
+  /// Refuses `members`, pairs of a uid and the reason: they may not join the job again.
   [[gnu::cold]] void refuse(std::vector<std::pair<std::string, std::string>> const& members);
-  /// Writes down that the job has ended for all, in a generation: `why` is "" or the reason.
-  /// Processes that come late read it. After a failure it is kept for seconds only, as the job may
-  /// soon be started again. After success it waits for etcd, since processes that did not read it
-  /// would begin the job again.
+  /// Records that the job has ended for all members, in a generation: `why` is "" or the reason.
+  /// Processes that start late read the record. After a failure it is kept for 10 s only, since the
+  /// job may soon be started again. After success it is kept for 10 minutes, and the call waits for
+  /// etcd: a process that cannot read the record would begin the job again.
   [[gnu::cold]] void finish(std::string const& why, generation_record const& in);
-  /// The program of this process has thrown something. Twice in the same step it is the program
-  /// that is wrong, and not a machine: then the job ends.
+  /// Records an exception of this process's program. If the same step fails twice, the program is
+  /// wrong rather than a machine, and the job ends.
   [[gnu::cold]] void note_failed_program(std::int64_t step, std::string const& why,
                                          generation_record const& in);
 
  private:
   static constexpr std::chrono::milliseconds call_time{1'500};
-  static constexpr std::chrono::seconds time_to_live{2};  // etcd's least
+  static constexpr std::chrono::seconds time_to_live{2};  // the shortest that etcd accepts
   static constexpr std::chrono::milliseconds margin{200}, between_renewals{500};
   static constexpr std::chrono::milliseconds look_anyway{1'000};
 
-  /// A clock that goes on while a machine sleeps, and that nobody sets.
+  /// A clock that also runs while the machine is suspended, and that cannot be set.
   static std::int64_t boot_time();
   static membership::time now() {
     return std::chrono::duration_cast<membership::time>(std::chrono::nanoseconds(boot_time()));
@@ -113,7 +115,8 @@ class elastic_member {
   void wake();
   membership::action decide(membership_view const& view);
 
-  /// A call was answered, or not; \see store_silence. The second returns for how long that lasts.
+  /// A call was answered, or was not; see store_silence. not_heard returns how long etcd has been
+  /// away.
   void heard(bool all);
   [[gnu::cold]] membership::time not_heard(etcd_error const& problem, membership::time began,
                                            bool answers);
@@ -131,11 +134,12 @@ class elastic_member {
   [[gnu::cold]] void wait(membership::time when);
   [[gnu::cold]] void enter(membership_view const& view);
 
-  // ---- The keeper's thread
+  // The methods of the keeper's thread
 
   void keep(std::stop_token const& ends);
   void renew(etcd& with);
-  /// Whose generation is over and who does not come back to say so is of no more use to anybody.
+  /// Ends the process if its generation has been over for twice the time-out and the program has
+  /// not noticed: a hung process holds its machine and is of no use.
   [[gnu::cold]] void end_if_it_hangs();
   void look(etcd& with);
 
@@ -150,22 +154,23 @@ class elastic_member {
   std::function<void()> interrupt_;
   std::function<void(bool)> hold_;
   etcd etcd_;
-  std::mutex mutex_;  // of protocol_, silence_, is_training_ and number_
+  std::mutex mutex_;  // guards protocol_, silence_, is_training_ and number_
   membership protocol_;
   store_silence silence_;
-  std::string given_up_{};  // why has_waited_
+  std::string given_up_{};  // the reason for has_waited_
   bool is_training_ = false;
   int number_ = 0;
   std::atomic<std::int64_t> lease_{0}, valid_until_{0};
   std::atomic<bool> has_announced_{false}, is_lost_{false}, is_over_{false};
-  std::atomic<bool> has_waited_{false};  // for etcd, long enough
-  std::atomic<bool> has_failed_{false};  // this member has noticed
+  std::atomic<bool> has_waited_{false};  // etcd was away for store_wait
+  std::atomic<bool> has_failed_{false};  // this member has noticed that the generation failed
   std::optional<membership::time> over_since_{};
   int leaving_ = 0;
   bool comes_late_ = false;
   std::mutex waking_;
   std::condition_variable wakes_;
-  std::uint64_t changes_ = 0, seen_ = 0;  // of the keys, and those that next() has seen
+  std::uint64_t changes_ = 0,
+                seen_ = 0;  // changes of the keys, and the number that next() has seen
   etcd_watch watch_;
   std::jthread keeper_;
 };

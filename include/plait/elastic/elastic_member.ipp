@@ -58,7 +58,7 @@ PLAIT_DECL membership::action elastic_member::next(join_entry mine) {
     protocol_.come_back(mine);
   }
   for (;;) {
-    // From now on it is this that it waits for; a second one ends the process.
+    // next() acts on this signal; a second signal ends the process.
     if (int const signal = caught_signal::number().exchange(0); signal != 0) leaving_ = signal;
     if (leaving_ != mine.leaving) {
       mine.leaving = leaving_;
@@ -93,7 +93,7 @@ PLAIT_DECL membership::action elastic_member::next(join_entry mine) {
     } catch (etcd_error const& problem) {
       auto const lasts = not_heard(problem, began, answers);
       if (lasts >= store_wait_) throw engine_error(concat({"elastic: ", why_given_up()}));
-      // The others see that the lease ends.
+      // The other members see that the lease ends.
       if (leaving_ != 0 && lasts >= store_silence::said_after)
         return {.what = membership::act::leave};
       std::this_thread::sleep_for(std::chrono::milliseconds{100});
@@ -104,7 +104,7 @@ PLAIT_DECL membership::action elastic_member::next(join_entry mine) {
 PLAIT_DECL std::string elastic_member::why_lost() {
   if (is_lost_) return "etcd has lost the data of the job";
   if (has_waited_) return why_given_up();
-  // Members do not count from the same moment: who was the first to ask in vain ends the job.
+  // Members begin to count at different moments: the first whose time is over ends the job.
   std::scoped_lock const lock{mutex_};
   if (silence_.is_away())
     return concat({silence_.text(), ", and another process of the job waits for it no longer"});
@@ -133,7 +133,7 @@ PLAIT_DECL void elastic_member::report_failure(std::string const& named) {
     etcd_.change(
         {{keys_.generation(), etcd_condition::of::modified, view.now_modified}},
         {{.key = keys_.failed(number_) + protocol_.uid(), .value = named, .lease = lease_}});
-  } catch (etcd_error const&) {  // others see that the lease ends
+  } catch (etcd_error const&) {  // other members see that the lease ends
   }
 }
 
@@ -147,7 +147,7 @@ PLAIT_DECL void elastic_member::refuse(
     for (auto const& [uid, why] : members)
       notes.push_back({.key = keys_.refused() + uid, .value = why});
     etcd_.change({{keys_.generation(), etcd_condition::of::modified, view.now_modified}}, notes);
-  } catch (etcd_error const&) {  // they end by themselves
+  } catch (etcd_error const&) {  // the refused members end by themselves
   }
 }
 
@@ -324,13 +324,13 @@ PLAIT_DECL void elastic_member::enter(membership_view const& view) {
   using of = etcd_condition::of;
   if (view.job.empty()) {
     auto mine = terms_;
-    std::uint64_t number = 0;  // members' names may be the same again when the job is
+    std::uint64_t number = 0;  // members' uids may repeat when a job is started again
     if (::getentropy(&number, sizeof number) != 0)
       throw engine_error("elastic: the system gives no random numbers");
     mine.id = concat({protocol_.uid(), "-", number});
     etcd_.change({{keys_.job(), of::created, 0}, {keys_.done(), of::created, 0}},
                  {{.key = keys_.job(), .value = job_keys::text(mine)}});
-    return;  // whoever was first: it is read again
+    return;  // another process may have been first: the caller reads the job again
   }
   auto const sent = boot_time();
   auto const lease = etcd_.grant(time_to_live);
@@ -386,7 +386,7 @@ PLAIT_DECL void elastic_member::renew(etcd& with) {
     valid_until_ = sent + in_nanoseconds(time_to_live - margin);
     return;
   }
-  look(with);  // whether it is the lease that is gone, or all that etcd had
+  look(with);  // finds out if only the lease is gone, or all data of etcd
   auto expected = lease;
   if (lease_.compare_exchange_strong(expected, 0)) valid_until_ = 0;
 }
@@ -418,7 +418,7 @@ PLAIT_DECL void elastic_member::look(etcd& with) {
   heard(false);
   auto const state = keys_.read(all);
   std::scoped_lock const lock{mutex_};
-  if (running() != number) return;  // what was read is older than the generation
+  if (running() != number) return;  // `state` is older than the generation
   using verdict = membership::verdict;
   switch (protocol_.look(state.view, terms_.id, silence_.without(now()))) {
     case verdict::go_on: break;

@@ -23,18 +23,18 @@
 
 namespace plait::detail {
 
-/// What a launch says of the job.
+/// The facts about a job that the launch knows.
 struct elastic_job {
   std::string plan{};  ///< the fingerprint of the plan
-  int replica = 1;     ///< ranks of a replica
+  int replica = 1;     ///< number of ranks of a replica
   int slices = 0;
   std::function<mesh_groups(int data_ranks)> groups{};
 };
 
-/// A generation as the trainer of this process sees it.
+/// A generation, as the trainer of this process uses it.
 class running_generation final : public generation {
  public:
-  /// `rank` of the plan is the member `member_of[rank]` of the generation.
+  /// Rank r of the plan is the member `member_of[r]` of the generation.
   running_generation(elastic_member& member, generation_record of, carried_state& carried, int rank,
                      std::vector<int> member_of, int block);
 
@@ -60,7 +60,8 @@ class running_generation final : public generation {
   int block_;
 };
 
-/// The ranks of a plan by replica and block of it: where member i of a generation is.
+/// Maps members of a generation to ranks of a plan. Member i has block i % B of replica i / B,
+/// where B is the number of ranks of a replica; the plan may number its ranks in another order.
 class replica_ranks {
  public:
   explicit replica_ranks(mesh const& grid);
@@ -76,7 +77,7 @@ class replica_ranks {
   std::vector<int> member_of_;
 };
 
-/// A process in an elastic job, generation after generation.
+/// Runs this process in an elastic job, one generation after the other.
 class elastic_run {
  public:
   elastic_run(elastic const& options, elastic_job const& terms);
@@ -84,32 +85,33 @@ class elastic_run {
   void run(function_reference<void(elastic::rank_type&)> program);
 
  private:
-  /// False if there is to be another one.
+  /// Runs one generation; returns false if another one follows.
   bool run_generation(membership::action const& now,
                       function_reference<void(elastic::rank_type&)> program);
-  /// What a newcomer's program cannot do is no matter of a job that others train.
+  /// Counts an exception against the job, except if this process has joined lately and its state
+  /// was never accepted: a newcomer must not end a job that others train.
   [[gnu::cold]] void note_failed_program(generation_record const& in,
                                          std::exception const& problem);
-  /// A call has failed: this process has noticed that somebody is gone, or was told that the
-  /// generation is over.
+  /// Reports a failed call: this process has noticed that a member is gone (`has_noticed`), or was
+  /// told that the generation is over.
   [[gnu::cold]] void fail(std::exception const& problem, std::vector<std::string> const& members,
                           replica_ranks const& ranks, int named, bool has_noticed);
 
-  /// Tells a user who starts a finished job again that no training happens.
+  /// Tells the user who starts a finished job again that nothing is trained.
   [[gnu::cold]] void say_if_late() const;
   [[nodiscard]] std::string how_to_begin_anew() const;
 
-  // ---- What the user has said, here or by the environment
+  // Settings of the user, from the options or the environment
 
   static std::string variable(char const* name);
   [[nodiscard]] std::string at() const;
-  /// Whom etcd does not let in, or who does not know it, would wait in vain.
+  /// Signs in to etcd, since a process that etcd refuses would wait in vain.
   ///
-  /// Errors: input_error; none if etcd does not answer, which may come to be.
+  /// Errors: input_error if etcd refuses; none if etcd does not answer, since it may answer later.
   [[nodiscard]] std::shared_ptr<etcd_access> access() const;
   [[nodiscard]] std::string job() const;
   static std::string uid();
-  /// The numbers of replicas.
+  /// The least and the greatest number of replicas.
   [[nodiscard]] std::pair<int, int> bounds() const;
   [[nodiscard]] membership_terms times() const;
   [[nodiscard]] job_keys::terms job_terms_now() const;

@@ -148,7 +148,7 @@ PLAIT_DECL bool elastic_run::run_generation(membership::action const& now,
   } catch (wait_stopped_by_signal const& problem) {
     fail(problem, members, ranks, -1, true);
   } catch (collective_mismatch const& problem) {
-    // Nobody can say whose program is another one but by who has trained the job with this one.
+    // The programs differ. Only members that have trained the job before show which one is right.
     bool const are_some = std::ranges::find(accepted, true) != accepted.end();
     bool const are_all = std::ranges::find(accepted, false) == accepted.end();
     if (!are_some || are_all || kept_.step > now.next.step) {

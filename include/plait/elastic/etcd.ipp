@@ -142,7 +142,7 @@ PLAIT_DECL etcd::reply etcd::sign_in(etcd_server const& server, etcd_http::terms
   if (out.status == 200 && access_->take_token(http_.text())) return {};
   out.is_refusal = out.status < 500;
   out.problem = access_->why_no_token(out.status, http_.text());
-  if (out.status == 200) out.status = 400;  // it is none
+  if (out.status == 200) out.status = 400;  // the answer has no token
   return out;
 }
 

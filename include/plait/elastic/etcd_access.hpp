@@ -13,12 +13,13 @@
 
 namespace plait::detail {
 
-/// What nobody says stands in the environment.
+/// Fills empty members of `said` from the environment.
 [[nodiscard]] etcd_security with_environment(etcd_security said);
 
-/// How the servers of an address are reached, with the token by which they know this process.
+/// The servers of an address, the credentials for them, and the token that they have given this
+/// process.
 ///
-/// Errors:  input_error as etcd_security says, and for addresses that cannot be.
+/// Errors:  input_error as in etcd_security, and for invalid addresses.
 /// Threads: any; all connections of a process share the token.
 class etcd_access {
  public:
@@ -29,23 +30,26 @@ class etcd_access {
   [[nodiscard]] etcd_security const& files() const { return said_; }
   [[nodiscard]] bool has_user() const { return !said_.user.empty(); }
 
-  /// The token that etcd has given last; empty: there is none.
+  /// The last token of etcd, or "".
   [[nodiscard]] std::string token() const;
-  /// Takes etcd's answer to a call with `question()`; whether it has a token that can be sent.
+  /// Takes etcd's answer to a call with `question()`; returns true if it has a token that can be
+  /// sent.
   bool take_token(std::string const& answer);
-  /// etcd does not take this one any more.
+  /// Forgets a token that etcd refuses.
   void forget(std::string const& token);
-  /// Whether an answer says that a token is too old: it has expired, etcd was started again, or its
-  /// users have changed. Then nothing has been done.
+  /// Returns true if an answer says that the token is old: it has expired, etcd was started again,
+  /// or its users have changed. etcd has then not carried out the call.
   [[nodiscard]] static bool is_of_old_token(std::string_view answer);
-  /// The body of auth/authenticate.
+  /// Returns the body of auth/authenticate.
   ///
   /// Errors: input_error if the password cannot be read.
   [[nodiscard]] std::string question() const;
-  /// "" if it is not that. Where etcd has users, its gateway for JSON takes no name out of a
-  /// certificate, and refuses one that has one.
+  /// Returns the reason if etcd refuses a certificate with a common name, else "". If etcd has
+  /// users, its JSON gateway refuses such a certificate, since it cannot take a user's name out of
+  /// it.
   [[nodiscard]] std::string why_no_certificate(std::string_view answer) const;
-  /// Why etcd has given no token, in words of ours: its own could repeat what it was sent.
+  /// Returns the reason why etcd has given no token, in plait's words: etcd's could contain the
+  /// password.
   [[nodiscard]] std::string why_no_token(int status, std::string_view answer) const;
 
  private:

@@ -24,72 +24,75 @@ static_assert(LIBCURL_VERSION_NUM >= 0x075800,
 
 namespace plait::detail {
 
-/// etcd cannot be reached, or its answer is an error or none of etcd's.
+/// etcd cannot be reached, or its answer is an error or is not from an etcd.
 struct etcd_error : engine_error {
   explicit etcd_error(std::string const& text, std::string said = {})
       : engine_error(text), words(std::move(said)) {}
 
-  std::string words;  ///< its own, "" if it has said nothing
+  std::string words;  ///< etcd's own words, or ""
 };
-/// Not for this process: who it is, or who etcd says that it is, is not what was agreed on.
+/// etcd refuses this process's identity, or this process refuses the server's.
 struct etcd_refusal : etcd_error {
   using etcd_error::etcd_error;
 };
 
-/// Requests to servers of etcd, one after the other: a POST each, with an answer of 64 MiB at most.
-/// Where they are encrypted, by TLS 1.2 or later, the server's certificate and the name in it are
-/// verified before anything is sent. Neither proxies nor redirections are followed. No signals are
-/// raised: libcurl sends with MSG_NOSIGNAL.
+/// Sends requests to servers of etcd, one after the other. Each is a POST with an answer of at most
+/// 64 MiB. If the connection is encrypted, by TLS 1.2 or later, the server's certificate and its
+/// name are verified before anything is sent. Proxies and redirections are not followed. No signals
+/// are raised: libcurl sends with MSG_NOSIGNAL.
 ///
-/// Cost:    connections are kept, a request on such a one is one packet.
-/// Errors:  etcd_error if libcurl refuses an option; what goes wrong in a request is told after it.
+/// Cost:    connections are kept; a request on a kept connection is one packet.
+/// Errors:  etcd_error if libcurl refuses an option; end() returns the errors of a request.
 /// Threads: used by one thread.
 class etcd_http {
  public:
   using milliseconds = std::chrono::milliseconds;
 
   struct terms {
-    milliseconds connect;   ///< for looking up the name and connecting
-    milliseconds total{0};  ///< from begin to end; 0: for ever
-    bool again = true;      ///< it may be sent anew if the connection breaks
-    bool keeps = true;      ///< the connection is for the next request too
+    milliseconds connect;   ///< time to look up the name and connect
+    milliseconds total{0};  ///< time from begin to end; 0: no limit
+    bool again = true;      ///< may be sent again if the connection breaks
+    bool keeps = true;      ///< keeps the connection for the next request
   };
 
   explicit etcd_http(std::shared_ptr<etcd_access const> access);
 
-  /// Makes the next request ready; `body` has to live until it has ended. `token`: what etcd knows
-  /// this process by, if that is not empty.
+  /// Prepares the next request; `body` has to live until it has ended. `token`: etcd's token for
+  /// this process, or "".
   void begin(etcd_server const& server, std::string const& call, std::string const& body,
              terms const& with, std::string const& token = "");
-  /// Sends it and waits until it has ended; says what went wrong, or nothing.
+  /// Sends the request and waits for its end; returns the error, or "".
   std::string end();
-  /// Whether end() has failed since one of the two does not take the other's certificate.
+  /// True if end() has failed because one side refuses the other's certificate.
   [[nodiscard]] bool refused() const { return refused_; }
-  /// For a multi handle, which sends it instead of end().
+  /// The handle for a multi handle, which sends the request instead of end().
   [[nodiscard]] CURL* handle() const { return easy_.get(); }
 
-  /// Whether the server may have got it.
+  /// True if the server may have received the request.
   [[nodiscard]] bool sent() const { return times_sent_ > 0; }
-  /// 0 before it is known.
+  /// The HTTP status, 0 until it is known.
   [[nodiscard]] int status() const;
-  /// What has come of the answer; what is taken out of it does not count as length.
+  /// The answer so far. The caller may remove read parts, which no longer count towards the limit.
   [[nodiscard]] std::string& text() { return text_; }
 
  private:
   static std::size_t receive(char* data, std::size_t, std::size_t size, void* to) noexcept;
-  // libcurl sends anew what it has sent on a kept connection that breaks before an answer.
+  // Counts the times the request was sent: libcurl sends it again if a kept connection breaks
+  // before an answer.
   static int connected(void* to, char*, char*, int, int) noexcept;
   static curl_socket_t open(void*, curlsocktype, curl_sockaddr* at) noexcept {
     return ::socket(at->family, at->socktype | SOCK_CLOEXEC, at->protocol);
   }
   [[nodiscard]] bool is_refusal(CURLcode problem) const;
-  /// With TLS 1.3 a server refuses a certificate, or that there is none, when the connection is
-  /// already there. What it says of that is lost where it closes while something is sent.
+  /// True if the connection broke right after the handshake. With TLS 1.3 a server refuses a
+  /// certificate, or a missing one, only when the connection exists, and its alert is lost if it
+  /// closes while the request is sent.
   [[nodiscard]] bool broke_at_once() const;
   [[nodiscard]] std::string words_of_refusal(CURLcode problem) const;
   void set_headers(std::string const& token);
   void set_security();
-  // libcurl reads it as the type it expects, whatever it is.
+  // libcurl reads the value as the type that it expects, so only the two types of its options
+  // compile.
   template <class Value>
     requires std::same_as<Value, long> || std::is_pointer_v<Value>
   void set(CURLoption option, Value value) {

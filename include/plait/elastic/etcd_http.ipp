@@ -10,15 +10,15 @@
 
 namespace plait::detail {
 
-// Makes libcurl ready, once for the process.
+// Initialises libcurl, once for the process.
 //
-// Errors:  etcd_error if the libcurl that was found cannot do what is asked of it here.
+// Errors:  etcd_error if the libcurl that was found lacks a needed feature.
 // Threads: any.
 PLAIT_DECL void begin_libcurl() {
   static std::string const problem = []() -> std::string {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return "etcd: libcurl does not start";
     auto const& found = *curl_version_info(CURLVERSION_NOW);
-    // Without the first, a look-up of a name ends when it likes.
+    // Without ASYNCHDNS, the look-up of a name ignores the time-out.
     constexpr int needed = CURL_VERSION_ASYNCHDNS | CURL_VERSION_THREADSAFE;
     if (found.version_num >= 0x075800 && (found.features & needed) == needed) return "";
     return concat({"etcd: libcurl ", found.version,
@@ -35,7 +35,7 @@ PLAIT_DECL etcd_http::etcd_http(std::shared_ptr<etcd_access const> access)
   set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
   set(CURLOPT_NOPROXY, "*");
   set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_QUICK_EXIT, 1L);  // a look-up of a name is not waited for when the time is over
+  set(CURLOPT_QUICK_EXIT, 1L);  // does not wait for a look-up of a name when the time is over
   set(CURLOPT_TCP_NODELAY, 1L);
   set(CURLOPT_POST, 1L);
   set(CURLOPT_WRITEFUNCTION, &receive);
@@ -69,7 +69,7 @@ PLAIT_DECL void etcd_http::begin(etcd_server const& server, std::string const& c
 PLAIT_DECL std::string etcd_http::end() {
   auto const problem = curl_easy_perform(easy_.get());
   refused_ = is_refusal(problem);
-  set<char*>(CURLOPT_ERRORBUFFER, nullptr);  // this object may be moved
+  set<char*>(CURLOPT_ERRORBUFFER, nullptr);  // the buffer moves with this object
   if (problem == CURLE_OK) return "";
   if (too_long_) return "its answer is too long";
   if (problem == CURLE_OPERATION_TIMEDOUT) return "no answer in time";
@@ -109,7 +109,7 @@ PLAIT_DECL bool etcd_http::is_refusal(CURLcode problem) const {
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_ISSUER_ERROR: return true;
-    case CURLE_SSL_CONNECT_ERROR:  // or the connection broke, which has another text
+    case CURLE_SSL_CONNECT_ERROR:  // also if the connection broke; then the text is another
       return std::string_view(why_.data()).find("error:") != std::string_view::npos;
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:
@@ -141,11 +141,12 @@ PLAIT_DECL void etcd_http::set_headers(std::string const& token) {
   auto const add = [&](char const* line) {
     auto* const longer = curl_slist_append(lines.get(), line);
     if (longer == nullptr) throw std::bad_alloc();
-    static_cast<void>(lines.release());  // it is the beginning of the longer one
+    static_cast<void>(lines.release());  // now the beginning of the longer list
     lines.reset(longer);
   };
-  // Empty: libcurl's own is not sent, as it would wait for an answer. Its "Accept" is: who sends
-  // none and has a certificate is taken by etcd 3.4 for the user that is named in its own.
+  // An empty "Expect:" replaces libcurl's own, which would wait for an answer. libcurl's "Accept"
+  // is sent: without it, etcd 3.4 takes a process with a certificate for the user that its own
+  // certificate names.
   for (auto const* const line : {"Content-Type: application/json", "Expect:"}) add(line);
   if (!token.empty()) add(concat({"Authorization: ", token}).c_str());
   set(CURLOPT_HTTPHEADER, lines.get());
@@ -164,7 +165,8 @@ PLAIT_DECL void etcd_http::set_security() {
   auto const& files = access_->files();
   if (!files.ca.empty()) {
     set(CURLOPT_CAINFO, files.ca.c_str());
-    set<char const*>(CURLOPT_CAPATH, nullptr);  // those of the system would be trusted too
+    set<char const*>(CURLOPT_CAPATH,
+                     nullptr);  // else the system's authorities would be trusted, too
   }
   if (files.certificate.empty()) return;
   set(CURLOPT_SSLCERT, files.certificate.c_str());

@@ -16,7 +16,7 @@
 
 namespace plait::detail {
 
-/// Where the processes of one generation leave each other notes, on the lease of who writes.
+/// The rendezvous of one generation's processes in etcd; each note is on the lease of its writer.
 class etcd_rendezvous_store final : public rendezvous_store {
  public:
   etcd_rendezvous_store(std::shared_ptr<etcd_access> access, std::chrono::milliseconds timeout,

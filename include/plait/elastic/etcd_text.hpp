@@ -14,10 +14,10 @@ namespace plait::detail {
 struct etcd_server {
   std::string host;
   int port;
-  std::string name;      ///< as it was given, and as it stands in a URL
-  std::string socket{};  ///< the path of one on this machine; then there is no host
+  std::string name;      ///< as it was given; host and port in the form of a URL
+  std::string socket{};  ///< the path of a socket on this machine; then `host` is empty
 
-  /// Whether nothing that is sent to it leaves this machine.
+  /// True if data that is sent to it does not leave this machine.
   [[nodiscard]] bool is_here() const;
 };
 constexpr std::string_view etcd_scheme = "etcd://", etcds_scheme = "etcds://",
@@ -34,13 +34,14 @@ constexpr std::string_view base64_digits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 std::string to_base64(std::string_view bytes);
-/// None if the text is no base64.
+/// nullopt if the text is not base64
 std::optional<std::string> from_base64(std::string_view text);
 
-/// What etcd says in the answer to a call that it refuses, "" if that is nothing.
+/// Returns etcd's words in the answer to a refused call, or "".
 std::string etcd_words(std::string const& answer);
 
-/// The keys that begin with `prefix`, as etcd has them: from itself to the first that is behind.
+/// Returns the range of keys that begin with `prefix`: from `prefix` to the first key after the
+/// range.
 nlohmann::json etcd_range(std::string const& prefix);
 
 }  // namespace plait::detail

@@ -20,17 +20,18 @@
 
 namespace plait::detail {
 
-/// Tells when keys may have changed.
+/// Calls a function when keys may have changed.
 ///
-/// Errors:  input_error for addresses that cannot be; etcd_error if libcurl cannot do it.
-/// Threads: `changed` is called in a thread of its own; it may not throw, nor end the watch.
+/// Errors:  input_error for invalid addresses; etcd_error if libcurl fails.
+/// Threads: `changed` is called in a thread of its own; it may neither throw nor destroy the watch.
 class etcd_watch {
  public:
   using milliseconds = std::chrono::milliseconds;
 
-  /// Calls changed() after each change under `prefix` and after each time that a server has been
-  /// reached, when changes may have been missed; what has changed is to be read. Goes on for ever.
-  /// A connection on which nothing comes for `longest_silence` may be dead: there is a new one.
+  /// Calls changed() after each change under `prefix`, and each time that a server has been
+  /// reached, since changes may have been missed before. The function reads the keys itself. The
+  /// watch tries servers until it is destroyed. A connection that is silent for `longest_silence`
+  /// may be dead and is replaced.
   etcd_watch(std::shared_ptr<etcd_access> access, std::string const& prefix,
              std::function<void()> changed,
              milliseconds longest_silence = std::chrono::seconds(30));
@@ -41,21 +42,21 @@ class etcd_watch {
   }
   etcd_watch(etcd_watch const&) = delete;
   etcd_watch& operator=(etcd_watch const&) = delete;
-  /// Afterwards changed() is not called.
+  /// changed() is not called any more after that.
   ~etcd_watch();
 
  private:
   using clock = std::chrono::steady_clock;
 
   void run();
-  /// Until the connection breaks; whether there was one.
+  /// Watches until the connection breaks; returns true if there was one.
   bool watch(etcd_server const& server);
-  /// Whether this process has a token, or needs none. Where it cannot get one, the next
-  /// call of etcd says why.
+  /// Returns true if this process has a token or needs none. If it cannot get one, the next call of
+  /// etcd reports why.
   bool sign_in(etcd_server const& server);
-  /// Whether all these lines are a watch's.
+  /// Returns true if all lines are a watch's.
   bool heard(std::string_view lines, bool& reached);
-  /// Until something comes, the watch ends or, about, `end`.
+  /// Waits for data, for the end of the watch, or until about `end`.
   void wait(clock::time_point end);
 
   struct ends {

@@ -18,7 +18,7 @@ PLAIT_DECL etcd_watch::etcd_watch(std::shared_ptr<etcd_access> access, std::stri
       changed_(std::move(changed)),
       longest_silence_(longest_silence),
       multi_(curl_multi_init()) {
-  // If no files are left, this call fails, and the watch would not end.
+  // Fails if no file descriptor is left: then the destructor could not wake the thread.
   if (!multi_ || curl_multi_wakeup(multi_.get()) != CURLM_OK)
     throw etcd_error("etcd: a watch cannot be begun; are too many files open?");
   thread_ = std::thread([this] { run(); });
@@ -26,7 +26,7 @@ PLAIT_DECL etcd_watch::etcd_watch(std::shared_ptr<etcd_access> access, std::stri
 
 PLAIT_DECL etcd_watch::~etcd_watch() {
   stopping_ = true;
-  curl_multi_wakeup(multi_.get());  // also a wait that begins only after this
+  curl_multi_wakeup(multi_.get());  // this also wakes a wait that begins later
   thread_.join();
 }
 

@@ -13,23 +13,23 @@
 
 namespace plait::detail {
 
-/// Somebody else has written into a key of the job: to wait does not mend it.
+/// Another program has written to a key of the job; waiting does not help.
 struct foreign_key_error : etcd_error {
   using etcd_error::etcd_error;
 };
 
-/// The keys of an elastic job in etcd, and what stands in them. N is the number of a generation.
+/// The keys of an elastic job in etcd, and their contents. N is the number of a generation.
 ///
-///     job              the job's random number, and what all its processes must have alike
-///     members/UID      on the lease of a process: its host
-///     generation       the last one
-///     join/N/UID       who waits for generation N + 1, on its lease
-///     failed/N/UID     who has seen generation N fail and whom it blames, on its lease
-///     rendezvous/N/...    where the processes of generation N find each other
-///     program/STEP     what a program has thrown in a step
-///     refused/UID      what a process has brought that has no place in the job
-///     done             the job has ended; "" or why
-///     last             the generation in which it has ended
+///     job              the job's random number, and the settings that all its processes share
+///     members/UID      the host of a process, on its lease
+///     generation       the last generation
+///     join/N/UID       UID waits for generation N + 1, on its lease
+///     failed/N/UID     UID has seen generation N fail; the member that it blames; on its lease
+///     rendezvous/N/...    notes by which the processes of generation N connect
+///     program/STEP     an exception of a program in a step
+///     refused/UID      the reason why a process has no place in the job
+///     done             the job has ended; "" or the reason
+///     last             the generation in which the job has ended
 class job_keys {
  public:
   using json = nlohmann::json;
@@ -49,9 +49,9 @@ class job_keys {
 
   [[nodiscard]] std::string refused() const;
 
-  /// What a job's processes must have alike.
+  /// The settings that all processes of a job share.
   struct terms {
-    std::string id{};    ///< of the job
+    std::string id{};    ///< the random number of the job
     std::string plan{};  ///< the fingerprint of the plan
     std::string version{};
     std::uint64_t token = 0;
@@ -63,12 +63,12 @@ class job_keys {
     return json{{"step", of.step}, {"block", of.block}, {"leaving", of.leaving}}.dump();
   }
 
-  /// What the keys say.
+  /// The content of the keys.
   struct state {
     membership_view view{};
     terms job{};
   };
-  /// Errors: foreign_key_error if a key has what no process of a job writes.
+  /// Errors: foreign_key_error if a key has a content that no process of a job writes.
   [[nodiscard]] [[gnu::cold]] state read(etcd_view const& from) const;
 
  private:

@@ -18,80 +18,85 @@ namespace plait::detail {
 /// The ranks of one generation of an elastic job.
 struct generation_record {
   int number = 0;
-  std::vector<std::string> members{};  ///< by replica, then by block
-  std::int64_t step = 0;               ///< the newest that any of them had done at first
-  /// Not "": why the job ends in this generation, which does no step; and the signal, if it is one.
+  std::vector<std::string> members{};  ///< replica by replica, in the order of blocks
+  std::int64_t step = 0;  ///< greatest number of steps that a member had done when it joined
+  /// The reason why the job ends in this generation, which does no step, or ""; and the signal, if
+  /// that is the reason.
   std::string closing{};
   int signal = 0;
-  /// How many generations in a row, this one not counted, have ended though nobody was gone.
+  /// Number of generations in a row before this one that ended although no member was gone.
   int unexplained = 0;
 
   [[nodiscard]] int rank_of(std::string const& uid) const;
 };
 
-/// What a member says of itself when it waits for the next generation.
+/// A member's entry when it waits for the next generation.
 struct join_entry {
-  std::int64_t step = 0;  ///< steps that it has done, 0 if it has no state
-  int block = -1;         ///< which part of the model it has the state of, -1 for none
-  int leaving = 0;        ///< the signal that it has got, 0 for none
+  std::int64_t step = 0;  ///< steps that it has done, 0 without a state
+  int block = -1;         ///< the part of the model whose state it has, or -1
+  int leaving = 0;        ///< the signal that it has received, or 0
 };
 
-/// The keys of a job as they were at one moment. Membership is read as such a state and never
-/// counted as events.
+/// The keys of a job at one moment. Membership is a function of such a view; events are never
+/// counted.
 struct membership_view {
   struct member {
     std::string uid, host;
-    std::int64_t created = 0;  ///< the revision at which it has come; the order of members
+    std::int64_t created = 0;  ///< the revision at which it joined; members are ordered by it
     std::int64_t lease = 0;
   };
   std::int64_t revision = 0;
-  std::string job{};              ///< the number of the job; "" if there is none
-  std::vector<member> members{};  ///< those with a lease, the oldest first
+  std::string job{};              ///< the job's random number; "" if there is no job
+  std::vector<member> members{};  ///< members with a lease, the oldest first
   std::optional<generation_record> now{};
-  std::int64_t now_modified = 0;                ///< the revision of `now`, 0 if there is none
-  std::map<std::string, join_entry> joined{};   ///< of `now`
-  std::map<std::string, std::string> failed{};  ///< who has seen `now` fail, and whom it names
-  /// Who has no place in the job, and why; it is as if they had gone.
+  std::int64_t now_modified = 0;               ///< the revision of `now`, or 0
+  std::map<std::string, join_entry> joined{};  ///< members that wait for the generation after `now`
+  std::map<std::string, std::string>
+      failed{};  ///< from a member that has seen `now` fail to the member that it blames
+  /// Members that have no place in the job, and why; they count as gone.
   std::map<std::string, std::string> refused{};
-  std::optional<std::string> done{};  ///< "" or what has ended the job
+  std::optional<std::string> done{};  ///< "" or the reason why the job has ended
 
   [[nodiscard]] bool has(std::string const& uid) const { return find(uid) != nullptr; }
   [[nodiscard]] member const* find(std::string const& uid) const;
   [[nodiscard]] int number() const { return now ? now->number : 0; }
-  /// Whether a member of the generation has been one all the time.
+  /// Returns true if a member of the generation has kept its lease since the generation began.
   [[nodiscard]] bool has_stayed(std::string const& uid) const;
 };
 
-/// How many replicas a job may have, and how long is waited for what.
+/// The possible numbers of replicas, and the longest waits.
 struct membership_terms {
   int replica = 1;  ///< members of a replica: tensor ranks times stages
   int min = 1, max = 1;
-  std::chrono::milliseconds gather{5'000};              ///< for more than min, at first
-  std::chrono::milliseconds timeout{60'000};            ///< for a member that does not join
+  std::chrono::milliseconds gather{5'000};    ///< for more than min, in the first generation
+  std::chrono::milliseconds timeout{60'000};  ///< for a member that does not join
   std::chrono::milliseconds wait_for_members{300'000};  ///< while there are fewer than min
-  std::chrono::milliseconds wait_for_state{30'000};     ///< while nobody has what was trained
+  std::chrono::milliseconds wait_for_state{30'000};     ///< while no member has the trained state
 };
 
-/// The protocol by which processes become the ranks of a job, as one of them follows it: a value
-/// that sees the store's keys and says what to do. It neither talks nor has a clock.
+/// The protocol by which processes become the ranks of a job, from one member's point of view. It
+/// is a value that reads views of the store and decides the next action. It neither communicates
+/// nor has a clock, so that tests can drive it.
 ///
-/// A generation ends for all when one of them fails or when a change is announced. Then each member
-/// that lives writes that it joins; when all have joined, the oldest proposes the next generation,
-/// and the store takes one proposal for each.
+/// A generation ends for all when one member fails or a change is announced. Then each living
+/// member writes that it joins. When all have joined, the oldest proposes the next generation, and
+/// the store accepts one proposal for each. Example: of members a, b, c in generation 4, c dies.
+/// When c's lease ends, a and b write join/4/a and join/4/b; a proposes generation 5 with members a
+/// and b.
 class membership {
  public:
-  using time = std::chrono::milliseconds;  ///< since any moment, going forward
+  using time = std::chrono::milliseconds;  ///< since an arbitrary moment; never decreases
 
-  /// What to do about a view; after all but `wait` the store is looked at again.
+  /// The action after a view; after each of them except `wait` the caller reads the store again.
   enum class act {
-    wait,     ///< until the store changes, or `when`
-    enter,    ///< get a lease, and write the key of a member
-    join,     ///< write that this member joins the generation behind `number`, and what it brings
+    wait,     ///< for a change of the store, or until `when`
+    enter,    ///< get a lease, and write a member's key
+    join,     ///< write that this member joins the generation after `number`, and its state
     propose,  ///< write `next` if nothing has changed since the view
-    revoke,   ///< the leases of `who`, which have not joined
-    begin,    ///< generation `next` as its rank `rank`
-    leave,    ///< the job goes on without this member, as it has wished
-    end       ///< the job has ended, or this member has no place in it: `why`, "" if it is done
+    revoke,   ///< revoke the leases of `who`, which have not joined
+    begin,    ///< begin generation `next` as its rank `rank`
+    leave,    ///< leave the job, as this member wished; the job continues
+    end       ///< end: the job has ended, or refuses this member; `why`, "" after success
   };
   struct action {
     act what = act::wait;
@@ -101,7 +106,7 @@ class membership {
     int rank = -1;
     std::vector<std::string> who{};
     std::string why{};
-    bool is_refused = false;  ///< of `end`: the job goes on
+    bool is_refused = false;  ///< for `end`: the job continues without this member
   };
 
   membership(std::string uid, membership_terms const& terms)
@@ -109,35 +114,35 @@ class membership {
 
   [[nodiscard]] std::string const& uid() const { return uid_; }
 
-  /// This member is in no generation now and waits for the next with this state.
+  /// This member is in no generation now, and waits for the next one with this state.
   void come_back(join_entry const& mine);
 
-  /// What a member that waits does.
+  /// Returns the next action of a waiting member.
   [[nodiscard]] action decide(membership_view const& view, time now);
 
-  /// What a member of a running generation learns.
+  /// The verdict on a running generation.
   enum class verdict {
     go_on,
-    announce,  ///< it is to end after a step
-    over,      ///< it has ended: nobody is to be waited for
-    lost       ///< the store is not what it was: the job is to end after a step
+    announce,  ///< the generation is to end after a step
+    over,      ///< the generation has ended; no member must be waited for
+    lost       ///< the store has lost data; the job is to end after a step
   };
   [[nodiscard]] verdict look(membership_view const& view, std::string const& job, time now);
 
  private:
   static constexpr time leaving_time{1'000};
 
-  /// How long something has been so, as this member has seen it.
+  /// Returns for how long `is_so` has held in this member's sight; resets `begin` if it does not.
   static time since(std::optional<time>& begin, bool is_so, time now);
   void forget();
 
-  /// What is to become of those who have joined.
+  /// Forms the next generation from the members that have joined.
   [[nodiscard]] action form(membership_view const& view, time now);
 
-  /// Of those that others cannot reach, the one that is named most often.
+  /// Removes the member that is blamed most often.
   void leave_out(membership_view const& view, std::vector<replica_candidate>& staying) const;
 
-  /// The oldest of those who have joined proposes.
+  /// Proposes a generation if this member is the oldest that has joined; else waits.
   [[nodiscard]] action propose(membership_view const& view,
                                std::vector<replica_candidate> const& of, std::int64_t newest,
                                int unexplained, std::string const& closing, int signal,

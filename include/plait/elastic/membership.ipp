@@ -94,15 +94,15 @@ PLAIT_DECL void membership::forget() {
 }
 
 PLAIT_DECL membership::action membership::form(membership_view const& view, time now) {
-  std::vector<std::string> absent;  // of the last generation, alive, and have not joined
-  bool is_all_there = true;         // of those that it had
+  std::vector<std::string> absent;  // of the last generation: alive, but not joined
+  bool is_all_there = true;         // no member of the last generation is gone
   if (view.now)
     for (auto const& uid : view.now->members) {
       is_all_there = is_all_there && view.has_stayed(uid);
       if (view.has(uid) && !view.joined.contains(uid) && !view.refused.contains(uid))
         absent.push_back(uid);
     }
-  // While a generation runs, those who have joined are spares.
+  // While a generation runs, members that have joined are spares.
   bool const has_ended = !view.now || std::ranges::any_of(view.now->members, [&](auto const& uid) {
     return !view.has_stayed(uid) || view.joined.contains(uid) || view.failed.contains(uid);
   });
@@ -120,7 +120,7 @@ PLAIT_DECL membership::action membership::form(membership_view const& view, time
   for (auto const& one : view.members) {
     auto const entry = view.joined.find(one.uid);
     if (entry == view.joined.end() || view.refused.contains(one.uid)) continue;
-    // A member that is one step late may have all that it needs to catch up.
+    // A member that is one step behind may be able to catch up.
     bool const counts = entry->second.step > 0 && entry->second.step + 1 >= newest;
     replica_candidate const each{one.uid, one.host, counts ? entry->second.block : -1};
     all.push_back(each);
@@ -130,7 +130,7 @@ PLAIT_DECL membership::action membership::form(membership_view const& view, time
   int const unexplained = explained ? 0 : view.now->unexplained + 1;
   if (unexplained > 1) leave_out(view, staying);
 
-  // A member that was there at the first step and has done no step knows that nothing is missing.
+  // If a member of the first step has done no step, no trained state can be missing.
   bool const has_begun =
       newest > 0 ||
       (view.now && (view.now->step > 0 || std::ranges::none_of(staying, [&](auto const& one) {
@@ -171,7 +171,8 @@ PLAIT_DECL void membership::leave_out(membership_view const& view,
   for (auto const& [who, named] : view.failed)
     if (!named.empty()) ++votes[named];
   auto worst = staying.end();
-  for (auto one = staying.begin(); one != staying.end(); ++one)  // of equals the youngest
+  for (auto one = staying.begin(); one != staying.end();
+       ++one)  // of members with equal votes, the youngest
     if (votes[one->uid] > 0 && (worst == staying.end() || votes[one->uid] >= votes[worst->uid]))
       worst = one;
   if (worst != staying.end()) staying.erase(worst);

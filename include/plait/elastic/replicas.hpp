@@ -11,17 +11,17 @@ namespace plait::detail {
 /// A process that may become a rank.
 struct replica_candidate {
   std::string uid, host;
-  int block = -1;  ///< which part of the model it has the state of, -1 for none
+  int block = -1;  ///< the part of the model whose state it has, or -1
 };
 
-/// Whether each of the blocks of a replica is held by one of them.
+/// Returns true if each block of a replica is held by a candidate.
 [[nodiscard]] bool has_all_blocks(std::vector<replica_candidate> const& of, int blocks);
 
-/// The members of `count` replicas, one replica behind the other, each in the order of its blocks:
-/// who has the state of a block keeps it, as far as there is room; places that are left go to the
-/// others, oldest first. Members of a replica are on one host where that can be had.
+/// Returns the members of `count` replicas, replica after replica, each in the order of its blocks.
+/// A candidate with the state of a block keeps that block if there is room; the other places go to
+/// the oldest candidates left. Members of a replica are on one host if possible.
 ///
-/// There are at least blocks * count candidates, the oldest first; for one replica it is enough
+/// There are at least blocks * count candidates, the oldest first. For one replica it is enough
 /// that they hold each block.
 [[nodiscard]] [[gnu::cold]] std::vector<std::string> make_replicas(
     std::vector<replica_candidate> const& of, int blocks, int count);
