@@ -11,12 +11,14 @@ namespace plait::detail {
 
 inline constexpr char const* data_set_setting = "data_set";
 
-/// What a run must have again of its batches, behind the other settings. The data set's text stands
-/// behind its fingerprint; of a long one the beginning, and a fingerprint of all.
+/// Adds the settings of the batches that a resumed run must repeat, after the other settings. The
+/// data set's text follows its fingerprint; of a long text, the first 2000 bytes and a fingerprint
+/// of the whole.
 [[gnu::cold]] void add_settings_of_batches(checkpoint_settings& to, batch_description const& of);
 
-/// The settings now, as they are compared with those of a checkpoint. One without a text of its
-/// data set may be older than that text, so that it is not compared; but it had no adaptors.
+/// Returns the present settings in the form in which `saved` has them. A checkpoint without a text
+/// of its data set may be older than such texts, so the text is then not compared, unless there are
+/// adaptors, which no such checkpoint had.
 [[nodiscard]] [[gnu::cold]] checkpoint_settings settings_to_compare(
     checkpoint_settings now, checkpoint_settings const& saved);
 

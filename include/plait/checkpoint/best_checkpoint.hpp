@@ -16,23 +16,23 @@
 
 namespace plait {
 
-/// The best weights of a run: a checkpoint of their own.
+/// The checkpoint with the best weights of a run.
 struct best_checkpoint {
-  std::int64_t step = 0;         ///< steps that were done
-  double value = 0;              ///< of the measure
+  std::int64_t step = 0;         ///< steps that were done before it
+  double value = 0;              ///< value of the measure
   std::string measure{};         ///< "greater accuracy", "lower mean_loss"
   std::filesystem::path path{};  ///< best-00000300, in the folder of checkpoints
 };
 
 namespace detail {
 
-// Settings of the checkpoint of the best weights alone, beside those of all.
+// Settings that only the checkpoint of the best weights has.
 inline constexpr char const* best_setting = "best";
 inline constexpr char const* best_value_setting = "best_value";
 
 [[nodiscard]] std::string best_value_text(double value);
 
-/// The value of the best weights' measure that the program gives, as all ranks have said it.
+/// Checks the value of the best weights' measure, as all ranks were given it.
 ///
 /// Errors: input_error, the same on all ranks.
 [[gnu::cold]] void check_best_value(best_measure const& measure,
@@ -40,8 +40,8 @@ inline constexpr char const* best_value_setting = "best_value";
 
 }  // namespace detail
 
-/// The best weights in a folder of checkpoints, as `checkpoint_options::best` keeps them; none if
-/// there are none that are complete.
+/// Returns the best weights in a folder of checkpoints, which `checkpoint_options::best` keeps;
+/// nullopt if no complete ones exist.
 ///
 /// Errors:  input_error if the folder or a manifest cannot be read.
 /// Threads: any rank may look while others write.
@@ -50,18 +50,18 @@ inline constexpr char const* best_value_setting = "best_value";
 
 namespace detail {
 
-/// The same for a run that keeps the best by `measure`.
+/// Returns the best weights for a run that keeps the best by `measure`.
 ///
-/// Errors: also input_error if those that are there are the best by another one.
+/// Errors: also input_error if the existing ones are the best by another measure.
 [[nodiscard]] [[gnu::cold]] std::optional<best_checkpoint> find_best_by(
     best_measure const& measure, std::filesystem::path const& folder);
 
 }  // namespace detail
 
-/// Returns the place of the best weights of a folder of checkpoints: `plait::load_weights(trainer,
+/// Returns the path of the best weights in a folder of checkpoints: `plait::load_weights(trainer,
 /// plait::weights_folder(plait::best_weights("run")))`.
 ///
-/// Errors: input_error if there are none, or as find_best.
+/// Errors: input_error if there are none; the errors of find_best.
 [[nodiscard]] std::filesystem::path best_weights(std::filesystem::path const& folder);
 
 }  // namespace plait

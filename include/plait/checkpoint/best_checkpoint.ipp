@@ -59,7 +59,7 @@ PLAIT_DECL std::optional<best_checkpoint> find_best(std::filesystem::path const&
     for (auto const& [name, value] : ext::read_manifest(found.path, on).settings)
       if (name == detail::best_setting) one.measure = value;
       else if (name == detail::best_value_setting) one.value = detail::best_value_from(value);
-    // Two are there when a job was killed that had not yet removed the one before.
+    // Two exist if a job was killed before it removed the previous one.
     bool const greater = one.measure.starts_with("greater ");
     if (!best || (greater ? one.value > best->value : one.value < best->value)) best = one;
   }

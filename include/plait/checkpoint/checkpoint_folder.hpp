@@ -25,37 +25,40 @@
 
 namespace plait::ext {
 
-/// A save that has begun: a folder under a name that is not its last.
+/// A save that has begun: a folder under a temporary name.
 struct checkpoint_save {
   std::int64_t step = 0;
-  std::string name{};            ///< in the folder of checkpoints; for the other ranks
-  std::filesystem::path path{};  ///< where every rank puts its files
+  std::string name{};            ///< in the folder of checkpoints; root tells it the other ranks
+  std::filesystem::path path{};  ///< the folder in which each rank puts its files
 
   [[nodiscard]] bool is_best() const;
 };
 
 /// The folder in which a job's checkpoints appear, complete or not at all: step-00000200 with its
-/// files and plait.json. One rank of the job, its root, has the object; the others write files
-/// only. In an elastic job it is the root of a generation: that of a newer one takes the folder
-/// from it, and what it writes then counts no more, see folder_lease.
+/// files and plait.json. Only root, one rank of the job, has the object; the other ranks only write
+/// files. In an elastic job each generation has a root. The root of a newer generation takes the
+/// folder from the older one, whose later writes do not count, see folder_lease.
 ///
-/// A save: root calls begin and tells the others the name; every rank writes its files in it and
-/// brings each to the disk (safetensors_writer::commit does); when all have, root calls commit. The
-/// power may fail at any moment: what list_checkpoints then calls complete is what was saved.
+/// A save has four steps. Root calls begin and tells the other ranks the temporary name, such as
+/// step-00000200.partial-<16 digits>. Every rank writes its files there and brings each to the disk
+/// (safetensors_writer::commit does). When all have, root calls commit, which writes plait.json and
+/// renames the folder to step-00000200. The power may fail at any moment: a checkpoint that
+/// list_checkpoints then calls complete has all data that was saved.
 ///
-/// Errors:  input_error that names the folder and what the system says, or who has it now. Nothing
-///          half is then under a final name; what was begun is removed, if the system allows.
+/// Errors:  input_error that names the folder, and the system's error or the folder's present
+///          owner. No half checkpoint is then under a final name; what was begun is removed if the
+///          system allows.
 /// Threads: one at a time.
 class checkpoint_folder {
   using name_of = detail::checkpoint_name;
 
  public:
-  /// Makes the folder, if the one above it is there, and locks it against other jobs for the life
-  /// of the object. A file system without locks is taken as it is, and no remains are cleaned
-  /// there.
+  /// Makes the folder if its parent exists, and locks it against other jobs for the life of the
+  /// object. On a file system without locks it works without a lock, and does not clean up what
+  /// killed jobs have left.
   ///
-  /// Errors: also input_error if another job has the lock, or another generation of this one that
-  ///         is no older.
+  /// Errors: also input_error if another job has the lock, or a generation of this job that is not
+  ///         older.
   checkpoint_folder(std::filesystem::path folder, std::string job,
                     detail::disk& on = detail::the_disk())
       : checkpoint_folder(std::move(folder), folder_owner{std::move(job)}, on) {}
@@ -64,38 +67,38 @@ class checkpoint_folder {
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }
 
-  /// Cleans what killed jobs have left, and makes the folder of a new save, or of one that has the
-  /// best weights. One save at a time: what has begun before and is not committed is removed.
+  /// Removes what killed jobs have left, and makes the folder of a new save, or of a new save of
+  /// the best weights. One save at a time: an earlier save that is not committed is removed.
   checkpoint_save begin(std::int64_t step, bool is_best = false);
 
   /// Makes a save appear as a checkpoint; all ranks have written their files. On return it is on
-  /// the disk. A checkpoint of that step that is there already is replaced, even if it has the same
-  /// manifest: what its files have may have been damaged since.
+  /// the disk, and each later owner of the folder finds it. A checkpoint of that step that exists
+  /// is replaced, even if it has the same manifest: its files may have been damaged.
   ///
   /// Errors: also input_error if a file of the manifest is missing, if `manifest` has another step
-  ///         or job, breaks a rule of manifests, or if another job's checkpoint has the name. The
-  ///         save is then removed and cannot be committed again: what the disk could not keep once
-  ///         it may have dropped. If it returns, no owner of the folder that comes later is without
-  ///         it.
+  ///         or job or breaks a rule of manifests, or if another job's checkpoint has the name. The
+  ///         save is then removed and cannot be committed again: after a failed fsync the system
+  ///         may have dropped the data.
   void commit(checkpoint_save const& save, checkpoint_manifest const& manifest);
 
-  /// Removes what there is of a save that will not be committed, as far as the system allows.
+  /// Removes the files of a save that will not be committed, as far as the system allows.
   void abandon(checkpoint_save const& save) noexcept;
 
-  /// Removes the best weights of this job but for those of `step`.
+  /// Removes the best weights of this job, except those of `step`.
   ///
-  /// Errors: as remove_older.
+  /// Errors: the errors of remove_older.
   std::vector<std::string> remove_other_best(std::int64_t step) {
     return remove_behind(step, true, [&](auto const& one) { return one.step != step; });
   }
-  /// Removes checkpoints of this job that are older than the one of `step`, which is complete, but
-  /// for the newest; with that one, `keep` stay. Newer ones and those of other jobs are let alone.
+  /// Removes checkpoints of this job that are older than the complete one of `step`, except for the
+  /// newest: `keep` stay, including the one of `step`. Newer checkpoints and those of other jobs
+  /// are not touched.
   ///
-  /// Errors: a sentence for each that could not be removed; input_error if `step` is not complete.
+  /// Errors: returns a sentence for each that could not be removed; input_error if `step` is not
+  ///         complete.
   std::vector<std::string> remove_older(std::int64_t step, std::size_t keep);
 
-  /// Writes a small file by which other hosts see that the folder is the same for them
-  /// (sees_probe).
+  /// Writes a small file by which other hosts check that they see the same folder (sees_probe).
   ///
   /// Errors: input_error if it cannot be written.
   std::string make_probe(std::span<std::byte const> bytes);
@@ -107,19 +110,19 @@ class checkpoint_folder {
   static constexpr char const* kind = "folder of checkpoints";
   static constexpr std::string_view probe_start = "plait.probe-";
 
-  /// The folder's path, when it is there.
+  /// Makes the folder and returns its path.
   static std::filesystem::path made(std::filesystem::path path, std::string const& job,
                                     detail::disk& on);
 
-  /// Whether it is a probe, or another small file that was begun, of this owner or one before.
+  /// Returns true for a probe, or another small unfinished file, of this owner or an earlier one.
   [[nodiscard]] bool is_small_remains(std::string_view name) const;
   [[nodiscard]] bool is_probe(std::string_view name) const;
-  /// A former owner of the folder that does not know it yet leaves alone what is of a lease behind
-  /// its own.
+  /// Returns true for leases up to this owner's. A former owner that does not know of its successor
+  /// must not touch the successor's files.
   [[nodiscard]] bool is_mine_or_older(std::int64_t lease) const { return lease <= lease_.number(); }
 
-  /// Removes complete checkpoints of this job, newest first, if is_old(one) and the one of `step`
-  /// is complete.
+  /// Removes each complete checkpoint of this job, newest first, for which is_old is true, if the
+  /// checkpoint of `step` is complete.
   template <class IsOld>
   std::vector<std::string> remove_behind(std::int64_t step, bool are_best, IsOld is_old) {
     lease_.require();
@@ -131,7 +134,7 @@ class checkpoint_folder {
     std::vector<found_checkpoint> old;
     for (auto const& one : list)
       if (is_old(one)) old.push_back(one);
-    lease_.require();  // so that what was seen to be newer counts for whoever comes
+    lease_.require();  // so that the next owner also counts the newer ones
     return discard(old);
   }
 
@@ -140,22 +143,22 @@ class checkpoint_folder {
 
   void commit_or_throw(checkpoint_save const& save, checkpoint_manifest const& manifest);
 
-  /// What a checkpoint takes the place of.
+  /// Returns the checkpoints that `last` replaces.
   [[nodiscard]] std::vector<found_checkpoint> others_of(name_of const& last) const;
 
-  /// What jobs that were killed have left; this job has the lock, so that nobody is at it but who
-  /// had the folder before and does not know it yet.
+  /// Removes what killed jobs have left. This job has the lock, so only a former owner that does
+  /// not know of this one may still change the folder.
   void clean();
 
-  /// Whether it counts and another of its step is taken: who had the folder was killed before it
-  /// could remove it.
+  /// Returns true if another complete checkpoint of its step is preferred: the former owner was
+  /// killed before it could remove this one.
   [[nodiscard]] bool is_replaced(name_of const& name) const;
 
-  /// Takes checkpoints away. They first get a name that says so, and that goes to the disk: else
-  /// one could be without files and have its name back.
+  /// Removes checkpoints. Each is first renamed to a name that marks it, and the name is brought to
+  /// the disk: else a power failure could leave it under its old name without its files.
   std::vector<std::string> discard(std::vector<found_checkpoint> const& unwanted);
 
-  /// The files of a checkpoint and its folders; what is in other folders within stays, and they do.
+  /// Removes the files of a checkpoint and its folders; other folders in it, and their files, stay.
   int remove(std::filesystem::path const& folder);
 
   std::filesystem::path path_;

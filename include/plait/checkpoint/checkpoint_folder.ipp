@@ -58,7 +58,7 @@ PLAIT_DECL void checkpoint_folder::abandon(checkpoint_save const& save) noexcept
   try {
     auto const parts = name_of::from(save.name);
     if (parts && parts->what == name_of::partial) (void)remove(path_ / save.name);
-  } catch (...) {  // NOLINT: it stays, and the next begin() cleans it
+  } catch (...) {  // it stays, and the next begin() removes it
   }
 }
 
@@ -89,7 +89,7 @@ PLAIT_DECL std::filesystem::path checkpoint_folder::made(std::filesystem::path p
   if (!path.has_filename()) path = path.parent_path();  // 'a/' is 'a'
   int code = on.make_folder(path);
   if (code != 0 && code != EEXIST) name.fail("cannot be made", code);
-  // Also where it is there: who has made it may have been stopped before this.
+  // Also if it exists: its maker may have been stopped before this.
   auto const above = path.parent_path();
   if ((code = on.sync_folder(above.empty() ? "." : above)) != 0)
     name.fail("cannot be brought to the disk", code);
@@ -154,7 +154,8 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
                           detail::in_quotes(job_)}));
   int moved = ENOENT;
   if (last.lease == 0) {
-    // List and the next begin() know one that lies aside; whatever cannot be ours stays there.
+    // list_checkpoints and the next begin() know the name `aside`; files of other programs stay in
+    // it.
     auto const aside = path_ / last.as(name_of::replaced, disk_.random_digits()).text();
     moved = disk_.rename(to, aside);
     if (moved != ENOENT) must(moved);
@@ -170,7 +171,7 @@ PLAIT_DECL void checkpoint_folder::commit_or_throw(checkpoint_save const& save,
   }
   if (int const code = disk_.sync_folder(path_); code != 0)
     name.fail("is written, but its name cannot be brought to the disk", code);
-  // A program that has taken the folder since may count on the files that were there.
+  // A later owner of the folder may count on the old files.
   lease_.require();
   std::erase_if(old, [&](auto const& one) { return one.job != job_; });
   (void)discard(old);
@@ -208,8 +209,8 @@ PLAIT_DECL void checkpoint_folder::clean() {
       continue;
     }
     auto const found = detail::look_at_checkpoint(path, parts->step, disk_);
-    // An elastic job's that does not count and has no manifest was being removed, whatever its
-    // name is after a power failure.
+    // A checkpoint of an elastic job that neither counts nor has a manifest was being removed,
+    // whatever its name is after a power failure.
     bool const is_empty = !counted.has(*parts) && found.job.empty();
     if (parts->what == name_of::removing || is_empty) {
       if (found.job.empty() || found.job == job_) remains.push_back(path);
@@ -217,19 +218,19 @@ PLAIT_DECL void checkpoint_folder::clean() {
       auto const last = path_ / parts->as(name_of::complete).text();
       if (!counted.has(*parts) || detail::look_at_checkpoint(last, parts->step, disk_).complete())
         replaced.push_back(found);
-      else if (found.complete()) (void)disk_.rename(path, last);  // only if nothing is there
+      else if (found.complete()) (void)disk_.rename(path, last);  // fails if `last` exists
     }
   }
-  // A folder that is being removed must not get its old name back, and the one that replaced it
-  // must keep its name.
+  // A folder that is being removed must not get its old name back, and its replacement must keep
+  // its name.
   if ((remains.empty() && replaced.empty()) || disk_.sync_folder(path_) != 0) return;
   for (auto const& path : remains) (void)remove(path);
-  if (!replaced.empty()) lease_.require();  // so that what takes their place counts
+  if (!replaced.empty()) lease_.require();  // so that the replacements count
   (void)discard(replaced);
 }
 
 PLAIT_DECL bool checkpoint_folder::is_replaced(name_of const& name) const {
-  if (lease_.number() == 0) return false;  // there it has another name
+  if (lease_.number() == 0) return false;  // fixed jobs mark replaced ones by name
   auto const list = detail::list_checkpoints(path_, name.is_best, disk_);
   auto const path = path_ / name.text();
   return std::ranges::any_of(list,
@@ -251,7 +252,7 @@ PLAIT_DECL std::vector<std::string> checkpoint_folder::discard(
   };
   std::vector<std::filesystem::path> removing;
   for (auto const& one : unwanted) {
-    std::vector<std::string> names;  // not of a symbolic link
+    std::vector<std::string> names;  // fails for a symbolic link
     int code = disk_.names(one.path, detail::disk::links::refused, names);
     name_of const away{
         .step = one.step, .what = name_of::removing, .digits = disk_.random_digits()};
@@ -270,7 +271,7 @@ PLAIT_DECL int checkpoint_folder::remove(std::filesystem::path const& folder) {
   if (int const code = detail::files_of(folder, detail::disk::links::refused, disk_, names);
       code != 0)
     return code;
-  // The manifest last: it says whose the rest is, should this end here.
+  // The manifest is removed last: if this is interrupted, it names the owner of the rest.
   std::ranges::partition(names, [](auto const& name) { return name != detail::manifest_file; });
   bool const has_manifest = !names.empty() && names.back() == detail::manifest_file;
   if (has_manifest) names.pop_back();

@@ -16,12 +16,12 @@
 
 namespace plait::ext {
 
-/// A checkpoint that is in a folder.
+/// A checkpoint in a folder.
 struct found_checkpoint {
   std::int64_t step = 0;
   std::filesystem::path path{};
-  std::string job{};     ///< of its manifest
-  std::string damage{};  ///< why it cannot be used, in a sentence; empty if it is complete
+  std::string job{};     ///< the job in its manifest
+  std::string damage{};  ///< a sentence that says why it cannot be used; empty if it is complete
 
   [[nodiscard]] bool complete() const { return damage.empty(); }
 };
@@ -30,14 +30,14 @@ struct found_checkpoint {
 
 namespace plait::detail {
 
-/// The files of a checkpoint, also those in its folder of what optimizers hold.
+/// Lists the files of a checkpoint, including those in its folder of optimizer states.
 [[nodiscard]] int files_of(std::filesystem::path const& checkpoint, disk::links symbolic, disk& on,
                            std::vector<std::string>& out);
 
-/// Reads a checkpoint's manifest and sees whether its files are there.
+/// Reads a checkpoint's manifest and checks that its files exist.
 found_checkpoint look_at_checkpoint(std::filesystem::path const& path, std::int64_t step, disk& on);
 
-/// Those that are the best weights, or all others: see list_checkpoints.
+/// Returns the best weights, or all other checkpoints: see list_checkpoints.
 std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder, bool are_best,
                                                disk& on);
 
@@ -45,13 +45,13 @@ std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& fold
 
 namespace plait::ext {
 
-/// The checkpoints of a folder, newest first; none if there is no folder. A damaged one comes with
-/// its reason, so that the one after it can be taken. The content of files is not read: who reads a
-/// block compares its CRC-32.
+/// Returns the checkpoints of a folder, newest first; none if there is no folder. A damaged
+/// checkpoint is listed with its reason, so that a caller can take the next one. The content of
+/// files is not read: the reader of a block compares its CRC-32.
 ///
-/// One that was to be replaced by another of its step is listed while that one is not complete. In
-/// the folder of an elastic job those are listed that count for its newest root, see
-/// counted_checkpoints. The best weights are not among them, see find_best.
+/// A checkpoint that is being replaced by another of its step is listed until the other is
+/// complete. In the folder of an elastic job, the checkpoints that count for its newest root are
+/// listed, see counted_checkpoints. The best weights are not among them, see find_best.
 ///
 /// Errors:  input_error if the folder cannot be read.
 /// Threads: any rank may list while others write.
@@ -60,11 +60,11 @@ inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path cons
   return detail::list_checkpoints(folder, false, on);
 }
 
-/// Says whether this host sees, in a folder of checkpoints, the probe of that name with those
-/// bytes: what checkpoint_folder::make_probe wrote, perhaps on another host. It looks again for as
-/// long as `patience`: network file systems remember names, and that there was none.
+/// Returns true if this host sees the probe `name` with `bytes` in a folder of checkpoints, which
+/// checkpoint_folder::make_probe wrote, perhaps on another host. It looks again for as long as
+/// `patience`, since network file systems cache names, and also that a name does not exist.
 ///
-/// Errors: none: what cannot be read is not seen.
+/// Errors: none: a probe that cannot be read is not seen.
 bool sees_probe(std::filesystem::path const& folder, std::string_view name,
                 std::span<std::byte const> bytes, std::chrono::milliseconds patience = {},
                 detail::disk& on = detail::the_disk());

@@ -24,7 +24,7 @@ namespace plait {
 /// Errors: input_error for a name that is empty or has more than 100 characters.
 class best_measure {
  public:
-  /// None: no weights are kept as the best.
+  /// Keeps no best weights.
   best_measure() = default;
   best_measure(std::string name, better which);
   template <measure Measure>
@@ -38,7 +38,7 @@ class best_measure {
 
   [[nodiscard]] bool is_given() const { return !name_.empty(); }
   [[nodiscard]] std::string const& name() const { return name_; }
-  /// "greater accuracy", "lower mean_loss"; empty if there is none.
+  /// "greater accuracy", "lower mean_loss"; empty without a measure.
   [[nodiscard]] std::string text() const {
     return !is_given() ? "" : (which_ == better::greater ? "greater " : "lower ") + name_;
   }
@@ -62,45 +62,45 @@ class best_measure {
   better which_ = better::lower;
 };
 
-/// The options of checkpoints: where they are and when they are made.
+/// The options of checkpoints: where they are written, and when.
 struct checkpoint_options {
-  /// All ranks see it; it is made if it is not there.
+  /// A folder that all ranks see; it is made if it does not exist.
   std::filesystem::path folder{};
-  /// Steps from one checkpoint to the next; 0 makes those alone that `save` asks for.
+  /// Steps from one checkpoint to the next; 0: only `save` makes checkpoints.
   std::int64_t every = 0;
-  /// How many are kept; older ones are removed when a newer one is complete.
+  /// Number of checkpoints that are kept; older ones are removed when a newer one is complete.
   int keep = 3;
-  /// The measure whose best weights are kept besides, in a folder of their own, when
-  /// `checkpoints::after_evaluation` is told its values.
+  /// The measure whose best weights are kept, too, in a folder of their own.
+  /// `checkpoints::after_evaluation` takes its values.
   best_measure best{};
-  /// Whether a checkpoint that cannot be written is an error; otherwise training goes on.
+  /// Makes a failed write an error; otherwise training continues.
   bool required = false;
-  /// Whether the bytes of a checkpoint are compared with their CRCs before they are used.
+  /// Compares the bytes of a checkpoint with their CRCs before they are used.
   bool verify = true;
-  /// Settings that may be others than in the checkpoint: "schedule", "learning_rate",
-  /// "global_batch", ...
+  /// Settings that may differ from the checkpoint's: "schedule", "learning_rate", "global_batch",
+  /// ...
   std::vector<std::string> allow{};
-  /// Kept in each checkpoint, for the program, until `set_extra`; 16 MiB at most. What a run goes
-  /// on from has its own.
+  /// Bytes that each checkpoint keeps for the program, until `set_extra`; 16 MiB at most. A resumed
+  /// run takes them from the checkpoint.
   std::vector<std::byte> extra{};
 };
 
 namespace detail {
 
-/// The options that are the same on all ranks, which would meet at other steps otherwise.
+/// The options that must be equal on all ranks, which would otherwise save at different steps.
 inline constexpr std::array compared_options{".every", ".keep", ".required", ".verify"};
 
 [[nodiscard]] std::vector<std::uint64_t> numbers_of(checkpoint_options const& of);
-/// The first option that differs between two ranks of all: its name, and the values; "" if none
-/// does.
+/// Returns the first option that differs between two ranks, with its name and both values; "" if
+/// none does.
 [[nodiscard]] [[gnu::cold]] std::string option_difference(
     std::vector<std::vector<std::uint64_t>> const& all, std::size_t one, std::string const& where,
     std::size_t other, std::string const& there);
 
-/// Says on stderr which checkpoint is missing, why, and what to do, without being asked.
+/// Writes to stderr which checkpoint is missing, why, and what to do.
 [[gnu::cold]] void say_missing(std::int64_t step, std::string const& why);
 
-/// Names and values of what a run must have again.
+/// Names and values that a resumed run must repeat.
 using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the settings that may differ from a checkpoint. An allowed optimizer includes its

@@ -28,25 +28,25 @@
 
 namespace plait {
 
-/// Saves what a trainer has, step by step, and goes on from there, under the same plan or any
+/// Saves the state of a trainer every few steps, and resumes from it, under the same plan or any
 /// other.
 ///
-/// A folder with checkpoints in it is gone on with by `resume`; without it, the first step is an
-/// error. The last steps are saved by `save` behind the loop.
+/// If a folder has checkpoints, a run must call `resume`; without it, its first step throws. To
+/// save the last steps, call `save` after the loop.
 ///
-/// A checkpoint knows elements of parameters, not ranks. Each rank copies what it saves at the end
-/// of a step, and a thread of its own writes the copy while training goes on; every element is
-/// written once. All ranks call the same functions in the same order.
+/// A checkpoint stores elements of parameters, not ranks: a run of 8 ranks can be resumed with 6.
+/// Each rank copies its part at the end of a step, and a thread of its own writes the copy while
+/// training continues. Every element is written once. All ranks call the same functions in the same
+/// order. A tensor that a checkpoint lacks, where settings may differ, starts as in a new training.
 ///
 /// Moves:  while a checkpoint is written, one small sum a step, by which all ranks learn at the
 ///         same step that it is complete or has failed.
-/// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`; the step at whose end
-///         it is saved waits until they are copied, and for the checkpoint before if that is still
-///         written.
-/// A tensor that a checkpoint lacks, where settings may differ, starts as in a new training.
+/// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`. The step at whose end
+///         it is saved waits until they are copied, and for the previous checkpoint if that is
+///         still being written.
 /// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings, for a
-///         name in `allow` that no setting has, and where there are checkpoints but none that can
-///         be used.
+///         name in `allow` that is not a setting, and if none of the existing checkpoints can be
+///         used.
 /// Threads: used by the thread of its rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp checkpoints):
@@ -58,7 +58,7 @@ namespace plait {
 ///     saves.finish();
 class checkpoints {
  public:
-  /// Of a trainer and the batches that it is trained on.
+  /// Makes the checkpoints of a trainer and of the batches that it is trained on.
   template <class Trainer, class Batches>
   [[gnu::cold]] checkpoints(Trainer& trainer, Batches& batches, checkpoint_options options)
       : checkpoints(trainer.state(), batches.description(), batches.steps_per_epoch(),
@@ -69,58 +69,58 @@ class checkpoints {
                             checkpoint_options options);
   checkpoints(checkpoints const&) = delete;
   checkpoints& operator=(checkpoints const&) = delete;
-  /// Waits for the checkpoint that is written, unless an exception ends the job.
+  /// Waits for the checkpoint that is being written, unless an exception ends the job.
   ~checkpoints() noexcept(false) {
     if (std::uncaught_exceptions() == exceptions_) finish();
   }
 
-  /// Goes on from the newest complete checkpoint, if there is one; in an elastic job from what the
-  /// ranks have, if they have been trained. Returns the number of the next
-  /// batch: `for (auto const& batch : batches.from(saves.resume()))`.
+  /// Resumes from the newest complete checkpoint, if there is one; in an elastic job from the state
+  /// of the ranks, if they have been trained. Returns the number of the next batch: `for (auto
+  /// const& batch : batches.from(saves.resume()))`.
   ///
-  /// Errors: input_error that names the settings that differ, with both values, and what in the
-  ///         checkpoint cannot be read; if there are checkpoints and all are damaged.
+  /// Errors: input_error that names the settings that differ, with both values, or the part of the
+  ///         checkpoint that cannot be read; also if there are checkpoints and all are damaged.
   [[gnu::cold]] std::uint64_t resume();
 
-  /// To be called after each step: makes a checkpoint if it is time for one.
+  /// Makes a checkpoint if it is time for one; call it after each step.
   void after_step();
 
-  /// Makes a checkpoint of what the trainer has now, and returns when it is copied.
+  /// Makes a checkpoint of the trainer's present state, and returns when it is copied.
   void save() { save_as({}); }
 
-  /// To be called after an evaluation with the value of `checkpoint_options::best`, the same on all
-  /// ranks, as trainer.evaluate returns it. If it is better than all before, also those of before
-  /// the run was gone on with, what the trainer has now becomes the best weights, in the place of
-  /// the last ones, and it returns true.
-  ///
+  /// Takes the value of `checkpoint_options::best`; call it after an evaluation. `value` is equal
+  /// on all ranks, as trainer.evaluate returns it. If it is better than all before, including those
+  /// before the run was resumed, the trainer's present weights replace the best weights, and it
+  /// returns true.
   /// Waits for a checkpoint that is being written.
   /// Errors: input_error, on all ranks, without such a measure, for values that differ between
   ///         ranks, and for one that is not a number.
   bool after_evaluation(double value);
-  /// The best weights that are complete, those of before it was gone on with, too.
+  /// The best weights that are complete, including those before the run was resumed.
   [[nodiscard]] std::optional<best_checkpoint> const& best() const { return best_; }
 
-  /// Waits until no checkpoint is written any more.
+  /// Waits until no checkpoint is being written.
   void finish();
 
-  /// Returns why the last checkpoint that was begun is missing; "" if it is not. The root has
+  /// Returns why the last checkpoint that was begun is missing; "" if it exists. The root has
   /// written it to stderr.
   [[nodiscard]] std::string const& problem() const { return problem_; }
-  /// Of the last one that is there: which older one could not be removed; "" if all could.
+  /// Returns which older checkpoint could not be removed after the last one; "" if all could.
   [[nodiscard]] std::string const& warning() const { return warning_; }
-  /// The checkpoint from which the job goes on; empty if it began anew.
+  /// Returns the checkpoint from which the job was resumed; empty if it was not.
   [[nodiscard]] std::filesystem::path const& from() const { return from_; }
-  /// Why `resume` has left out newer ones; on the first rank, of all that it looked at.
+  /// Returns why `resume` has skipped newer checkpoints; on rank 0, for all that it looked at.
   [[nodiscard]] std::vector<std::string> const& left_out() const { return left_out_; }
-  /// Whether nothing has been trained since the last checkpoint that was begun or gone on from.
+  /// Returns true if nothing has been trained since the last checkpoint that was begun or resumed
+  /// from.
   [[nodiscard]] bool is_saved() const {
     return state_->step() == std::max<std::int64_t>(last_saved_, 0);
   }
-  /// What each checkpoint from now on keeps for the program; that of the first rank counts.
+  /// Sets the bytes that each later checkpoint keeps for the program; those of rank 0 count.
   ///
   /// Errors: input_error if it has more than 16 MiB.
   void set_extra(std::vector<std::byte> extra);
-  /// That of the checkpoint from which the job goes on, of checkpoint_options, or set since.
+  /// The bytes that the last set_extra, the resumed checkpoint or checkpoint_options gave.
   [[nodiscard]] std::vector<std::byte> const& extra() const { return extra_; }
 
  private:
@@ -129,7 +129,7 @@ class checkpoints {
   struct saving {
     ext::checkpoint_save at;
     ext::checkpoint_manifest manifest;
-    std::optional<double> value{};  // of best weights
+    std::optional<double> value{};  // of the measure, for best weights
     bool is_committing = false;
     std::atomic<progress> mine{progress::running};
     std::string problem{};
@@ -138,7 +138,7 @@ class checkpoints {
 
   [[nodiscard]] bool is_root() const { return state_->rank() == 0; }
 
-  /// Makes a checkpoint, or, with the value of their measure, the best weights.
+  /// Makes a checkpoint, or, with a value of the measure, the best weights.
   [[gnu::cold]] void save_as(std::optional<double> value);
 
   /// Runs work() in the saver's thread.
@@ -155,16 +155,16 @@ class checkpoints {
           now->mine = progress::failed;
         }
       });
-    } catch (std::exception const& problem) {  // no thread is to be had
+    } catch (std::exception const& problem) {  // there is no room for a thread
       fail(problem.what());
     }
   }
   void fail(char const* why);
 
-  /// All ranks learn how far the checkpoint is, and go on with it.
+  /// Exchanges the progress of the checkpoint, and continues with it.
   void proceed();
 
-  /// What a rank tells all others: two numbers, and what is wrong.
+  /// Packs a rank's message to all others: two numbers, and its error.
   [[nodiscard]] static std::vector<std::uint64_t> said(std::uint64_t first, std::uint64_t second,
                                                        std::string text);
   [[nodiscard]] static std::string text_of(std::vector<std::uint64_t> const& row);
@@ -174,7 +174,7 @@ class checkpoints {
     if (is_root()) detail::say_missing(step, problem_);
   }
 
-  /// Calls work() on each rank; what one cannot do is an error on all.
+  /// Calls work() on each rank; an exception on one is an error on all.
   template <class Work>
   void on_all(char const* what, Work work) {
     std::string mine;
@@ -193,12 +193,12 @@ class checkpoints {
   }
   [[nodiscard]] std::string cannot(char const* what, std::size_t rank,
                                    std::string const& why) const;
-  /// The root makes the folder and puts something into it; all must see that.
+  /// Makes the folder and a file in it on the root, and checks that all ranks see it.
   [[gnu::cold]] void open_folder();
-  /// The best weights of the run that may be gone on with.
+  /// Finds the best weights of the run that may be resumed.
   [[gnu::cold]] void find_best_so_far();
-  /// The same on the root alone. With a name that all ranks are told, failing is no error but where
-  /// checkpoints are required.
+  /// Calls work() on the root only. If `name` is given, all ranks get the root's, and an exception
+  /// is an error only if checkpoints are required.
   template <class Work>
   bool on_root(char const* what, Work work, std::string* name = nullptr) {
     std::string mine;
@@ -219,11 +219,10 @@ class checkpoints {
 
   struct found_here {
     std::int64_t step = 0;
-    std::string
-        name{};  ///< which is another than that of its step where it was about to be replaced
+    std::string name{};  ///< of the folder; a replaced one has another name
   };
-  /// The newest complete checkpoint, but for so many; with none of use `problem_` says on all ranks
-  /// why, and is empty if there is none at all.
+  /// Returns the newest complete checkpoint after skipping `older` of them. If none can be used,
+  /// `problem_` says why on all ranks; it is empty if there is none at all.
   ///
   /// Errors: input_error if the folder cannot be listed.
   [[nodiscard]] [[gnu::cold]] std::optional<found_here> newest(std::uint64_t older);
@@ -237,11 +236,11 @@ class checkpoints {
 
   [[gnu::cold]] void compare_options() const;
 
-  /// The number of the next batch: each step takes one.
+  /// Returns the number of the next batch: each step takes one.
   [[nodiscard]] std::uint64_t next() const;
-  /// Samples that have gone before it: whole epochs, and batches of one.
+  /// Returns the samples before it: whole epochs, and batches of one epoch.
   [[nodiscard]] std::uint64_t samples_so_far() const;
-  /// The batch that begins behind so many samples.
+  /// Returns the batch that begins after so many samples.
   [[nodiscard]] std::uint64_t next_batch(std::uint64_t samples,
                                          std::filesystem::path const& folder) const;
 
@@ -252,7 +251,7 @@ class checkpoints {
   std::uint64_t steps_per_epoch_;
   checkpoint_options options_;
   detail::checkpoint_settings settings_;
-  std::optional<ext::checkpoint_folder> folder_{};  // on the root
+  std::optional<ext::checkpoint_folder> folder_{};  // null except on the root
   detail::rank_copies copies_{};
   std::unique_ptr<saving> saving_{};
   std::string problem_{}, warning_{};
@@ -261,7 +260,7 @@ class checkpoints {
   std::filesystem::path from_{};
   std::int64_t last_saved_ = -1;
   bool is_new_run_ = !state_->is_held();
-  std::optional<std::int64_t> found_{};  // the newest that was there at first
+  std::optional<std::int64_t> found_{};  // step of the newest checkpoint at the start
   std::optional<best_checkpoint> best_{};
   int exceptions_ = std::uncaught_exceptions();
 };

@@ -98,7 +98,7 @@ PLAIT_DECL bool checkpoints::after_evaluation(double value) {
 }
 
 PLAIT_DECL void checkpoints::finish() {
-  // They meet again and again: who is done waits for nobody longer than for a round.
+  // The ranks meet in every round, so that a rank that is done waits for others one round at most.
   while (saving_) {
     proceed();
     if (saving_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -126,7 +126,8 @@ PLAIT_DECL void checkpoints::save_as(std::optional<double> value) {
   try {
     saving_->manifest = manifest_now();
     for (auto& bytes : copies_.bytes) bytes.resize(state_->count() * copies_.element_bytes);
-  } catch (std::exception const& problem) {  // of a rank without memory all learn
+  } catch (
+      std::exception const& problem) {  // proceed() tells all ranks if one has too little memory
     return fail(problem.what());
   }
   for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
@@ -169,7 +170,7 @@ PLAIT_DECL void checkpoints::proceed() {
     run([now = saving_.get(), folder = &*folder_, keep = std::size_t(options_.keep)] {
       now->manifest.blocks = detail::blocks_in(now->at.path);
       folder->commit(now->at, now->manifest);
-      try {  // what is complete stays so, whatever becomes of older ones
+      try {  // a complete checkpoint stays so, even if older ones cannot be removed
         for (auto const& problem : now->value ? folder->remove_other_best(now->at.step)
                                               : folder->remove_older(now->at.step, keep))
           now->problem = problem;
@@ -256,8 +257,8 @@ PLAIT_DECL void checkpoints::find_best_so_far() {
 
 PLAIT_DECL std::optional<checkpoints::found_here> checkpoints::newest(std::uint64_t older) {
   enum : std::uint64_t { is_listed, is_unusable, is_unlisted } outcome = is_listed;
-  std::uint64_t found = 0;  // a step + 1
-  std::string text;         // its name, or what is wrong
+  std::uint64_t found = 0;  // its step + 1
+  std::string text;         // its name, or the error
   if (is_root()) try {
       for (auto const& one : ext::list_checkpoints(options_.folder)) {
         if (!one.complete()) {

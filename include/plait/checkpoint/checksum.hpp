@@ -12,10 +12,11 @@
 
 namespace plait::ext {
 
-/// The CRC-32 (of zlib and gzip) of bytes; `before` is that of the bytes in front of them, if any.
+/// Returns the CRC-32 (of zlib and gzip) of bytes; `before` is the CRC-32 of the preceding bytes,
+/// if any.
 std::uint32_t checkpoint_crc(std::span<std::byte const> bytes, std::uint32_t before = 0);
 
-/// The CRC-32 of a tensor's data as a file has it.
+/// Returns the CRC-32 of a tensor's data in a file.
 ///
 /// Cost:   reads all of the tensor, a MiB at a time.
 /// Errors: input_error if the tensor is missing or cannot be read.

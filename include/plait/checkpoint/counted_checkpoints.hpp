@@ -20,12 +20,12 @@ namespace plait::detail {
 inline constexpr std::string_view lock_start = "plait.lock-", list_start = "plait.list-";
 inline constexpr std::size_t most_lease_bytes = 16'000'000;
 
-/// Who has a folder of checkpoints, and which of those before are the owner's: what stands in
-/// plait.lock-N and plait.list-N. Neither file is ever changed.
+/// The owner of a folder of checkpoints, and the earlier checkpoints that it builds on: the content
+/// of plait.lock-N and plait.list-N. Neither file is ever changed.
 struct lease_text {
   std::string job{};
-  std::string id{};             ///< of an elastic job; "" of one whose ranks do not change
-  std::int64_t generation = 0;  ///< of that
+  std::string id{};             ///< of an elastic job; "" for a job whose ranks do not change
+  std::int64_t generation = 0;  ///< of an elastic job
   std::vector<std::string> names{};
 
   [[nodiscard]] std::string text() const;
@@ -42,33 +42,38 @@ struct lease_text {
   static std::uint32_t crc_of(nlohmann::json const& of);
 };
 
-/// What is in a folder of checkpoints, and which of it counts.
+/// Decides which entries of a folder of checkpoints count. A folder that a fixed job has written
+/// always counts. A folder of an elastic job counts if the newest list names it, or if the owner
+/// that has written the newest list has written it.
 ///
-/// A folder that a fixed job has written counts always. One of an elastic job counts if the newest
-/// list has it or if it is of the owner who has written that list: what an owner before it has
-/// renamed since does not.
+/// Without this, an owner that was stopped and runs again could damage the run of its successor.
+/// Example: owner 6 is stopped before it renames its save to step-00000300.lease-6-3. Owner 7
+/// writes plait.list-7, which names step-00000200.lease-6-2. When owner 6 runs again, its save
+/// appears, but no list names it, so that it never counts.
 class counted_checkpoints {
  public:
-  /// Errors: input_error if the folder or its newest list cannot be read; nothing is in a folder
-  ///         that is not there.
+  /// Errors: input_error if the folder or its newest list cannot be read; a missing folder is
+  ///         empty.
   counted_checkpoints(std::filesystem::path const& folder, disk& on);
 
   [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
-  /// The greatest number of those behind `start`, 0 if there is none.
+  /// Returns the greatest number after `start`, 0 if there is none.
   [[nodiscard]] std::int64_t newest(std::string_view start) const;
-  /// The greatest number that any lease has had, also where a user has removed its lock.
+  /// Returns the greatest number of any lease, including those whose lock a user has removed.
   [[nodiscard]] std::int64_t greatest_lease() const;
-  /// Names of plait's, sorted: what changes while somebody else works there.
+  /// Returns plait's names, sorted; they differ from an earlier result if another process works in
+  /// the folder.
   [[nodiscard]] std::vector<std::string> own_names() const;
 
   [[nodiscard]] bool has(checkpoint_name const& name) const;
-  /// Whether the first is to be taken before the second, of the same step.
+  /// Returns true if `one` is preferred to `other`, of the same step.
   [[nodiscard]] bool is_before(checkpoint_name const& one, checkpoint_name const& other) const {
     return place(one) < place(other);
   }
 
  private:
-  /// Of a step what the owner has written comes first, then what elastic jobs have written before.
+  /// Returns the rank in order of preference: the owner's checkpoints first, then those of earlier
+  /// elastic jobs, then others.
   [[nodiscard]] std::tuple<int, std::int64_t, std::int64_t, int, std::string_view> place(
       checkpoint_name const& of) const;
 

@@ -64,7 +64,7 @@ PLAIT_DECL counted_checkpoints::counted_checkpoints(std::filesystem::path const&
     try {
       list_ = lease_text::read(folder / (std::string(list_start) + std::to_string(number_)), on);
       return;
-    } catch (input_error const&) {  // a newer one has taken its place
+    } catch (input_error const&) {  // a newer list has replaced it
       if (seen == number_) throw;
       seen = number_;
     }

@@ -16,9 +16,10 @@
 
 namespace plait::detail {
 
-/// What checkpoints do to a disk, so that a test can write it down and let the power fail anywhere.
+/// The operations of checkpoints on a disk, so that a test can record them and let the power fail
+/// after any of them.
 ///
-/// Errors: 0 is returned if all is well, else the errno of the system.
+/// Errors: functions return 0, or the errno of the system.
 class disk {
  public:
   using path = std::filesystem::path;
@@ -26,37 +27,38 @@ class disk {
   virtual ~disk() = default;
 
   virtual int make_folder(path const&) = 0;
-  /// A new file, never one that is there; its data is on the disk on return, its name need not be.
+  /// Makes a new file, never over an existing one. On return its data is on the disk, but perhaps
+  /// not its name.
   virtual int write_file(path const&, std::span<std::byte const>) = 0;
-  /// Errors: input_error, as of open_file; also for a file of more than `most` bytes.
+  /// Errors: input_error, as open_file throws it; also for a file of more than `most` bytes.
   virtual std::string read_file(path const&, std::size_t most, char const* kind) = 0;
-  /// `to` is not there.
+  /// `to` must not exist.
   virtual int rename(path const& from, path const& to) = 0;
   virtual int remove_file(path const&) = 0;
   virtual int remove_folder(path const&) = 0;
   /// Brings the names in a folder to the disk.
   virtual int sync_folder(path const&) = 0;
-  /// What is in a folder, in no order.
+  /// Lists a folder, in no order.
   virtual int names(path const&, links, std::vector<std::string>&) = 0;
-  /// Gives a file one more name; EEXIST if that is there already. Where the system knows
-  /// no such thing, it is renamed.
+  /// Gives a file one more name; EEXIST if that exists. It is renamed if the system has no links.
   virtual int link(path const& from, path const& to) = 0;
   enum class lock_for { one, many };
   enum class lock_of { any_file, old_file };
-  /// Takes a file for this process, alone or with others that take it so; EWOULDBLOCK if another
-  /// has it otherwise. What is not there is made, unless it is to be an old file.
+  /// Locks a file for this process, alone or together with others that lock it for many;
+  /// EWOULDBLOCK if it is locked otherwise. A missing file is made, unless it has to be an old
+  /// file.
   virtual int lock(path const&, lock_for, lock_of, file_descriptor&) = 0;
-  /// 16 of them, never the same.
+  /// Returns 16 digits, never the same.
   virtual std::string random_digits() = 0;
 };
 
-/// The system's calls.
+/// The disk of the system.
 class system_disk : public disk {
  public:
   int make_folder(path const& folder) override { return code_of(::mkdir(folder.c_str(), 0777)); }
 
-  // What fsync could not do is not tried again: the system may have dropped the data and would say
-  // that all is well.
+  // A failed fsync is not repeated: the system may have dropped the data and would then report
+  // success.
   int write_file(path const& name, std::span<std::byte const> in) override;
 
   std::string read_file(path const& name, std::size_t most, char const* kind) override;

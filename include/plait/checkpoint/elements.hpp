@@ -12,22 +12,22 @@
 #include "plait/io/safetensors_header.hpp"
 #include "plait/layer/parameter.hpp"
 
-// What a state calls its elements, and what files do.
+// Conversions between the elements of a state and those in files.
 namespace plait::detail {
 
-/// The sizes of a parameter or of a rectangle of it, as checkpoints have them: a vector has one.
+/// Returns the sizes of a parameter, or of a rectangle of it, in checkpoints: a vector has one.
 [[nodiscard]] inline std::vector<std::size_t> sizes_of(parameter_info const& info, std::size_t rows,
                                                        std::size_t columns) {
   return info.rank == 2 ? std::vector{rows, columns} : std::vector{columns};
 }
 
-/// The lengths of a whole parameter as files of weights have it.
+/// Returns the sizes of a whole parameter in files of weights.
 [[nodiscard]] std::vector<std::size_t> sizes_in_files(parameter_info const& info);
 
-/// The type in files of elements of so many bytes.
+/// Returns the type in files for elements of `element_bytes`.
 [[nodiscard]] stored_type type_in_files(std::size_t element_bytes);
 
-/// Calls read(span) to fill `out`, elements of `element_bytes`: as doubles, floats, or floats that
+/// Calls read(span) to fill `out` with elements of `element_bytes`: doubles, floats, or floats that
 /// are then rounded to bfloat16.
 template <class Read>
 void read_elements(std::size_t element_bytes, std::size_t count, void* out, Read read) {

@@ -17,42 +17,43 @@
 
 namespace plait::ext {
 
-/// The owner of a folder of checkpoints, who writes into it: a job and, where its ranks change, one
+/// The owner of a folder of checkpoints, which may write to it: a job and, if its ranks change, one
 /// of its generations.
 struct folder_owner {
   std::string job{};
-  std::string id{};             ///< of an elastic job, another one each time it is started
-  std::int64_t generation = 0;  ///< of that, from 1 on
+  std::string id{};             ///< of an elastic job, different for each start of it
+  std::int64_t generation = 0;  ///< of an elastic job, from 1 on
 };
 
 }  // namespace plait::ext
 
 namespace plait::detail {
 
-/// What makes a job the owner of a folder of checkpoints: its lease, which has a number.
+/// The lease that makes a job the owner of a folder of checkpoints. It has a number.
 ///
-/// A fixed job holds plait.lock alone. Elastic jobs hold it together; the owner among them is who
-/// has made the lock with the greatest number, plait.lock-7, and that takes a generation from the
-/// one before it without its help: the process that has the lock before may be stopped. Numbers are
-/// given once. Who has a new one first makes it known, and then writes down what counts of all that
-/// is there (plait.list-7). So nothing that an old owner renames is lost that it may have built on,
-/// and nothing that it renames later counts.
+/// A fixed job holds the file lock of plait.lock alone; elastic jobs hold it together. Among them
+/// the owner is the process that has made the lock file with the greatest number, such as
+/// plait.lock-7. A new generation takes the folder without the help of the previous owner, which
+/// may be a stopped process that still holds plait.lock-6. It makes plait.lock-7 first, and then
+/// writes to plait.list-7 which of the existing checkpoints count. So checkpoints that the previous
+/// owner completed before the list stay, and renames that it makes later do not count. Numbers are
+/// used once.
 ///
-/// Errors:  input_error that says who has the folder, or what the system says.
+/// Errors:  input_error that names the present owner, or the system's error.
 /// Threads: one at a time.
 class folder_lease {
  public:
-  /// How its files begin that do not have their last names yet; 16 digits follow.
+  /// Beginnings of the names of its unfinished files; 16 digits follow.
   static constexpr std::string_view begun_lock = "plait.lock.begun-";
   static constexpr std::string_view begun_list = "plait.list.begun-";
 
   folder_lease(std::filesystem::path const& folder, folder_owner owner, disk& on);
 
-  /// Whether the file system has locks.
+  /// Returns true if the file system has locks.
   [[nodiscard]] bool is_locked() const { return is_locked_; }
-  /// 0 for a fixed job in a folder that is no elastic one's.
+  /// Returns 0 for a fixed job in a folder that no elastic job has used.
   [[nodiscard]] std::int64_t number() const { return number_; }
-  /// What names of checkpoints have of it.
+  /// Returns the number that names of checkpoints contain, 0 for a fixed job.
   [[nodiscard]] std::int64_t number_in_names() const { return is_elastic() ? number_ : 0; }
 
   /// Errors: input_error if another generation has the folder now.
@@ -69,15 +70,16 @@ class folder_lease {
   [[noreturn]] void refuse_in_use() const;
   [[noreturn]] void refuse_lost(lease_text const& newest) const;
 
-  /// False if somebody else was faster.
+  /// Makes the lock file; returns false if another process was faster.
   [[nodiscard]] bool take();
 
-  /// False if that lock is not there any more.
+  /// Returns true if this owner may follow the owner of lock `number`; false if the lock no longer
+  /// exists.
   ///
-  /// Errors: input_error if its owner keeps the folder.
+  /// Errors: input_error if that owner keeps the folder.
   [[nodiscard]] bool may_follow(std::int64_t number, std::int64_t newest) const;
 
-  /// Writes down what counts; false if somebody else has come since.
+  /// Writes the list of checkpoints that count; returns false if a newer owner exists.
   [[nodiscard]] bool write_list();
   void remove_older();
 

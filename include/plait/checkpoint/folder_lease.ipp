@@ -52,7 +52,7 @@ PLAIT_DECL void folder_lease::refuse_lost(lease_text const& newest) const {
 
 PLAIT_DECL bool folder_lease::take() {
   counted_checkpoints const found(path_, disk_);
-  // Also those before the newest, whose owner may have died before anybody knew of it.
+  // Also locks before the newest, whose owner may have died before it wrote its list.
   auto const newest = found.newest(lock_start);
   for (auto const& name : found.names())
     if (auto const one = number_behind(lock_start, name); one && !may_follow(*one, newest))
@@ -62,13 +62,14 @@ PLAIT_DECL bool folder_lease::take() {
   auto const text = lease_text{owner_.job, owner_.id, owner_.generation, {}}.text();
   int code = disk_.write_file(begun, std::as_bytes(std::span(text)));
   if (code == 0) {
-    // It is held before it is seen.
+    // It is locked before others can see it.
     code = disk_.lock(begun, disk::lock_for::one, disk::lock_of::old_file, mine_);
     if (are_unknown(code)) code = 0;
   }
   if (code == 0) code = disk_.link(begun, lock_path(number));
   (void)disk_.remove_file(begun);
-  if (code == EEXIST || code == ENOENT) return false;  // or who cleans has removed it
+  if (code == EEXIST || code == ENOENT)
+    return false;  // ENOENT: clean() of another owner has removed it
   if (code == 0) code = disk_.sync_folder(path_);
   if (code != 0) name_.fail("cannot be taken", code);
   number_ = number;
@@ -107,18 +108,19 @@ PLAIT_DECL bool folder_lease::write_list() {
       for (auto const& one : list_checkpoints(path_, are_best, disk_))
         if (auto name = one.path.filename().string(); checkpoint_name::from(name)->lease > 0)
           now.names.push_back(std::move(name));
-    // The program that had the folder may still carry out the one change that it had begun.
+    // The previous owner may still finish one change that it had begun.
     if (before.own_names() == counted_checkpoints(path_, disk_).own_names()) break;
     if (tries == most_tries) return false;
   }
   auto const text = now.text();
   auto const begun = path_ / (std::string(begun_list) + disk_.random_digits());
   auto const list = path_ / (std::string(list_start) + std::to_string(number_));
-  // A name that the list has must be there whenever the list is: it may stand for an older one.
+  // A name in the list must be on the disk before the list: it may have been renamed since an older
+  // list.
   int code = disk_.sync_folder(path_);
   if (code == 0) code = disk_.write_file(begun, std::as_bytes(std::span(text)));
   if (code == 0) code = disk_.rename(begun, list);
-  if (code == ENOENT) return write_list();  // who cleans has removed it
+  if (code == ENOENT) return write_list();  // clean() of another owner has removed it
   if (code == 0) code = disk_.sync_folder(path_);
   if (code != 0) {
     (void)disk_.remove_file(begun);

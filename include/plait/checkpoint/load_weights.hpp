@@ -18,27 +18,27 @@
 
 namespace plait {
 
-/// The names by which tensors of a file stand for parameters of a model. All are patterns, as those
-/// of `parameter_group`: a star stands for any characters, or none.
+/// Maps names of a model's parameters to names of a file's tensors. All are patterns, as in
+/// `parameter_group`: a star stands for any characters, or none.
 struct weight_names {
-  /// What the model says and what the file says instead: `{{"body.*", "transformer.*"}}`. What the
-  /// stars of one stand for, those of the other do, in their order. The first pair that matches
-  /// counts.
+  /// Pairs of a pattern of the model and its replacement in the file: `{{"body.*",
+  /// "transformer.*"}}` maps body.0.weight to transformer.0.weight. The stars of both stand for the
+  /// same texts, in order. The first pair that matches counts.
   std::vector<std::pair<std::string, std::string>> names{};
-  /// Parameters that the file need not have, `{"head.*"}`: they keep what they have.
+  /// Parameters that the file need not have, `{"head.*"}`: they keep their values.
   std::vector<std::string> missing{};
-  /// Tensors of the file that no parameter takes.
+  /// Tensors of the file that no parameter needs.
   std::vector<std::string> extra{};
 };
 
 namespace detail {
 
-/// What a file calls a parameter.
+/// The names of parameters in a file.
 class names_in_file {
  public:
-  /// `call` is what messages begin with.
+  /// `call` is the beginning of messages.
   ///
-  /// Errors: input_error if two patterns of a pair have not as many stars.
+  /// Errors: input_error if the patterns of a pair differ in their number of stars.
   [[gnu::cold]] names_in_file(std::string const& call,
                               std::vector<std::pair<std::string, std::string>> const& names);
 
@@ -52,11 +52,11 @@ class names_in_file {
 [[nodiscard]] [[gnu::cold]] std::string list_of_names(std::vector<std::string> const& names,
                                                       std::string const& what);
 
-/// Gives a state elements out of a file or folder, by the file's names.
+/// Restores a state from the elements of a file or folder, by the file's names.
 template <class Source>
 class weights_source final : public state_source {
  public:
-  /// `taken`: the tensors of the file that parameters take.
+  /// `taken`: the file's tensors that parameters take.
   weights_source(Source& from, names_in_file const& names,
                  std::set<std::string, std::less<>> const& taken, std::size_t element_bytes)
       : from_(from), names_(names), taken_(taken), element_bytes_(element_bytes) {}
@@ -81,7 +81,8 @@ class weights_source final : public state_source {
 
 }  // namespace detail
 
-/// The same of a trainer's state, for programs that hold trainers of several types as that.
+/// Gives a trainer's state the weights of a file or folder; for programs that hold trainers of
+/// several types.
 template <class Source>
 [[gnu::cold]] void load_weights(saved_state& state, Source&& source,
                                 weight_names const& names = {}) {
@@ -91,7 +92,7 @@ template <class Source>
   for (auto const& [name, info] : state.parameters()) {
     auto const theirs = in_file.of(name);
     if (source.contains(theirs)) {
-      // A checkpoint has the parameter's own lengths.
+      // A checkpoint stores the parameter's own sizes.
       if (!source.has_shape(theirs, detail::sizes_of(info, info.rows, info.columns)))
         source.expect_shape(theirs, detail::sizes_in_files(info));
       taken.insert(theirs);
@@ -117,19 +118,19 @@ template <class Source>
   state.import_parameters(from);
 }
 
-/// Gives a trainer the weights of a file or folder and nothing else of it: the number of the step
-/// stays. The optimizer's states and the average of a parameter that is taken are reset. Serves
+/// Gives a trainer the weights of a file or folder and nothing else: its step number stays. The
+/// optimizer's states and the average of a parameter that is taken are reset. It serves
 /// fine-tuning, from weights of any plan or program:
 ///
 ///     plait::load_weights(trainer, plait::weights_folder("run/step-00001000"),
 ///                         {.missing = {"head.*"}, .extra = {"lm_head.*"}});
 ///
 /// `source` is a `weights_folder` or a `safetensors_reader`. All ranks call it.
-/// Moves:  what `import_parameters` does.
+/// Moves:  as `import_parameters`.
 /// Cost:   each rank reads the bytes of its own blocks, one piece of a row after the other.
-/// Errors: input_error that names what the file lacks, what no parameter takes and what has another
-///         shape, unless `names` allow it; on all ranks, since all compare all names. Also if a
-///         value is not finite or another one than on a rank that has it, too.
+/// Errors: input_error that names missing tensors, tensors that no parameter takes and tensors of
+///         another shape, unless `names` allow it; on all ranks, since all compare all names. Also
+///         if a value is not finite, or differs from the value of another rank that has it.
 ///
 /// Example (tests/reference/names_in_use_test.cpp load_weights):
 ///     auto const newest = plait::ext::list_checkpoints(folder).back().path;

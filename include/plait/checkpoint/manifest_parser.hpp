@@ -15,17 +15,17 @@
 
 namespace plait::detail {
 
-/// The value of lower-case hexadecimal digits, two for each byte; nothing if they are not that.
+/// Returns the bytes of lower-case hexadecimal digits, two for each byte; nullopt for other texts.
 std::optional<std::vector<std::byte>> bytes_from_hex(std::string_view text);
 
 std::string hex_from_bytes(std::span<std::byte const> bytes);
 
 std::string hex_from_crc(std::uint32_t crc);
 
-/// Reads the JSON of a manifest: known keys, each once, with values of their kind. The checks of
-/// manifest_rules.hpp come after it. `format`: 1 without ages, or 2 with them.
+/// Reads the JSON of a manifest: known keys, each once, with values of their kind. The caller then
+/// checks it by manifest_rules.hpp. `format`: 1 without ages, or 2 with them.
 ///
-/// Cost:   memory as read_json.
+/// Cost:   memory of read_json.
 /// Errors: input_error, one sentence with the manifest's name and the key.
 checkpoint_manifest read_manifest_json(std::string const& text, std::uint64_t format,
                                        file_name const& file);

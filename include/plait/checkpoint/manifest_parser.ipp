@@ -64,14 +64,14 @@ class manifest_reader {
   [[nodiscard]] checkpoint_manifest read(json_value const& json, std::uint64_t format) const {
     static constexpr std::array<std::string_view, 10> keys{
         "format", "job",     "step",   "samples", "settings",
-        "extra",  "tensors", "blocks", "crc32",   "ages"};  // the last is not in format 1
+        "extra",  "tensors", "blocks", "crc32",   "ages"};  // format 1 does not have the last
     auto const* const members = object_in(json);
     if (members == nullptr) file_.refuse("is not a JSON object");
     checkpoint_manifest out;
     read_members(*members, std::span(keys).first(keys.size() - (format == 1 ? 1 : 0)), "no",
                  [&](std::string const& key, json_value const& value) {
                    std::uint64_t number = 0;
-                   std::string crc;  // compared before
+                   std::string crc;  // the caller has compared it
                    if (key == "settings")
                      return read_pairs(key, value, most_settings, out.settings);
                    if (key == "ages") return read_pairs(key, value, most_tensors, out.ages);
@@ -95,8 +95,8 @@ class manifest_reader {
     file_.refuse(concat({"has a value that cannot be that of the key ", in_quotes(key)}));
   }
 
-  // Calls read(key, value) for the members of an object, which has each of these keys once. Read
-  // returns false for a value that cannot be.
+  // Calls read(key, value) for the members of an object, which must have each of the keys once.
+  // read returns false for an invalid value.
   template <class Read>
   void read_members(json_object const& members, std::span<std::string_view const> keys,
                     char const* lacks, Read read) const {
@@ -113,7 +113,7 @@ class manifest_reader {
       if (!seen[i]) file_.refuse(concat({"has ", lacks, " key '", keys[i], "'"}));
   }
 
-  // Reads an object of names that the caller chose. Which of them are there twice, the rules say.
+  // Reads an object with names that the caller chose; the rules refuse names given twice.
   template <class Value>
   bool read_pairs(std::string const& key, json_value const& value, std::size_t most,
                   std::vector<std::pair<std::string, Value>>& out) const {

@@ -25,9 +25,11 @@ PLAIT_DECL bool is_plain_file_name(std::string_view name) {
          });
 }
 
-// Returns true if blocks cover a tensor exactly once. The differences along all dimensions of "how
-// many blocks have this element" are numbers at the blocks' corners, and those say all of it: the
-// blocks cover the tensor once if and only if their corners, with signs, are those of the tensor.
+// Returns true if blocks cover a tensor exactly once. Let f(element) be the number of blocks that
+// have the element. The differences of f along all dimensions are not 0 only at corners of blocks,
+// and they determine f. So the blocks cover the tensor once if and only if their corners, with
+// signs, sum up to the tensor's. In one dimension, blocks [0,3) and [3,8) have the corners +0 -3 +3
+// -8, which sum up to +0 -8.
 //
 // Shapes: each block is within `shape` and not empty.
 // Cost:   n 2^c log(n 2^c) for n blocks of a tensor that is cut along c dimensions.
@@ -35,7 +37,7 @@ PLAIT_DECL bool is_plain_file_name(std::string_view name) {
 PLAIT_DECL bool covers_once(std::span<std::size_t const> shape,
                             std::span<checkpoint_block const* const> blocks,
                             file_name const& file) {
-  std::vector<std::size_t> cut;  // dimensions that some block does not have whole
+  std::vector<std::size_t> cut;  // dimensions in which a block is smaller than the tensor
   for (std::size_t i = 0; i < shape.size(); ++i)
     if (std::ranges::any_of(blocks, [&](auto const* one) { return one->extent[i] != shape[i]; }))
       cut.push_back(i);
@@ -43,7 +45,7 @@ PLAIT_DECL bool covers_once(std::span<std::size_t const> shape,
     file.refuse_part(
         concat({"tensor ", in_quotes(blocks[0]->tensor)}),
         concat({"is cut along ", cut.size(), " dimensions; at most ", most_cuts, " are allowed"}));
-  // A corner as one number: a position of a cut dimension is one of shape + 1.
+  // A corner as one number; a cut dimension has shape + 1 positions.
   std::vector<std::size_t> added, taken;
   auto const add_corners = [&](auto const& offset, auto const& extent, bool whole) {
     for (std::size_t corner = 0; corner < std::size_t{1} << cut.size(); ++corner) {

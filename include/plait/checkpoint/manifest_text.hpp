@@ -20,7 +20,7 @@ namespace plait::detail {
 
 inline constexpr std::string_view manifest_head = "{\n\"format\": ";
 
-// The end of a manifest whose text before it has this checksum.
+// Returns the end of a manifest; `crc` is the checksum of the text before it.
 std::string manifest_tail(std::uint32_t crc);
 
 inline std::uint32_t crc_of_text(std::string_view text) {
@@ -39,27 +39,27 @@ inline file_name manifest_name(std::filesystem::path const& path) { return {mani
 
 namespace plait::ext {
 
-/// A manifest as the text of plait.json: JSON with a line for each tensor and block, and at its end
-/// a CRC-32 of all before. Equal manifests have equal texts. The format is 1, or 2 if there are
-/// ages, which readers of format 1 do not know.
+/// Returns a manifest as the text of plait.json: JSON with a line for each tensor and block, and at
+/// its end a CRC-32 of all text before. Equal manifests have equal texts. The format is 1, or 2 if
+/// there are ages, which readers of format 1 do not know.
 ///
 /// Errors: input_error that names `path`, if the manifest breaks a rule that parse_manifest checks.
-/// Cost:   as parse_manifest.
+/// Cost:   the cost of parse_manifest.
 std::string to_text(checkpoint_manifest const& manifest,
                     std::filesystem::path const& path = detail::manifest_file);
 
-/// Reads what to_text wrote. Nothing else is taken: a checksum that is another, keys that are not
-/// known, names given twice, blocks outside their tensors or that do not cover them exactly once,
-/// names of files that lead out of the folder.
+/// Reads a text that to_text wrote. Everything else is refused: a wrong checksum, unknown keys,
+/// names given twice, blocks that are outside of their tensors or do not cover them exactly once,
+/// and names of files outside of the folder.
 ///
-/// Cost:   n log n in tensors and blocks; memory some times that of the text.
+/// Cost:   n log n in tensors and blocks; memory several times the size of the text.
 /// Errors: input_error, one sentence that names `path`.
 checkpoint_manifest parse_manifest(std::string const& text,
                                    std::filesystem::path const& path = detail::manifest_file);
 
 /// Reads the file plait.json of a checkpoint's folder.
 ///
-/// Errors: as parse_manifest; input_error if it cannot be read or is no regular file.
+/// Errors: the errors of parse_manifest; input_error if it cannot be read or is not a regular file.
 checkpoint_manifest read_manifest(std::filesystem::path const& folder,
                                   detail::disk& on = detail::the_disk());
 

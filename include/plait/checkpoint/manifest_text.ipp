@@ -87,7 +87,7 @@ PLAIT_DECL checkpoint_manifest parse_manifest(std::string const& text,
   std::size_t const tail = std::min(all.size(), detail::manifest_tail(0).size());
   auto const crc = detail::crc_of_text(all.substr(0, all.size() - tail));
   bool const intact = all.ends_with(detail::manifest_tail(crc));
-  // A newer format may end in another way.
+  // A newer format may have another end.
   bool const ends_as_ours = all.ends_with("\"\n}\n");
   if (format > detail::newest_format && (intact || !ends_as_ours))
     file.refuse(concat({"has format ", format, ", this version of plait reads formats 1 to ",

@@ -28,24 +28,24 @@
 
 namespace plait {
 
-/// Choices of `save_weights`: what is written, and how.
+/// Options of `save_weights`: the parameters, their names and their type.
 struct save_weights_options {
-  /// A file of a folder has at most so many bytes of tensors, but for one tensor that has more.
+  /// Most bytes of tensors in one file of a folder; a larger tensor has a file of its own.
   std::size_t most_bytes = 5'000'000'000;
-  /// What the model says and what the file says instead, as in `weight_names`.
+  /// Pairs of a pattern of the model and its replacement in the file, as in `weight_names`.
   std::vector<std::pair<std::string, std::string>> names{};
-  /// Patterns of the model's names, `{"*.lora_*"}`: only what one of them matches is written. All
-  /// parameters, if there is none.
+  /// Patterns of the model's names, `{"*.lora_*"}`: only parameters that match one are written.
+  /// Empty: all parameters.
   std::vector<std::string> only{};
-  /// The type in the file: F64, F32 or BF16. That of the trainer's parameters, if it is not given.
+  /// The type in the file: F64, F32 or BF16. Default: the type of the trainer's parameters.
   std::optional<stored_type> type{};
 };
 
 namespace detail {
 
-/// The files of weights that are saved, each with the names and shapes of its tensors.
+/// The files of saved weights, each with the names and shapes of its tensors.
 struct weights_files {
-  /// What files say of a parameter, by the model's name, and in which file it is.
+  /// A parameter's name in files, and the index of its file.
   struct place {
     std::string name;
     std::size_t file = 0;
@@ -53,9 +53,9 @@ struct weights_files {
   std::vector<std::vector<safetensors_entry>> files{};
   std::map<std::string, place, std::less<>> places{};
 
-  /// `tensors`: all of the model, by its names, in the order in which they are written.
+  /// `tensors`: all parameters of the model, by its names, in the order in which they are written.
   ///
-  /// Errors: input_error for options that leave no tensor or make one of two.
+  /// Errors: input_error for options that leave no tensor, or give two tensors one name.
   [[gnu::cold]] weights_files(std::span<safetensors_entry const> tensors,
                               save_weights_options const& options, bool is_one_file);
 
@@ -68,11 +68,11 @@ struct weights_files {
   return path.extension() == ".safetensors";
 }
 
-/// A folder that appears under its name only when it is complete. Until then it is
-/// NAME.partial-<16 digits> beside it; an object that ends before that removes it.
+/// A folder that appears under its name only when it is complete. Until then it is NAME.partial-<16
+/// digits> next to it. An object that is destroyed before commit() removes it.
 ///
-/// Errors: input_error that names the folder and what the system says; also if it is there and not
-///         empty.
+/// Errors: input_error that names the folder and the system's error; also if the folder exists and
+///         is not empty.
 class partial_folder {
  public:
   explicit partial_folder(std::filesystem::path path, disk& on = the_disk());
@@ -80,17 +80,17 @@ class partial_folder {
   partial_folder(partial_folder const&) = delete;
   partial_folder& operator=(partial_folder const&) = delete;
 
-  /// Where a file of this name is to be written.
+  /// Returns the path at which a file of this name is to be written.
   [[nodiscard]] std::filesystem::path file(std::string const& name);
   void write_file(std::string const& name, std::string_view text) {
     must(disk_.write_file(file(name), std::as_bytes(std::span(text))));
   }
 
-  /// Makes the folder appear; all files are on the disk. On return its names are, too.
+  /// Makes the folder appear; all files are on the disk. On return their names are, too.
   void commit();
 
  private:
-  /// An empty folder may be there.
+  /// Accepts a missing or an empty folder.
   void require_room() const;
   void must(int code) const {
     if (code != 0) name_.fail("cannot be written", code);
@@ -107,24 +107,23 @@ class partial_folder {
 
 namespace ext {
 
-/// Writes the weights of a model, parameter by parameter, as `save_weights` says; for programs that
-/// want to know before the training whether they can be written.
+/// Writes the weights of a model, parameter by parameter, in the format of `save_weights`. A
+/// program can construct it before the training to learn if the weights can be written.
 ///
-/// Errors:  input_error that names the file or folder; nothing is then under its name, or what was
-///          there before.
+/// Errors:  input_error that names the file or folder; the path then has nothing, or its previous
+///          content.
 /// Threads: used by one thread.
 class weights_writer {
  public:
-  /// What there is in the end: as save_weights takes it from the path's name, or one file of any
-  /// name.
+  /// The form of the result: by the path's name, as in save_weights, or one file of any name.
   enum class form { by_name, one_file };
 
-  /// `tensors`: all of the model, by its names, in the order in which they will be written.
+  /// `tensors`: all parameters of the model, by its names, in the order of the writes.
   weights_writer(std::filesystem::path const& path, std::span<safetensors_entry const> tensors,
                  save_weights_options const& options = {}, form as = form::by_name,
                  detail::disk& on = detail::the_disk());
 
-  /// A whole parameter, row-major, by the model's name; one that is not to be saved is passed over.
+  /// Writes a whole parameter, row-major, by the model's name; skips one that is not to be saved.
   template <class T>
   void write(std::string_view name, std::span<T const> values) {
     auto const found = of_.places.find(name);
@@ -135,11 +134,11 @@ class weights_writer {
     switch (std::ranges::find(entries, theirs, &safetensors_entry::name)->type) {
       case stored_type::f64: return write_as<double>(theirs, values);
       case stored_type::bf16: return write_as<bfloat16>(theirs, values);
-      default: return write_as<float>(theirs, values);  // the file takes no other type
+      default: return write_as<float>(theirs, values);  // the writer accepts no other type
     }
   }
 
-  /// Makes all of it appear, complete and on the disk.
+  /// Makes everything appear, complete and on the disk.
   void commit();
 
  private:
@@ -171,26 +170,27 @@ class weights_writer {
   std::filesystem::path path_;
   detail::weights_files of_;
   std::optional<detail::partial_folder> folder_{};
-  std::optional<safetensors_writer> open_{};  // ends before its folder
+  std::optional<safetensors_writer> open_{};  // destroyed before its folder
   std::size_t file_ = 0;
 };
 
 }  // namespace ext
 
 /// Writes the weights of a trainer, and nothing else of it, for other programs and for
-/// `load_weights`: a path that ends in `.safetensors` is one file, any other a folder, with
-/// `model.safetensors` or several files and their index, as Hugging Face's transformers has them.
+/// `load_weights`. A path that ends in `.safetensors` is one file. Any other is a folder with
+/// `model.safetensors`, or with several files and their index, in the layout of Hugging Face's
+/// transformers.
 ///
 ///     plait::save_weights(trainer, "tuned", {.type = plait::stored_type::bf16});
 ///     plait::save_weights(trainer, "tuned/adapter_model.safetensors", {.only = {"*.lora_*"}});
 ///
 /// All ranks call it; the root rank writes. The file or folder appears complete or not at all, and
-/// a file takes the place of one of that name. Inside `with_ema` the averages are what is saved.
-/// Moves:  what `export_parameters` does.
+/// a file replaces one of the same name. Inside `with_ema` it saves the averages.
+/// Moves:  as `export_parameters`.
 /// Cost:   the root rank holds one parameter at a time.
-/// Errors: input_error for patterns that fit nothing, on all ranks; on the root rank, which ends
-/// the
-///         job, one that names the path if it cannot be written, or is a folder that is not empty.
+/// Errors: input_error for patterns that match nothing, on all ranks; on the root rank, which ends
+///         the job, input_error that names the path if it cannot be written, or is a folder that is
+///         not empty.
 ///
 /// Example (tests/reference/names_in_use_test.cpp save_weights):
 ///     plait::save_weights(trainer, folder / "weights.safetensors");
@@ -204,7 +204,8 @@ template <class Trainer>
   bool const is_root = trainer.rank().is_root();
   std::optional<ext::weights_writer> to;
   if (is_root) to.emplace(path, tensors, options);
-  else detail::weights_files(tensors, options, detail::is_weights_file(path));  // its errors
+  else
+    detail::weights_files(tensors, options, detail::is_weights_file(path));  // checks the options
   trainer.export_parameters(
       [&](std::string const& name, auto const&, auto values) { to->write(name, values); });
   if (is_root) to->commit();

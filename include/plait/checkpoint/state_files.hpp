@@ -15,22 +15,22 @@
 
 namespace plait::detail {
 
-/// What a file says of the CRC-32 of its tensors, beside the metadata of PyTorch.
+/// The key of a file's metadata that has the CRC-32 of its tensors, next to PyTorch's keys.
 inline constexpr char const* crc_key = "plait_crc32";
 
-/// What one rank saves: copies of all its kinds.
+/// Copies of all that one rank saves, by kind.
 struct rank_copies {
   int rank = 0;
   std::size_t element_bytes = 0;
   std::vector<std::string> kinds{};
   std::vector<saved_rectangle> rectangles{};
-  std::vector<std::vector<std::byte>> bytes{};  ///< of each kind
+  std::vector<std::vector<std::byte>> bytes{};  ///< indexed by kind
 };
 
-/// Writes them, each rectangle as a tensor of its own. A file has one rectangle of a tensor at
-/// most. Parameters are in `weights-<rank>-<n>.safetensors`, what optimizers and averages hold is
-/// in files `state-...` of the folder `optimizer`, which is there. All are on the disk when it
-/// returns.
+/// Writes the copies of a rank, each rectangle as a tensor of its own. A file has at most one
+/// rectangle of a tensor. Parameters are in `weights-<rank>-<n>.safetensors`, states of optimizers
+/// and averages in `optimizer/state-...`; the folder `optimizer` must exist. All files are on the
+/// disk on return.
 ///
 /// Errors: input_error that names the file.
 class state_writer {
@@ -45,22 +45,23 @@ class state_writer {
     saved_rectangle const* of = nullptr;
   };
 
-  /// The kinds from `begin` to `end` in files that begin with `path`.
+  /// Writes the kinds from `begin` to `end` into files whose names begin with `path`.
   void write_kinds(std::filesystem::path const& path, std::size_t begin, std::size_t end);
 
   void write_file(std::filesystem::path const& path, std::vector<entry> const& tensors);
 
-  /// The bytes of a rectangle, row by row; valid until the next call.
+  /// Returns the bytes of a rectangle, row by row; valid until the next call.
   std::span<std::byte const> rows_of(std::size_t kind, parameter_rectangle const& where);
 
   rank_copies const& of_;
   std::vector<std::byte> rows_{};
 };
 
-/// What all ranks have written into a folder: each rectangle with its file and its CRC.
+/// Returns all rectangles that the ranks have written into a folder, each with its file and its
+/// CRC.
 ///
 /// Cost:   reads the headers of all files.
-/// Errors: input_error that names the file of which state_writer is not the author.
+/// Errors: input_error that names a file that state_writer did not write.
 [[nodiscard]] [[gnu::cold]] std::vector<checkpoint_block> blocks_in(
     std::filesystem::path const& folder);
 

@@ -23,8 +23,8 @@
 
 namespace plait::detail {
 
-/// Files of a folder that are open, by name: some of them, so that there is no limit to how many it
-/// has.
+/// Open files of a folder, by name. Only some are open at a time, so that the folder may have any
+/// number of files.
 class open_weights {
  public:
   explicit open_weights(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -37,14 +37,14 @@ class open_weights {
   std::map<std::string, std::unique_ptr<safetensors_reader>> files_{};
 };
 
-/// Reads elements of whole tensors out of a complete checkpoint of any number of ranks.
+/// Reads elements of whole tensors from a complete checkpoint of any number of ranks.
 ///
-/// Cost:    reads the bytes of the elements that are asked for, and the headers of their files.
+/// Cost:    reads the requested elements, and the headers of their files.
 /// Errors:  input_error that names the file and the tensor.
 /// Threads: used by one thread.
 class state_reader final : public state_source {
  public:
-  /// What read() reads gets the type of elements of `element_bytes`. `files`: what is open already.
+  /// read() converts to elements of `element_bytes`. `files`: files that are open already.
   state_reader(std::filesystem::path folder, checkpoint_manifest const& manifest,
                std::size_t element_bytes)
       : state_reader(folder, manifest, element_bytes, open_weights(folder)) {}
@@ -60,7 +60,7 @@ class state_reader final : public state_source {
   void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
             void* out) override;
 
-  /// The same as numbers of type T, float or double.
+  /// Reads a rectangle as numbers of type T, float or double.
   template <class T>
   void read_numbers(std::string const& name, parameter_info const& info,
                     parameter_rectangle const& where, std::span<T> out) {
@@ -74,7 +74,7 @@ class state_reader final : public state_source {
           std::min(has.column + has.columns, where.column + where.columns);
       if (row >= end_row || column >= end_column) continue;
       std::size_t const height = end_row - row, width = end_column - column;
-      // Rows that lie together in `out` are read to where they belong.
+      // Rows that are contiguous in `out` are read in place.
       bool const in_place = width == where.columns;
       std::size_t const first = (row - where.row) * where.columns + (column - where.column);
       rows.resize(in_place ? 0 : height * width);
@@ -88,7 +88,7 @@ class state_reader final : public state_source {
     }
   }
 
-  /// Compares type, shape and CRC of every `ranks`-th rectangle, from the `rank`-th on.
+  /// Compares type, shape and CRC of rectangles `rank`, `rank + ranks`, ...
   ///
   /// Errors: input_error that names the file, the tensor and both numbers.
   void verify(std::size_t rank, std::size_t ranks);

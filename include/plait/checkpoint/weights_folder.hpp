@@ -23,18 +23,18 @@
 
 namespace plait {
 
-/// Whole tensors out of a folder of safetensors files that have parts of them: what PyTorch's
-/// distributed checkpoint writes for Hugging Face, or the weights of a checkpoint of plait. A file
-/// without metadata of parts has its tensors whole. Folders within are not looked at, nor are files
-/// whose names begin with a dot.
+/// Reads whole tensors from a folder of safetensors files that have parts of them: written by
+/// PyTorch's distributed checkpoint for Hugging Face, or the weights of a checkpoint of plait. A
+/// file without metadata of parts has whole tensors. Subfolders are ignored, and files whose names
+/// begin with a dot.
 ///
-/// Where the folder has a `model.safetensors.index.json`, as those of Hugging Face do whose weights
-/// are in several files, only the files that it names are opened; a second copy beside them, such
-/// as `consolidated.safetensors`, is let alone.
+/// If the folder has a `model.safetensors.index.json`, as folders of Hugging Face with several
+/// files do, only the files that it names are opened; a second copy next to them, such as
+/// `consolidated.safetensors`, is ignored.
 ///
-/// Cost:    reads the headers of all files at first, then the bytes that are asked for.
+/// Cost:    reads the headers of all files at first, then the requested bytes.
 /// Errors:  input_error that names the folder, the file or the index, also if the parts of a tensor
-///          do not cover it exactly once, and if the index and the files do not say the same.
+///          do not cover it exactly once, or the index contradicts the files.
 /// Threads: used by one thread.
 class weights_folder {
  public:
@@ -56,10 +56,11 @@ class weights_folder {
   /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const;
 
-  /// Reads a whole tensor, row-major, and converts it as safetensors_reader does.
+  /// Reads a whole tensor, row-major, and converts it like safetensors_reader.
   ///
-  /// Errors: input_error if the tensor is missing or has another number of elements; and if it has
-  ///         more than two dimensions and lies in pieces that cut those behind the second.
+  /// Errors: input_error if the tensor is missing or has another number of elements; also if it has
+  ///         more than two dimensions and is stored in pieces that cut a dimension after the
+  ///         second.
   template <std::floating_point T>
   void read(std::string_view name, std::span<T> out) {
     auto const shape = matrix_of(name).shape;
@@ -74,12 +75,12 @@ class weights_folder {
                          out);
   }
 
-  /// Reads the rectangle of `extent` elements from `offset` on of a matrix or vector, row-major. Of
-  /// a tensor with more dimensions all behind the first are taken as one.
+  /// Reads the rectangle of `extent` elements from `offset` on of a matrix or vector, row-major. In
+  /// a tensor with more dimensions, all after the first count as one.
   ///
   /// Cost:   as safetensors_reader::read_block; nothing else of the tensor is read.
-  /// Errors: as read; input_error that names the tensor's shape and the rectangle if that is not
-  ///         within it or `out` has another size.
+  /// Errors: as read; input_error that names the tensor's shape and the rectangle if the rectangle
+  ///         is not within it or `out` has another size.
   template <std::floating_point T>
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) {
@@ -106,7 +107,7 @@ class weights_folder {
   [[nodiscard]] ext::checkpoint_tensor const& find(std::string_view name) const {
     return find_in(manifest_, name);
   }
-  /// The tensor as it is read.
+  /// Returns the tensor in the shape in which it is read.
   [[nodiscard]] ext::checkpoint_tensor const& matrix_of(std::string_view name) const {
     return find_in(matrices_, name);
   }
@@ -120,19 +121,19 @@ class weights_folder {
 
   [[gnu::cold]] weights_folder(std::filesystem::path const& folder, detail::open_weights files);
 
-  /// The files that are read. With an index, the names of their tensors have to be its own.
+  /// Returns the files to read. With an index, their tensors must be the index's.
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
                                                       detail::file_name const& name);
   static constexpr std::size_t most_other_files = 1'000;
 
-  /// Returns a sentence about the first file that has weights of another kind. A file whose name
-  /// says that it is a model comes before others.
+  /// Returns a sentence about the first file that has weights in another format. A file whose name
+  /// says that it is a model precedes others.
   [[gnu::cold]] static std::string what_is_there(std::filesystem::path const& folder,
                                                  std::set<std::string> const& files);
   [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
                                                       detail::file_name const& index,
                                                       detail::weights_index const& files);
-  /// Errors: input_error if the index says something else than a file.
+  /// Errors: input_error if the index contradicts a file.
   [[gnu::cold]] static void compare(detail::file_name const& index,
                                     detail::weights_index const& files, std::string const& file,
                                     safetensors_reader const& reader);

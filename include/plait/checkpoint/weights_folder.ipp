@@ -147,7 +147,7 @@ PLAIT_DECL ext::checkpoint_manifest weights_folder::manifest_of(std::filesystem:
   auto const index_path = folder / detail::weights_index_file;
   detail::file_name const index_name("index", index_path);
   detail::weights_index index;
-  // A link that leads nowhere is there, too.
+  // A link without a target counts, too.
   if (std::error_code problem;
       std::filesystem::exists(std::filesystem::symlink_status(index_path, problem)))
     index = detail::read_weights_index(index_path);
@@ -180,7 +180,7 @@ PLAIT_DECL ext::checkpoint_manifest weights_folder::manifest_of(std::filesystem:
                              detail::shape_text(offset), ", which overflow"});
         all.shape[i] = std::max(all.shape[i], end);
       }
-      // A rank that got no row of a tensor has written a piece without elements.
+      // A rank without a row of a tensor has written a piece without elements.
       if (entry.elements() != 0)
         out.blocks.push_back({file_in_folder, tensor, std::move(offset), entry.shape, 0});
     }

@@ -16,25 +16,25 @@ namespace plait::detail {
 inline constexpr char const* weights_file = "model.safetensors";
 inline constexpr char const* weights_index_file = "model.safetensors.index.json";
 
-/// The bytes allowed in an index: a line of 160 bytes for each of the most tensors. A tree of
-/// values takes many times the memory of its text.
+/// Limit of an index's size: 160 bytes for each of the most tensors. A tree of values takes many
+/// times the memory of its text.
 inline constexpr std::size_t most_index_bytes = 50'000'000;
 
-/// The file of each tensor.
+/// Maps a tensor to its file.
 using weights_index = std::map<std::string, std::string, std::less<>>;
 
-/// Reads {"weight_map": {"TENSOR": "FILE", ...}}. What else an index says is skipped.
+/// Reads {"weight_map": {"TENSOR": "FILE", ...}}. Other keys are skipped.
 ///
 /// Cost:   n log n for n tensors; memory as read_json.
-/// Errors: input_error, one sentence with the index's name, for all that is not one; also if a
-///         tensor is named twice, or in a file that is not in the index's folder.
+/// Errors: input_error, one sentence with the index's name, for every other text; also if a tensor
+///         is named twice, or in a file outside of the index's folder.
 [[nodiscard]] [[gnu::cold]] weights_index parse_weights_index(std::string const& text,
                                                               file_name const& file);
 
-/// Errors: as parse_weights_index, and as open_file.
+/// Errors: the errors of parse_weights_index and open_file.
 [[nodiscard]] [[gnu::cold]] weights_index read_weights_index(std::filesystem::path const& path);
 
-/// The text of an index. `bytes`: of the data of all tensors.
+/// Returns the text of an index. `bytes`: size of all tensors' data.
 ///
 /// Errors: input_error if the name of a tensor is not UTF-8, or for more than most_index_bytes.
 [[nodiscard]] [[gnu::cold]] std::string to_text(weights_index const& index, std::size_t bytes);

@@ -20,16 +20,16 @@ std::string block_text(std::span<std::size_t const> offset, std::span<std::size_
 // False if the product overflows.
 bool multiply(std::size_t& product, std::size_t factor);
 
-/// The lengths of a tensor seen as a matrix: if there are more than two, those behind the first are
-/// one.
+/// Returns the sizes of a tensor seen as a matrix: if there are more than two, those after the
+/// first become one.
 std::vector<std::size_t> matrix_shape(std::span<std::size_t const> shape);
 
-/// Whether a rectangle has the tensor's number of dimensions and ends within each of them.
+/// Returns true if a rectangle has the tensor's number of dimensions and ends within each of them.
 bool is_block_of(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
                  std::span<std::size_t const> extent);
 
-/// Calls run(first, count) for the elements of a rectangle in row-major order, as few times as can
-/// be: what lies in one piece is one run.
+/// Calls run(first, count) for the elements of a rectangle in row-major order, with as few calls as
+/// possible: contiguous elements are one run.
 ///
 /// Shapes: is_block_of(shape, offset, extent).
 template <class Run>
@@ -37,14 +37,16 @@ void for_each_run(std::span<std::size_t const> shape, std::span<std::size_t cons
                   std::span<std::size_t const> extent, Run run) {
   for (std::size_t const n : extent)
     if (n == 0) return;
-  std::size_t outer = shape.size(), row = 1, count = 1;  // row: elements of what is below `outer`
+  std::size_t outer = shape.size(), row = 1,
+              count = 1;  // row: number of elements of one index of `outer`
   while (outer > 0) {
     --outer;
     count = row * extent[outer];
     if (extent[outer] != shape[outer]) break;
     row *= shape[outer];
   }
-  // The dimensions before `outer` are counted through; that one is taken in one piece.
+  // The loop counts through the dimensions before `outer`; from `outer` on, elements are
+  // contiguous.
   std::vector<std::size_t> stride(shape.size(), 1), at(outer, 0);
   for (std::size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * shape[i];
   std::size_t first = 0;

@@ -13,12 +13,12 @@
 #include "plait/core/file.hpp"
 #include "plait/core/header_only.hpp"
 
-// JSON that is read into a tree of its values. Only .ipp files include this, as the library is a
-// large part of what a compiler does for a program.
+// Reads JSON into a tree of its values. Only .ipp files include this, since the JSON library is a
+// large part of a program's compile time.
 namespace plait::detail {
 
-/// The members of an object, all of them and in the order of the text. The library's maps keep one
-/// of two members with the same key and do not say so; with this list a reader sees both.
+/// All members of an object, in the order of the text. The library's maps silently keep one of two
+/// members with the same key; with this list a reader sees both.
 template <class Key, class Value, class Less, class Allocator>
 struct json_members : std::list<std::pair<Key const, Value>, Allocator> {
   using key_type = Key;
@@ -33,14 +33,14 @@ using json_value = nlohmann::basic_json<json_members>;
 using json_object = json_value::object_t;
 using json_list = json_value::array_t;
 
-/// Returns the value that a text is. Messages call it `part` of the file, or the file itself.
+/// Parses `text` into a value. Messages name `part` of the file, or the file itself.
 ///
-/// Cost:   memory up to 100 times that of the text, which nests lists; 10 times is usual.
+/// Cost:   usually 10 times the memory of the text, up to 100 times for a text that nests lists.
 /// Errors: input_error, one sentence, for more than `most_bytes` and for what is not JSON.
 json_value read_json(std::string const& text, std::size_t most_bytes, file_name const& file,
                      std::string const& part = {});
 
-/// Returns a value as an object, or as a list; null if it is another kind of value.
+/// Returns a value as an object, or as a list; null if it is of another kind.
 inline json_object const* object_in(json_value const& value) {
   return value.get_ptr<json_object const*>();
 }
@@ -48,8 +48,8 @@ inline json_list const* list_in(json_value const& value) {
   return value.get_ptr<json_list const*>();
 }
 
-/// Gives `out` a value. Returns false if that is of another kind or does not fit: numbers have no
-/// sign, point or exponent, and a list of up to most_dimensions of them is one of sizes.
+/// Gives `out` a value. Returns false if the value is of another kind or does not fit: numbers have
+/// no sign, point or exponent, and a list of sizes has at most most_dimensions of them.
 bool take(json_value const& value, std::string& out);
 bool take(json_value const& value, std::uint64_t& out);
 bool take(json_value const& value, std::int64_t& out);

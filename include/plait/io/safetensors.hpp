@@ -38,8 +38,8 @@ float float_from_f16(std::uint16_t bits);
 }  // namespace detail
 
 /// Reads tensors by name from a safetensors file. The constructor checks the whole header, so that
-/// a damaged file is refused before anything is read; what is left to `read` is the tensor's type
-/// and number of elements.
+/// a damaged file is refused before anything is read; `read` checks only the tensor's type and
+/// number of elements.
 ///
 /// Errors:  input_error, one sentence that names the file, the tensor and the numbers.
 /// Threads: all members are const and may run at the same time.
@@ -60,7 +60,7 @@ class safetensors_reader {
     return find(name).entry;
   }
 
-  /// The file's free-form pairs of texts.
+  /// The file's free-form pairs of strings.
   [[nodiscard]] std::map<std::string, std::string> const& metadata() const {
     return header_.metadata;
   }
@@ -88,12 +88,12 @@ class safetensors_reader {
 
   /// Reads the rectangle of `extent` elements from `offset` on, row-major; converted as by read.
   ///
-  /// Shapes: offset and extent (dimensions of the tensor; or two, if it has more: then those behind
-  ///         the first are taken as one); out (product of extent).
-  /// Cost:   one read of the file for each piece in which the rectangle lies there; nothing else of
-  ///         the tensor is read.
-  /// Errors: as read; input_error that names the tensor's shape and the rectangle if that is not
-  ///         within it or `out` has another size.
+  /// Shapes: offset and extent (dimensions of the tensor; or two, if it has more: those after the
+  ///         first then count as one); out (product of extent).
+  /// Cost:   one read of the file for each contiguous piece of the rectangle; nothing else of the
+  ///         tensor is read.
+  /// Errors: as read; input_error that names the tensor's shape and the rectangle if the rectangle
+  ///         is not within it or `out` has another size.
   template <std::floating_point T>
   void read_block(std::string_view name, std::span<std::size_t const> offset,
                   std::span<std::size_t const> extent, std::span<T> out) const {
@@ -104,7 +104,7 @@ class safetensors_reader {
       refuse(name, ext::concat({"has the shape ", detail::shape_text(shape),
                                 ", without a rectangle ", detail::block_text(offset, extent)}));
     std::size_t elements = 1;
-    for (std::size_t const n : extent) elements *= n;  // at most those of the tensor
+    for (std::size_t const n : extent) elements *= n;  // at most the tensor's elements
     if (elements != out.size())
       refuse(name, ext::concat({"of shape ", detail::shape_text(shape), " has ", elements,
                                 " elements in its rectangle ", detail::block_text(offset, extent),
@@ -117,14 +117,14 @@ class safetensors_reader {
 
   /// Reads bytes of a tensor's data as they are in the file, from its byte `at` on.
   ///
-  /// Errors: input_error if the tensor is missing or ends before.
+  /// Errors: input_error if the tensor is missing or ends before the last byte.
   void read_bytes(std::string_view name, std::size_t at, std::span<std::byte> out) const;
 
-  /// The whole file in memory, for those who read in any order; see detail::mapped_file for what
-  /// must not happen to it meanwhile.
+  /// Maps the whole file into memory, for access in any order; detail::mapped_file says what must
+  /// not happen to the file meanwhile.
   [[nodiscard]] detail::mapped_file map() const { return detail::mapped_file(file_); }
 
-  /// The place of a tensor's first byte in the file, which has all its bytes.
+  /// Returns the position of a tensor's first byte in the file, which has all its bytes.
   ///
   /// Errors: input_error if there is no such tensor.
   [[nodiscard]] std::size_t position(std::string_view name) const {
@@ -138,7 +138,7 @@ class safetensors_reader {
 
   [[nodiscard]] tensor const& find(std::string_view name) const;
 
-  // Elements that lie in one piece, from the tensor's element `first` on.
+  // Reads contiguous elements, from the tensor's element `first` on.
   template <class T>
   void read_run(tensor const& from, std::size_t first, std::span<T> out) const {
     auto const& entry = from.entry;
@@ -173,7 +173,7 @@ class safetensors_reader {
     }
   }
 
-  // The data must be covered without overlaps or holes. Also puts names_ into the data's order.
+  // Refuses data with overlaps or holes. Also sorts names_ in the order of the data.
   void check_coverage();
 
   detail::open_file file_;
@@ -183,24 +183,25 @@ class safetensors_reader {
   std::vector<std::string> names_;
 };
 
-/// Writes a safetensors file tensor by tensor. It appears under its name in commit(), complete and
-/// on disk; until then the data is in plait-<16 digits>.partial beside it, which is removed if the
-/// writer ends before that. `path` is never half a file, whenever the program is killed; a file
-/// that is replaced hands down its access mode.
+/// Writes a safetensors file tensor by tensor. The file appears under its name in commit(),
+/// complete and on disk. Until then the data is in plait-<16 digits>.partial next to it, which is
+/// removed if the writer is destroyed first. `path` is never half a file, even if the program is
+/// killed. A file that is replaced passes on its access mode.
 ///
-/// Errors:  input_error that names the path and, where there is one, the tensor.
+/// Errors:  input_error that names the path and, if there is one, the tensor.
 /// Threads: after construction, different tensors may be written at the same time.
 class safetensors_writer {
  public:
-  /// Writes the header. Wider types come first in the file, so that all data is aligned.
+  /// Writes the header. Wider types are stored first, so that all data is aligned.
   ///
   /// Errors: also input_error for names given twice and types other than F64, F32 and BF16.
   safetensors_writer(std::filesystem::path const& path, std::span<safetensors_entry const> entries,
                      std::map<std::string, std::string> const& metadata = {});
 
-  /// Writes a whole tensor, row-major, whose type must be that of T. Tensors may come in any order.
+  /// Writes a whole tensor, row-major, whose type must be the type of T. Tensors may be written in
+  /// any order.
   ///
-  /// Errors: input_error if there is no such tensor or its type or number of elements is another.
+  /// Errors: input_error if the tensor is missing or has another type or number of elements.
   template <class T, std::size_t Extent>
   void write(std::string_view name, std::span<T, Extent> values) {
     using element = std::remove_const_t<T>;
@@ -219,9 +220,9 @@ class safetensors_writer {
     written = true;
   }
 
-  /// Writes a whole tensor as the bytes that the file is to have of it.
+  /// Writes a whole tensor as the bytes of the file.
   ///
-  /// Errors: input_error if there is no such tensor or it has another number of bytes.
+  /// Errors: input_error if the tensor is missing or has another number of bytes.
   void write_bytes(std::string_view name, std::span<std::byte const> bytes);
 
   /// Makes the file appear under its name, complete and on disk.

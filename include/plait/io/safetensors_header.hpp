@@ -45,7 +45,7 @@ enum class stored_type {
 
 namespace detail {
 
-// The names are in the order of stored_type, which has one more.
+// The names are in the order of stored_type, which also has `unknown`.
 inline constexpr std::array<char const*, 15> stored_type_names{
     "BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
     "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
@@ -70,7 +70,7 @@ constexpr std::size_t element_bytes(stored_type type) {
                                       : detail::stored_type_bytes[static_cast<std::size_t>(type)];
 }
 
-/// The type that stores a float, double or bfloat16 as it is.
+/// The type that stores a float, double or bfloat16 without a conversion.
 template <class T>
   requires std::floating_point<T> || std::same_as<T, bfloat16>
 inline constexpr stored_type stored_type_of = std::same_as<T, float>    ? stored_type::f32
@@ -86,8 +86,7 @@ struct safetensors_entry {
   std::string name;
   stored_type type = stored_type::f32;
   std::vector<std::size_t> shape;
-  /// The name of the type and the number of bytes that the file gives for a tensor of an unknown
-  /// type.
+  /// The type's name and the number of bytes in the file for a tensor of an unknown type.
   std::string unknown_type = {};
   std::size_t unknown_bytes = 0;
 
@@ -103,29 +102,30 @@ struct safetensors_entry {
 
 namespace detail {
 
-// The limit of the format; and limits of ours, far above any model's, which keep the memory for a
-// header within some times its length.
+// most_header_bytes is the format's limit. The others are plait's, far above any model's: they
+// bound the memory for a header by a small multiple of its length.
 inline constexpr std::size_t most_header_bytes = 100'000'000;
 inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000;
 
 // Returns false if the number of bytes of the tensor, or of its elements, overflows.
 bool countable(safetensors_entry const& entry);
 
-/// What the header of a file says: tensors by name with the place of their data, and free texts.
+/// The content of a file's header: tensors by name with the position of their data, and free-form
+/// strings.
 struct safetensors_header {
   struct tensor {
     safetensors_entry entry;
-    std::size_t begin = 0;  ///< from where the data begins
+    std::size_t begin = 0;  ///< offset within the data
   };
   std::map<std::string, tensor, std::less<>> tensors;
   std::map<std::string, std::string> metadata;
 };
 
 /// Reads a header. Refuses what JSON allows and the format does not: keys given twice, other
-/// fields, other types. `data_bytes`: how many follow the header.
+/// fields, other types. `data_bytes`: number of bytes after the header.
 ///
-/// Cost:   n log n for n tensors; memory some times that of the text.
-/// Errors: input_error, one sentence with the file's name, for all that is not a header.
+/// Cost:   n log n for n tensors; memory several times the size of the text.
+/// Errors: input_error, one sentence with the file's name, for every other text.
 safetensors_header parse_safetensors_header(std::string const& text, std::size_t data_bytes,
                                             file_name const& file);
 

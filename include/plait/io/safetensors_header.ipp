@@ -31,7 +31,7 @@ PLAIT_DECL bool countable(safetensors_entry const& entry) {
   return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
 }
 
-// Reads a header by the events of the library, which builds no tree of its values then.
+// Reads a header by the library's events, without a tree of its values.
 class safetensors_header_parser {
  public:
   using json = nlohmann::json;
@@ -63,7 +63,7 @@ class safetensors_header_parser {
   safetensors_header_parser(std::size_t data_bytes, file_name const& file)
       : data_bytes_(data_bytes), file_(file) {}
 
-  // Refuses what is not JSON, or has a number too large for its type, at a byte.
+  // Refuses a text that is not JSON, or has a number too large for its type; `at` is the byte.
   [[noreturn]] void refuse_text(std::size_t at) const;
   [[noreturn]] void refuse(std::string const& what) const;
   [[noreturn]] void refuse_twice(std::string const& key) const;
@@ -71,7 +71,7 @@ class safetensors_header_parser {
     refuse("must be described by dtype, shape and data_offsets, and nothing else");
   }
 
-  // Says what should be where another value is.
+  // Throws an error that says which value is expected.
   [[noreturn]] void refuse_value() const;
 
   void begin_entry(std::string name);
@@ -81,10 +81,10 @@ class safetensors_header_parser {
   std::size_t data_bytes_;
   file_name const& file_;
   safetensors_header out_;
-  // The part of the header that the last event was in.
+  // The part of the header with the last event.
   place where_ = place::outside;
   field field_ = field::dtype;
-  std::string name_, key_;  // of a tensor or "__metadata__"; in the metadata
+  std::string name_, key_;  // name of the tensor or "__metadata__"; key within the metadata
   std::array<bool, 3> seen_{};
   std::vector<std::size_t> offsets_;
   safetensors_header::tensor found_;
@@ -96,7 +96,7 @@ PLAIT_DECL safetensors_header safetensors_header_parser::parse(std::string const
                                                                file_name const& file) {
   if (!text.starts_with('{')) file.refuse("has a header that does not begin with '{'");
   safetensors_header_parser parser(data_bytes, file);
-  // For the library a 0 would be the end.
+  // The library would take a 0 byte for the end.
   if (auto const zero = text.find('\0'); zero != std::string::npos) parser.refuse_text(zero + 1);
   json::sax_parse(text, &parser);
   return std::move(parser.out_);
@@ -122,7 +122,8 @@ PLAIT_DECL bool safetensors_header_parser::string(std::string& value) {
     return true;
   }
   if (where_ != place::tensor || field_ != field::dtype) refuse_value();
-  // A tensor of an unknown type is refused only when it is read, so that others can be read.
+  // A tensor of an unknown type is refused only when it is read, so that the other tensors can be
+  // read.
   auto const* const known = std::ranges::find(stored_type_names, value);
   static_assert(stored_type_names.size() == static_cast<std::size_t>(stored_type::unknown));
   found_.entry.type = static_cast<stored_type>(known - stored_type_names.begin());
