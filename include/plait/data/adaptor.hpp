@@ -26,14 +26,15 @@ struct adaptor_tag {};
 template <class A>
 concept data_adaptor = std::same_as<typename std::remove_cvref_t<A>::concept_tag, adaptor_tag>;
 
-/// The type in which an adaptor keeps the data set that it is given: the data set itself, if it is
-/// made in the call, or a reference to one that is named, which must outlive what is made of it.
+/// The type in which an adaptor keeps its data set: the data set itself if it is a temporary, else
+/// a reference to it. A named data set must therefore outlive the adapted one.
 template <class Data>
 using held_data = std::conditional_t<std::is_lvalue_reference_v<Data>,
                                      std::remove_cvref_t<Data> const&, std::remove_cvref_t<Data>>;
 
-/// A data set that passes all that it does not say itself on to another one: what data sets that
-/// adaptors make begin with. They have `inputs(sample, epoch, out, scratch)` and `description()`.
+/// Base class of adapted data sets, which forwards all that the derived class does not define to
+/// the data set within. Derived classes have `inputs(sample, epoch, out, scratch)` and
+/// `description()`.
 ///
 /// Threads: all members are const and may run at the same time.
 template <class Held>
@@ -47,7 +48,7 @@ class adapted_data {
   static constexpr bool is_random = is_random_data<data_type>;
   static constexpr int random_adaptors = random_adaptors_in<data_type>;
 
-  /// What is adapted.
+  /// The data set within.
   [[nodiscard]] data_type const& data() const { return data_; }
 
   [[nodiscard]] std::size_t size() const { return data_.size(); }
@@ -90,7 +91,7 @@ class adapted_data {
   template <class Data>
   explicit adapted_data(std::in_place_t, Data&& data) : data_(std::forward<Data>(data)) {}
 
-  /// The text of what is adapted and that of the adaptor.
+  /// Returns the description of the data set within, then the adaptor's.
   [[nodiscard]] [[gnu::cold]] std::string followed_by(std::string const& adaptor) const {
     auto const inner = description_of(data_);
     return concat({(inner.empty() ? "data" : inner), " | ", adaptor});
@@ -104,7 +105,7 @@ class adapted_data {
 
 namespace plait::detail {
 
-/// The shortest decimal number that is read as the same one.
+/// Returns the shortest decimal number that reads back as `value`.
 [[nodiscard]] [[gnu::cold]] std::string to_text(double value);
 /// "0.5", or "{0.5, 0.25}".
 [[nodiscard]] [[gnu::cold]] std::string to_text(std::vector<double> const& values);
@@ -135,7 +136,7 @@ template <class Data, ext::data_adaptor Adaptor>
 [[nodiscard]] auto operator|(Data&& data, Adaptor const& adaptor) {
   detail::check_adapted<std::remove_cvref_t<Data>>();
   if constexpr (dataset<std::remove_cvref_t<Data>>) return adaptor.on(std::forward<Data>(data));
-  else return 0;  // no other error
+  else return 0;  // avoids further errors
 }
 
 }  // namespace plait

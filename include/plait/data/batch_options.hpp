@@ -9,23 +9,24 @@
 
 namespace plait {
 
-/// The options of batches: which samples they have, and how they are made.
+/// The options of batches: the samples that they have, and the way in which they are read.
 struct batch_options {
   std::uint64_t seed = 0;
   sample_order how = sample_order::shuffled;
   last_batch last = last_batch::drop;
-  /// Passes through the data set; 0 goes on for ever.
+  /// Passes through the data set; 0: no end.
   std::uint64_t epochs = 1;
-  /// Pieces of a step that are run one after the other; 0 takes one for each pipeline stage, and
-  /// for a job that is reproducible<Slices> one for each slice of the rank, which is all it takes.
+  /// Pieces of a step that are run one after the other. 0 takes one for each pipeline stage, and
+  /// for a reproducible<Slices> job one for each slice of the rank, the only number that such a job
+  /// takes.
   int microbatches = 0;
-  /// Steps whose samples are read ahead, while others are trained on; 0 reads those of a step when
-  /// it is asked for.
+  /// Steps whose samples are read ahead while earlier ones are trained on; 0 reads the samples of a
+  /// step when it is asked for.
   int ahead = 0;
   /// Threads of each rank that read ahead.
   int readers = 1;
-  /// Nothing is random in samples, as in those of `trainer.evaluate(data, ...)`; a trainer does not
-  /// train on such batches, and evaluates no others of a data set that is random.
+  /// Makes samples without randomness, as `trainer.evaluate(data, ...)` does. A trainer does not
+  /// train on such batches, and evaluates only such batches of a random data set.
   bool for_evaluation = false;
 };
 

@@ -54,7 +54,7 @@ struct global_batch {
   }
 };
 
-/// The size that is known at run time. Errors: input_error for 0 samples.
+/// A size that is known at run time. Errors: input_error for 0 samples.
 template <>
 struct global_batch<0> {
   static constexpr bool is_static = false;
@@ -78,13 +78,13 @@ struct per_rank_batch {
   static constexpr bool is_static = true;
   static constexpr std::size_t samples = Samples;
 
-  /// The batch of all data ranks together.
+  /// Returns the batch of all data ranks together.
   [[nodiscard]] constexpr global_batch<> over(int data_ranks) const {
     return global_batch<>{data_ranks < 1 ? 0 : samples * static_cast<std::size_t>(data_ranks)};
   }
 };
 
-/// The size that is known at run time. Errors: input_error for 0 samples.
+/// A size that is known at run time. Errors: input_error for 0 samples.
 template <>
 struct per_rank_batch<0> {
   static constexpr bool is_static = false;
@@ -122,8 +122,8 @@ concept global_batch_size = detail::is_global_batch<B>;
 }  // namespace plait::ext
 
 namespace plait::detail {
-/// Says what to write where the global batch is asked for and something else was given. As the type
-/// of an argument with a default it is all that compilers name before the sentence.
+/// Says what to write if a function needs the global batch and was given something else. As the
+/// type of a defaulted argument, it is all that compilers print before the sentence.
 template <class Batch>
 struct needs_global_batch {
   static_assert(!is_per_rank_batch<Batch>,
@@ -137,7 +137,7 @@ struct needs_global_batch {
 
 namespace plait::ext {
 
-/// Says what to write where the global batch is asked for and something else was given.
+/// Says what to write if a function needs the global batch and was given something else.
 template <class Batch>
 consteval void require_global_batch() {
   static_cast<void>(detail::needs_global_batch<Batch>{});

@@ -34,20 +34,21 @@ namespace plait::ext {
 
 /// The batches of one data rank, one for each step, in the memory of the rank's device.
 ///
-/// All ranks that differ only along the tensor or stage axis get the same samples, every sample
+/// All ranks that differ only along the tensor or stage axis get the same samples; every sample
 /// goes to exactly one data rank per epoch. `Held` is the data set, or a reference to it. With
-/// `batch_options::ahead` threads of the rank read the samples of the next steps, from the first
-/// step on that is asked for; the values of no batch depend on it.
-/// Cost:   one allocation and loader::fingerprint when it is made; on the device each batch takes
-///         the place of the one before, on the host there is room for 1 + ahead.
-/// Errors: input_error if the samples of a data rank do not divide into microbatches, or those of a
-///         batch into slices, or if the data set is smaller than one batch and the last is dropped;
-///         out_of_memory; error if there are no threads to read ahead.
+/// `batch_options::ahead`, threads of the rank read the samples of the next steps, beginning at the
+/// first step that is asked for; the values of a batch do not depend on it.
+/// Cost:   one allocation and loader::fingerprint in the constructor. On the device each batch
+///         replaces the previous one; the host has room for 1 + ahead.
+/// Errors: input_error if the samples of a data rank are not a multiple of the microbatches, or
+///         those of a batch not a multiple of the slices; also if the data set is smaller than one
+///         batch and the last is dropped; out_of_memory; error if no threads can be made to read
+///         ahead.
 template <class Held, class Rank, class Element = void>
 class batch_range {
   using Data = std::remove_cvref_t<Held>;
   using memory = typename Rank::device_type::memory;
-  using loader_type = loader<Data, Element>;  // says what a data set needs
+  using loader_type = loader<Data, Element>;  // checks the data set
   using element = typename loader_type::element;
   using target = typename loader_type::target;
   using host_type = detail::host_batch<loader_type>;
@@ -65,17 +66,17 @@ class batch_range {
   /// Steps in one epoch.
   [[nodiscard]] std::size_t steps_per_epoch() const { return sampler_.batches_per_epoch(size_); }
 
-  /// True from the first step after the last epoch on.
+  /// Returns true for each step after the last epoch.
   [[nodiscard]] bool is_past_end(std::uint64_t step) const {
     return epochs_ != 0 && step / steps_per_epoch() >= epochs_;
   }
 
-  /// The batch of step `step`, counted from 0 over all epochs. It is used before the next one is
-  /// made, which takes its place: trainers refuse it afterwards.
+  /// Returns the batch of step `step`, counted from 0 over all epochs. The next call replaces it:
+  /// trainers refuse it afterwards.
   ///
   /// Errors: input_error if the step is past the end.
   batch_type at(std::uint64_t step) &;
-  /// A batch would lie in the memory of batches that nobody keeps.
+  /// The batch would be in the memory of a temporary.
   batch_type at(std::uint64_t step) && = delete;
 
   class iterator {
@@ -97,7 +98,7 @@ class batch_range {
   iterator begin() { return {*this, 0}; }
   std::default_sentinel_t end() { return {}; }
 
-  /// The batches from that of step `step` on: what is left after a checkpoint.
+  /// The batches from step `step` on: the rest after a checkpoint is resumed.
   class rest {
    public:
     rest(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
@@ -108,28 +109,28 @@ class batch_range {
     batch_range* range_;
     std::uint64_t step_;
   };
-  /// Behind the last step there are none.
+  /// Returns the batches from `step` on; none if it is the step after the last.
   ///
-  /// Errors: input_error if the step is further past the end than that.
+  /// Errors: input_error if the step is further past the end.
   [[nodiscard]] rest from(std::uint64_t step) & {
     if (step > 0 && is_past_end(step - 1)) refuse(concat({"those from step ", step, " on were"}));
     return {*this, step};
   }
-  /// A loop over what is left of batches that nobody keeps would use them after their end.
+  /// The loop would use the temporary after its end.
   rest from(std::uint64_t step) && = delete;
 
-  /// What is said of them to compare them.
+  /// The facts by which ranks and checkpoints compare batches.
   [[nodiscard]] batch_description const& description() const { return description_; }
 
-  /// Epochs that there are, 0 if they go on for ever.
+  /// Number of epochs, 0 if there is no end.
   [[nodiscard]] std::uint64_t epochs() const { return epochs_; }
-  /// Of each microbatch of this rank: positions times samples.
+  /// Rows of each microbatch of this rank: positions times samples.
   [[nodiscard]] std::size_t rows() const { return batch_.rows(); }
   [[nodiscard]] int microbatches() const { return batch_.microbatches; }
   [[nodiscard]] std::size_t sequence_length() const { return batch_.sequence; }
   [[nodiscard]] bool has_weights() const { return batch_.weights != nullptr; }
 
-  /// Bytes of the host's memory that this rank has for them, besides the data set.
+  /// Bytes of host memory that this rank needs in addition to the data set.
   [[nodiscard]] std::size_t host_bytes() const;
 
  private:
@@ -138,27 +139,27 @@ class batch_range {
   [[gnu::cold]] void cut_into_slices(int slices, int asked);
 
   [[gnu::cold]] void start_readers(batch_options const& options);
-  /// Called by readers, each with a loader of its own.
+  /// Fills a place of a buffer; readers call it, each with a loader of its own.
   void fill(int reader, std::size_t buffer, std::uint64_t step, std::size_t place) {
     load(loaders_[static_cast<std::size_t>(reader)], host_[buffer], share_in(step), place);
   }
 
-  /// The samples of this rank in a step.
+  /// This rank's samples of a step.
   struct step_share {
     std::uint64_t epoch = 0;
-    std::size_t begin = 0;    // of the batch in the epoch
+    std::size_t begin = 0;    // of the batch within the epoch
     std::size_t samples = 0;  // of the batch
-    sample_slice share{};     // of them, but if there are slices
+    sample_slice share{};     // of the batch; unused with slices
   };
   [[nodiscard]] step_share share_in(std::uint64_t step) const;
-  /// The samples of a rank lie one microbatch after the other; if these are slices, a partial batch
-  /// is shared out among all of them.
+  /// Returns the sample of a place. Places are ordered by microbatch. If microbatches are slices, a
+  /// partial batch is spread over all slices.
   [[nodiscard]] std::size_t sample_at(step_share const& of, std::size_t place) const;
-  /// Brings one sample into host memory.
+  /// Copies one sample into host memory.
   void load(loader_type& with, host_type& to, step_share const& of, std::size_t place) const;
   void point_to(host_type const& host);
 
-  /// Room for the samples of this rank on the host and on its device.
+  /// Allocates memory for this rank's samples on the host and on its device.
   [[gnu::cold]] void allocate(std::size_t samples, std::size_t buffers);
 
   [[nodiscard]] std::size_t targets_at() const {
@@ -181,7 +182,7 @@ class batch_range {
   lean_vector<host_type> host_;
   typename Rank::device_type::arena buffer_;
   batch_type batch_;
-  std::optional<detail::reads_ahead> ahead_{};  // ends before what it fills
+  std::optional<detail::reads_ahead> ahead_{};  // destroyed before the buffers that it fills
 };
 
 template <class Held, class Rank, class Element>
@@ -406,14 +407,14 @@ struct needs_dataset {
 
 namespace plait {
 
-/// The batches of `rank`: `for (auto const& batch : plait::batches(data, global_batch<64>{},
-/// rank))`.
+/// Returns the batches of `rank`: `for (auto const& batch : plait::batches(data,
+/// global_batch<64>{}, rank))`.
 ///
-/// The last two arguments are not given: they say what is wrong with the others.
+/// Callers omit the last two arguments, which only report errors in the others.
 ///
-/// Features have the type of the data set. For a job that computes in another one, name that:
-/// `plait::batches<plait::bfloat16>(data, ...)`. A data set that is named must outlive the batches;
-/// one that is made in the call is kept by them.
+/// Features have the type of the data set. For a job that computes in another type, name it:
+/// `plait::batches<plait::bfloat16>(data, ...)`. A named data set must outlive the batches; a
+/// temporary is kept by them.
 ///
 /// Example (tests/reference/names_in_use_test.cpp batches):
 ///     auto batches =
@@ -426,7 +427,9 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
   if constexpr (detail::is_dataset<std::remove_cvref_t<Data>> && ext::global_batch_size<Batch>)
     return ext::batch_range<Data, Rank, Element>(std::forward<Data>(data),
                                                  global_batch<>{size.samples}, rank, options);
-  else return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
+  else
+    return std::vector<device_batch<typename Rank::device_type::memory>>{};  // avoids further
+                                                                             // errors
 }
 /// \overload
 template <class Data, class Batch, class Rank>
@@ -436,13 +439,13 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
   return batches<void>(std::forward<Data>(data), size, rank, options);
 }
 
-/// Without a rank every rank would read the same samples: does not compile.
+/// Does not compile: without a rank every rank would read the same samples.
 template <class Data, class Batch>
 auto batches(Data const&, Batch) {
   static_assert(!std::is_same_v<Data, Data>,
                 "batches(dataset, size): without its rank, every data rank would read the same "
                 "samples; write plait::batches(dataset, plait::global_batch<N>{}, rank)");
-  return std::vector<device_batch<ext::host_memory>>{};  // so that nothing else is reported
+  return std::vector<device_batch<ext::host_memory>>{};  // avoids further errors
 }
 
 }  // namespace plait

@@ -19,9 +19,10 @@ void append_file(std::string& text, std::string const& path);
 
 }  // namespace detail
 
-/// A text cut into sequences of bytes, to be predicted byte by byte: the inputs of sample i are the
-/// bytes from i * sequence on, its targets the same shifted by one. Bytes that do not fill a last
-/// sequence are not used.
+/// A text that is cut into sequences of bytes, to be predicted byte by byte. The inputs of sample i
+/// are the bytes from i * sequence on, its targets the same bytes shifted by one. With sequence 4,
+/// "to be or not" has the samples "to b" and "e or"; bytes after the last full sequence are not
+/// used.
 ///
 /// Shapes: inputs, targets of a sample (sequence), values 0 to 255.
 /// Cost:   the text is read once and held in memory.
@@ -36,20 +37,20 @@ class byte_text {
   /// Values that a token can have.
   static constexpr std::size_t vocabulary = 256;
 
-  /// A text that is already in memory; `source` names it in messages.
+  /// Makes the data set of a text in memory; `source` names it in messages.
   ///
   /// Errors: input_error if `sequence` is 0, or the text empty or shorter than sequence + 1 bytes.
   [[nodiscard]] static byte_text from_text(std::string text, std::size_t sequence,
                                            std::string const& source = "the text");
 
-  /// Errors: as from_text, and input_error if the file is missing, not a regular file or not
-  ///         readable, or if it is known to be no text: compressed, a pointer of Git LFS, weights
-  ///         and so on. To take the bytes of such a file, give them to from_text.
+  /// Errors: the errors of from_text; input_error if the file is missing, not a regular file or not
+  ///         readable, or if it is known not to be a text: compressed, a pointer of Git LFS,
+  ///         weights and so on. from_text takes the bytes of such a file.
   [[nodiscard]] static byte_text from_file(std::string const& path, std::size_t sequence);
 
-  /// The files one after another, with nothing between them: a range of paths or of strings.
+  /// Joins the files, without a separator: a range of paths or of strings.
   ///
-  /// Errors: as from_file; a single file may be empty.
+  /// Errors: the errors of from_file; a single file may be empty.
   template <class Paths = std::span<std::string const>>
   [[nodiscard]] static byte_text from_files(Paths const& paths, std::size_t sequence) {
     std::string text;

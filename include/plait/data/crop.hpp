@@ -18,10 +18,10 @@
 
 namespace plait::ext {
 
-/// Pieces of pictures, all of one size: what `data | crop<H, W>` and `data | random_crop<H, W>(n)`
-/// make. `Random`: in each epoch another piece, in that of evaluations the middle.
+/// Pieces of pictures, all of one size: the result of `data | crop<H, W>` and `data |
+/// random_crop<H, W>(n)`. If `Random`, each epoch has another piece, and evaluations the middle.
 ///
-/// Cost: room for a picture, in the scratch.
+/// Cost: room for a picture in the scratch.
 template <class Held, std::size_t Height, std::size_t Width, bool Random>
 class cropped_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -70,7 +70,7 @@ class cropped_data : public adapted_data<Held> {
       left = numbers.below(static_cast<std::uint32_t>(columns + 1));
     }
     if (padding_ > 0) std::fill(out.begin(), out.end(), element{0});
-    // What of the piece is in the picture.
+    // The columns of the piece that are in the picture.
     std::size_t const skip = left < padding_ ? padding_ - left : 0;
     std::size_t const end =
         std::min(Width, from_.width + padding_ - std::min(left, from_.width + padding_));
@@ -106,7 +106,7 @@ template <std::size_t Height, std::size_t Width, bool Random, class Data>
   if constexpr (picture_dataset<Pictures>)
     return cropped_data<held_data<Data>, Height, Width, Random>(std::forward<Data>(data), padding,
                                                                 seed);
-  else return 0;  // no other error
+  else return 0;  // avoids further errors
 }
 
 }  // namespace plait::detail
@@ -130,14 +130,14 @@ class crop_adaptor {
 
 namespace plait {
 
-/// The adaptor that cuts the middle out of pictures: `data | plait::crop<224, 224>`.
+/// Cuts the middle out of pictures: `data | plait::crop<224, 224>`.
 ///
 /// Errors: input_error if pictures are smaller.
 template <std::size_t Height, std::size_t Width>
 inline constexpr ext::crop_adaptor<Height, Width> crop{};
 
-/// The adaptor that cuts pieces out of pictures, which get `padding` rows and columns of zeros on
-/// all sides first: `data | plait::random_crop<32, 32>(4)`. In evaluations it takes the middle.
+/// Adds `padding` rows and columns of zeros on all sides of pictures, then cuts out random pieces:
+/// `data | plait::random_crop<32, 32>(4)`. In evaluations it takes the middle.
 ///
 /// Errors: input_error if pictures with their padding are smaller.
 template <std::size_t Height, std::size_t Width>

@@ -15,10 +15,10 @@ namespace plait::detail {
 /// separator than `now`, if the text has one.
 [[gnu::cold]] std::string separator_hint(std::string_view text, char now);
 
-/// Rows of cells out of a text: cells end at a separator, rows at a line feed, a carriage return or
-/// both. A cell that begins with a quote ends at the next one, and may have separators, ends of
-/// lines, and quotes that are written twice. Rows without any byte are passed over. (What csv of
-/// Python with strict=True reads.)
+/// Splits a text into rows of cells. Cells end at a separator; rows at a line feed, a carriage
+/// return or both. A cell that begins with a quote ends at the next one. It may have separators,
+/// ends of lines, and quotes that are written twice. Rows without any byte are skipped. Python's
+/// csv with strict=True reads the same.
 ///
 /// Cost:   memory for one row.
 /// Errors: input_error with the file and the line for a quoted cell that does not end, or that is
@@ -27,14 +27,14 @@ class csv_reader {
  public:
   csv_reader(std::string_view text, char separator, file_name const& name);
 
-  /// Goes to the next row; false if there is none.
+  /// Moves to the next row; returns false if there is none.
   [[nodiscard]] bool next();
 
   /// The line, from 1 on, in which the row begins.
   [[nodiscard]] std::size_t line() const { return line_; }
 
   [[nodiscard]] std::size_t cells() const { return ends_.size(); }
-  /// Valid up to the next row.
+  /// The text of a cell, valid until the next row.
   [[nodiscard]] std::string_view cell(std::size_t i) const;
 
   [[noreturn]] void refuse(std::string const& what) const;
@@ -54,8 +54,8 @@ class csv_reader {
   char separator_;
   file_name const& name_;
   std::size_t at_ = 0, line_ = 1, next_line_ = 1;
-  std::string row_;                // the cells, one behind the other
-  std::vector<std::size_t> ends_;  // of each in row_
+  std::string row_;                // the cells, concatenated
+  std::vector<std::size_t> ends_;  // end of each cell in row_
 };
 
 }  // namespace plait::detail

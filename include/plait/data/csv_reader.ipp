@@ -16,7 +16,7 @@ PLAIT_DECL std::string separator_hint(std::string_view text, char now) {
 
 PLAIT_DECL csv_reader::csv_reader(std::string_view text, char separator, file_name const& name)
     : text_(text), separator_(separator), name_(name) {
-  if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // a byte order mark
+  if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // byte order mark
 }
 
 PLAIT_DECL bool csv_reader::next() {

@@ -53,15 +53,15 @@ template <class D>
   else return false;
 }
 
-/// True if each sample has one target, not one for each position: `targets_per_sample`, false if
-/// there is none.
+/// True if each sample has one target instead of one for each position: `targets_per_sample`, false
+/// if it has none.
 template <class D>
 inline constexpr bool has_targets_per_sample = [] {
   if constexpr (requires { D::targets_per_sample; }) return bool{D::targets_per_sample};
   else return false;
 }();
 
-/// The epoch of samples that are evaluated, measured or compared: no randomness is in them.
+/// The epoch of samples that are evaluated, measured or compared: they have no randomness.
 inline constexpr std::int64_t no_epoch = -1;
 
 }  // namespace plait::ext
@@ -90,15 +90,15 @@ concept gives_inputs_with_scratch =
 
 namespace plait::ext {
 
-/// True if the inputs of a sample may be others in another epoch: `is_random`, or, where that is
-/// not said, where `inputs` takes an epoch.
+/// True if the inputs of a sample may differ between epochs: `is_random`, or, without it, if
+/// `inputs` takes an epoch.
 template <class D>
 inline constexpr bool is_random_data = [] {
   if constexpr (requires { D::is_random; }) return bool{D::is_random};
   else return detail::gives_inputs_of_epoch<D> || detail::gives_inputs_with_scratch<D>;
 }();
 
-/// The number of random adaptors that a data set is made with: each draws numbers of its own.
+/// The number of random adaptors that made a data set: each draws its own random numbers.
 template <class D>
 inline constexpr int random_adaptors_in = [] {
   if constexpr (requires { D::random_adaptors; }) return int{D::random_adaptors};
@@ -117,7 +117,8 @@ template <class D>
   else return 0;
 }
 
-/// Writes the inputs of a sample in an epoch, by that of the data set's `inputs` that takes most.
+/// Writes the inputs of a sample in an epoch, by the data set's overload of `inputs` with the most
+/// arguments.
 ///
 /// Shapes: out (sequence_length(), width()), scratch (at least scratch_elements_of(data)).
 template <class D>
@@ -128,7 +129,7 @@ void write_inputs(D const& data, std::size_t sample, std::int64_t epoch,
   else data.inputs(sample, out);
 }
 
-/// The text by which a data set says what it is, "" if it has none: its description().
+/// The text by which a data set describes itself, its description(), or "".
 template <class D>
 [[nodiscard]] std::string description_of(D const& data) {
   if constexpr (requires { data.description(); }) {
@@ -146,29 +147,27 @@ namespace plait {
 
 /// Numbered samples, each a sequence of inputs and as many targets, or one.
 ///
-/// Syntax:  element: the type of an input; size(), sequence_length() -> std::size_t;
-///          inputs(sample, std::span<element>), targets(sample, std::span<target>) -> void, all
-///          const. It may have target, an integer of 32 bits (as it is without) or a floating-point
-///          type, target_width() -> std::size_t, `static constexpr bool targets_per_sample`, and
-///          weight(sample) -> double, by which the sample's share of the loss is multiplied, and
-///          fingerprint() -> std::uint64_t, which stands for all samples, and
-///          description() -> std::string, which says what it is.
-///          Where inputs are others in each epoch: inputs(sample, std::int64_t epoch,
-///          std::span<element>). Where a sample is made in memory besides `out`:
-///          scratch_elements() -> std::size_t and inputs(sample, epoch, std::span<element>,
-///          std::span<element> scratch), and `static constexpr bool is_random`, false if the
-///          epoch changes nothing. Where features may be missing: has_missing() -> bool, true if
-///          one of them is nan, which plait::normalize fills and batches refuse.
+/// Syntax:  element: the type of an input; size(), sequence_length() -> std::size_t; inputs(sample,
+///          std::span<element>), targets(sample, std::span<target>) -> void, all const. Optional
+///          members: target, an integer of 32 bits (the default) or a floating-point type;
+///          target_width() -> std::size_t; `static constexpr bool targets_per_sample`;
+///          weight(sample) -> double, a factor of the sample's share of the loss; fingerprint() ->
+///          std::uint64_t, a hash of all samples; description() -> std::string. If inputs differ
+///          between epochs: inputs(sample, std::int64_t epoch, std::span<element>). If a sample
+///          needs memory in addition to `out`: scratch_elements() -> std::size_t and inputs(sample,
+///          epoch, std::span<element>, std::span<element> scratch), and `static constexpr bool
+///          is_random`, false if inputs do not depend on the epoch. If features may be missing:
+///          has_missing() -> bool, true if a feature is nan, which plait::normalize fills and
+///          batches refuse.
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
-///          (target_width()) per sample: then they stand at the last position, and the others do
-///          not count.
-/// Meaning: samples are 0 to size()-1 and never change, but with the epoch, and in epoch no_epoch,
-///          that of evaluations, nothing is random; inputs and targets write all of a span of
-///          exactly the length of one sample, allocate nothing, and may run on several threads at
-///          the same time, each with a scratch of its own. A real target that is not a number does
-///          not count. Weights are not negative. All ranks have the same samples: they compare
-///          fingerprint(), or, without it, 64 samples that are spread over the data set, and
-///          description().
+///          (target_width()) per sample: these are the targets of the last position, and other
+///          positions have none.
+/// Meaning: samples are 0 to size()-1 and change only with the epoch. In no_epoch, the epoch of
+///          evaluations, nothing is random. inputs and targets write all of a span of exactly the
+///          length of one sample, allocate nothing, and may run on several threads at the same
+///          time, each with a scratch of its own. A real target that is nan does not count. Weights
+///          are not negative. All ranks have the same samples: they compare description(), and
+///          fingerprint() or, without it, 64 samples that are spread over the data set.
 template <class D>
 concept dataset =
     std::same_as<typename D::concept_tag, dataset_tag> &&
@@ -191,11 +190,11 @@ concept weighted_dataset = dataset<D> && requires(D const& data, std::size_t sam
   { data.weight(sample) } -> std::convertible_to<double>;
 };
 
-/// A data set whose inputs are tokens: a sample is (sequence_length()) of them.
+/// A data set whose inputs are tokens: a sample has (sequence_length()) of them.
 template <class D>
 concept token_dataset = dataset<D> && std::same_as<typename D::element, std::int32_t>;
 
-/// A data set whose inputs are features: a sample is (sequence_length(), width()) of them.
+/// A data set whose inputs are features: a sample has (sequence_length(), width()) of them.
 template <class D>
 concept feature_dataset =
     dataset<D> && std::floating_point<typename D::element> && requires(D const& data) {
@@ -206,7 +205,7 @@ concept feature_dataset =
 
 namespace plait::detail {
 
-/// Checks that no feature of a data set is missing, as far as the data set says so.
+/// Checks that no feature of a data set is missing, if the data set can tell.
 ///
 /// Errors: input_error with the data set's description.
 template <class D>
@@ -218,7 +217,7 @@ template <class D>
                      "the training part there, or give table_options::missing a number"});
 }
 
-/// Checks that a data set has the sample and that the span it is to be written to is as long as it.
+/// Checks that a data set has the sample, and that the output span has the sample's length.
 ///
 /// Errors: size_mismatch with the data set's name and all four numbers.
 void check_sample(char const* data, std::size_t sample, std::size_t size, std::size_t given,

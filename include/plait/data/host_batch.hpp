@@ -11,7 +11,7 @@ template <class Loader>
 class host_batch {
  public:
   host_batch() = default;
-  /// Room for as many samples.
+  /// Makes room for `places` samples.
   [[gnu::cold]] host_batch(Loader const& of, std::size_t places)
       : samples(places),
         inputs(places * of.inputs_per_sample()),
@@ -27,7 +27,7 @@ class host_batch {
            of.weights_per_sample() * sizeof(double) + sizeof(std::size_t);
   }
 
-  std::vector<std::size_t> samples;  ///< their numbers in the data set
+  std::vector<std::size_t> samples;  ///< numbers in the data set
   std::vector<typename Loader::element> inputs;
   std::vector<typename Loader::target> targets;
   std::vector<double> weights;  ///< empty without weights

@@ -19,16 +19,16 @@
 
 namespace plait::detail {
 
-/// Says how long the samples of a data set are; "" for single positions.
+/// Returns a phrase with the length of a data set's samples; "" for single positions.
 [[nodiscard]] [[gnu::cold]] std::string in_sequences(std::size_t length, bool targets_per_sample);
 
 }  // namespace plait::detail
 
 namespace plait {
 
-/// A small data set held in memory: rows of features, each with a class, or with `target_width`
-/// real numbers: `in_memory<float, float>`. Samples may be sequences of rows, with targets for each
-/// position. With `{.targets_per_sample = true}` a sample has targets once, at its last position.
+/// A small data set in memory: rows of features, each with a class, or with `target_width` real
+/// numbers: `in_memory<float, float>`. Samples may be sequences of rows, with targets for each
+/// position. With `{.targets_per_sample = true}` a sample has targets only at its last position.
 ///
 /// Shapes: features (samples, width), targets (samples, target_width), row-major; for sequences
 ///         (samples, length, width), and (samples, length, target_width) or (samples,
@@ -61,7 +61,7 @@ class in_memory {
                   sequence_shape{1, width, target_width, false}) {}
   in_memory(std::vector<T> features, std::vector<Target> targets, sequence_shape const& shape);
 
-  /// Made-up samples: each class has a random centre, its samples lie around it.
+  /// Makes random samples: each class has a random centre, its samples are around it.
   [[nodiscard]] [[gnu::cold]] static in_memory random_classes(std::size_t samples,
                                                               std::size_t width,
                                                               std::size_t classes,

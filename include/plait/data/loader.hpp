@@ -23,13 +23,13 @@ namespace plait::ext {
 
 /// Copies samples of a data set into host buffers in the layout of activations, position-major:
 /// sample s of a microbatch at position p is row p * batch + s. Features may be converted to
-/// another type, `Element`, on the way; real targets are in the type in which a job of that element
-/// forms sums.
+/// another type, `Element`. Real targets are converted to the type in which a job of that element
+/// type computes sums.
 ///
 /// A microbatch that gets fewer samples than it has places (a last partial batch) is filled up with
 /// inputs 0, targets 0 (integers: ignored_target) and weights 0, so that all microbatches of a run
 /// have the same shape. Trainers count rows without a sample neither in the loss nor in its
-/// gradient, so the filling changes nothing.
+/// gradient, so that the filling changes nothing.
 ///
 /// Cost:    room for one sample and the data set's scratch, allocated by the constructor; filling
 ///          allocates nothing.
@@ -48,10 +48,10 @@ class loader {
                 "every precision; write batches(data, ...)");
 
  public:
-  /// What an input is.
+  /// The type of an input.
   using element = std::conditional_t<std::is_void_v<Element> || token_dataset<Data>,
                                      typename Data::element, Element>;
-  /// What a target is.
+  /// The type of a target.
   using target = std::conditional_t<
       has_real_targets,
       accumulate_t<std::conditional_t<
@@ -64,8 +64,7 @@ class loader {
     else return ignored_target;
   }();
 
-  /// The buffers of a microbatch, or of several one behind the other. Without weights they are
-  /// empty.
+  /// The buffers of a microbatch, or of several, concatenated. Without weights, `weights` is empty.
   struct buffers {
     std::span<element> inputs;    ///< (sequence, batch, width); width is 1 for tokens
     std::span<target> targets;    ///< (sequence, batch, target_width)
@@ -78,11 +77,11 @@ class loader {
 
   [[nodiscard]] Data const& data() const { return *data_; }
 
-  /// Elements of the buffers per place of a batch.
+  /// Elements of the buffers for each place of a batch.
   [[nodiscard]] std::size_t inputs_per_sample() const { return sequence_ * width_; }
   [[nodiscard]] std::size_t targets_per_sample() const { return sequence_ * target_width_; }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
-  /// Bytes of the room that it has for itself.
+  /// Bytes of the loader's own buffers.
   [[nodiscard]] std::size_t host_bytes() const {
     return (inputs_.size() + scratch_.size()) * sizeof(typename Data::element) +
            targets_.size() * sizeof(target_of<Data>);
@@ -91,26 +90,26 @@ class loader {
     return weighted_dataset<Data> ? sequence_ : 0;
   }
 
-  /// A number that is another one if the data set is: made of its shape and of 64 samples that are
-  /// spread over it, or of its own fingerprint.
+  /// Returns a hash that differs between data sets: of its shape and of 64 samples that are spread
+  /// over it, or of its own fingerprint.
   ///
-  /// Cost: reads those samples.
+  /// Cost: reads these samples.
   [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint();
 
-  /// Stands for a place of a batch that gets no sample.
+  /// The value of a place without a sample.
   static constexpr std::size_t no_sample = std::numeric_limits<std::size_t>::max();
 
-  /// Fills the microbatches of one step, one after another; microbatch m gets the samples from
-  /// m * batch on, where the places of a microbatch, `batch`, follow from the buffers' sizes.
+  /// Fills the microbatches of one step, one after another. Microbatch m gets the samples from m *
+  /// batch on; `batch`, the places of a microbatch, follows from the buffers' sizes.
   ///
   /// Shapes: samples (at most microbatches * batch)
-  /// Errors: size_mismatch if these do not fit together, before anything is written; input_error
-  ///         for a weight that is negative or not finite.
+  /// Errors: size_mismatch if sizes do not match, before anything is written; input_error for a
+  ///         weight that is negative or not finite.
   void fill(std::span<std::size_t const> samples, int microbatches, buffers const& out,
             std::int64_t epoch = no_epoch);
 
-  /// Fills one place of buffers of microbatches of `batch` places each with a sample in an epoch,
-  /// or, for no_sample, with what a place without one gets. The buffers are as for fill.
+  /// Fills one place of microbatches of `batch` places each with a sample in an epoch; for
+  /// no_sample, with the filling. The buffers are as for fill.
   ///
   /// Errors: input_error for a weight that is negative or not finite.
   void fill_place(std::size_t sample, std::int64_t epoch, std::size_t place, std::size_t batch,
@@ -122,7 +121,7 @@ class loader {
     else return 1;
   }
 
-  /// Brings a sample here, or what a place without one gets.
+  /// Reads a sample, or the filling of a place without one, into the loader's buffers.
   void read(std::size_t sample, std::int64_t epoch);
   void write(std::size_t position, std::size_t row, buffers const& out) const;
   static target_of<Data> missing() {
@@ -166,7 +165,7 @@ auto loader<Data, Element>::fingerprint() -> std::uint64_t {
   constexpr std::size_t most = 64;
   std::size_t const count = std::min(most, data_->size());
   for (std::size_t i = 0; i < count; ++i) {
-    // The first and the last are among them.
+    // Includes the first and the last sample.
     std::size_t const sample = count < 2 ? 0 : i * (data_->size() - 1) / (count - 1);
     read(sample, no_epoch);
     add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));

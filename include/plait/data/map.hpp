@@ -36,7 +36,7 @@ consteval void check_map() {
 
 namespace plait::ext {
 
-/// A data set with inputs that a function has changed: what `data | map(f)` makes.
+/// A data set whose inputs a function has changed: the result of `data | map(f)`.
 template <class Held, class Function>
 class mapped_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -70,7 +70,8 @@ class mapped_data : public adapted_data<Held> {
     }
   }
 
-  /// A function of one number may give missing features, which are nan, a number.
+  /// Returns true if features are still missing: a function of one number may turn nan into a
+  /// number.
   [[nodiscard]] bool has_missing() const
     requires requires(typename base::data_type const& data) { data.has_missing(); }
   {
@@ -95,16 +96,16 @@ class mapped_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// The adaptor that changes inputs by a function of each, `data | plait::map([](float x) { return
-/// std::log(x); }, "log")`, or of all those of a sample, which it changes in place: `data |
+/// Changes inputs by a function of one number, `data | plait::map([](float x) { return std::log(x);
+/// }, "log")`, or by a function of all inputs of a sample, in place: `data |
 /// plait::map([](std::span<float> sample) { ... })`.
 ///
-/// The name stands for the function where ranks compare data sets and in checkpoints. Where
-/// features may be missing (`table_options::keep_missing`), the function gets nan for them.
+/// The name represents the function when ranks compare data sets, and in checkpoints. If features
+/// may be missing (`table_options::keep_missing`), the function gets nan for them.
 ///
-/// Errors: input_error where features may be missing and a function of one number makes nan of
+/// Errors: input_error if features may be missing and a function of one number returns nan for
 ///         another number: it would count as missing.
-/// Threads: several call the function at the same time.
+/// Threads: several threads call the function at the same time.
 template <class Function>
 class map {
  public:

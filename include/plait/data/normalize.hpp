@@ -17,7 +17,7 @@
 
 namespace plait::ext {
 
-/// A data set with (features - mean) / deviation: what `data | normalize(mean, deviation)` makes.
+/// A data set of (features - mean) / deviation: the result of `data | normalize(mean, deviation)`.
 template <class Held>
 class normalized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -73,13 +73,13 @@ class normalized_data : public adapted_data<Held> {
     }
     if (!fills_) return;
     for (auto& value : out)
-      if (std::isnan(value)) value = 0;  // the mean
+      if (std::isnan(value)) value = 0;  // the normalised mean
   }
   [[nodiscard]] bool has_missing() const { return false; }
 
  private:
   std::vector<double> mean_, deviation_;
-  std::size_t run_ = 1;  // neighbours that have the same
+  std::size_t run_ = 1;  // number of adjacent features with the same mean
   bool fills_ = false;
 };
 
@@ -87,12 +87,11 @@ class normalized_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// The adaptor that subtracts a mean from features and divides them by a deviation:
-/// `data | plait::normalize(0.13, 0.31)`, or lists with one number for each feature, or for each
-/// channel of pictures. Where features are missing (`table_options::keep_missing`), it puts their
-/// mean there, which becomes 0.
+/// Subtracts a mean from features and divides them by a deviation: `data | plait::normalize(0.13,
+/// 0.31)`, or lists with one number for each feature, or for each channel of pictures. Missing
+/// features (`table_options::keep_missing`) are replaced by their mean, which becomes 0.
 ///
-/// Errors: input_error for lists of other lengths, and for a deviation that is not above 0.
+/// Errors: input_error for lists of other lengths, and for a deviation that is not greater than 0.
 ///
 /// Example (tests/reference/names_in_use_test.cpp normalize):
 ///     auto const scaled = data | plait::normalize(0.5, 0.25);  // (x - 0.5) / 0.25
@@ -105,15 +104,15 @@ class normalize {
       : mean_(std::move(mean)), deviation_(std::move(deviation)) {}
 
   /// Makes the adaptor from the mean and the deviation of each feature, or of each channel of
-  /// pictures, of a data set. Give it the part for training and apply it to all parts, so that
-  /// samples held out do not enter these numbers. Missing features do not count.
+  /// pictures, of a data set. Give it the training part and apply it to all parts, so that held-out
+  /// samples do not influence these numbers. Missing features do not count.
   ///
-  /// A feature that is constant, or has only 0 and 1, as words in `table_options::one_hot` do, gets
-  /// a deviation of 1: otherwise a rare word would become a large number.
+  /// A feature that is constant, or is only 0 and 1, such as the words of `table_options::one_hot`,
+  /// gets a deviation of 1: otherwise a rare word would become a large number.
   /// Cost:   reads the data set twice, one sample after the other, so that the numbers are the same
   ///         on every rank. It reads random data as evaluations do.
-  /// Errors: input_error if a feature is missing in all samples, or is nan where none may be
-  ///         missing.
+  /// Errors: input_error if a feature is missing in all samples, or is nan although the data set
+  ///         has no missing features.
   template <class Data>
   [[nodiscard]] [[gnu::cold]] static normalize from(Data const& data) {
     constexpr bool has_features = ext::feature_dataset<Data>;
@@ -127,8 +126,7 @@ class normalize {
 
   /// The mean of each feature or channel, or one for all.
   [[nodiscard]] std::vector<double> const& mean() const { return mean_; }
-  /// The deviation of each, as of a population: sums are divided by the number of samples, not by
-  /// one less.
+  /// The deviation of each feature or channel, with the number of samples as divisor, not one less.
   [[nodiscard]] std::vector<double> const& deviation() const { return deviation_; }
 
   template <class Data>

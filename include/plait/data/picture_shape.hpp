@@ -24,8 +24,8 @@ struct picture_shape {
 
 namespace plait::ext {
 
-/// A data set whose samples are pictures: it says so by `picture_shape()`, which gives what has
-/// channels, height and width.
+/// A data set whose samples are pictures: it has a `picture_shape()`, whose result has channels,
+/// height and width.
 template <class D>
 concept picture_dataset = feature_dataset<D> && requires(D const& data) {
   { data.picture_shape().channels } -> std::convertible_to<std::size_t>;
@@ -40,9 +40,9 @@ namespace plait::detail {
 /// "3 x 224 x 224".
 [[nodiscard]] [[gnu::cold]] std::string to_text(picture_shape const& of);
 
-/// The shape of the pictures of a data set, for the adaptor `who`.
+/// Returns the shape of a data set's pictures, for the adaptor `who`.
 ///
-/// Errors: input_error if that is not the shape of its samples.
+/// Errors: input_error if its samples have another number of elements.
 template <picture_dataset D>
 [[nodiscard]] [[gnu::cold]] picture_shape shape_of_pictures(D const& data, std::string const& who) {
   auto const said = data.picture_shape();

@@ -16,7 +16,7 @@
 
 namespace plait::ext {
 
-/// A data set with inputs that a function changes at random: what `data | random(f)` makes.
+/// A data set whose inputs a function changes at random: the result of `data | random(f)`.
 template <class Held, class Function>
 class randomized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -61,13 +61,13 @@ class randomized_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// The adaptor that changes inputs at random by a function of those of a sample, in place, and of
-/// the sample's random numbers: `data | plait::random([](std::span<float> sample,
-/// plait::sample_random& numbers) { ... })`. In evaluations it is not called.
+/// Changes inputs at random by a function of a sample's inputs, in place, and of the sample's
+/// random numbers: `data | plait::random([](std::span<float> sample, plait::sample_random& numbers)
+/// { ... })`. Evaluations do not call it.
 ///
-/// Numbers of another source would be others on each rank. The name stands for the function where
-/// ranks compare data sets and in checkpoints.
-/// Threads: several call the function at the same time.
+/// The function must not use another source of random numbers, which would differ between ranks.
+/// The name represents the function when ranks compare data sets, and in checkpoints.
+/// Threads: several threads call the function at the same time.
 template <class Function>
 class random {
  public:

@@ -16,47 +16,49 @@
 
 namespace plait::detail {
 
-/// Threads that fill the buffers of the steps to come while one is in use. A buffer is filled place
-/// by place, by any of the readers; no place is filled twice, and which reader fills it must not
-/// matter.
+/// Threads that fill the buffers of the next steps while one is in use. Reading a batch may take
+/// longer than a step; with `ahead` 2 and 4 readers, 4 samples are read at a time for the next two
+/// steps. A buffer is filled place by place, by any reader: a place is filled once, and its content
+/// must not depend on the reader.
 ///
-/// The buffer of the step that was taken last is not touched until the next one is taken.
+/// The buffer that was taken last is not touched until the next one is taken.
 /// Cost:    threads are made by the constructor; nothing is allocated afterwards.
-/// Errors:  an exception of the first place of a step that throws comes out of take(step).
-/// Threads: take is called by one thread; fill runs on readers, with another number on each.
+/// Errors:  take(step) throws the exception of the first place of the step that has thrown.
+/// Threads: take is called by one thread; readers call fill, each with another `reader`.
 class reads_ahead {
  public:
   /// The functions that the readers call.
   struct source {
     /// Fills a place of a buffer.
     std::function<void(int reader, std::size_t buffer, std::uint64_t step, std::size_t place)> fill;
-    /// Returns true of steps that there are not.
+    /// Returns true for steps after the last one.
     std::function<bool(std::uint64_t step)> is_past_end;
   };
   struct shape {
-    std::size_t ahead = 1;   ///< steps; there is one buffer more
-    std::size_t places = 1;  ///< of each buffer
+    std::size_t ahead = 1;   ///< steps that are read ahead; there is one buffer more
+    std::size_t places = 1;  ///< places of each buffer
     int readers = 1;
   };
   /// Errors: error if the system has no more threads.
   [[gnu::cold]] reads_ahead(shape const& how, source from);
   reads_ahead(reads_ahead const&) = delete;
   reads_ahead& operator=(reads_ahead const&) = delete;
-  /// Waits until each reader is through with the place that it fills.
+  /// Waits until each reader has filled its present place.
   ~reads_ahead() { end(); }
 
-  /// The number of the buffer that has step `step`, when it is full; those behind it are filled
-  /// from now on. Another step than the next one drops what has been filled.
+  /// Waits until the buffer of step `step` is full and returns its number; from then on later
+  /// buffers are filled. Another step than the next one drops what has been filled.
   ///
-  /// Errors: what filling it has thrown; the step can be taken again, from its beginning.
+  /// Errors: an exception of filling it; the step can be taken again, and is then read from its
+  ///         beginning.
   [[gnu::cold]] std::size_t take(std::uint64_t step);
 
  private:
   struct buffer {
-    bool is_open = false;  // for a step
+    bool is_open = false;  // used for a step
     bool has_failed = false;
     std::uint64_t step = 0;
-    std::size_t given = 0, done = 0;  // places that readers have got, and are through with
+    std::size_t given = 0, done = 0;  // places that readers have begun, and have finished
     std::size_t failed = 0;           // the first place that has thrown
     std::exception_ptr failure{};
 
@@ -74,7 +76,7 @@ class reads_ahead {
   void restart(std::unique_lock<std::mutex>& lock, std::uint64_t step);
   [[gnu::cold]] void end();
 
-  /// Places of the first step that has any left. Behind a step that has failed there are none.
+  /// Returns places of the first step with places left; none after a step that has failed.
   [[nodiscard]] std::optional<piece> next_piece();
 
   void read(int reader);
@@ -86,9 +88,9 @@ class reads_ahead {
   std::mutex mutex_{};
   std::condition_variable work_{}, over_{};
   bool runs_ = false, ends_ = false;
-  std::atomic<bool> is_dropped_{false};  // what is being filled
+  std::atomic<bool> is_dropped_{false};  // the places being filled are obsolete
   std::uint64_t taken_ = 0;              // the step that was taken last
-  int active_ = 0;                       // readers that fill something
+  int active_ = 0;                       // readers that are filling places
   lean_vector<std::jthread> threads_{};
 };
 

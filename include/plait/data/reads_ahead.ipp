@@ -22,8 +22,8 @@ PLAIT_DECL reads_ahead::reads_ahead(shape const& how, source from)
       source_(std::move(from)),
       buffers_(how.ahead + 1) {
   threads_.reserve(static_cast<std::size_t>(how.readers));
-  // Signals are for the threads of ranks, which look at what they have to end for.
-  // A reader handles signals of faults, such as a read past the end of a mapped file.
+  // Readers block signals: the ranks' threads handle them. They do not block signals of faults,
+  // such as a read past the end of a mapped file.
   sigset_t others, before;
   sigfillset(&others);
   for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&others, own);

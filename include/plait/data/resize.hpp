@@ -18,13 +18,13 @@
 
 namespace plait::detail {
 
-/// The weights by which neighbours along one axis become one: those of a triangle that is as wide
-/// as the step from one output to the next, at least 1, to both sides of its centre.
+/// The weights with which adjacent inputs along one axis form an output: a triangle that extends to
+/// both sides of its centre by the distance between two outputs, at least by 1.
 class triangle_weights {
  public:
   [[gnu::cold]] triangle_weights(std::size_t from, std::size_t to);
 
-  /// Calls term(input, weight) for the inputs of an output, in their order.
+  /// Calls term(input, weight) for the inputs of an output, in order.
   template <class Term>
   void for_each(std::size_t output, Term term) const {
     auto const& at = places_[output];
@@ -43,12 +43,12 @@ class triangle_weights {
 
 namespace plait::ext {
 
-/// Pictures of another size: what `data | resize(...)` makes.
+/// Pictures of another size: the result of `data | resize(...)`.
 ///
-/// Each number is a weighted mean of its neighbours, along rows first; when pictures become
-/// smaller, of all that fall together.
+/// Each output is a weighted mean of the inputs around it, along rows first. If pictures become
+/// smaller, the mean is over all inputs that fall together.
 ///
-/// Cost: room for a picture and for one with other rows, in the scratch.
+/// Cost: room in the scratch for a picture, and for one with shorter rows.
 template <class Held>
 class resized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -122,11 +122,10 @@ class resized_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// The adaptor that makes pictures of another size: `data | plait::resize(256)`, whose shorter side
-/// is 256 then and whose longer one in proportion, rounded down, or `data | plait::resize(height,
-/// width)`.
+/// Resizes pictures: `data | plait::resize(256)` makes the shorter side 256 and the longer one
+/// proportional, rounded down; `data | plait::resize(height, width)` sets both.
 ///
-/// Errors: input_error for 0, and if a side is above 65 536.
+/// Errors: input_error for 0, and for a side above 65 536.
 class resize {
  public:
   using concept_tag = ext::adaptor_tag;
@@ -141,7 +140,7 @@ class resize {
     if constexpr (ext::picture_dataset<Pictures>)
       return ext::resized_data<ext::held_data<Data>>(std::forward<Data>(data), shorter_, height_,
                                                      width_);
-    else return 0;  // no other error
+    else return 0;  // avoids further errors
   }
 
  private:

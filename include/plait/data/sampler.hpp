@@ -15,7 +15,7 @@
 
 namespace plait {
 
-/// In which order an epoch goes through the samples.
+/// The order in which an epoch visits the samples.
 enum class sample_order { sequential, shuffled };
 
 /// The treatment of samples at the end of an epoch that do not fill a global batch.
@@ -32,7 +32,7 @@ struct sampler_options {
   last_batch last = last_batch::keep;
 };
 
-/// The place of a step in the training: batch `batch` of epoch `epoch`.
+/// The position of a step in the training: batch `batch` of epoch `epoch`.
 struct epoch_position {
   std::uint64_t epoch = 0;
   std::size_t batch = 0;
@@ -40,13 +40,14 @@ struct epoch_position {
   friend constexpr bool operator==(epoch_position, epoch_position) = default;
 };
 
-/// Decides which samples each data rank sees in each step. The order of an epoch depends on the
-/// seed, the epoch and the number of samples only, never on ranks: a batch is a contiguous piece of
-/// that order, and each data rank's share a contiguous piece of the batch. So every sample is seen
-/// by exactly one data rank per epoch, and ranks that differ only along tensor or stage, which ask
-/// with the same data rank, see the same samples.
+/// Decides which samples each data rank uses in each step. The order of an epoch depends only on
+/// the seed, the epoch and the number of samples, never on ranks. A batch is a contiguous piece of
+/// that order, and each data rank's share a contiguous piece of the batch: in step 0 with a batch
+/// of 64 on 2 data ranks, rank 0 has places 0 to 31 and rank 1 places 32 to 63. So every sample is
+/// used by exactly one data rank per epoch. Ranks that differ only along tensor or stage have the
+/// same data rank, and use the same samples.
 ///
-/// Cost:    no memory per sample; `at` takes some 200 ns when shuffled.
+/// Cost:    no memory per sample; `at` takes about 200 ns when shuffled.
 /// Threads: all members are const and may run at the same time.
 class sampler {
  public:
@@ -54,7 +55,7 @@ class sampler {
   constexpr explicit sampler(std::size_t samples, sampler_options options = {})
       : samples_(samples), options_(options) {
     if (samples == 0) throw input_error("sampler: the data set has 0 samples");
-    // Key numbers of its own, so that the order has nothing to do with dropout under the same seed.
+    // A Philox counter of its own, so that the order is independent of dropout under the same seed.
     random_block const key = philox(options.seed, {{0x6f726465u, 0, 0, 0xffffffffu}});
     key_ = (std::uint64_t{key.word[0]} << 32) | key.word[1];
     while (bits_ < 64 && (samples - 1) >> bits_ != 0) ++bits_;
@@ -63,7 +64,7 @@ class sampler {
   [[nodiscard]] constexpr std::size_t samples() const { return samples_; }
   [[nodiscard]] constexpr sampler_options options() const { return options_; }
 
-  /// The sample at place `index` of the epoch's order; a permutation of [0, samples()).
+  /// Returns the sample at place `index` of the epoch's order, a permutation of [0, samples()).
   ///
   /// Errors: error if `index` is past the end.
   [[nodiscard]] constexpr std::size_t at(std::uint64_t epoch, std::size_t index) const {
@@ -71,7 +72,7 @@ class sampler {
       throw error({"sampler: place ", index, " asked for in an epoch of ", samples_, " samples"});
     if (options_.order == sample_order::sequential) return index;
     std::uint64_t value = index;
-    do value = permuted(epoch, value);  // walks the cycle until it is back among the samples
+    do value = permuted(epoch, value);  // follows the cycle until it is below samples_
     while (value >= samples_);
     return static_cast<std::size_t>(value);
   }
@@ -99,8 +100,8 @@ class sampler {
     return {step / batches, static_cast<std::size_t>(step % batches)};
   }
 
-  /// The share of data rank `data_rank` in a batch. A full batch is split into equal shares; a last
-  /// partial one into shares that differ by at most one sample and may be empty.
+  /// Returns the share of data rank `data_rank` in a batch. A full batch is split into equal
+  /// shares, a last partial one into shares that differ by at most one sample and may be empty.
   ///
   /// Errors: input_error if the global batch does not divide over the data ranks; error if there
   ///         is no such batch or rank.
@@ -108,7 +109,7 @@ class sampler {
   [[nodiscard]] constexpr sample_slice slice(Batch batch, std::size_t batch_index, int data_rank,
                                              int data_ranks) const {
     require_global_batch<Batch>();
-    (void)batch.per_rank(data_ranks);  // divides
+    (void)batch.per_rank(data_ranks);  // checks that it divides
     if (batch_index >= batches_per_epoch(batch) || data_rank < 0 || data_rank >= data_ranks)
       throw error({"sampler: batch ", batch_index, " of ", batches_per_epoch(batch),
                    " on data rank ", data_rank, " of ", data_ranks});
@@ -130,7 +131,7 @@ class sampler {
   }
 
  private:
-  // A Feistel network over [0, 2^bits_): each line can be undone, so the whole is a permutation.
+  // A Feistel network over [0, 2^bits_): each round is invertible, so the result is a permutation.
   [[nodiscard]] constexpr std::uint64_t permuted(std::uint64_t epoch, std::uint64_t value) const {
     int const right_bits = (bits_ + 1) / 2;
     std::uint64_t const right_mask = (std::uint64_t{1} << right_bits) - 1;
@@ -144,7 +145,7 @@ class sampler {
     return (left << right_bits) | right;
   }
 
-  // Halves have at most 32 bits.
+  // A half has at most 32 bits.
   [[nodiscard]] constexpr std::uint32_t noise(std::uint64_t epoch, std::uint32_t round,
                                               std::uint64_t half) const {
     return philox(key_,
@@ -156,7 +157,7 @@ class sampler {
   std::size_t samples_;
   sampler_options options_;
   std::uint64_t key_ = 0;
-  int bits_ = 6;  // at least: with halves below 3 bits, 8 rounds are measurably not uniform
+  int bits_ = 6;  // at least 6: with halves below 3 bits, 8 rounds are measurably not uniform
 };
 
 }  // namespace plait::ext

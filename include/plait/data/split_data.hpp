@@ -23,7 +23,7 @@ namespace plait {
 /// The options of `plait::split_data`.
 struct split_options {
   std::uint64_t seed = 0;
-  /// Which samples a part has: any of the data set, or neighbours, as series in time need it.
+  /// Makes a part of arbitrary samples, or of adjacent ones, which time series need.
   sample_order how = sample_order::shuffled;
 };
 
@@ -31,9 +31,9 @@ struct split_options {
 
 namespace plait::ext {
 
-/// Some samples of a data set, as a data set: what `split_data` makes.
+/// Some samples of a data set, as a data set: a result of `split_data`.
 ///
-/// Cost:    no memory per sample; some 200 ns to find a sample's number, when shuffled.
+/// Cost:    no memory per sample; about 200 ns to find a sample's number, when shuffled.
 /// Threads: all members are const and may run at the same time.
 template <dataset Data>
 class dataset_part {
@@ -43,7 +43,7 @@ class dataset_part {
   using target = target_of<Data>;
   static constexpr bool targets_per_sample = has_targets_per_sample<Data>;
 
-  /// Those at the places `which` of the order of `of`.
+  /// Makes the part with the places `which` of the order `of`.
   dataset_part(std::shared_ptr<Data const> data, sampler const& of, sample_slice which)
       : data_(std::move(data)), order_(of), which_(which) {}
 
@@ -89,7 +89,7 @@ class dataset_part {
     return data_->has_missing();
   }
 
-  /// That of the whole data set, and the places in its order that the part has.
+  /// Returns the description of the whole data set, and the part's places in its order.
   [[nodiscard]] std::string description() const
     requires requires(Data const& data) { data.description(); }
   {
@@ -101,7 +101,7 @@ class dataset_part {
                                               : ")")});
   }
 
-  /// That of the whole data set, and of what the part has of it.
+  /// Returns a fingerprint of the whole data set and of the part's places.
   [[nodiscard]] std::uint64_t fingerprint() const {
     auto const how = order_.options();
     return detail::digest()
@@ -122,7 +122,7 @@ class dataset_part {
   }
 
  private:
-  // Batches of the same seed go through the epochs from 0 on.
+  // No epoch of batches of the same seed, which count from 0 on.
   static constexpr std::uint64_t no_epoch = ~std::uint64_t{0};
 
   std::shared_ptr<Data const> data_;
@@ -134,11 +134,11 @@ class dataset_part {
 
 namespace plait {
 
-/// Two parts of a data set, which have each sample once; the first has the share `fraction` of
-/// them, rounded: `auto [train, rest] = plait::split_data(data, 0.8);`.
+/// Splits a data set into two parts, so that each sample is in one of them. The first has the share
+/// `fraction` of the samples, rounded: `auto [train, rest] = plait::split_data(data, 0.8);`.
 ///
-/// A part holds a data set that is made in the call, and refers to one that is named, which must
-/// outlive it. A part can be split again.
+/// A part keeps a temporary data set, and refers to a named one, which must outlive it. A part can
+/// be split again.
 /// Errors: input_error if the fraction is not between 0 and 1, or a part would be empty.
 ///
 /// Example (tests/reference/names_in_use_test.cpp split_data):
@@ -170,7 +170,7 @@ template <class Data>
     using part = ext::dataset_part<Whole>;
     return std::pair{part(held, order, {0, first}), part(held, order, {first, size - first})};
   } else {
-    return std::pair{0, 0};  // no other error
+    return std::pair{0, 0};  // avoids further errors
   }
 }
 

@@ -30,62 +30,61 @@
 
 namespace plait {
 
-/// The options of `plait::table`. They refer to a column by its name in the first row, or by its
-/// number, "0" and so on, where the first row is no header. Columns of the same name are told apart
-/// by their places: "#0" is the first column of the file.
+/// The options of `plait::table`. A column is referred to by its name in the first row, or, without
+/// a header, by its number, "0" and so on. Columns with the same name are told apart by their
+/// positions: "#0" is the first column of the file.
 struct table_options {
-  /// The columns to be predicted.
+  /// The columns to predict.
   std::vector<std::string> targets;
   /// Columns that are not used.
   std::vector<std::string> ignored{};
-  /// The words of a class column in the order of their numbers, as another table has them; empty:
-  /// those of the file, in order (as numbers, where all are numbers).
+  /// The words of a class column in the order of their numbers, for example another table's
+  /// classes(). Empty: the words of the file, sorted, as numbers if all of them are numbers.
   std::vector<std::string> classes{};
   char separator = ',';
-  /// The first row has the names of the columns.
+  /// The first row has the column names.
   bool header = true;
-  /// Stands for a feature that is missing, which is else an error.
+  /// The value of a missing feature, which is an error otherwise.
   std::optional<double> missing{};
-  /// Leaves missing features to `plait::normalize`, which replaces them by their mean in the
-  /// training part: `data | plait::normalize::from(train)`.
+  /// Leaves missing features as nan for `plait::normalize`, which replaces them by their mean in
+  /// the training part: `data | plait::normalize::from(train)`.
   bool keep_missing = false;
-  /// Words that mark a missing value, such as {"NA", "?"}, in every column; blanks around them do
-  /// not count. Empty cells and nan are missing without being listed.
+  /// Words that mark a missing value, such as {"NA", "?"}, in every column; blanks around them are
+  /// ignored. Empty cells and nan are missing without being listed.
   std::vector<std::string> missing_words{};
-  /// Columns of words, each of which becomes a feature for each of its words. The feature is 1 in
-  /// the rows that have the word and 0 in the others; all are 0 where the word is missing.
+  /// Columns of words, each of which becomes one feature for each word: 1 in the rows with the word
+  /// and 0 in others; all are 0 if the word is missing.
   std::vector<std::string> one_hot{};
   /// Columns of words, each of which becomes one feature: the number of the word.
   std::vector<std::string> numbered{};
   /// The words of the columns in one_hot and numbered, in the order of their numbers, as words() of
-  /// the training table returns them; empty: the words of the file, in order.
+  /// the training table returns them. Empty: the words of the file, sorted.
   std::map<std::string, std::vector<std::string>> words{};
 };
 
-/// A table in a text file (CSV) as a data set: each row is a sample, and its cells are the
-/// features, except in target columns. Targets are classes, words that become numbers from 0 on, or
-/// real numbers: `table<float, float>`. Columns of words are features where
-/// `table_options::one_hot` or `table_options::numbered` names them.
+/// A table in a text file (CSV) as a data set. Each row is a sample, and its cells are features,
+/// except in target columns. Targets are classes, words that become numbers from 0 on, or real
+/// numbers: `table<float, float>`. Columns of words become features if `table_options::one_hot` or
+/// `table_options::numbered` names them.
 ///
 /// Cells are separated by `.separator`; cells in quotes may contain it, and ends of lines. A cell
 /// is missing if it is empty, has only blanks, says nan, or is one of `.missing_words`. A missing
 /// target does not count, and in a column of `.one_hot` all features are 0. Any other missing
 /// feature is an error unless `.missing` gives a number for it or `.keep_missing` is true.
 ///
-/// A number becomes the nearest double, and this the nearest that T has. Numbers too near to 0
-/// become 0; infinite and too large numbers are errors. Words are numbered in order, or as numbers
-/// where all of them are numbers. A column of `.one_hot` has at most 1,000 words, one of
+/// A number becomes the nearest double, and this the nearest T. Numbers too near to 0 become 0;
+/// infinite and too large numbers are errors. Words are sorted and numbered in that order, as
+/// numbers if all of them are numbers. A column of `.one_hot` has at most 1,000 words, one of
 /// `.numbered` at most 100,000.
 ///
-/// Shapes: inputs (features), in the order of the columns, and within a `.one_hot` column in the
-///         order
-///         of its words; targets (target columns), (1) for classes.
+/// Shapes: inputs (features), in the order of the columns, and of the words within a `.one_hot`
+///         column; targets (target columns), (1) for classes.
 /// Cost:   reads the file once, and once more for words that are not given; holds the numbers in
 ///         memory.
-/// Errors: input_error with the file, the line and both values if the file is missing or no
-///         regular file, has no rows, a row of another number of cells, a cell that is no number or
-///         a word that is not among `.classes` or `.words`; if a named column is missing or there
-///         twice, or if no column is left for features.
+/// Errors: input_error with the file, the line and both values if the file is missing or not a
+///         regular file, has no rows, a row with another number of cells, a cell that is not a
+///         number or a word that is not among `.classes` or `.words`; if a named column is missing
+///         or exists twice, or if no column is left for features.
 /// Threads: all members are const and may run at the same time.
 template <std::floating_point T = float, class Target = std::int32_t>
   requires std::same_as<Target, std::int32_t> || std::floating_point<Target>
@@ -116,20 +115,19 @@ class table {
   [[nodiscard]] std::size_t width() const { return feature_names_.size(); }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
 
-  /// The names of the features: the column's name, or "column=word" for a word of a `.one_hot`
-  /// column.
+  /// The names of the features: the column's name, or "column=word" for a `.one_hot` column.
   [[nodiscard]] std::vector<std::string> const& feature_names() const { return feature_names_; }
   /// The words of the class column: class i is the word i. Empty for real targets.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
-  /// The words of the columns in `.one_hot` and `.numbered`. Give them to `.words` of another
-  /// table, and its features mean the same.
+  /// The words of the columns in `.one_hot` and `.numbered`. If `.words` of another table gets
+  /// them, its features have the same meaning.
   [[nodiscard]] std::map<std::string, std::vector<std::string>> const& words() const {
     return words_;
   }
   /// True if a feature of some row is nan, as with `.keep_missing`.
   [[nodiscard]] bool has_missing() const { return has_missing_; }
 
-  /// Its file and numbers, as a text.
+  /// The file and its numbers, as a text.
   [[nodiscard]] std::string description() const {
     auto const counted = [](std::size_t count, std::string const& word, char const* plural = "s") {
       return ext::concat({count, " ", word, (count == 1 ? "" : plural)});
@@ -256,7 +254,7 @@ class table {
     if constexpr (has_classes) set_classes(numbers, options);
   }
 
-  /// Sets the role of each column, and its place among the columns of the same role.
+  /// Sets the role of each column, and its index among the columns of the same role.
   void set_roles(std::vector<std::string> const& names, std::string const& hint,
                  table_options const& options) {
     roles_.assign(names.size(), role::feature);
@@ -283,7 +281,7 @@ class table {
     target_width_ = options.targets.size();
   }
 
-  /// Returns the columns of words, with the words that are given.
+  /// Returns the columns of words, with the given words.
   std::vector<word_column> word_columns(table_options const& options) {
     std::vector<word_column> out;
     for (auto const& name : options.one_hot) out.push_back({name, role::one_hot, {}});
@@ -304,7 +302,7 @@ class table {
     return out;
   }
 
-  /// Finds the words of columns, from the reader's row on.
+  /// Finds the words of columns, beginning at the reader's row.
   void find_words(detail::csv_reader rows, std::vector<std::string> const& names,
                   detail::missing_cells const& missing, std::vector<word_column>& columns) {
     do
@@ -359,7 +357,7 @@ class table {
     return place;
   }
 
-  /// Reads a cell as a number, or as not a number if it is missing.
+  /// Reads a cell as a number, or as nan if it is missing.
   template <class Number>
   [[nodiscard]] static Number number(cell_of_row const& cell, detail::missing_cells const& missing,
                                      char const* otherwise) {
@@ -435,7 +433,7 @@ class table {
     }
   }
 
-  /// Numbers classes in their order, which so far is that of the rows.
+  /// Sorts the classes, whose numbers so far are in the order of the rows, and renumbers them.
   void set_classes(detail::word_numbers const& numbers, table_options const& options) {
     if (numbers.empty())
       name_.refuse(
@@ -453,8 +451,8 @@ class table {
 
   detail::file_name name_;
   std::string file_;
-  std::vector<role> roles_;          // of columns
-  std::vector<std::size_t> places_;  // the place of a column among those of its role
+  std::vector<role> roles_;          // of each column
+  std::vector<std::size_t> places_;  // index of each column among those of its role
   std::vector<std::string> feature_names_, classes_;
   std::map<std::string, std::vector<std::string>> words_;
   bool has_missing_ = false;

@@ -13,7 +13,7 @@
 
 namespace plait::detail {
 
-/// Reads a cell as a number: nan if the cell is empty, nothing if it has any other text.
+/// Reads a cell as a number: nan if the cell is empty, nullopt for any other text.
 std::optional<double> number_of_cell(std::string_view cell);
 
 /// The cells of a table that mark a missing value: empty cells, cells that say nan, and the words

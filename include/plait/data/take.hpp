@@ -16,7 +16,7 @@
 
 namespace plait::ext {
 
-/// The first samples of a data set: what `data | take(n)` makes.
+/// The first samples of a data set: the result of `data | take(n)`.
 template <class Held>
 class taken_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
@@ -49,7 +49,7 @@ class taken_data : public adapted_data<Held> {
 
 namespace plait {
 
-/// The adaptor that leaves the first `samples` of a data set: `data | plait::take(1000)`.
+/// Takes the first `samples` of a data set: `data | plait::take(1000)`.
 ///
 /// Errors: input_error if there are fewer, or for 0.
 class take {

@@ -26,34 +26,34 @@ static_assert(std::endian::native == std::endian::little,
 
 /// The options of `plait::token_shards`.
 struct token_options {
-  /// Tokens of a sample.
+  /// Tokens in a sample.
   std::size_t sequence = 0;
-  /// Tokens are below it.
+  /// Upper bound of tokens, exclusive.
   std::size_t vocabulary = 0;
 };
 
 namespace detail {
 
-/// A file of tokens, mapped: a header of 256 little-endian int32, which begins with 20240520, 1 and
-/// the number of tokens, and behind it the tokens as uint16; or with 20240801, 7, that number, and
-/// uint32.
+/// A mapped file of tokens: a header of 256 little-endian int32, then the tokens. A header that
+/// begins with 20240520, 1 and the number of tokens has tokens as uint16; one with 20240801, 7 and
+/// the number has uint32.
 ///
-/// Errors: input_error if the file is missing, not a regular file or not readable; if it has no
-///         such header or not as many tokens as the header says.
+/// Errors: input_error if the file is missing, not a regular file or not readable; if it does not
+///         have such a header, or as many tokens as the header says.
 class token_shard {
  public:
   explicit token_shard(std::filesystem::path const& path)
       : token_shard(open_file(path, "token file"), path) {}
 
   [[nodiscard]] file_name const& name() const { return name_; }
-  /// That without its folders.
+  /// The name without its folders.
   [[nodiscard]] std::string const& short_name() const { return short_name_; }
   [[nodiscard]] std::size_t tokens() const { return count_; }
   [[nodiscard]] std::size_t token_bytes() const { return token_bytes_; }
 
   /// Copies the tokens from `at` on.
   ///
-  /// Errors: input_error with the place of a token that is not below `vocabulary`.
+  /// Errors: input_error with the position of a token that is not below `vocabulary`.
   void copy(std::size_t at, std::span<std::int32_t> out, std::size_t vocabulary) const;
 
  private:
@@ -66,7 +66,7 @@ class token_shard {
 
   token_shard(open_file const& file, std::filesystem::path const& path);
 
-  /// Returns the largest.
+  /// Copies tokens and returns the largest.
   template <class Token>
   static std::uint32_t copy_as(std::byte const* from, std::span<std::int32_t> out) {
     std::uint32_t largest = 0;
@@ -87,23 +87,24 @@ class token_shard {
 
 }  // namespace detail
 
-/// The tokens of several files, one file behind the other, cut into sequences, each token to be
-/// predicted from those before it: the inputs of sample i are the tokens from i * sequence on, its
-/// targets the same shifted by one. Samples are those of one file with the same tokens, so that a
-/// sequence may begin in one file and end in the next. Tokens that do not fill a last sequence are
+/// The tokens of several files, concatenated and cut into sequences, each token to be predicted
+/// from the tokens before it. The inputs of sample i are the tokens from i * sequence on, its
+/// targets the same tokens shifted by one. Cutting a file into several does not change the samples:
+/// a sequence may begin in one file and end in the next. Tokens after the last full sequence are
 /// not used.
 ///
-/// A file has a header of 256 little-endian int32, which begins with 20240520, 1 and the number of
-/// tokens, and behind it the tokens as uint16: what the data scripts of llm.c write for GPT-2, and
-/// scripts/make_tokens. For vocabularies above 65 536 it begins with 20240801, 7 and that number,
-/// and has uint32. The files are all of one kind; in all they may have more than 2^31 tokens.
+/// A file has a header of 256 little-endian int32, then the tokens. A header that begins with
+/// 20240520, 1 and the number of tokens has tokens as uint16: the data scripts of llm.c write this
+/// for GPT-2, and scripts/make_tokens does. For vocabularies above 65 536 it begins with 20240801,
+/// 7 and the number, and the tokens are uint32. The files are all of one kind; together they may
+/// have more than 2^31 tokens.
 ///
 /// Shapes: inputs, targets of a sample (sequence), values 0 to vocabulary - 1.
-/// Cost:   files are mapped, not copied; of each only the header is read when it is opened. They
-///         must not change while the object lives: reading what was cut off ends the program by the
-///         signal SIGBUS.
-/// Errors: input_error, from inputs and targets, with the file and the place of a token that is not
-///         below the vocabulary.
+/// Cost:   files are mapped, not copied; only the header of each is read when it is opened. They
+///         must not change while the object lives: reading a part that was cut off ends the program
+///         by the signal SIGBUS.
+/// Errors: inputs and targets throw input_error with the file and the position of a token that is
+///         not below the vocabulary.
 /// Threads: all members are const and may run at the same time.
 /// Source: github.com/karpathy/llm.c, dev/data/data_common.py
 class token_shards {
@@ -111,26 +112,27 @@ class token_shards {
   using concept_tag = dataset_tag;
   using element = std::int32_t;
 
-  /// Errors: input_error if no file is given, the sequence or the vocabulary is 0 or the latter
-  ///         above 2^31; if a file is missing, not a regular file or not readable, has no such
-  ///         header, not as many tokens as the header says, or tokens of another kind than the
-  ///         first; if all together have fewer than sequence + 1 tokens.
+  /// Errors: input_error if no file is given, the sequence or the vocabulary is 0, or the
+  ///         vocabulary above 2^31; if a file is missing, not a regular file or not readable, lacks
+  ///         such a header or tokens that the header counts, or has tokens of another kind than the
+  ///         first; if all files together have fewer than sequence + 1 tokens.
   token_shards(std::vector<std::filesystem::path> const& files, token_options const& options);
 
   /// Returns all files of a folder whose names end with .bin and do not begin with a dot, in the
   /// order of the names.
   ///
-  /// Errors: as the constructor, and input_error if the folder cannot be read or has none.
+  /// Errors: the errors of the constructor; input_error if the folder cannot be read or has no such
+  ///         file.
   [[nodiscard]] static token_shards in_folder(std::filesystem::path const& folder,
                                               token_options const& options);
 
   [[nodiscard]] std::size_t size() const { return (tokens_ - 1) / options_.sequence; }
   [[nodiscard]] std::size_t sequence_length() const { return options_.sequence; }
   [[nodiscard]] std::size_t vocabulary() const { return options_.vocabulary; }
-  /// Those of all files.
+  /// The tokens of all files.
   [[nodiscard]] std::size_t tokens() const { return tokens_; }
 
-  /// Its files and numbers, as a text.
+  /// The files and their numbers, as a text.
   [[nodiscard]] std::string description() const;
 
   void inputs(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 0, out); }
@@ -143,7 +145,7 @@ class token_shards {
 
   token_options options_;
   std::vector<detail::token_shard> shards_;
-  std::vector<std::size_t> firsts_;  // the number of each shard's first token
+  std::vector<std::size_t> firsts_;  // index of each shard's first token
   std::size_t tokens_ = 0;
 };
 

@@ -28,18 +28,18 @@
 
 namespace plait {
 
-/// The way in which pictures come to their size.
+/// The way in which pictures get their size.
 enum class image_fit {
-  exact,            ///< they have it
-  resize_and_crop,  ///< the middle, as large as the shape allows, is resized (bilinear)
+  exact,            ///< they must have it
+  resize_and_crop,  ///< resizes the largest middle piece of the new shape (bilinear)
 };
 
 /// The options of `plait::image_folder`.
 struct image_folder_options {
   image_fit fit = image_fit::exact;
-  /// Pictures that cannot be used are left out, and counted: the constructor decodes all of them.
-  /// Other files are left out, too, and so are folders in which no file has a picture's name: these
-  /// are no classes then.
+  /// Skips and counts pictures that cannot be used: the constructor decodes all of them. Other
+  /// files are skipped, too, and so are folders without a file that has a picture's name: they are
+  /// then no classes.
   bool skip_bad = false;
 };
 
@@ -47,7 +47,7 @@ struct image_folder_options {
 
 namespace plait::ext {
 
-/// A picture, another file or a folder that was left out, and why.
+/// A picture, another file or a folder that was skipped, and the reason.
 struct skipped_picture {
   std::filesystem::path path;
   std::string reason;
@@ -57,25 +57,24 @@ struct skipped_picture {
 
 namespace plait {
 
-/// A folder of pictures as a data set: the folders in it are the classes, in the order of their
-/// names, and have JPEG and PNG files, which are the samples. Names that begin with a dot do not
-/// count.
+/// A folder of pictures as a data set. Its subfolders are the classes, in the order of their names;
+/// their JPEG and PNG files are the samples. Names that begin with a dot are ignored.
 ///
-/// An input is a byte, from 0 to 255, as the file has it: no colour profile, no gamma and no
-/// orientation is applied. Transparency is left out, of 16 bits the upper 8 are taken, and one
-/// channel of three is 0.299 red + 0.587 green + 0.114 blue. A JPEG of four inks (CMYK, YCCK) has
-/// them inverted, as Adobe's programs write it; a colour is the product of the light that its ink
-/// leaves and the light that black leaves.
+/// An input is a byte of the file, from 0 to 255: no colour profile, gamma or orientation is
+/// applied. Transparency is dropped; of 16 bits the upper 8 are used; one channel from three is
+/// 0.299 red + 0.587 green + 0.114 blue. A JPEG of four inks (CMYK, YCCK) is taken as inverted, as
+/// Adobe's programs write it; a colour is the product of the light that its ink leaves and the
+/// light that black leaves.
 ///
 /// Shapes: inputs (Channels, Height, Width), targets (1).
-/// Cost:   when it is made it opens each file and reads its header, or decodes it where bad ones
-///         are to be skipped, on all cores. A sample is read and decoded when it is asked for; a
-///         thread keeps memory for the largest picture it has decoded, and the libraries take
-///         memory within the call. Files must not change while the object lives.
-/// Errors: input_error with the file: if it is no picture, or a damaged one, or has another size
-///         than is needed, or more than 100 million pixels; with the folder if that has no class,
-///         or a class no picture, or folders instead. Damage after a picture's header is found when
-///         the picture is asked for, unless bad ones are skipped.
+/// Cost:   the constructor opens each file and reads its header, or decodes it if bad ones are to
+///         be skipped, on all cores. A sample is read and decoded when it is asked for. A thread
+///         keeps memory for the largest picture it has decoded; the libraries take memory within
+///         the call. Files must not change while the object lives.
+/// Errors: input_error that names the file if it is not a picture or is damaged, has another size
+///         than required, or more than 100 million pixels; input_error that names the folder if it
+///         has no class, or a class without a picture or with folders. Damage after a picture's
+///         header is found when the picture is asked for, unless bad ones are skipped.
 /// Threads: all members are const and may run at the same time.
 template <std::size_t Channels, std::size_t Height, std::size_t Width,
           std::floating_point T = float>
@@ -108,9 +107,9 @@ class image_folder {
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return Channels * Height * Width; }
 
-  /// The names of the classes: class i is the folder i.
+  /// The names of the classes: class i is folder i.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
-  /// The pictures that were left out.
+  /// The pictures that were skipped.
   [[nodiscard]] std::vector<ext::skipped_picture> const& skipped() const { return skipped_; }
   /// The file of a sample.
   [[nodiscard]] std::filesystem::path path(std::size_t sample) const {
@@ -118,7 +117,7 @@ class image_folder {
     return root_ / file_of(sample);
   }
 
-  /// Its folder and numbers, as a text.
+  /// The folder and its numbers, as a text.
   [[nodiscard]] std::string description() const {
     auto const name = root_.has_filename() ? root_.filename() : root_.parent_path().filename();
     return ext::concat({"image_folder(", detail::path_in_quotes(name), ", ", Channels, " x ",
@@ -176,7 +175,7 @@ class image_folder {
     return std::filesystem::is_directory(root_ / entry, problem);
   }
 
-  /// Names in a folder, in order, but for those that begin with a dot.
+  /// Returns the names in a folder, sorted, except those that begin with a dot.
   static std::vector<std::string> entries_of(std::filesystem::path const& folder) {
     std::vector<std::string> out;
     std::error_code problem;
@@ -234,7 +233,7 @@ class image_folder {
     return names_.data() + places_[sample];
   }
 
-  /// Reads the header of each, or decodes it, on all cores; leaves out those that are bad.
+  /// Reads the header of each picture, or decodes it, on all cores; skips bad ones.
   void check_pictures() {
     std::vector<std::string> problems(size());
     std::atomic<std::size_t> next = 0;
@@ -249,7 +248,7 @@ class image_folder {
             problems[i] = problem.what();
             if (!options_.skip_bad) next = problems.size();
           }
-      } catch (...) {  // there is no memory
+      } catch (...) {  // out of memory
         std::lock_guard const lock(mutex);
         other = std::current_exception();
       }
@@ -318,7 +317,7 @@ class image_folder {
         });
   }
 
-  // Rounded, in 65536ths.
+  // Rounded; the weights are in units of 1/65536.
   static std::uint32_t grey_of(std::uint32_t red, std::uint32_t green, std::uint32_t blue) {
     return (red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16;
   }
@@ -327,8 +326,8 @@ class image_folder {
   image_folder_options options_;
   detail::open_folder folder_;
   std::vector<std::string> classes_;
-  std::string names_;                // of the files, below the root, each with a 0 behind it
-  std::vector<std::size_t> places_;  // where that of each sample begins
+  std::string names_;                // of the files, relative to the root, each followed by a 0
+  std::vector<std::size_t> places_;  // where each sample's name begins
   std::vector<std::int32_t> class_of_;
   std::vector<ext::skipped_picture> skipped_;
 };

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <jpeglib.h>
-// Behind it, as it needs types of the former.
+// Included later, since it needs types of the headers above.
 #include <jerror.h>
 #include <png.h>
 
@@ -27,33 +27,33 @@ struct picture_size {
 
 std::string text_of(picture_size size);
 
-/// Sizes of files are believed up to here: it bounds the memory of one picture.
+/// The largest picture that is decoded: it bounds the memory of one picture.
 inline constexpr std::size_t most_pixels = 100'000'000;
 
-// Both libraries report a problem by a call that may not return. It goes back by longjmp to the
-// member function that has called the library, over frames of C alone: neither that function nor
-// the reporting one has an object with a destructor.
+// Both libraries report a problem by a call that must not return. It returns by longjmp to the
+// member function that has called the library, over C frames only: neither that function nor the
+// reporting one has an object with a destructor.
 
 /// Decodes a JPEG in memory.
 class jpeg_decoder {
  public:
   explicit jpeg_decoder(std::span<std::byte const> file);
-  ~jpeg_decoder() { ::jpeg_destroy_decompress(&state_); }  // nothing, where begin() made nothing
+  ~jpeg_decoder() { ::jpeg_destroy_decompress(&state_); }  // does nothing if begin() failed
   jpeg_decoder(jpeg_decoder const&) = delete;
   jpeg_decoder& operator=(jpeg_decoder const&) = delete;
 
-  /// Reads the header; false if problem() says why not.
+  /// Reads the header; returns false if it fails, and problem() says why.
   bool begin() noexcept;
   [[nodiscard]] picture_size size() const { return {state_.image_width, state_.image_height}; }
 
-  /// Rows of 3 bytes for each pixel, from above.
+  /// Writes rows of 3 bytes for each pixel, from the top.
   bool decode(std::uint8_t* rgb) noexcept;
   [[nodiscard]] char const* problem() const { return report_.text; }
 
  private:
-  // The coefficients of a progressive picture of most_pixels.
+  // Limit of memory: the coefficients of a progressive picture of most_pixels.
   static constexpr long most_bytes = 1L << 30;
-  // Each goes through the whole picture; encoders write some ten.
+  // Limit of time: each scan covers the whole picture; encoders write about ten.
   static constexpr int most_scans = 100;
 
   struct report {
@@ -62,13 +62,13 @@ class jpeg_decoder {
     char text[JMSG_LENGTH_MAX]{};
   };
 
-  /// Adobe's programs write CMYK inverted, 255 for no ink, and other programs follow them. So a
-  /// colour is the product of the light that its ink leaves and the light that black leaves, as in
-  /// Pillow.
+  /// Converts CMYK as Pillow does: a colour is the product of the light that its ink leaves and the
+  /// light that black leaves. Adobe's programs write CMYK inverted, 255 for no ink, and other
+  /// programs follow them.
   void write_rgb_of_cmyk(std::uint8_t const* inks, std::uint8_t* rgb) const noexcept;
 
   [[noreturn]] static void fail(::j_common_ptr state);
-  // What is decoded in spite of these is not the picture.
+  // Treats warnings as errors: the decoded picture would be wrong.
   static void warn(::j_common_ptr state, int level);
   static void watch(::j_common_ptr state);
 
@@ -78,7 +78,7 @@ class jpeg_decoder {
   report report_;
 };
 
-/// Decodes a PNG in memory. An alpha channel is left out, of 16 bits the upper 8 are taken.
+/// Decodes a PNG in memory. An alpha channel is dropped; of 16 bits the upper 8 are used.
 class png_decoder {
  public:
   explicit png_decoder(std::span<std::byte const> file) : left_(file) {}
@@ -125,15 +125,15 @@ picture_size decode_by(std::span<std::byte const> file, std::optional<picture_si
   return size;
 }
 
-/// Decodes a JPEG or PNG, told apart by how the file begins, to rows of 3 bytes for each pixel, or
-/// reads its header alone where `rgb` is null. Colours are as they are in the file: no profile, no
-/// gamma, no orientation is applied.
+/// Decodes a JPEG or PNG, told apart by its first bytes, to rows of 3 bytes for each pixel, or only
+/// reads its header if `rgb` is null. Colours are as in the file: no profile, gamma or orientation
+/// is applied.
 ///
-/// Cost:   `rgb` only grows; the libraries take memory, for a progressive JPEG some times that of
-///         the picture.
-/// Errors: input_error for all that is not such a picture, before memory is taken for one that has
-///         another size than `needed` or more than most_pixels. Its text is how a sentence goes on
-///         that begins with the file's name.
+/// Cost:   `rgb` only grows; the libraries take memory, for a progressive JPEG several times the
+///         size of the picture.
+/// Errors: input_error for anything else, before memory is taken for a picture of another size than
+///         `needed` or of more than most_pixels. Its text continues a sentence that begins with the
+///         file's name.
 picture_size decode_picture(std::span<std::byte const> file, std::optional<picture_size> needed,
                             std::vector<std::uint8_t>* rgb);
 

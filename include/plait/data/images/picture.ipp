@@ -40,7 +40,7 @@ PLAIT_DECL bool jpeg_decoder::decode(std::uint8_t* rgb) noexcept {
   bool const is_cmyk = state_.num_components == 4;
   state_.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
   ::jpeg_start_decompress(&state_);
-  ::JSAMPROW inks = nullptr;  // (width, 4); the library owns it
+  ::JSAMPROW inks = nullptr;  // (width, 4); owned by the library
   if (is_cmyk) {
     auto* const common = reinterpret_cast<::j_common_ptr>(&state_);
     inks = *state_.mem->alloc_sarray(common, JPOOL_IMAGE, 4 * state_.output_width, 1);
@@ -63,7 +63,7 @@ PLAIT_DECL void jpeg_decoder::write_rgb_of_cmyk(std::uint8_t const* inks,
 }
 
 PLAIT_DECL void jpeg_decoder::fail(::j_common_ptr state) {
-  auto* const to = reinterpret_cast<report*>(state->err);  // its first member
+  auto* const to = reinterpret_cast<report*>(state->err);  // the manager is its first member
   to->manager.format_message(state, to->text);
   std::longjmp(to->back, 1);
 }
@@ -96,7 +96,7 @@ PLAIT_DECL bool png_decoder::begin() noexcept {
   if (info_ == nullptr) return false;
   if (setjmp(png_jmpbuf(png_)) != 0) return false;
   ::png_set_user_limits(png_, most_pixels, most_pixels);
-  ::png_set_chunk_malloc_max(png_, 1 << 20);  // texts and colour profiles
+  ::png_set_chunk_malloc_max(png_, 1 << 20);  // limit for texts and colour profiles
   ::png_set_read_fn(png_, this, read);
   ::png_read_info(png_, info_);
   return true;

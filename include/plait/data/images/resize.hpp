@@ -12,29 +12,29 @@
 
 namespace plait::detail {
 
-/// The old pixels that a new one is made of.
+/// The old pixels of which a new pixel is the mean.
 struct run_of_pixels {
   std::size_t first, count;
 };
 
 /// Memory that a thread keeps between pictures; it only grows.
 struct picture_scratch {
-  std::vector<std::uint8_t> rgb;        // (height, width, 3) of the picture as it is in the file
-  std::vector<std::uint16_t> narrowed;  // (rows that are needed, new width, 3), in 256ths
-  std::vector<std::uint32_t> weights;   // (new width, those of a new pixel)
+  std::vector<std::uint8_t> rgb;        // (height, width, 3) of the picture in the file
+  std::vector<std::uint16_t> narrowed;  // (needed rows, new width, 3), in 256ths
+  std::vector<std::uint32_t> weights;   // (new width, most_taps)
   std::vector<run_of_pixels> columns;   // (new width)
 };
 
-/// Cuts the largest piece of the middle that has the new shape out of a picture, and resizes it:
-/// each new pixel is the mean of the old ones around its place, with weights that fall linearly to
-/// 0 at a distance of one pixel, new or old, of those the wider (bilinear).
+/// Cuts the largest middle piece of the new shape out of a picture, and resizes it: each new pixel
+/// is the mean of the old pixels around it, with weights that fall linearly to 0 at a distance of
+/// one pixel, of the old or new pixels' size, whichever is larger (bilinear).
 ///
-/// In integers alone, so that it gives the same bytes everywhere.
+/// It computes in integers, so that it gives the same bytes on every machine.
 class middle_resize {
  public:
   middle_resize(picture_size from, picture_size to);
 
-  /// Gives write(row, column, channel, byte) each new byte.
+  /// Calls write(row, column, channel, byte) for each new byte.
   template <class Write>
   void run(picture_scratch& scratch, Write write) const {
     std::size_t const taps = most_taps(), stride = to_.width * 3;
@@ -84,8 +84,8 @@ class middle_resize {
     return 2 * static_cast<std::size_t>(std::max(scale_, unit_) / unit_) + 3;
   }
 
-  // The old pixels that new pixel `at` is made of, and their weights, which add up to 1 << 16.
-  // Lengths are counted in halves of an old pixel, divided by `unit_`.
+  // Returns the old pixels of new pixel `at`, and their weights, whose sum is 1 << 16. Lengths are
+  // in halves of an old pixel, divided by `unit_`.
   [[nodiscard]] run_of_pixels weigh(std::size_t at, std::size_t old_size, std::size_t new_size,
                                     std::span<std::uint32_t> weights) const;
 

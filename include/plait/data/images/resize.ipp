@@ -6,7 +6,7 @@
 namespace plait::detail {
 
 PLAIT_DECL middle_resize::middle_resize(picture_size from, picture_size to) : from_(from), to_(to) {
-  // Old pixels are `scale_` / `unit_` new ones wide.
+  // An old pixel is `unit_` / `scale_` new pixels wide.
   bool const is_wide = from.width * to.height >= from.height * to.width;
   scale_ = static_cast<std::int64_t>(is_wide ? from.height : from.width);
   unit_ = static_cast<std::int64_t>(is_wide ? to.height : to.width);
