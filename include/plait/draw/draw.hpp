@@ -10,10 +10,10 @@
 
 namespace plait::planning {
 
-/// Draws a plan for a workload as a picture: an SVG document without scripts, fonts and references
-/// to anything outside it, with its content in words, too.
+/// Draws a plan for a workload as a picture: an SVG document without scripts, fonts and external
+/// references, with its content in words, too.
 ///
-/// Cost:    that of `explain`; the same bytes each time.
+/// Cost:    as `explain`; the same bytes each time.
 ///
 /// Example (tests/plan/draw_test.cpp draw):
 ///     using job = plait::parallel<small_gpt, plait::data_parallel<2>>;

@@ -15,19 +15,19 @@
 
 namespace plait::planning {
 
-/// A plan with a workload as pictures need it: one type for all plans, so that what draws them is
-/// compiled once. Views in it are of constants of the plan.
+/// A plan with a workload, in the form that pictures need: one type for all plans, so that the
+/// drawing code is compiled once. Its views point to constants of the plan.
 struct drawn_plan {
   plan_ir numbers{};  ///< with all sizes of its mesh
   workload load{};    ///< completed by the plan
   std::size_t parameter_count = 0;
   element_sizes sizes{};
-  std::vector<std::string> names;                ///< of the leaves, each with the dot behind it
-  std::vector<std::string_view> types;           ///< of the leaves
-  std::vector<unsigned char> is_frozen;          ///< of the leaves
-  lean_vector<lean_vector<exchange>> exchanges;  ///< of a training step, of each stage
-  lean_vector<parameter_layout> layouts;         ///< of each stage
-  lean_vector<memory_need> memory;               ///< of each stage
+  std::vector<std::string> names;                ///< names of the leaves, each with a trailing dot
+  std::vector<std::string_view> types;           ///< types of the leaves
+  std::vector<unsigned char> is_frozen;          ///< tells for each leaf if it is frozen
+  lean_vector<lean_vector<exchange>> exchanges;  ///< of a training step, by stage
+  lean_vector<parameter_layout> layouts;         ///< by stage
+  lean_vector<memory_need> memory;               ///< by stage
   timetable table;                               ///< of a training step
   std::string_view schedule;
 };
@@ -40,10 +40,10 @@ using planning::drawn_plan;
 
 /// The pictures of a plan.
 enum class picture : int {
-  mesh,      ///< the ranks in their grid, and the groups in which they communicate
-  plan,      ///< the layers with their forms, the cuts into stages, and all that is sent
-  memory,    ///< what a rank of each stage holds
-  timetable  ///< the forwards and backwards of each stage in their order
+  mesh,      ///< the grid of ranks, and the groups in which they communicate
+  plan,      ///< the layers with their forms, the cuts into stages, and all communication
+  memory,    ///< the memory of a rank of each stage
+  timetable  ///< the order of the forwards and backwards of each stage
 };
 
 /// Options of `draw`: the picture and its theme.

@@ -9,7 +9,7 @@
 
 namespace plait::planning {
 
-/// Lists what pictures of a plan need.
+/// Collects the parts of a plan that pictures need.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] drawn_plan drawn_plan_of(Plan, workload const& load) {
   auto const grid = Plan::grid_for(load);

@@ -14,20 +14,21 @@
 
 namespace plait::planning {
 
-/// An exchange in two lines: what moves, and how many bytes how often.
+/// An exchange in two lines: the data that moves, and its bytes and number of times.
 struct drawn_move {
   std::string what, bytes;
-  std::string layers;  ///< whose parameters are moved, if it is of a bucket
+  std::string layers;  ///< the layers whose parameters move, for a bucket
   exchange_place place;
 
   [[nodiscard]] std::string second_line() const;
 };
 
-/// Whether two lists of exchanges are alike, but for the layers of their buckets.
+/// Returns true if two lists of exchanges are equal, except for the layers of their buckets.
 [[nodiscard]] [[gnu::cold]] bool are_alike(lean_vector<drawn_move> const& one,
                                            lean_vector<drawn_move> const& other);
 
-/// A layer with what is sent behind it forward, on the left, and on its way back, on the right.
+/// A layer with the exchanges after it: of the forward pass on the left, of the backward pass on
+/// the right.
 struct drawn_layer {
   std::string name, kind, passage;
   lean_vector<drawn_move> left, right;
@@ -35,36 +36,36 @@ struct drawn_layer {
   [[nodiscard]] bool is_like(drawn_layer const& other) const;
 };
 
-/// Layers that one stage runs as a whole, once for all copies that a chunk has of them.
+/// Layers that one stage runs as a whole; copies in one chunk are drawn once.
 struct drawn_piece {
-  std::string above;        ///< of neighbours that are drawn once
-  std::string title, note;  ///< of copies, and what is made again
+  std::string above;        ///< text about equal pieces that are drawn once
+  std::string title, note;  ///< number of copies, and what is recomputed
   unit_range units{};
   lean_vector<drawn_layer> layers;
 
   [[nodiscard]] [[gnu::cold]] bool is_like(drawn_piece const& other) const;
 };
 
-/// A chunk of a stage, and what is sent to the next one and comes back.
+/// A chunk of a stage, and the messages to the next chunk and back.
 struct drawn_chunk {
   std::string title;
-  lean_vector<drawn_move> before, behind;  ///< the passes of its stage
+  lean_vector<drawn_move> before, behind;  ///< exchanges around the passes of its stage
   lean_vector<drawn_piece> pieces;
   lean_vector<drawn_move> to_next, from_next;
 
   [[nodiscard]] [[gnu::cold]] bool is_like(drawn_chunk const& other) const;
 };
 
-/// Sorts what a plan has into chunks, pieces and layers, as texts.
+/// Lists the chunks, pieces and layers of a plan as texts.
 class layer_lister {
  public:
-  /// `single`: beyond so many layers equal neighbours are drawn once.
+  /// `single`: with more layers than this, equal adjacent ones are drawn once.
   explicit layer_lister(drawn_plan const& of, std::size_t single = most_single)
       : of_(of), plan_(of.numbers), single_(single) {}
 
   [[nodiscard]] [[gnu::cold]] lean_vector<drawn_chunk> chunks() const;
 
-  /// Beyond so many layers, and so many chunks, equal neighbours are drawn once.
+  /// With more layers, or more chunks, equal adjacent ones are drawn once.
   static constexpr std::size_t most_single = 400;
   static constexpr int most_chunks = 8;
 
@@ -75,16 +76,16 @@ class layer_lister {
   [[nodiscard]] std::string layers_text(unit_range const& units) const {
     return text_of_layers(of_.names, plan_.items, units);
   }
-  /// The same in a few words: the first and the last.
+  /// Returns the first and the last layer.
   [[nodiscard]] [[gnu::cold]] std::string short_layers_text(unit_range const& units) const;
-  /// The units whose parameters a row moves.
+  /// Returns the units whose parameters a row moves.
   [[nodiscard]] [[gnu::cold]] unit_range units_of(exchange const& made, int stage) const;
   [[nodiscard]] [[gnu::cold]] drawn_move move_of(exchange const& made, int stage) const;
   void put(lean_vector<drawn_move>& to, exchange const& made, int stage, bool in_front) const {
     if (is_sent(made)) to.insert(in_front ? to.begin() : to.end(), move_of(made, stage));
   }
 
-  /// What runs again of some copies of an item, as `explain` says it.
+  /// Returns the text of `explain` about recomputation in copies of an item.
   [[nodiscard]] [[gnu::cold]] std::string made_again(int item, unit_range const& here) const;
 
   [[nodiscard]] [[gnu::cold]] drawn_layer layer_of(int leaf) const;
@@ -92,17 +93,17 @@ class layer_lister {
   [[nodiscard]] [[gnu::cold]] drawn_piece piece_of(int stage, int part, int item,
                                                    unit_range const& here) const;
 
-  /// Goes through the steps of an item as the list of exchanges does, so that each row stands at
-  /// its layer.
+  /// Adds the exchanges of an item, in the order of the list of exchanges, so that each row is
+  /// drawn at its layer.
   [[gnu::cold]] void add_moves(drawn_piece& out, int stage, int item) const;
 
-  /// The rows of a stage that stand beside passes, or belong to parameters of this chunk.
+  /// Adds the rows of a stage that are outside of passes, or belong to parameters of this chunk.
   [[gnu::cold]] void add_rows(drawn_chunk& chunk, int stage, int part) const;
 
   [[gnu::cold]] void add_edges(lean_vector<drawn_move>& to, exchange_place place, int stage,
                                int unit) const;
 
-  /// Leaves the first of neighbours that are alike, one by one or in turn.
+  /// Removes repetitions of adjacent equal entries, and of alternating ones.
   [[gnu::cold]] static void fold(lean_vector<drawn_piece>& pieces);
   [[gnu::cold]] static void fold(lean_vector<drawn_chunk>& chunks);
 

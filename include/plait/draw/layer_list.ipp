@@ -49,7 +49,7 @@ PLAIT_DECL bool drawn_chunk::is_like(drawn_chunk const& other) const {
   return is_same;
 }
 
-// Several times so many bytes, as pictures say it.
+// Returns the number of repetitions, then the bytes of one exchange.
 PLAIT_DECL std::string times_text(exchange const& made, element_sizes const& sizes) {
   return concat({made.times, " \xc3\x97 ", with_unit(made.count * sizes.of(made.element))});
 }

@@ -9,12 +9,12 @@
 
 namespace plait::planning {
 
-/// Draws what a lister has made, from top to bottom.
+/// Draws the chunks of a layer_lister, from top to bottom.
 class layer_picture {
  public:
   layer_picture(drawing& into, lean_vector<drawn_chunk> chunks, bool is_cut);
 
-  /// Returns where the picture ends; `y`: where it begins.
+  /// Draws from `y` on; returns the y at which the picture ends.
   [[gnu::cold]] int draw(int y);
 
  private:
@@ -51,7 +51,7 @@ class layer_picture {
   [[nodiscard]] static colour ink_of(drawn_move const& made);
   [[gnu::cold]] void draw_move(drawn_move const& made, int x, int y, int wide);
 
-  /// What goes from a chunk to the next one, between their frames.
+  /// Draws the messages from a chunk to the next one, between their frames.
   [[gnu::cold]] int draw_edges(drawn_chunk const& chunk, int y);
 
   drawing& into_;

@@ -14,24 +14,24 @@
 
 namespace plait::planning {
 
-/// The rank at a place in the group over some axes that the first rank is in.
+/// Returns the rank at a place in the first rank's group over some axes.
 [[nodiscard]] [[gnu::cold]] int member_of_first_group(mesh const& grid, axis_set over, int place);
 
-/// Draws the ranks of a mesh as nested frames: those of the fastest axis side by side, those of the
-/// next below each other, and so on.
+/// Draws the ranks of a mesh as nested frames: ranks along the fastest axis next to each other,
+/// along the next axis below each other, and so on.
 class mesh_picture {
  public:
   struct size {
     int width = 0, height = 0;
   };
-  /// Without texts, `marked` is the group of the first rank that is shown.
+  /// `marked`: axes of the first rank's group, which is highlighted in a mesh without texts.
   mesh_picture(drawing& into, mesh const& grid, bool has_texts, axis_set marked = {});
 
   [[nodiscard]] [[gnu::cold]] size size_of(std::size_t level = 0) const;
 
   [[gnu::cold]] void draw(int x, int y) { draw(0, {}, x, y); }
 
-  /// Along which ranks stand side by side; "" for one rank.
+  /// The axis along which adjacent ranks are drawn next to each other; "" for one rank.
   [[nodiscard]] std::string fastest_axis() const {
     return levels_.empty() ? "" : to_string(extent(levels_.size() - 1).which);
   }
@@ -54,14 +54,14 @@ class mesh_picture {
   bool has_texts_;
   axis_set marked_;
   size cell_{7, 7};
-  std::vector<int> levels_;  ///< the dimensions of several ranks
+  std::vector<int> levels_;  ///< indices of the dimensions with several ranks
 };
 
-/// Draws the first ranks of the group that the first rank is in, and the last; returns its width.
+/// Draws the first members and the last member of the first rank's group; returns its width.
 [[gnu::cold]] int draw_one_group(drawing& into, mesh const& grid, group_traffic const& group, int x,
                                  int y);
 
-/// Meshes up to so many ranks are drawn rank by rank.
+/// Larger meshes are not drawn rank by rank.
 inline constexpr int most_drawn_ranks = 256;
 
 [[nodiscard]] [[gnu::cold]] drawing draw_mesh(drawn_plan const& of, bool dark);

@@ -12,13 +12,13 @@
 
 namespace plait::planning {
 
-/// What a plan is of, in the words of `explain`.
+/// Returns the subject of a plan, in the words of `explain`.
 [[nodiscard]] [[gnu::cold]] std::string subject_of(drawn_plan const& of);
 
-/// The heading of each picture; returns where the rest begins.
+/// Draws the heading of a picture; returns the y of the content.
 [[gnu::cold]] int draw_heading(drawing& into, std::string const& title, std::string const& below);
 
-/// What the ranks send, as `explain` says it.
+/// Returns the traffic of the ranks, as `explain` reports it.
 [[nodiscard]] [[gnu::cold]] inline static_vector<group_traffic, axis_set_count> traffic_of(
     drawn_plan const& of) {
   return traffic_of(of.exchanges, of.sizes, of.numbers.grid);

@@ -9,10 +9,10 @@
 
 namespace plait::planning {
 
-/// A picture as a drawing, which knows where its texts stand.
+/// Returns a picture as a drawing, which knows the positions of its texts.
 [[nodiscard]] [[gnu::cold]] drawing drawing_of(drawn_plan const& of, draw_options const& options);
 
-/// Draws what `drawn_plan_of` has listed.
+/// Draws a plan that `drawn_plan_of` has collected.
 [[nodiscard]] [[gnu::cold]] std::string draw(drawn_plan const& of,
                                              draw_options const& options = {});
 

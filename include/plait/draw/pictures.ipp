@@ -67,7 +67,7 @@ PLAIT_DECL drawing draw_memory(drawn_plan const& of, bool dark) {
     y += 34;
   }
   y += 14;
-  // The numbers, part by part.
+  // The numbers, column by column.
   int left = x + label;
   for (std::size_t part = 0; part <= parts; ++part) {
     std::string const title = part < parts ? names[part] : "bytes per rank";

@@ -13,7 +13,7 @@
 
 namespace plait::planning {
 
-/// The colours of a drawing by what they mean; each is a number of the table of its theme.
+/// The colours of a drawing by their meaning; each indexes the table of a theme.
 enum class colour : int {
   none,
   ground,
@@ -36,7 +36,7 @@ enum class colour : int {
   part5
 };
 
-/// The colour as SVG writes it, for example "#1f2430".
+/// Returns the colour in SVG's notation, for example "#1f2430".
 [[nodiscard]] constexpr std::string_view text_of(colour which, bool dark) {
   constexpr std::array<std::string_view, 19> light{
       "none",    "#ffffff", "#f5f6f8", "#ffffff", "#c3c9d3", "#1c2230", "#555d6c",
@@ -49,7 +49,7 @@ enum class colour : int {
   return (dark ? night : light)[static_cast<std::size_t>(which)];
 }
 
-/// How texts stand at their place.
+/// The part of a text that is at its x position.
 enum class anchor : int { begin, middle, end };
 
 struct text_style {
@@ -57,10 +57,10 @@ struct text_style {
   bool bold = false;
   colour ink = colour::ink;
   anchor at = anchor::begin;
-  int most = 0;  ///< of pixels, if it is not 0; a longer text is cut, and whole in its <title>
+  int most = 0;  ///< most pixels, 0: no limit; a longer text is cut, and is complete in its <title>
 };
 
-/// Bytes of the character that begins at `at`; 0 if XML has none there.
+/// Returns the bytes of the character that begins at `at`; 0 if XML does not allow it.
 [[nodiscard]] constexpr std::size_t character_bytes(std::string_view text, std::size_t at) {
   auto const byte = [&](std::size_t i) -> unsigned {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -80,11 +80,11 @@ struct text_style {
   return is_one ? count : 0;
 }
 
-/// The text between tags or quotes of XML; what is no character of XML becomes U+FFFD.
+/// Escapes text for XML; a character that XML does not allow becomes U+FFFD.
 [[nodiscard]] [[gnu::cold]] std::string xml_text(std::string_view text);
 
-/// Thousandths of the size of a font that a character of Helvetica or Arial is wide; one beyond
-/// ASCII counts as a square.
+/// Returns the width of a character in Helvetica or Arial, in thousandths of the font size;
+/// characters beyond ASCII count as squares.
 [[nodiscard]] constexpr int character_width(char first) {
   constexpr std::array<short, 95> widths{
       278,  278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278,
@@ -96,15 +96,15 @@ struct text_style {
   return first >= ' ' && first <= '~' ? widths[static_cast<std::size_t>(first - ' ')] : 1000;
 }
 
-/// Pixels that a text takes, but for `slack` percent more, for fonts that are wider.
+/// Returns the width of a text in pixels, plus `slack` percent for wider fonts.
 [[nodiscard]] [[gnu::cold]] int text_width(std::string_view text, int size, bool bold = false,
                                            int slack = 12);
 
-/// The longest begin of a text that fits, with an ellipsis; all of it where that fits.
+/// Returns the text if it fits, else its longest beginning that fits, with an ellipsis.
 [[nodiscard]] [[gnu::cold]] std::string fitted(std::string const& text, text_style const& style);
 
-/// A picture of boxes, lines and texts, in pixels from the upper left corner, as it grows; it knows
-/// where each text stands, and how far it reaches.
+/// A picture of boxes, lines and texts, in pixels from the upper left corner. It grows as parts are
+/// added, and knows the positions of its texts and its own extent.
 class drawing {
  public:
   struct placed_text {
@@ -125,38 +125,38 @@ class drawing {
   [[nodiscard]] int height() const { return height_ + margin; }
   static constexpr int margin = 24;
 
-  /// Pixels from a line of a text to the next.
+  /// Pixels between two lines of a text.
   static constexpr int line_height(int size) { return size * 3 / 2; }
 
-  /// `x`: of its begin, middle or end; `y`: of its upper edge.
+  /// `x`: of its beginning, middle or end; `y`: of its upper edge.
   [[gnu::cold]] void text(int x, int y, std::string const& whole, text_style const& style = {});
 
-  /// A rectangle with round corners; `dashes` as in stroke-dasharray, "" for a whole line.
+  /// Draws a rectangle with round corners; `dashes` as in stroke-dasharray, "" for a solid line.
   [[gnu::cold]] void box(int x, int y, int width, int height, colour inside,
                          colour edge = colour::line, char const* dashes = "", int round = 6);
 
-  /// The same, filled with the pattern of a part, a number from 0 to 5.
+  /// Draws a box that is filled with the pattern of a part, a number from 0 to 5.
   [[gnu::cold]] void patterned_box(int x, int y, int width, int height, int part);
 
   [[gnu::cold]] void line(int x, int y, int to_x, int to_y, colour ink = colour::line,
                           char const* dashes = "");
 
-  /// A line with a head at its end; it is upright or level.
+  /// Draws a vertical or horizontal line with an arrow head at its end.
   [[gnu::cold]] void arrow(int x, int y, int to_x, int to_y, colour ink, char const* dashes = "");
 
-  /// Adds a sentence to what is said in words.
+  /// Adds a sentence to the description in words.
   [[gnu::cold]] void say(std::string const& sentence) {
     words_ += (words_.empty() ? "" : " ") + sentence;
   }
 
-  /// The picture as a document; `title` is its name for those who do not see it.
+  /// Returns the picture as a document; `title` is its name for screen readers.
   [[nodiscard]] [[gnu::cold]] std::string svg(std::string const& title) const;
 
  private:
   [[nodiscard]] std::string name_of(colour which) const {
     return std::string(text_of(which, dark_));
   }
-  /// Of its own for each kind of picture: a page may have several.
+  /// Returns an id that differs between kinds of pictures, since a page may have several.
   [[nodiscard]] std::string id(std::string const& what) const;
   static std::string dashes_text(char const* dashes);
   void reach(int x, int y);

@@ -13,12 +13,12 @@
 
 namespace plait::ext {
 
-/// Rows of comma-separated values: a first row of names, then one row for each step, in the fewest
-/// digits that give the same number again. A row is whole when it is written; where a file is
-/// appended to whose last row is not, since its program was killed, that row goes.
+/// Writes rows of comma-separated values: a first row of names, then one row for each step. Numbers
+/// have the fewest digits that read back as the same number. A row is written as a whole. If a
+/// killed program has left an incomplete last row, appending to the file removes it.
 ///
-/// Errors: input_error if a row has other names than the first, or a file that is appended to has
-///         others, or two names are alike, or another log writes the file.
+/// Errors: input_error if a row has other names than the first, if two names are equal, if a file
+///         that is appended to has other names, or if another log writes the file.
 class csv_writer {
  public:
   [[gnu::cold]] csv_writer(std::string const& path, int rank, log_options const& how);
@@ -31,16 +31,16 @@ class csv_writer {
 
   [[nodiscard]] [[gnu::cold]] std::string first_line() const;
 
-  /// Behind the last end of a line is what a killed program has not written to its end.
+  /// Removes the text after the last end of a line, which a killed program has not finished.
   [[gnu::cold]] void cut_last_row(detail::open_file const& there) const;
 
-  /// The kept rows become a new file: a process that still writes to the old one, having been given
-  /// up when it hung, does no harm. Rows stand in the order of their steps.
+  /// Copies the rows before `step`, sorted by step, to a new file. A hung process that was given up
+  /// and still writes to the old file does no harm.
   [[gnu::cold]] void cut_from(std::int64_t step) const;
 
   void require_different(std::vector<logged_number> const& numbers) const;
 
-  /// As a table has a name with a comma or a quotation mark in it (RFC 4180).
+  /// Quotes a name with a comma or a quotation mark in it (RFC 4180).
   static std::string quoted(std::string const& name);
 
   static std::string text_of(double value);
@@ -54,7 +54,7 @@ class csv_writer {
 
 namespace plait {
 
-/// `plait::csv_log log(rank, "run.csv"); log.write(trainer.step(batch));`
+/// Logs to a CSV file: `plait::csv_log log(rank, "run.csv"); log.write(trainer.step(batch));`.
 ///
 /// Example (tests/reference/names_in_use_test.cpp csv_log):
 ///     plait::csv_log log(rank, "run.csv");

@@ -19,18 +19,18 @@ namespace plait {
 /// The way in which progress is shown.
 enum class progress_lines : int {
   /// Live on a terminal, plain otherwise. Plain under MPI's launchers: mpirun gives ranks terminals
-  /// of its own, and what they write may go to a file.
+  /// of its own, and may write their output to a file.
   as_fits,
-  live,  ///< one line that is written over again and again
+  live,  ///< one line that is overwritten again and again
   plain  ///< about twenty lines
 };
 
-/// Shows how far a training is: step, loss, speed, time left, as the last 100 steps were.
+/// Shows the progress of a training: step, loss, speed and time left, from the last 100 steps.
 ///
-/// `plait::progress shown(trainer, batches); ... shown.update(trainer.step(batch));` on each rank,
-/// of which the root writes, knows the epoch, the learning rate, how fast samples (tokens, where
-/// there are sequences) are trained on, what share of the time the root waited for them, and what
-/// the plan says that the rank with the greatest need needs in memory.
+/// Write `plait::progress shown(trainer, batches); ... shown.update(trainer.step(batch));` on each
+/// rank; the root prints. It also shows the epoch, the learning rate, the speed in samples (tokens,
+/// for sequences), the share of the time in which the root waited for them, and the memory that the
+/// plan needs on the rank with the greatest need.
 /// Threads: used by the thread of its rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp progress):
@@ -42,7 +42,7 @@ class progress {
   explicit progress(std::int64_t total_steps, std::FILE* out = stdout,
                     progress_lines lines = progress_lines::as_fits);
 
-  /// Of a trainer and the batches that it is trained on.
+  /// Shows the progress of a trainer on the batches that it is trained on.
   template <class Trainer, class Batches>
     requires requires(Trainer& trainer, Batches const& batches) {
       trainer.planned_bytes(batches);
@@ -61,10 +61,10 @@ class progress {
         memory_(
             ext::concat({"  ", detail::with_unit(trainer.planned_bytes(batches)), " planned"})) {}
 
-  /// Says that step `step` (from 0) has ended with this loss.
+  /// Shows that step `step` (from 0) has ended with this loss.
   void update(std::int64_t step, double loss, double tokens_per_second);
 
-  /// Says what happened in a step; where it was made without a trainer, its number and loss.
+  /// Shows the results of a step; without a trainer, its number and loss.
   void update(step_report const& of);
 
  private:
@@ -72,9 +72,9 @@ class progress {
   struct mark {
     std::int64_t step = 0;
     clock::time_point at{};
-    double waited = 0;  // since the first one
+    double waited = 0;  // seconds since the first step
   };
-  static constexpr std::size_t window = 100;  // steps
+  static constexpr std::size_t window = 100;  // in steps
 
   static bool is_live(progress_lines lines, std::FILE* out);
   static std::string time_text(double seconds);
@@ -97,12 +97,12 @@ class progress {
   void begin_line(std::int64_t step, double loss);
   void end_line(std::int64_t step);
 
-  std::int64_t total_;  // 0: it goes on for ever
+  std::int64_t total_;  // 0 if there is no end
   std::FILE* out_;
   bool live_;
   bool is_quiet_ = false;
   std::int64_t steps_per_epoch_ = 0, epochs_ = 0;
-  double each_step_ = 0;  // samples, or tokens
+  double each_step_ = 0;  // in samples, or tokens
   char const* unit_ = "";
   std::string memory_{}, prefix_{};
   clock::time_point begin_ = clock::now(), shown_{};

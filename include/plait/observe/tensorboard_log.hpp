@@ -16,7 +16,7 @@
 
 namespace plait::detail {
 
-/// A message of the protocol buffers, written field by field.
+/// A message of Protocol Buffers, written field by field.
 class protobuf_message {
  public:
   void add(int field, double value);
@@ -42,15 +42,15 @@ class protobuf_message {
 std::string tensorboard_event(double seconds, std::int64_t step,
                               std::vector<logged_number> const& numbers);
 
-/// What a file of events begins with.
+/// Returns the beginning of a file of events.
 std::string tensorboard_head(double seconds);
 
 }  // namespace plait::detail
 
 namespace plait::ext {
 
-/// Scalars for TensorBoard: an events.out.tfevents file in a folder, which is made if need be. What
-/// is there already stays, as TensorBoard reads all files of a folder.
+/// Writes scalars for TensorBoard: an events.out.tfevents file in a folder, which is made if
+/// necessary. Existing files stay, since TensorBoard reads all files of a folder.
 ///
 /// Source: the format of TensorFlow's event files (event.proto, summary.proto, TFRecord).
 class tensorboard_writer {
@@ -73,8 +73,8 @@ class tensorboard_writer {
 
 namespace plait {
 
-/// `plait::tensorboard_log log(rank, "runs/first"); log.write(trainer.step(batch));`, for
-/// `tensorboard --logdir runs`. Links plait::tensorboard.
+/// Logs for `tensorboard --logdir runs`: `plait::tensorboard_log log(rank, "runs/first");
+/// log.write(trainer.step(batch));`. Links plait::tensorboard.
 using tensorboard_log = training_log<ext::tensorboard_writer>;
 
 }  // namespace plait

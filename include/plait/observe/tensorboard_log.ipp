@@ -39,7 +39,7 @@ PLAIT_DECL void protobuf_message::add(int field, std::string const& bytes) {
   });
 }
 
-// A record of a TFRecord file: its length, the data, and a masked CRC-32C of each.
+// Returns a record of a TFRecord file: its length, the data, and a masked CRC-32C of each.
 PLAIT_DECL std::string tfrecord(std::string const& data) {
   auto const little_endian = [](auto number) {
     std::string out;
@@ -67,7 +67,7 @@ PLAIT_DECL std::string tensorboard_event(double seconds, std::int64_t step,
   }
   protobuf_message event;
   event.add(1, seconds);
-  if (step != 0) event.add(2, step);  // 0 is not written
+  if (step != 0) event.add(2, step);  // Protocol Buffers omit 0
   event.add(5, summary.bytes());
   return tfrecord(event.bytes());
 }

@@ -16,7 +16,7 @@
 
 namespace plait::ext {
 
-/// A number of a step and what a log calls it.
+/// A number of a step with its name in the log.
 struct logged_number {
   std::string name;
   double value = 0;
@@ -29,28 +29,27 @@ namespace plait {
 /// The ranks that write a log.
 enum class log_ranks : int {
   root,
-  all  ///< each a file of its own, in whose name stands ".rank3"
+  all  ///< each to a file of its own, with ".rank3" in its name
 };
 
 /// The options of a log.
 struct log_options {
   log_ranks which = log_ranks::root;
-  /// Goes on behind what is in the file; otherwise that is gone.
+  /// Appends to the file; otherwise its content is replaced.
   bool append = false;
-  /// Where it is appended to a csv_log: rows of this step and of later ones are gone. It is the
-  /// next step of a run that goes on; an elastic one begins with `trainer.last_report()`.
+  /// When a csv_log appends: removes the rows of this step and of later ones. It is the next step
+  /// of a resumed run; an elastic run begins with `trainer.last_report()`.
   std::optional<std::int64_t> from_step{};
-  /// What the terms of a loss that has several are called: `plan::loss_term_names()`; none: their
-  /// numbers.
+  /// The names of a loss's terms: `plan::loss_term_names()`. Empty: their numbers.
   std::vector<std::string> term_names{};
 };
 
-/// Writes the numbers of a training, step for step, with a `Writer`: csv_log, tensorboard_log.
-/// Every rank makes one and calls it, and those that have no file do nothing; or one thread makes
-/// one without a rank and calls it alone.
+/// Writes the numbers of a training, step by step, with a `Writer`: csv_log, tensorboard_log. Every
+/// rank makes a log and calls it; on ranks without a file it does nothing. A program with one
+/// thread may make it without a rank.
 ///
 /// Cost:    one write to the file for each step.
-/// Errors:  input_error that names the file and what the system says, and as the writer says.
+/// Errors:  input_error that names the file and the system's error; the writer's errors.
 /// Threads: used by the thread of its rank.
 template <class Writer>
 class training_log {
@@ -67,10 +66,10 @@ class training_log {
     writer_.emplace(path, -1, options);
   }
 
-  /// Writes loss, its terms if there are several, labels, learning_rate, gradient_norm, and
-  /// waited: the seconds in which this rank waited for samples.
+  /// Writes loss, its terms if there are several, labels, learning_rate, gradient_norm, and waited:
+  /// the seconds for which this rank waited for samples.
   ///
-  /// Errors: input_error if there are names of terms, and not as many as terms.
+  /// Errors: input_error if there are names of terms, but not one for each term.
   void write(step_report const& of) {
     if (!writer_) return;
     auto const terms = static_cast<std::size_t>(of.terms.size());
@@ -88,7 +87,7 @@ class training_log {
     writer_->write(of.step, numbers);
   }
 
-  /// Writes numbers of your own: of an evaluation, for example.
+  /// Writes numbers of the program, for example of an evaluation.
   void write(std::int64_t step, std::vector<ext::logged_number> const& numbers) {
     if (writer_) writer_->write(step, numbers);
   }
@@ -105,7 +104,7 @@ class training_log {
 
 namespace detail {
 
-/// "run.csv" as "run.rank3.csv"; a rank below 0 changes nothing.
+/// Turns "run.csv" into "run.rank3.csv"; a rank below 0 changes nothing.
 [[gnu::cold]] std::string path_of_rank(std::string path, int rank);
 
 }  // namespace detail

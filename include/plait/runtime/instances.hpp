@@ -23,9 +23,9 @@
 #include "plait/train/state/step_memory.hpp"
 #include "plait/train/work_between_steps.hpp"
 
-// Instances of templates for ranks that are threads. Nearly every program needs them, and no type
-// of the program is in them. The runtime defines them; a program that links the runtime declares
-// them extern. docs/contributing.md has their sizes.
+// Instances of templates for ranks that are threads. Nearly every program needs them, and they
+// contain no type of the program. The runtime defines them; a program that links the runtime
+// declares them extern. docs/contributing.md lists their sizes.
 #if !defined(PLAIT_INSTANCE)
 #define PLAIT_INSTANCE extern template
 #endif
