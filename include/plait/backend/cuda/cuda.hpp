@@ -31,28 +31,28 @@
 
 namespace plait {
 
-/// The GPUs of one machine, a thread of this process for each, over NCCL:
+/// The GPUs of one machine, over NCCL, with a thread of this process for each GPU:
 /// `plait::launch<job>(plait::cuda{}, program)`.
 ///
-/// With `share_one_gpu` all ranks are on one GPU and exchange their data in its memory: to test a
-/// plan where there is only one GPU.
-/// Threads: rank 0 is the calling thread, whose current device is the same afterwards.
+/// With `share_one_gpu` all ranks are on one GPU and exchange their data in its memory, which tests
+/// a plan with a single GPU.
+/// Threads: rank 0 is the calling thread, whose current device is restored afterwards.
 struct cuda {
-  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
-  /// or 1, and `all_processors` as many as fit.
+  /// Size of a data axis that the policy leaves to the launch; 0 takes the policy's number, or 1;
+  /// `all_processors` takes the size that uses all GPUs.
   int data_ranks = 0;
   bool share_one_gpu = false;
-  /// The GPU of rank 0; the others follow.
+  /// The GPU of rank 0; the other ranks use the following GPUs.
   int first_device = 0;
   cuda_options options{};
-  /// Whether each of several processes that a launcher has started runs the whole job; without it
-  /// that is an error.
+  /// Lets each of several processes that a launcher has started run the whole job; otherwise that
+  /// is an error.
   bool in_each_process = false;
 
   using concept_tag = ext::backend_tag;
   using rank_type = ext::cuda_rank;
 
-  /// The ranks that the machine has GPUs for.
+  /// The number of ranks for which the machine has GPUs.
   [[nodiscard]] int processors() const {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
@@ -62,8 +62,8 @@ struct cuda {
 
   /// Calls program(rank) on every rank of the mesh and returns when all have ended.
   ///
-  /// Errors: input_error if the options do not go together or the process is one of several;
-  ///         cuda_error if the machine lacks something, before any rank runs; the first failure of
+  /// Errors: input_error if the options contradict each other, or the process is one of several;
+  ///         cuda_error if the machine lacks something, before any rank runs. The first failure of
   ///         a rank ends all ranks and is thrown here.
   void run(ext::mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
     if (!in_each_process) detail::require_started_once("cuda", "plait::cuda_process");
@@ -81,15 +81,15 @@ struct cuda {
   }
 
  private:
-  // One thread per rank; the first failure is raised for the others before they can see it
-  // elsewhere. fail(text) and end(rank) tell what else the ranks wait in.
+  // Runs a thread for each rank. The first failure is raised before other ranks can see its
+  // consequences. fail(text) and end(rank) end other waits of the ranks.
   template <class OfRank, class Fail, class End>
   static void run_threads(ext::thread_world& world, detail::job_signal& signal, OfRank of_rank,
                           Fail fail, End end) {
     run_ranks(world, [&](int rank) {
       try {
         of_rank(rank);
-      } catch (job_ended const&) {  // on all ranks, each when it has done its part
+      } catch (job_ended const&) {  // all ranks throw it, each when it has done its part
         end(rank);
         throw;
       } catch (...) {
@@ -107,8 +107,8 @@ struct cuda {
     ncclUniqueId id{};
     int const ranks = where.grid().world_size();
     if (ranks > 1) detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {0, first_device});
-    // The ranks meet on the host before one communicates and when all have done so: to take or to
-    // give back memory may be to wait for all GPUs. They wait for each other as long as it takes.
+    // The ranks meet on the host before one communicates, and after all have finished: allocating
+    // or freeing memory may wait for all GPUs. These waits have no time-out.
     ext::thread_world world(ranks, {.timeout = std::chrono::nanoseconds::max()});
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
@@ -155,7 +155,7 @@ struct cuda {
         [&](int rank) { world.finish(rank); });
   }
 
-  // The signal is raised before the rank's communicators go: then they abort.
+  // The signal is raised before the rank's communicators are destroyed: then they abort.
   template <class Groups, class Meet>
   static void run_rank(ext::mesh_groups const& where, int rank, ext::cuda_device device,
                        Groups groups, std::function<void(rank_type&)> const& program,
@@ -168,7 +168,7 @@ struct cuda {
       } catch (job_ended const&) {
         ended = std::current_exception();
       }
-      handle.device().synchronize();  // what is still to be done may fail, too
+      handle.device().synchronize();  // work that is still under way may fail, too
       meet();
     } catch (...) {
       signal.raise(std::current_exception(), rank);

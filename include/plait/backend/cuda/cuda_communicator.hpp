@@ -14,10 +14,10 @@
 
 namespace plait::ext {
 
-/// A communicator of CUDA devices: through NCCL, or between ranks that share one GPU. One type, so
-/// that a program is compiled once for both.
+/// A communicator of CUDA devices: through NCCL, or between ranks that share one GPU. It is one
+/// type, so that a program is compiled once for both.
 ///
-/// The members and their errors are those of the one that it holds.
+/// Its members and their errors are those of the communicator that it holds.
 class cuda_communicator : public communicator_calls<cuda_communicator> {
  public:
   cuda_communicator(nccl_communicator through) : through_(std::move(through)) {}      // NOLINT
@@ -35,8 +35,8 @@ class cuda_communicator : public communicator_calls<cuda_communicator> {
   }
 
  private:
-  // One of the two is there. std::get_if, not std::visit: neither can fail, and it takes less to
-  // compile.
+  // One of the two exists. std::get_if instead of std::visit: neither can fail, and it compiles
+  // faster.
   [[nodiscard]] nccl_communicator* nccl() noexcept { return std::get_if<0>(&through_); }
   [[nodiscard]] nccl_communicator const* nccl() const noexcept { return std::get_if<0>(&through_); }
   [[nodiscard]] loopback_communicator* loopback() noexcept { return std::get_if<1>(&through_); }

@@ -31,8 +31,8 @@ using cuda_rank = rank_handle<cuda_device, cuda_communicator>;
 
 namespace plait::detail {
 
-// A communicator for each channel of a rank to a neighbour among `stages`, its world ranks stage by
-// stage. Collective over the world.
+// Adds a communicator for each channel of a rank to a neighbour in `stages`, the world ranks in the
+// order of stages. Collective over the world.
 inline void add_channels(nccl_communicator& of, nccl_link& world, std::vector<int> const& stages,
                          int rank) {
   int const count = static_cast<int>(stages.size());
@@ -51,8 +51,8 @@ inline void add_channels(nccl_communicator& of, nccl_link& world, std::vector<in
   }
 }
 
-// All groups of a rank over NCCL, in the order of the sets. Collective over the world; a set of
-// axes that groups the same ranks as an earlier one shares its communicator.
+// Makes all groups of a rank over NCCL, in the order of the sets. Collective over the world. A set
+// of axes that groups the same ranks as an earlier one shares its communicator.
 inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int rank,
                                                   cuda_device& device, ncclUniqueId id) {
   auto const& grid = groups.grid();
@@ -78,7 +78,7 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
   return out;
 }
 
-// Whether the machine can run ranks on GPUs [first, first + ranks), or one GPU for all.
+// Checks that the machine can run ranks on GPUs [first, first + ranks), or on one GPU for all.
 [[gnu::cold]] inline void check_machine(int ranks, int first_device, bool share_one_gpu) {
   using namespace cuda_requirements;
   int driver = 0, runtime = 0, devices = 0;
@@ -100,8 +100,8 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
   }
 }
 
-// Before the first call of NCCL, which reads the environment then. Kernels of two communicators of
-// a rank may be launched in different orders on different GPUs, unless NCCL keeps to ours.
+// Called before the first call of NCCL, which then reads the environment. Without the variable,
+// kernels of a rank's two communicators could be launched in different orders on different GPUs.
 [[gnu::cold]] inline void check_nccl_library(mesh_groups const& groups) {
   (void)::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   int version = 0;

@@ -11,45 +11,44 @@ namespace plait {
 
 /// The options of a rank's CUDA device.
 struct cuda_options {
-  /// A wait longer than this is an error that says what has not ended.
+  /// Longest wait; a longer one is an error that says which work has not ended.
   std::chrono::nanoseconds timeout = std::chrono::minutes{10};
   /// Products of float matrices may round their operands to TF32 (10 bits of fraction).
   bool tf32 = false;
-  /// In bfloat16 on Hopper, gelu and its derivative are done by cuBLASLt as a product is stored: a
-  /// pass less, and the library's accuracy.
+  /// Lets cuBLASLt compute gelu and its derivative when it stores a product, in bfloat16 on Hopper:
+  /// one pass less, with the library's accuracy.
   bool fused_gelu = true;
-  /// cuBLASLt makes the sum that ends a residual as it stores the product before it: one pass less,
-  /// and one rounding instead of two.
+  /// Lets cuBLASLt add the residual's other summand when it stores the product before it: one pass
+  /// less, and one rounding instead of two.
   bool fused_residual = true;
-  /// The maxima and sums of a cross-entropy whose classes are not cut come from one reading of the
-  /// logits; the last bits of its loss differ from those of two.
+  /// Computes the maxima and sums of a cross-entropy whose classes are not sharded in one pass over
+  /// the logits; the last bits of its loss differ from two passes.
   bool one_pass_cross_entropy = true;
-  /// In training a cross-entropy whose classes are not cut is made together with the gradient of
-  /// the logits, which are read once for both.
+  /// Computes a cross-entropy whose classes are not sharded together with the gradient of the
+  /// logits in training, so that the logits are read once.
   bool loss_with_gradient = true;
-  /// Both gradients of layer_norm, and the sum where a residual begins, come from one reading of
-  /// what they are made of, with rows of up to 1024 elements and sums in float; the bits are the
-  /// same.
+  /// Computes both gradients of layer_norm, and the sum at the beginning of a residual, in one pass
+  /// over their operands, for rows of up to 1024 elements and sums in float; the bits are the same.
   bool one_pass_layer_norm = true;
-  /// In bfloat16 with gradients in float, cuBLASLt sums up the gradient of a bias while it makes
-  /// the gradient of the matrix, if it can: a pass less, and other last bits. The option is off as
-  /// long as no GPU has shown that such a product is not slower.
+  /// Lets cuBLASLt sum up the gradient of a bias together with the gradient of the matrix, in
+  /// bfloat16 with gradients in float, if it can: one pass less, and other last bits. Off by
+  /// default, since it has not been measured to be as fast on any GPU.
   bool fused_bias_gradient = false;
-  /// The algorithms that cuBLASLt offers for a product are timed when its shape is first seen, and
-  /// the fastest is kept. Which one that is may differ from run to run and from rank to rank, and
-  /// with it the last bits of results.
+  /// Times the algorithms that cuBLASLt offers for a product when its shape is first used, and
+  /// keeps the fastest. The fastest, and with it the last bits of results, may differ between runs
+  /// and between ranks.
   bool time_products = false;
   /// Lets a trainer with `.replay` record a step as a CUDA graph.
   bool graphs = false;
-  /// Pinned host memory through which data goes to the device and back: pieces of so many bytes.
+  /// Bytes of a piece of pinned host memory; data to and from the device goes through the pieces.
   std::size_t staging_bytes = std::size_t{4} << 20;
   int staging_pieces = 4;
   /// Device memory for the workspace of matrix products, taken at the start.
   std::size_t workspace_bytes = std::size_t{32} << 20;
-  /// Who computes attention in bfloat16: cuDNN where it is linked. If null, or for a shape that the
-  /// engine does not take, plait's own kernels. Rank 0 says at the start who does.
+  /// The engine of attention in bfloat16: cuDNN if it is linked. If null, or for a shape that the
+  /// engine refuses, plait's own kernels. Rank 0 reports the choice at the start.
   ext::attention_engine_factory attention = ext::linked_attention;
-  /// The gradients of attention have the same bits from run to run. cuDNN is faster without.
+  /// Makes the gradients of attention equal bit for bit from run to run. cuDNN is faster without.
   bool deterministic_attention = true;
 };
 

@@ -26,51 +26,52 @@
 
 namespace plait {
 
-/// One rank in each process, over NCCL, on one machine or many: the program is started by torchrun,
-/// mpirun or srun, as many times as the plan has ranks.
+/// One rank in each process, over NCCL, on one machine or many. The program is started by torchrun,
+/// mpirun or srun, once for each rank of the plan.
 ///
-/// Threads: the rank is the calling thread. The rank's GPU stays its current device: to go back to
-///          the first GPU would be to take memory there, for each process of the machine.
+/// Threads: the rank is the calling thread. The rank's GPU stays its current device: restoring the
+///          first GPU would take memory on it, for each process of the machine.
 struct cuda_process {
-  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
-  /// or as many as the processes that were started make, as `all_processors` does.
+  /// Size of a data axis that the policy leaves to the launch. 0 takes the policy's number; for
+  /// `all_processors` it takes the size that uses all processes that were started.
   int data_ranks = 0;
-  /// Which rank this process is; if empty, the launcher says.
+  /// The rank of this process; if empty, the launcher's variables say it.
   std::optional<ext::process_ranks> ranks{};
-  /// A path that all processes see and no other job uses; if empty, that in PLAIT_RENDEZVOUS, else
-  /// one in the temporary folder where a launcher has started all processes on one machine. None
-  /// is needed with NCCL_COMM_ID=host:port, an address of rank 0.
+  /// A path that all processes see and no other job uses. If empty, the value of PLAIT_RENDEZVOUS,
+  /// else a path in the temporary folder if one launcher has started all processes on one machine.
+  /// Not needed with NCCL_COMM_ID=host:port, an address of rank 0.
   std::filesystem::path rendezvous{};
   cuda_options options{};
 
   using concept_tag = ext::backend_tag;
   using rank_type = ext::cuda_rank;
 
-  /// The processes that were started.
+  /// The number of processes that were started.
   ///
   /// Errors: input_error if the environment cannot be used.
   [[nodiscard]] int processors() const { return place().world_size; }
-  /// All of them are ranks.
+  /// Every process is a rank.
   static constexpr bool processors_are_ranks = true;
 
-  /// Which rank of how many this process is, and who says so.
+  /// Returns the rank of this process, the number of ranks, and the source of both.
   ///
-  /// Errors: input_error if nobody says it, or the environment contradicts itself.
+  /// Errors: input_error if there is no statement of the rank, or the environment contradicts
+  ///         itself.
   [[nodiscard]] ext::process_ranks place() const {
     return ranks ? *ranks : ext::read_process_ranks();
   }
 
   /// Calls program(rank) for the rank of this process and returns when it has ended.
   ///
-  /// Errors: input_error if the environment or the rendezvous file cannot be used or the number of
-  ///         processes is not that of the plan's ranks; cuda_error if the machine lacks something;
-  ///         what the program throws. The other processes see it as nccl_error or
+  /// Errors: input_error if the environment or the rendezvous file cannot be used, or the number of
+  ///         processes is not the plan's number of ranks; cuda_error if the machine lacks
+  ///         something; exceptions of the program. The other processes throw nccl_error or
   ///         communication_timeout.
   void run(ext::mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
     detail::require_ranges(options);
     auto const here = place();
     check_world_size(here, where.grid().world_size());
-    // A launcher may show each process its own GPU only.
+    // A launcher may make only one GPU visible to each process.
     int devices = 0;
     int const ordinal =
         cudaGetDeviceCount(&devices) == cudaSuccess && devices == 1 ? 0 : here.local_rank;
@@ -84,7 +85,7 @@ struct cuda_process {
     std::optional<written_file> note;
     auto groups = detail::nccl_groups(where, here.rank, device, agree_on_id(here, note));
     ext::cuda_rank handle(where, here.rank, std::move(device), std::move(groups));
-    // The file is gone before anybody may write the next one.
+    // The file is removed before another launch may write the next one.
     handle.world().barrier();
     note.reset();
     handle.world().barrier();
@@ -102,7 +103,7 @@ struct cuda_process {
     return ext::rendezvous_file(place.path, job);
   }
 
-  // What rank 0 has written goes with this, also when something fails before all have met.
+  // Removes the file of rank 0, also if something fails before all ranks have met.
   struct written_file {
     ext::rendezvous_file file;
     explicit written_file(ext::rendezvous_file const& what) : file(what) {}
@@ -111,8 +112,8 @@ struct cuda_process {
     ~written_file() { file.remove(); }
   };
 
-  // Rank 0 makes the id of the job and gives it to the others; where the user has chosen rank 0's
-  // address by NCCL_COMM_ID, NCCL makes the same id in every process.
+  // Rank 0 makes the id of the job and gives it to the other ranks. If the user has set
+  // NCCL_COMM_ID to rank 0's address, NCCL makes the same id in every process.
   [[nodiscard]] ncclUniqueId agree_on_id(ext::process_ranks const& here,
                                          std::optional<written_file>& written) const {
     ncclUniqueId id{};

@@ -11,7 +11,7 @@
 
 namespace plait::detail {
 
-// The first failure among the ranks of one process; the others see it when they next wait.
+// The first failure among the ranks of one process; the other ranks see it at their next wait.
 class job_signal {
  public:
   // Called in a catch clause of the rank's thread.
@@ -30,7 +30,7 @@ class job_signal {
     return text_;
   }
 
-  // When all ranks have ended.
+  // Called after all ranks have ended.
   void rethrow() const {
     if (failure_) rethrow_with_rank(failure_, rank_);
   }

@@ -17,23 +17,23 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/tensor/view.hpp"
 
-// Thrust and CUB in the kernels that a layer gives to ops.run. Nothing else of plait includes this:
-// a unit that does takes nvcc three quarters of a minute, and g++ three seconds.
+// Thrust and CUB in the kernels that a layer gives to ops.run. No other header of plait includes
+// this one: nvcc takes three quarters of a minute for a file that does, and g++ three seconds.
 //
-// The processor's Thrust is enough for a unit that no CUDA compiler reads: link plait::thrust, or
-// define THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP, alike in all units of a program.
+// A file that no CUDA compiler reads needs only Thrust for the processor: link plait::thrust, or
+// define THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP, in the same way in all files of a program.
 
 namespace plait::ext {
 
 /// Temporary memory for one call of a kernel: the bytes of a view, usually of a scratch slot,
-/// handed out from the front. It serves thrust_policy and run_cub, and is an allocator that
-/// Thrust's own policies take: `thrust::cuda::par_nosync(memory).on(queue.stream())`.
+/// handed out from the front. It serves thrust_policy and run_cub, and is an allocator for Thrust's
+/// own policies: `thrust::cuda::par_nosync(memory).on(queue.stream())`.
 ///
-/// What is given back last is free again at once, also while the GPU still uses it: the next
-/// operation of the stream comes after that.
-/// Cost:    arithmetic on the host; no memory is taken, and the values stay undefined.
-/// Errors:  out_of_memory with the bytes that are needed and those that are left.
-/// Threads: one.
+/// The last memory that is returned can be handed out again at once, even while the GPU still uses
+/// it: the next operation of the stream runs after that.
+/// Cost:    arithmetic on the host; no memory is allocated, and the values stay undefined.
+/// Errors:  out_of_memory with the bytes that are needed and the bytes that are left.
+/// Threads: used by one thread.
 class thrust_scratch {
  public:
   using value_type = std::byte;
@@ -52,7 +52,7 @@ class thrust_scratch {
   thrust_scratch(thrust_scratch const&) = delete;
   thrust_scratch& operator=(thrust_scratch const&) = delete;
 
-  /// Bytes aligned to 64, as slots are.
+  /// Hands out bytes aligned to 64, like slots.
   std::byte* allocate(std::size_t bytes) {
     std::size_t const offset = rounded_up(used_), left = size_ - std::min(size_, offset);
     if (bytes > left) [[unlikely]]
@@ -60,13 +60,13 @@ class thrust_scratch {
     used_ = offset + bytes;
     return begin_ + offset;
   }
-  /// Takes back what was handed out last; anything else stays until this object goes.
+  /// Takes back the memory that was handed out last; any other stays in use until this object ends.
   void deallocate(std::byte* data, std::size_t bytes) {
     auto const offset = static_cast<std::size_t>(data - begin_);
     if (rounded_up(offset + bytes) == rounded_up(used_)) used_ = offset;
   }
 
-  /// Room for `count` values of any trivial type, such as indices, until this object goes.
+  /// Returns room for `count` values of any trivial type, such as indices, until this object ends.
   template <class T>
   T* take(std::size_t count) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignment,
@@ -97,15 +97,15 @@ class thrust_scratch {
 
 namespace plait {
 
-/// The elements of a view, row by row, for algorithms that are given a policy.
+/// The elements of a view, row by row, for algorithms that get a policy.
 ///
-/// They are plain pointers also to the memory of a GPU: thrust::device_ptr would let the host read
-/// an element, or run an algorithm without a policy, on a stream that waits for none of plait's.
+/// They are plain pointers even for the memory of a GPU: thrust::device_ptr would let the host read
+/// an element, or run an algorithm without a policy, on a stream that does not wait for plait's.
 template <class T, placement At, class Memory>
 constexpr T* begin(view<T, At, Memory> of) {
   return of.data;
 }
-/// The place behind the last element of a view.
+/// The end of the elements of a view.
 template <class T, placement At, class Memory>
 constexpr T* end(view<T, At, Memory> of) {
   return of.data + of.count();
@@ -125,10 +125,10 @@ namespace plait::detail {
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 
-// thrust::cuda::par_nosync on the stream of a queue, by the functions that Thrust leaves to a
-// policy: temporary memory comes from the scratch, and an algorithm that has to wait for its result
-// does so by way of the queue, which refuses where a step is recorded. (Thrust calls them from
-// functions for host and device; here they run on the host only.)
+// Works like thrust::cuda::par_nosync on the stream of a queue, by the functions that Thrust lets a
+// policy define. Temporary memory is from the scratch, and an algorithm that waits for its result
+// calls the queue, which refuses while a step is recorded. (Thrust calls these functions from host
+// and device code; here they run on the host only.)
 template <class Queue>
 class stream_policy : public thrust::cuda::execution_policy<stream_policy<Queue>> {
  public:
@@ -189,17 +189,17 @@ auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scra
 
 namespace plait::ext {
 
-/// Returns the policy of Thrust's algorithms for a kernel that ops.run calls with `queue`: they run
-/// on a GPU at the end of the queue's stream, without waiting for them; on the processor at once,
-/// by one thread.
+/// Returns the policy of Thrust's algorithms for a kernel that ops.run calls with `queue`. On a GPU
+/// they run at the end of the queue's stream, without waiting for them; on the processor at once,
+/// in one thread.
 ///
-/// The policy keeps references to both. Temporary memory on a GPU is that of `memory`; without one,
-/// only algorithms that need none can run (for_each, transform, fill, tabulate). The processor
-/// takes what it needs from the heap.
+/// The policy keeps references to both arguments. Temporary memory on a GPU is from `memory`;
+/// without one, only algorithms that need none can run (for_each, transform, fill, tabulate). On
+/// the processor it is from the heap.
 /// An algorithm that returns a value (reduce, count, find, copy_if) waits for the stream.
-/// Cost:   a launch or a few for each algorithm; cudaMalloc is never called.
-/// Errors: out_of_memory as thrust_scratch says; cuda_error where a step is recorded as a graph and
-///         an algorithm returns a value; thrust::system_error for a launch that fails.
+/// Cost:   one or a few launches for each algorithm; cudaMalloc is never called.
+/// Errors: out_of_memory of thrust_scratch; cuda_error if a step is recorded as a graph and an
+///         algorithm returns a value; thrust::system_error for a launch that fails.
 template <class Queue>
 auto thrust_policy(Queue const& queue, thrust_scratch& memory) {
   return detail::policy_of(queue, &memory);
@@ -209,12 +209,12 @@ auto thrust_policy(Queue const& queue) {
   return detail::policy_of(queue, nullptr);
 }
 
-/// Calls a function of CUB on the queue of a GPU, with temporary memory of the scratch:
-/// call(temporary, bytes, stream) is called twice, the first time with a null pointer for the size.
-/// `name` is for the message if it fails.
+/// Calls a function of CUB on the queue of a GPU, with temporary memory from the scratch:
+/// call(temporary, bytes, stream) is called twice, first with a null pointer for the size. `name`
+/// is for the message if it fails.
 ///
-/// Cost:   what CUB launches; it asks for the same size in every step.
-/// Errors: out_of_memory as thrust_scratch says; cuda_error with CUDA's words.
+/// Cost:   CUB's launches; it asks for the same size in every step.
+/// Errors: out_of_memory of thrust_scratch; cuda_error with CUDA's error.
 template <class Queue, class Call>
 void run_cub(Queue const& queue, thrust_scratch& memory, char const* name, Call call) {
   std::size_t bytes = 0;

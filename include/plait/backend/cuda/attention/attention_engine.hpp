@@ -13,21 +13,20 @@
 
 namespace plait::ext {
 
-/// Causal attention of equal heads of one shape, ready to run on the device of one rank.
+/// Causal attention of equal heads of one shape, prepared for the device of one rank.
 ///
 /// Shapes: qkv (sequence * batch, 3, heads, head_width), out (sequence * batch, heads, head_width),
 ///         rows in the order of the sequence; log_sum has sequence * batch * heads elements, which
-///         only backward reads, so their meaning and order are its own.
-/// Cost:   puts work at the end of the stream and returns; neither waits nor allocates. The bits of
-///         the results are the same from run to run, if attention_engine_options::deterministic
-///         says so.
+///         only backward reads, so that their meaning and order are the engine's.
+/// Cost:   puts work at the end of the stream and returns; neither waits nor allocates. The results
+///         are bit for bit equal from run to run if attention_engine_options::deterministic is set.
 /// Errors: cuda_error.
-/// Threads: that of the rank.
+/// Threads: the rank's thread.
 class prepared_attention {
  public:
   virtual ~prepared_attention() = default;
 
-  /// What forward and backward need of the device's memory besides their operands.
+  /// Device memory that forward and backward need in addition to their operands.
   [[nodiscard]] virtual std::size_t workspace_bytes() const = 0;
 
   virtual void forward(bfloat16 const* qkv, bfloat16* out, float* log_sum, std::byte* workspace,
@@ -42,16 +41,16 @@ struct attention_engine_options {
   bool deterministic = true;  ///< backward gives the same bits from run to run
 };
 
-/// Computes attention in bfloat16 in the place of plait's own kernels. Each rank has one of its
+/// Computes attention in bfloat16 instead of plait's own kernels. Each rank has an engine of its
 /// own, made while the rank's device is the current one.
 class attention_engine {
  public:
   virtual ~attention_engine() = default;
 
-  /// For messages, with its version.
+  /// The name for messages, with its version.
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Called once for each shape; null for a shape that is left to plait's own kernels, which then
-  /// do both forward and backward.
+  /// Prepares a shape, once. Returns null for a shape that plait's own kernels are to compute, both
+  /// forward and backward.
   [[nodiscard]] virtual std::unique_ptr<prepared_attention> prepare(
       attention_shape const& shape) = 0;
 };
@@ -64,7 +63,7 @@ using attention_engine_factory =
 
 namespace plait::detail {
 
-// What the program has been linked with; null if nothing.
+// The engine that is linked into the program, or null.
 inline attention_engine_factory& linked_engine() {
   static attention_engine_factory made = nullptr;
   return made;
@@ -74,8 +73,8 @@ inline attention_engine_factory& linked_engine() {
 
 namespace plait::ext {
 
-/// cuDNN's attention if it is linked into the program, that is, if one of its source files includes
-/// plait/backend/cuda/attention/cudnn_attention.hpp; else null.
+/// Makes cuDNN's attention if it is linked into the program, that is, if one of its source files
+/// includes plait/backend/cuda/attention/cudnn_attention.hpp; else returns null.
 [[nodiscard]] inline std::unique_ptr<attention_engine> linked_attention(
     cuda_place at, attention_engine_options const& how) {
   auto const make = detail::linked_engine();

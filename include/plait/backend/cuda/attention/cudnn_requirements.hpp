@@ -8,7 +8,7 @@
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/core/concat.hpp"
 
-// What cuDNN's attention needs, decided from numbers alone.
+// Requirements of cuDNN's attention, checked by numbers alone.
 namespace plait::cuda_requirements {
 
 inline constexpr std::size_t least_cudnn_version = 91100;  ///< 9.10 has faults in attention
@@ -18,7 +18,7 @@ inline constexpr std::size_t least_cudnn_version = 91100;  ///< 9.10 has faults 
   return concat({version / 10000, ".", version % 10000 / 100, ".", version % 100});
 }
 
-/// `found` is the version of the library that runs, `built_with` that of the header.
+/// `found` is the version of the library that runs, `built_with` the version of the header.
 inline void check_cudnn(std::size_t found, std::size_t built_with) {
   if (found >= least_cudnn_version && found / 10000 == built_with / 10000) return;
   throw cuda_error({"cuda: this program runs with cuDNN ", cudnn_version_text(found),
@@ -28,9 +28,9 @@ inline void check_cudnn(std::size_t found, std::size_t built_with) {
                     built_with / 10000, " or use plait's own attention"});
 }
 
-/// Whether cuDNN may be asked for a shape; it may still say no.
+/// Returns true if cuDNN may be asked for a shape; it may still refuse.
 [[nodiscard]] inline bool cudnn_may_take(attention_shape const& shape) {
-  // Backward of a single position is unknown to it.
+  // cuDNN has no backward for a single position.
   return shape.sequence > 1 && shape.batch > 0 && shape.heads > 0 && shape.head_width > 0 &&
          shape.head_width % 8 == 0 && shape.head_width <= 128 && shape.queries_per_key == 1 &&
          shape.options == attention_options{};
@@ -40,8 +40,8 @@ inline void check_cudnn(std::size_t found, std::size_t built_with) {
 
 namespace plait::detail {
 
-// What cuDNN has against a shape on a device of this capability (90 for 9.0), "" if nothing; needs
-// no GPU. `device` is cuDNN's own description of the device, in JSON.
+// Returns cuDNN's reason to refuse a shape on a device of this capability (90 for 9.0), "" if it
+// accepts it; needs no GPU. `device` is cuDNN's own description of the device, in JSON.
 std::string cudnn_refusal(attention_shape const& shape, int capability, std::string const& device,
                           bool deterministic = true);
 

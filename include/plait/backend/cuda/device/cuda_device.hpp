@@ -22,8 +22,8 @@
 
 namespace plait::ext {
 
-/// A range of a profile, from its making to its end, in the NVTX domain "plait": the program's own
-/// ranges stay apart.
+/// A range of a profile, from its construction to its destruction, in the NVTX domain "plait",
+/// apart from the program's own ranges.
 class cuda_range {
  public:
   explicit cuda_range(char const* name) {
@@ -47,12 +47,12 @@ class cuda_range {
 
 /// A rank's CUDA device: streams of its own, memory, events and matrix products.
 ///
-/// It is a guest of the program: the default stream, the device's state and the thread's current
-/// device stay as they are.
-/// Errors:  cuda_error with rank, device, call and CUDA's words; out_of_memory;
-///          communication_timeout if the streams do not end in time, with what has not ended;
+/// It leaves the program's default stream, the device's state and the thread's current device
+/// unchanged.
+/// Errors:  cuda_error with rank, device, call and CUDA's error; out_of_memory;
+///          communication_timeout, with the unfinished work, if the streams do not end in time;
 ///          job_aborted if another rank of the process has failed.
-/// Threads: used by the one thread that runs the rank.
+/// Threads: used by the rank's thread only.
 class cuda_device {
  public:
   using concept_tag = device_tag;
@@ -69,7 +69,7 @@ class cuda_device {
     detail::event_handle handle_;
   };
 
-  /// What replay() has recorded.
+  /// A step that replay() has recorded.
   class graph {
    public:
     graph() = default;
@@ -153,8 +153,8 @@ class cuda_device {
     state_->last_wait[static_cast<std::size_t>(waiting)] = site;
   }
 
-  /// Runs body() the first time, so that libraries load and memory is taken; records it as a CUDA
-  /// graph the second time; from then on repeats what was recorded. Without the option `graphs` it
+  /// Runs body() the first time, so that libraries load and memory is allocated; records it as a
+  /// CUDA graph the second time; replays the graph from then on. Without the option `graphs` it
   /// always runs body().
   template <class Body>
   void replay(graph& which, Body&& body) {
@@ -169,7 +169,7 @@ class cuda_device {
     state_->fork();
   }
 
-  /// The GPU and the library that chooses how products are made.
+  /// The GPU, and the library that chooses the algorithms of products.
   [[nodiscard]] [[gnu::cold]] std::string kind() const {
     cudaDeviceProp about{};
     detail::check(cudaGetDeviceProperties(&about, place().device), "cudaGetDeviceProperties",
@@ -178,17 +178,17 @@ class cuda_device {
                    cublasLtGetVersion()});
   }
 
-  /// Bytes that its streams have for libraries and for kernels that need room of their own.
+  /// Bytes of scratch memory of its streams, for libraries and kernels.
   [[nodiscard]] std::size_t workspace_bytes() const { return state_->scratch_bytes(); }
 
-  /// A range in the profile of the tools that read NVTX.
+  /// Begins a range in the profile of tools that read NVTX.
   [[nodiscard]] cuda_range mark(char const* name) const { return cuda_range(name); }
 
-  /// For communicators of this device.
+  /// The state, for communicators of this device.
   [[nodiscard]] detail::cuda_state& state() const { return *state_; }
 
  private:
-  // After a failure nothing goes to the host's buffers any more: they may be gone.
+  // After a failure nothing is written to the host's buffers: they may have been freed.
   template <class Work>
   void or_forget(Work work) {
     try {
@@ -202,7 +202,7 @@ class cuda_device {
   template <class Body>
   [[gnu::cold]] detail::executable_handle record_graph(Body&& body) {
     auto const compute = state_->on(stream::compute);
-    // Other threads may do what a capture forbids.
+    // Thread-local mode: other threads may make calls that a capture forbids.
     detail::check(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal),
                   "cudaStreamBeginCapture", place());
     state_->capturing = true;

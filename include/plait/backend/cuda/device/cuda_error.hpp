@@ -12,7 +12,7 @@
 namespace plait {
 
 /// A call of CUDA or of one of its libraries failed; `what()` names the rank, the call, the device
-/// and what CUDA says.
+/// and CUDA's error.
 struct cuda_error : error {
   using error::error;
 };
@@ -21,7 +21,7 @@ struct cuda_error : error {
 
 namespace plait::ext {
 
-/// The rank and the device that it uses, as every message names them.
+/// A rank and its device, which every message names.
 struct cuda_place {
   int rank = 0;
   int device = 0;
@@ -37,7 +37,7 @@ namespace plait::detail {
 
 [[noreturn, gnu::cold]] inline void throw_cuda_error(cudaError_t code, char const* call,
                                                      cuda_place at) {
-  (void)cudaGetLastError();  // the host program should not find our error
+  (void)cudaGetLastError();  // the host program should not find plait's error
   throw cuda_error({place_text(at), call, " failed: ", cudaGetErrorString(code), " (",
                     cudaGetErrorName(code), ")"});
 }

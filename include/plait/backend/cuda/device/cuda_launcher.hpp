@@ -17,10 +17,10 @@
 #if !defined(__CUDACC__)
 namespace plait::detail {
 
-// Without a CUDA compiler kernels are ordinary functions; a test that pretends to have a device
-// says how they are run. `numbers`: the arguments that are whole numbers, the elements of a range,
-// of pointers whether they are not null, and 0 for others. `pointers` has an entry for each
-// argument, null for those that are no pointers.
+// Without a CUDA compiler, kernels are ordinary functions; a test that emulates a device defines
+// this function to run them. `numbers`: for each argument its value if it is an integer, the number
+// of elements of a range, 1 or 0 for a pointer that is not null or null, and 0 for others.
+// `pointers` has an entry for each argument, null for those that are not pointers.
 cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
                              std::initializer_list<void const*> pointers,
                              cuda_kernels::launch_shape shape, cudaStream_t stream,
@@ -45,7 +45,7 @@ std::size_t number_of(T const& argument) {
 
 namespace plait::ext {
 
-/// Puts kernels and calls of libraries at the end of a stream of a device; a model of
+/// Puts kernels and calls of libraries at the end of a stream of a device; models
 /// `cuda_kernels::launcher`.
 class cuda_launcher {
  public:
@@ -86,7 +86,7 @@ class cuda_launcher {
   template <class Function>
   void call(char const* name, Function function) const {
     device_scope const scope(at_);
-    (void)cudaGetLastError();  // some libraries take an older error for theirs
+    (void)cudaGetLastError();  // some libraries report an older error as their own
     detail::check(function(stream_), name, at_);
   }
 

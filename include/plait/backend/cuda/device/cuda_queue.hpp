@@ -47,22 +47,22 @@
 
 namespace plait::ext {
 
-/// One stream of a CUDA device. Every operation is put at its end and the call returns at once;
-/// operands are in the device's memory.
+/// One stream of a CUDA device. A call puts an operation at the end of the stream and returns at
+/// once; operands are in the device's memory.
 ///
-/// It has functions run() for rows of operation/rows.hpp, with the meaning of those of host_queue,
-/// but none for l2_normalise. Besides float and double the elements may be bfloat16: then
-/// statistics, logarithms of sums, maxima and terms are float, and sums of gradients may be.
+/// It has functions run() for the rows of operation/rows.hpp, with the meaning of host_queue's,
+/// except for l2_normalise. Elements may be float, double or bfloat16. With bfloat16, statistics,
+/// logarithms of sums, maxima and terms are float, and sums of gradients may be.
 ///
-/// Cost:   no allocation once every shape has been seen.
-/// Errors: cuda_error, for what can be seen when the operation is put into the stream; the rest
-///         comes from the device's synchronize().
-/// Threads: that of the rank.
+/// Cost:   no allocation after every shape has been used once.
+/// Errors: cuda_error for errors that are known when the operation is put into the stream; the
+///         device's synchronize() throws the others.
+/// Threads: the rank's thread.
 class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_queue> {
   template <class T>
-  using in = matrix<T const>;  // an operand that is read
+  using in = matrix<T const>;  // read only
   template <class T>
-  using kept = accumulate_t<T>;  // what belongs to a row: statistics, maxima, terms
+  using kept = accumulate_t<T>;  // values of a row: statistics, maxima, terms
 
  public:
   cuda_queue(detail::cuda_state& state, plait::ext::stream on)
@@ -150,15 +150,16 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
     try {
       call_kernel(kernel, *this, views...);
     } catch (std::exception const&) {
-      state_->require_capture_goes_on(on_);  // libraries have names of their own for that
+      state_->require_capture_goes_on(on_);  // libraries report it under their own names
       throw;
     }
     state_->require_capture_goes_on(on_);
     detail::check(cudaGetLastError(), "a launch in ops.run", state_->place);
   }
-  /// Until the stream is empty: for a kernel given to run() that needs a value on the host.
+  /// Waits until the stream is empty, for a kernel given to run() that needs a value on the host.
   ///
-  /// Errors: cuda_error while a step is recorded as a graph; those of the device's synchronize().
+  /// Errors: cuda_error while a step is recorded as a graph; the errors of the device's
+  ///         synchronize().
   void wait() const {
     state_->require_no_value();
     state_->wait_for_stream(on_);
@@ -185,8 +186,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
                                                  dgamma.data, dbeta.data, scratch_of_sums<S>(x, 2),
                                                  x.rows, x.columns);
   }
-  /// One kernel that reads dy and x once, if cuda_options::one_pass_layer_norm says so and the
-  /// shape fits. If there is a sum it writes that and leaves dx as it is.
+  /// Uses one kernel that reads dy and x once, if cuda_options::one_pass_layer_norm is set and the
+  /// shape fits. If `sum` is given, writes it and leaves dx unchanged.
   template <class T, class S>
   void run(operation::layer_norm_backward, in<T> dy, in<T> x, in<kept<T>> statistics, in<T> gamma,
            matrix<T> dx, matrix<S> dgamma, matrix<S> dbeta, in<T> added, matrix<T> sum) const {
@@ -247,7 +248,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
 
   // ---- Attention --------------------------------------------------------------------------------
 
-  /// Gets ready what attention of a shape needs once, its scratch memory with it.
+  /// Prepares attention of a shape, once, with its scratch memory.
   template <class T>
   void prepare(operation::attention_side_by_side, in<T>, equal_heads const& of) const {
     if constexpr (std::is_same_v<T, bfloat16>)
@@ -257,8 +258,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
       }
     (void)scratch_of_products<T>(of);
   }
-  /// In bfloat16 the engine of cuda_options::attention does both passes of the shapes that it
-  /// takes.
+  /// In bfloat16, the engine of cuda_options::attention computes both passes of the shapes that it
+  /// accepts.
   template <class T>
   void run(operation::attention_side_by_side, in<T> qkv, matrix<T> y, matrix<kept<T>> log_sum,
            equal_heads const& of) const {
@@ -284,7 +285,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
                                      scratch_of_products<T>(of), of.sequence, of.batch, of.heads,
                                      of.head_width);
   }
-  /// The same for any attention, always by plait's own kernels.
+  /// Prepares any other attention, which plait's own kernels always compute.
   template <class T>
   void prepare(operation::attention, in<T>, attention_shape const& of) const {
     if constexpr (std::is_same_v<T, bfloat16>) state_->attend_by_own_kernels(of);
@@ -315,7 +316,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
                                               terms.data, first_class, logits.rows, logits.stride,
                                               logits.columns);
   }
-  /// One kernel that reads the logits once, if cuda_options::one_pass_cross_entropy says so.
+  /// Uses one kernel that reads the logits once, if cuda_options::one_pass_cross_entropy is set.
   template <class T, class Target>
   void run(operation::cross_entropy_statistics, in<T> logits, in<std::int32_t> labels,
            matrix<kept<T>> max, matrix<kept<T>> terms, Target target) const {
@@ -339,7 +340,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
         launcher(), logits.data, labels.data, max.data, terms.data, scale.data, dlogits.data,
         first_class, ignored, logits.rows, logits.stride, logits.columns, weights.data, target);
   }
-  /// True if a loss is made together with its gradient.
+  /// True if a loss is computed together with its gradient.
   [[nodiscard]] bool loss_with_gradient() const { return state_->options.loss_with_gradient; }
   template <class T, class Target>
   void run(operation::cross_entropy_with_gradient, in<T> logits, in<std::int32_t> labels,
@@ -511,7 +512,7 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
     return scratch<kept<T>>(
         cuda_kernels::attention_backward_scratch(of.sequence, of.batch, of.heads));
   }
-  /// Room for so many sums over the rows of a matrix.
+  /// Returns scratch memory for sums over the rows of a matrix.
   template <class S, class T>
   S* scratch_of_sums(matrix<T> of, int sums) const {
     if (of.columns == 0) return nullptr;

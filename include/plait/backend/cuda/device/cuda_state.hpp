@@ -32,22 +32,23 @@
 
 namespace plait::detail {
 
-// A communicator, as the device sees it that waits for its streams.
+// A communicator, as the device's waits use it.
 class stream_user {
  public:
-  virtual void check() = 0;                 // throws what has gone wrong in it
-  virtual std::string pending() const = 0;  // what it was last asked for
-  virtual void abandon() noexcept = 0;      // begins to end what it does on the device
+  virtual void check() = 0;                 // throws its error, if any
+  virtual std::string pending() const = 0;  // its last call
+  virtual void abandon() noexcept = 0;      // begins to end its work on the device
   virtual bool is_ending() const noexcept = 0;
 
  protected:
   ~stream_user() = default;
 };
 
-// What a rank has on its device, at one address while devices, queues and communicators are moved.
+// The state of a rank on its device; its address does not change when devices, queues and
+// communicators are moved.
 //
-// It is made in a device_scope. The streams are the last members, so that they are the first to go.
-// Threads: those of its rank.
+// It is made in a device_scope. The streams are the last members, so that they are destroyed first.
+// Threads: the rank's thread.
 class cuda_state {
  public:
   cuda_state(cuda_place at, cuda_options const& how, std::shared_ptr<job_signal> shared)
@@ -59,7 +60,7 @@ class cuda_state {
         engine_(how.attention != nullptr
                     ? how.attention(at, {.deterministic = how.deterministic_attention})
                     : nullptr) {
-    // What ranks exchange goes first where both could run: others may be waiting for it.
+    // Exchanges between ranks have priority over computation: other ranks may wait for them.
     int lowest = 0, highest = 0;
     check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange",
           at);
@@ -87,11 +88,11 @@ class cuda_state {
     return take(bytes, "cudaMalloc", [&](void** data) { return cudaMalloc(data, bytes); });
   }
 
-  // Memory for one operation of a stream; the next operation of the stream may use it again. More
-  // is added in the first steps, and nothing goes: recorded graphs know where it lies.
+  // Returns memory for one operation of a stream; the next operation of the stream may reuse it.
+  // Memory is added in the first steps and never freed, since recorded graphs contain its address.
   //
-  // A few bytes are always in the first piece, which other GPUs may read for NCCL. The others are
-  // of the device's pool: cudaMalloc could wait for a GPU whose kernel waits for this rank.
+  // The first piece has a few bytes, which other GPUs may read for NCCL. Further pieces are from
+  // the device's pool: cudaMalloc could wait for a GPU whose kernel waits for this rank.
   std::byte* scratch(stream which, std::size_t bytes) {
     auto& pieces = scratch_[static_cast<std::size_t>(which)];
     auto const size = [](device_bytes const& piece) { return piece.get_deleter().bytes; };
@@ -104,10 +105,10 @@ class cuda_state {
                            [&](void** data) { return cudaMallocAsync(data, more, on(which)); }))
         .get();
   }
-  // That of matrix products.
+  // Scratch memory for matrix products.
   std::byte* workspace(stream which) { return scratch(which, options.workspace_bytes); }
 
-  // Of all streams, and that of products.
+  // Scratch memory of all streams, including the workspace of products.
   [[nodiscard]] std::size_t scratch_bytes() const {
     std::size_t bytes = 0;
     for (auto const& pieces : scratch_)
@@ -115,7 +116,7 @@ class cuda_state {
     return bytes;
   }
 
-  // What the engine of the options has for a shape; null where plait's own kernels do it.
+  // Returns the engine's attention for a shape; null if plait's own kernels compute it.
   prepared_attention* attention(attention_shape const& shape) {
     auto found = attentions_.find(shape);
     if (found == attentions_.end()) {
@@ -127,7 +128,7 @@ class cuda_state {
     return found->second.get();
   }
 
-  // For attention that no engine is asked for, as its query, key and value are apart.
+  // Reports attention whose query, key and value are separate, which engines do not compute.
   void attend_by_own_kernels(attention_shape const& shape) {
     if (place.rank == 0) say_who_attends(shape, false, "takes query, key and value side by side");
   }
@@ -138,11 +139,11 @@ class cuda_state {
                         " while a step is recorded as a graph; move it out of what replay() runs"});
   }
 
-  // Before an operation of the program's own waits for a stream.
+  // Called before an operation of the program's own waits for a stream.
   void require_no_value() const {
     if (capturing) refuse_value();
   }
-  // After one: a capture that CUDA has ended is an error with the likely reason.
+  // Called after it: a capture that CUDA has invalidated is an error with the likely reason.
   void require_capture_goes_on(stream which) const {
     if (!capturing) return;
     auto now = cudaStreamCaptureStatusNone;
@@ -157,8 +158,8 @@ class cuda_state {
     }
   }
 
-  // Waits until done() is true, looking at the ranks' failures and at the communicators meanwhile.
-  // what() names what is waited for.
+  // Waits until done() is true; meanwhile checks for failures of ranks and communicators. what()
+  // names the awaited work.
   template <class Done, class What>
   void wait_until(Done done, What what) const {
     using clock = std::chrono::steady_clock;
@@ -170,8 +171,7 @@ class cuda_state {
       if (done()) return;
       auto const elapsed = clock::now() - begin;
       if (elapsed > options.timeout) give_up(what());
-      // A wait of milliseconds is the end of a step: look often, then let others have the
-      // processor.
+      // A wait of milliseconds is the end of a step: poll often at first, then yield the processor.
       if (elapsed < std::chrono::milliseconds{2}) std::this_thread::yield();
       else std::this_thread::sleep_for(std::chrono::microseconds{50});
     }
@@ -198,7 +198,7 @@ class cuda_state {
                [&] { return concat({"stream ", to_string(which)}); });
   }
 
-  // All other streams after what compute has been given, or compute after what they have.
+  // fork: all other streams wait for compute's work; join: compute waits for theirs.
   void fork() const {
     auto const event = joins_[static_cast<std::size_t>(stream::compute)].get();
     check(cudaEventRecord(event, on(stream::compute)), "cudaEventRecord", place);
@@ -214,7 +214,7 @@ class cuda_state {
     }
   }
 
-  // Recorded work, which does not outlive a failure.
+  // Keeps recorded work, which a failure destroys.
   std::shared_ptr<executable_handle> keep(executable_handle recorded) {
     std::erase_if(recorded_, [](auto const& each) { return each.expired(); });
     auto kept = std::make_shared<executable_handle>(std::move(recorded));
@@ -222,15 +222,16 @@ class cuda_state {
     return kept;
   }
 
-  // Ends what the rank does on its device, all of it at once: one communicator may wait for another
-  // one on its stream, and each for the graphs in which it takes part.
+  // Ends all work of the rank on its device at once: one communicator may wait for another one on
+  // its stream, and each for the graphs that use it.
   void abandon_all() const noexcept {
     for (auto const& each : recorded_)
       if (auto const graph = each.lock()) graph->reset();
     for (auto* const user : users) user->abandon();
     (void)ends();
   }
-  // Whether nothing runs on the device any more. What has not ended after ten seconds never will.
+  // Returns true if nothing runs on the device any more. Work that has not ended after ten seconds
+  // is taken for stuck.
   [[nodiscard]] bool ends() const noexcept {
     auto const last = std::chrono::steady_clock::now() + std::chrono::seconds{10};
     auto const runs = [](auto const& each) {
@@ -257,7 +258,7 @@ class cuda_state {
   bool capturing = false;
 
  private:
-  // Once for shapes that differ in the batch alone; `why` is what the engine has against it.
+  // Reports once for shapes that differ only in the batch; `why` is the engine's reason.
   [[gnu::cold]] void say_who_attends(attention_shape const& shape, bool by_engine,
                                      char const* why = "does not take it") {
     std::string text =
@@ -324,14 +325,15 @@ class cuda_state {
   std::unique_ptr<attention_engine> engine_;
   std::map<attention_shape, std::unique_ptr<prepared_attention>> attentions_{};
   std::set<std::string> said_{};
-  std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // bytes of this rank
+  std::shared_ptr<std::size_t> held_ =
+      std::make_shared<std::size_t>(0);  // bytes that this rank holds
   std::vector<std::weak_ptr<executable_handle>> recorded_{};
   std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};  // by size
   std::array<event_handle, std::size_t(stream_count)> joins_{};
   std::array<stream_handle, std::size_t(stream_count)> streams_{};
 };
 
-// A state goes when nothing uses its memory any more; a device that is stuck keeps it.
+// Destroys a state when no work uses its memory any more; a stuck device keeps it.
 struct state_release {
   void operator()(cuda_state* state) const {
     if (state->ends()) delete state;

@@ -7,8 +7,7 @@
 
 namespace plait::ext {
 
-/// Makes a device the calling thread's current one while it lives; the host program finds its own
-/// again afterwards.
+/// Makes a device the calling thread's current one while it lives, and restores the previous one.
 class device_scope {
  public:
   explicit device_scope(cuda_place at) : device_(at.device) {

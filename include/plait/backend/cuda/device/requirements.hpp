@@ -7,29 +7,31 @@
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/core/concat.hpp"
 
-// What a machine must have, decided from numbers alone. Each function returns if it is enough and
-// otherwise throws cuda_error with what was found, what is needed and what to do.
+// Requirements of a machine, checked by numbers alone. Each function throws cuda_error, with the
+// numbers found and needed and a remedy, if a requirement is not met.
 namespace plait::cuda_requirements {
 
-inline constexpr int least_capability = 80;       ///< bfloat16, asynchronous copies: Ampere
-inline constexpr int least_nccl_version = 21900;  ///< communicators with options that can be split
-/// Kernels of several communicators of a rank keep the order in which they are launched.
+inline constexpr int least_capability = 80;       ///< Ampere: bfloat16, asynchronous copies
+inline constexpr int least_nccl_version = 21900;  ///< communicators that can be split, with options
+/// From this version on, kernels of a rank's several communicators run in the order of their
+/// launch.
 inline constexpr int least_nccl_version_of_several = 22600;
 
-/// "13.0" for 13000, as the runtime writes versions.
+/// "13.0" for 13000, the runtime's form of versions.
 [[nodiscard]] inline std::string cuda_version_text(int version) {
   return concat({version / 1000, ".", version % 1000 / 10});
 }
 
 /// "2.28.9" for 22809.
 [[nodiscard]] inline std::string nccl_version_text(int version) {
-  if (version < 10000)  // before 2.9
+  if (version < 10000)  // versions before 2.9
     return concat({version / 1000, ".", version % 1000 / 100, ".", version % 100});
   return concat({version / 10000, ".", version % 10000 / 100, ".", version % 100});
 }
 
-/// `driver` is the newest CUDA version that the driver knows, 0 if there is none; `runtime` that
-/// with which the program was built. A driver runs programs of its own major version and older.
+/// `driver` is the newest CUDA version that the driver supports, 0 without a driver; `runtime` is
+/// the version with which the program was built. A driver runs programs of its own major version
+/// and older.
 inline void check_driver(int driver, int runtime) {
   if (driver == 0)
     throw cuda_error(
@@ -43,7 +45,7 @@ inline void check_driver(int driver, int runtime) {
                       "; update the driver or build with CUDA ", driver / 1000, ".x"});
 }
 
-/// `devices` visible GPUs for the ranks [0, ranks) of a process, the first on `first_device`.
+/// `devices`: visible GPUs, for the ranks [0, ranks) of a process, the first on `first_device`.
 inline void check_device_count(int devices, int ranks, int first_device, bool share_one_gpu) {
   if (devices == 0)
     throw cuda_error(
@@ -59,7 +61,7 @@ inline void check_device_count(int devices, int ranks, int first_device, bool sh
                           ".share_one_gpu = true to put all ranks on one GPU for tests")});
 }
 
-/// `name` is that of the GPU, for the message.
+/// `name` is the GPU's name, for the message.
 inline void check_capability(int device, std::string const& name, int major, int minor) {
   if (major * 10 + minor >= least_capability) return;
   throw cuda_error({"cuda: GPU ", device, " (", name, ") has compute capability ", major, ".",
@@ -67,8 +69,8 @@ inline void check_capability(int device, std::string const& name, int major, int
                     " or newer; choose another GPU by CUDA_VISIBLE_DEVICES"});
 }
 
-/// `found` is the version of the library that runs, `built_with` that of the header; a rank is a
-/// member of `groups` groups of several ranks.
+/// `found` is the version of the library that runs, `built_with` the version of the header; a rank
+/// is a member of `groups` groups of several ranks.
 inline void check_nccl(int found, int built_with, int groups) {
   int const least = groups > 1 ? least_nccl_version_of_several : least_nccl_version;
   if (found >= least && found / 10000 == built_with / 10000) return;

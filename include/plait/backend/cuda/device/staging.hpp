@@ -13,9 +13,10 @@
 
 namespace plait::detail {
 
-// Pinned host memory in pieces, used in turn, through which all data between host and device goes:
-// an upload is over for the host when it lies in a piece, a download when its piece has come and is
-// copied on. `wait` is given the event that has to end before a piece is free.
+// Pieces of pinned host memory, used in turn, through which all data between host and device is
+// copied. For the host an upload has ended when its data is in a piece; a download when its piece
+// has arrived and has been copied to its destination. `wait` gets the event that has to end before
+// a piece is free.
 class staging {
  public:
   staging(cuda_place at, cuda_options const& options)
@@ -58,12 +59,12 @@ class staging {
     }
   }
 
-  // Called when the stream is empty: brings what is still on its way to where it belongs, in order.
+  // Called when the stream is empty: copies all downloads to their destinations, in order.
   void deliver_all() {
     for (std::size_t i = 0; i < pieces_.size(); ++i) deliver(pieces_[(next_ + i) % pieces_.size()]);
   }
 
-  // After a failure: nothing is delivered any more.
+  // Called after a failure: drops all downloads.
   void forget() {
     for (auto& each : pieces_) each.destination = nullptr;
   }
@@ -73,7 +74,7 @@ class staging {
     std::byte* data = nullptr;
     event_handle last_use{};
     bool used = false;
-    std::byte* destination = nullptr;  // of a download that has not been copied on
+    std::byte* destination = nullptr;  // of a download that is still in the piece; else null
     std::size_t bytes = 0;
   };
 

@@ -9,9 +9,9 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/tensor/functions.hpp"
 
-// The gradient by the queries is made tile of queries by tile of queries, that by keys and values
-// tile of keys by tile of keys, so that nothing is added to by two blocks. Both make the
-// probabilities again.
+// The gradient with respect to queries is computed by tiles of queries, the gradients with respect
+// to keys and values by tiles of keys, so that no two blocks add to the same element. Both
+// recompute the probabilities.
 
 namespace plait::cuda_kernels {
 
@@ -26,8 +26,8 @@ struct attention_backward_memory {
   typename Sizes::score_memory scores;
 };
 
-// The probabilities of this thread's queries and keys, and scale times the gradients by the scores,
-// from the tiles in shared memory; zeros where a query does not see a key.
+// Computes the probabilities of this thread's queries and keys, and scale times the gradients with
+// respect to the scores, from the tiles in shared memory; zeros if a query does not see a key.
 template <class Sizes, class Extents, class A>
 __device__ __forceinline__ void remake_scores(attention_backward_memory<Sizes> const& memory,
                                               A const* log_sum, A const* products,
@@ -70,7 +70,7 @@ __device__ __forceinline__ void keep_scores(A const (&scores)[Sizes::rows][Sizes
 
 }  // namespace detail
 
-// products[row] = the product of rows of a and b.
+// products[row] = dot product of row `row` of a and of b.
 template <int V, class T>
 __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* products,
                                     std::size_t rows, std::size_t columns) {
@@ -93,7 +93,7 @@ __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* pro
   if (row < rows && threadIdx.x % detail::product_threads == 0) products[row] = sum;
 }
 
-// The blocks of a multiprocessor; 0 leaves it to nvcc, which comes to the same without a spill.
+// Blocks of a multiprocessor; 0 lets nvcc choose, which gives the same number without a spill.
 template <class Sizes, int V, class T, class Extents>
 __global__ __launch_bounds__(
     detail::tile_threads,
@@ -108,7 +108,7 @@ __global__ __launch_bounds__(
   auto& memory = shared_memory<detail::attention_backward_memory<Sizes>>();
   auto const places = static_cast<typename Extents::position>(extents.batch * extents.heads);
   auto const place = extents.place(blockIdx.x % places);
-  // The last queries see the most keys and go first.
+  // The last queries see the most keys and start first.
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * tile;
   auto const fetch = [&](auto* to, T const* from, std::size_t stride, std::size_t first) {
     detail::load_tile<Sizes, V>(to, from, stride, first, extents.sequence, extents.head_width);
@@ -119,7 +119,7 @@ __global__ __launch_bounds__(
   typename Sizes::row_sums dq{};
   auto const keys = detail::keys_of_tile(extents, first_query, tile);
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += tile) {
-    __syncthreads();  // the keys and scores of the last turn have been used
+    __syncthreads();  // the previous keys and scores have been used
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -144,7 +144,7 @@ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_backward_k
   auto& memory = shared_memory<detail::attention_backward_memory<Sizes>>();
   auto const places = static_cast<typename Extents::position>(extents.batch * extents.key_heads());
   auto place = extents.place_of_key(blockIdx.x % places);
-  // The first keys are seen by the most queries and go first.
+  // The first keys are seen by the most queries and start first.
   std::size_t const first_key = blockIdx.x / places * tile;
   auto const fetch = [&](auto* to, T const* from, std::size_t stride, std::size_t first) {
     detail::load_tile<Sizes, V>(to, from, stride, first, extents.sequence, extents.head_width);
@@ -153,11 +153,11 @@ __launch_bounds__(detail::tile_threads, Sizes::blocks) void attention_backward_k
   fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
   fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
   typename Sizes::row_sums dk{}, dv{};
-  // The query heads are added up in their order.
+  // The query heads are added in order, so that the bits are reproducible.
   for (unsigned member = 0; member < extents.group(); ++member, extents.advance(place)) {
     for (std::size_t first_query = ext::first_query_of(extents.mask(), first_key);
          detail::is_seen_from(extents, first_query, first_key, tile); first_query += tile) {
-      __syncthreads();  // the queries and scores of the last turn have been used
+      __syncthreads();  // the previous queries and scores have been used
       fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
       fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
       __syncthreads();
@@ -242,7 +242,7 @@ constexpr std::size_t attention_backward_scratch(std::size_t sequence, std::size
   return sequence * batch * heads;
 }
 
-/// Gradient of attention by qkv, from its results out and log_sum; dqkv is overwritten.
+/// Gradient of attention with respect to qkv, from its results out and log_sum; overwrites dqkv.
 ///
 /// Shapes: as attention; dout as out; dqkv as qkv;
 ///         scratch (attention_backward_scratch(sequence, batch, heads)). Nothing overlaps.
@@ -259,8 +259,8 @@ void attention_backward(Launch launch, T const* qkv, T const* out, accumulate_t<
                                     detail::attention_extents{sequence, batch, heads, head_width});
 }
 
-/// The same with any heads and mask, as host_maths::attention_backward; each key-value head adds up
-/// its query heads in their order.
+/// Computes the gradient for any heads and mask, as host_maths::attention_backward; each key-value
+/// head adds its query heads in order.
 template <launcher Launch, class T>
 void attention_backward(Launch launch, ext::attention_shape const& shape,
                         ext::attention_operands<T const> const& in, T const* out,

@@ -9,11 +9,11 @@
 #include "plait/backend/cuda/kernels/tensor_cores.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Attention of heads of up to 64 columns on tensor cores, tile of 64 queries by tile of 64 keys; T
-// is bfloat16. A block has 8 warps; warp w computes rows 16 (w % 4) and columns 32 (w / 4) of each
-// product. Tensor cores hide which thread has which element, so scores go through shared memory,
-// and the sum of values cannot be corrected when a larger score appears: forward goes through the
-// keys twice, first for the sums, then with the final probabilities.
+// Attention of heads of up to 64 columns on tensor cores, by tiles of 64 queries and 64 keys; T is
+// bfloat16. A block has 8 warps; warp w computes rows 16 (w % 4) and columns 32 (w / 4) of each
+// product. Tensor cores hide the mapping from threads to elements, so scores are exchanged through
+// shared memory, and the sum of values cannot be rescaled when a larger score appears. Forward
+// therefore loops over the keys twice: first for the sums, then with the final probabilities.
 
 namespace plait::cuda_kernels::detail {
 
@@ -21,7 +21,7 @@ inline constexpr int core_tile = 64;
 inline constexpr int core_threads = 256;
 inline constexpr int factor_stride = core_tile + 8;  // padded against bank conflicts
 inline constexpr int score_stride = core_tile + 4;
-inline constexpr int row_threads = core_threads / core_tile;  // which share a row of scores
+inline constexpr int row_threads = core_threads / core_tile;  // threads that share a row of scores
 
 using core_factors = bfloat16[core_tile * factor_stride];
 using core_scores = float[core_tile * score_stride];
@@ -45,7 +45,7 @@ __device__ __forceinline__ int core_column() {
   return static_cast<int>(threadIdx.x) / warp_threads / 4 * 2 * core_side;
 }
 
-/// Rows [first, first + 64) of a head; zeros from row `end` and column `width` on.
+/// Loads rows [first, first + 64) of a head; zeros from row `end` and column `width` on.
 __device__ __forceinline__ void load_factors(bfloat16* to, bfloat16 const* from, std::size_t stride,
                                              std::size_t first, std::size_t end,
                                              std::size_t width) {
@@ -100,8 +100,8 @@ __device__ __forceinline__ void add_product(bfloat16 const* a, bfloat16 const* b
   }
 }
 
-/// The sums of all warps to rows of a head, by way of `through`; not from row `end` and column
-/// `width` on.
+/// Stores the sums of all warps as rows of a head, by way of `through`; skips row `end` and column
+/// `width` and those after them.
 __device__ __forceinline__ void store_sums(core_sums const& sums, float* through, bfloat16* to,
                                            std::size_t stride, std::size_t first, std::size_t end,
                                            std::size_t width) {
@@ -125,7 +125,7 @@ __device__ __forceinline__ void store_sums(core_sums const& sums, float* through
   }
 }
 
-/// The row of scores of this thread, and the first of its columns, which lie row_threads apart.
+/// The row of scores of this thread, and the first of its columns, which are row_threads apart.
 __device__ __forceinline__ int score_row() { return static_cast<int>(threadIdx.x) / row_threads; }
 __device__ __forceinline__ int score_column() {
   return static_cast<int>(threadIdx.x) % row_threads;
@@ -145,14 +145,14 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
   auto& memory = shared_memory<attention_core_memory>();
   std::size_t const places = extents.batch * extents.heads;
   auto const place = extents.place(blockIdx.x % places);
-  // The last queries see the most keys and go first.
+  // The last queries see the most keys and start first.
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * core_tile;
   std::size_t const query = first_query + static_cast<std::size_t>(score_row());
   seen_keys<Extents> const seen(extents, query);
   auto const fetch = [&](T* to, T const* from, std::size_t stride, std::size_t first) {
     load_factors(to, from, stride, first, extents.sequence, extents.head_width);
   };
-  // The scores of this thread, minus infinity where its query does not see the key.
+  // Calls use for the scores of this thread; minus infinity if its query does not see the key.
   auto const for_each_score = [&](std::size_t first_key, auto use) {
     PLAIT_UNROLL_BY(8)
     for (int j = 0; j < core_tile / row_threads; ++j) {
@@ -178,7 +178,7 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
     tile_largest = reduce_score_row(tile_largest, greater);
     float const base = exponent_base<Extents>(tile_largest);
     total *= functions::exponential(largest - base);
-    for_each_score(first_key, [&](int, float score) {  // read again: registers are few
+    for_each_score(first_key, [&](int, float score) {  // computed again, to save registers
       total += functions::exponential(score - base);
     });
     largest = tile_largest;
@@ -190,7 +190,7 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
 
   core_sums sums;
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
-    __syncthreads();  // the values and probabilities of the last turn have been used
+    __syncthreads();  // the previous values and probabilities have been used
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -207,8 +207,9 @@ __global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
              extents.sequence, extents.head_width);
 }
 
-// The probabilities and scale times the gradients by the scores, from the tiles of queries and keys
-// in shared memory; zeros where a query does not see a key. Ends with a barrier.
+// Computes the probabilities, and scale times the gradients with respect to the scores, from the
+// tiles of queries and keys in shared memory; zeros if a query does not see a key. Ends with a
+// barrier.
 template <class Extents>
 __device__ __forceinline__ void remake_core_scores(attention_backward_core_memory& memory,
                                                    float const* log_sum, float const* products,
@@ -256,7 +257,7 @@ __global__ __launch_bounds__(core_threads, 2) void attention_backward_queries_co
   core_sums dq;
   auto const keys = keys_of_tile(extents, first_query, core_tile);
   for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
-    __syncthreads();  // the keys and scores of the last turn have been used
+    __syncthreads();  // the previous keys and scores have been used
     fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
@@ -285,11 +286,11 @@ __global__ __launch_bounds__(core_threads, 2) void attention_backward_keys_core_
   fetch(memory.keys, key, extents.key_stride(in), first_key);
   fetch(memory.values, extents.value_of(key, in, place), extents.key_stride(in), first_key);
   core_sums dk, dv;
-  // The query heads are added up in their order.
+  // The query heads are added in order, so that the bits are reproducible.
   for (unsigned member = 0; member < extents.group(); ++member, extents.advance(place)) {
     for (auto first_query = static_cast<position>(ext::first_query_of(extents.mask(), first_key));
          is_seen_from(extents, first_query, first_key, core_tile); first_query += core_tile) {
-      __syncthreads();  // the queries and scores of the last turn have been used
+      __syncthreads();  // the previous queries and scores have been used
       fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
       fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
       __syncthreads();

@@ -10,33 +10,34 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/core/error.hpp"
 
-// What the kernels of attention share. A block of 16 x 16 threads works on square tiles of queries
-// by keys. Thread (y, x) has rows y, y + 16, ... of a tile; of a tile of scores it has columns x,
-// x + 16, ..., of a tile of values `columns_of_pack` neighbours at a time. So the threads of a row
-// are half a warp, and the threads of a warp read shared memory without bank conflicts.
+// Common parts of the attention kernels. A block of 16 x 16 threads works on square tiles of
+// queries by keys. Thread (y, x) has rows y, y + 16, ... of a tile. In a tile of scores it has
+// columns x, x + 16, ..., in a tile of values `columns_of_pack` adjacent columns at a time. So the
+// threads of a row are half a warp, and the threads of a warp read shared memory without bank
+// conflicts.
 
 namespace plait::cuda_kernels::detail {
 
 inline constexpr int tile_side = 16;
 inline constexpr int tile_threads = tile_side * tile_side;
 
-// Kernels know an attention by its extents, which say where its operands lie, which heads belong
-// together and which keys a query sees. There are two types of them: what the first does not leave
-// open is not computed at run time.
+// A kernel gets the description of an attention as its extents: the positions of its operands, the
+// heads that belong together and the keys that a query sees. There are two such types, so that
+// properties that are fixed in the first are not computed at run time.
 
-/// Causal attention of equal heads whose query, key and value lie side by side, (rows, 3, heads,
-/// head_width), and strides in elements.
+/// Causal attention of equal heads whose query, key and value are adjacent, (rows, 3, heads,
+/// head_width), with strides in elements.
 struct attention_extents {
   std::size_t sequence, batch, heads, head_width;
 
   template <class T>
   using operands = T*;
-  using position = std::size_t;  ///< that keys are compared in
-  /// Where one (sample, head) begins.
+  using position = std::size_t;  ///< the type in which keys are compared
+  /// The offsets at which one (sample, head) begins.
   struct place_type {
     std::size_t qkv, out, row;
   };
-  /// Whether a query sees a key of every tile of keys that its tile of queries is multiplied by.
+  /// True if a query sees a key of every tile of keys with which its tile of queries is multiplied.
   static constexpr bool sees_every_tile = true;
 
   static PLAIT_HOST_DEVICE constexpr ext::attention_options mask() { return {}; }
@@ -46,7 +47,8 @@ struct attention_extents {
   PLAIT_HOST_DEVICE constexpr place_type place(std::size_t index) const {
     return {(index / heads * 3 * heads + index % heads) * head_width, index * head_width, index};
   }
-  /// Of the first query head that reads one (sample, key-value head), and the next one.
+  /// Returns the place of the first query head that reads one (sample, key-value head); advance()
+  /// moves to the next one.
   PLAIT_HOST_DEVICE constexpr place_type place_of_key(std::size_t index) const {
     return place(index);
   }
@@ -75,14 +77,14 @@ struct attention_extents {
   PLAIT_HOST_DEVICE constexpr T* value(T* qkv, place_type const& at) const {
     return query(qkv, at) + 2 * heads * head_width;
   }
-  /// `value` where `key` is known.
+  /// Returns the address of the value that belongs to `key`.
   template <class T>
   PLAIT_HOST_DEVICE constexpr T* value_of(T* key, T*, place_type const&) const {
     return key + heads * head_width;
   }
 };
 
-/// Any attention.
+/// An attention with any heads and mask.
 struct general_extents : ext::attention_shape {
   template <class T>
   using operands = ext::attention_operands<T>;
@@ -151,7 +153,7 @@ template <class Extents>
 PLAIT_HOST_DEVICE constexpr ext::key_range visible_keys(Extents const& extents, std::size_t query) {
   return ext::visible_keys(extents.mask(), query, extents.sequence);
 }
-/// The keys that one query sees, to be asked of many.
+/// The keys that one query sees, for tests of many keys.
 template <class Extents>
 struct seen_keys {
   using position = typename Extents::position;
@@ -164,14 +166,15 @@ struct seen_keys {
     return static_cast<position>(key) >= first && static_cast<position>(key) <= last;
   }
 };
-/// The keys of which the queries [first, first + tile) see one, from the begin of a tile on.
+/// Returns the keys that any of the queries [first, first + tile) sees, from the beginning of a
+/// tile on.
 template <class Extents>
 PLAIT_HOST_DEVICE constexpr ext::key_range keys_of_tile(Extents const& extents, std::size_t first,
                                                         std::size_t tile) {
   return {visible_keys(extents, first).first / tile * tile,
           visible_keys(extents, first + tile - 1).last};
 }
-/// Whether one of the queries from `first` on sees one of the keys [first_key, first_key + tile).
+/// Returns true if a query from `first` on sees one of the keys [first_key, first_key + tile).
 template <class Extents>
 PLAIT_HOST_DEVICE constexpr bool is_seen_from(Extents const& extents, std::size_t first,
                                               std::size_t first_key, std::size_t tile) {
@@ -180,17 +183,17 @@ PLAIT_HOST_DEVICE constexpr bool is_seen_from(Extents const& extents, std::size_
          static_cast<position>(visible_keys(extents, first).first) <=
              static_cast<position>(first_key + tile - 1);
 }
-/// What scores are made smaller by before their exponential: the largest, or 0 where none is
-/// visible.
+/// Returns the number that is subtracted from scores before their exponential: the largest score,
+/// or 0 if no key is visible.
 template <class Extents, class A>
 __device__ __forceinline__ A exponent_base(A largest) {
   if constexpr (Extents::sees_every_tile) return largest;
   else return largest == minus_infinity<A> ? A{0} : largest;
 }
 
-/// Sizes for heads of up to `Width` in arithmetic of type A. The tiles are such that shared memory
-/// takes at most 99 KiB, which every device from sm_80 on has; 132 KiB in backward for double and
-/// heads above 128.
+/// Sizes for heads of up to `Width` in arithmetic of type A. With these tiles shared memory takes
+/// at most 99 KiB, which every device from sm_80 on has; 132 KiB in backward for double and heads
+/// above 128.
 template <class A, int Width, int Tile>
 struct attention_sizes {
   static constexpr int tile = Tile;
@@ -198,11 +201,11 @@ struct attention_sizes {
   static constexpr int pack = vector_elements<A>;
   static constexpr int row_stride = Width + pack;  // padded against bank conflicts
   static constexpr int score_stride = Tile + pack;
-  static constexpr int rows = Tile / tile_side;      // of a thread
-  static constexpr int columns = Width / tile_side;  // of a thread, in tiles of values
+  static constexpr int rows = Tile / tile_side;      // rows of a thread
+  static constexpr int columns = Width / tile_side;  // columns of a thread, in tiles of values
   static constexpr int columns_of_pack = pack < columns ? pack : columns;
   static constexpr int packs = columns / columns_of_pack;
-  /// Blocks for which a multiprocessor has registers, without spilling one.
+  /// Blocks for which a multiprocessor has enough registers without spilling.
   static constexpr int blocks = sizeof(A) == sizeof(double) ? 1 : 2;
 
   using tile_memory = A[tile * row_stride];
@@ -234,7 +237,7 @@ __device__ __forceinline__ A reduce_row(A value, Join join) {
   return value;
 }
 
-/// Rows [first, first + tile) of a head; zeros from row `end` and column `width` on.
+/// Loads rows [first, first + tile) of a head; zeros from row `end` and column `width` on.
 template <class Sizes, int V, class A, class T>
 __device__ __forceinline__ void load_tile(A* to, T const* from, std::size_t stride,
                                           std::size_t first, std::size_t end, std::size_t width) {
@@ -257,7 +260,7 @@ __device__ __forceinline__ void load_tile(A* to, T const* from, std::size_t stri
   }
 }
 
-/// Rows of a thread to a head; not from row `end` and column `width` on.
+/// Stores the rows of a thread; skips row `end` and column `width` and those after them.
 template <class Sizes, int V, class A, class T>
 __device__ __forceinline__ void store_rows(A const (&sums)[Sizes::rows][Sizes::columns], T* to,
                                            std::size_t stride, std::size_t first, std::size_t end,
@@ -281,7 +284,7 @@ __device__ __forceinline__ void store_rows(A const (&sums)[Sizes::rows][Sizes::c
   }
 }
 
-/// scores += a b^T: the rows of this thread in a times the rows of its columns in b.
+/// scores += a b^T, for the rows of this thread in a and the rows of its columns in b.
 template <class Sizes, class A>
 __device__ __forceinline__ void multiply_by_rows(A const* a, A const* b,
                                                  A (&scores)[Sizes::rows][Sizes::rows]) {
@@ -314,7 +317,7 @@ __device__ __forceinline__ void add_scaled_row(A const (&factors)[Sizes::rows], 
   }
 }
 
-/// sums += scores b, where the scores are a tile in shared memory.
+/// sums += scores b; the scores are a tile in shared memory.
 template <class Sizes, class A>
 __device__ __forceinline__ void multiply_scores(A const* scores, A const* b,
                                                 A (&sums)[Sizes::rows][Sizes::columns]) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Words of the kernels that depend on the compiler. A program that emulates a device has included
-// its own, with those of CUDA C++, before.
+// Macros of the kernels that depend on the compiler. A program that emulates a device defines its
+// own before it includes this header, together with the names of CUDA C++.
 #if defined(__CUDACC__)
 
-/// Before a loop: unroll it, all of it or by a number of turns.
+/// Unrolls the following loop, fully or by a number of iterations.
 #define PLAIT_UNROLL _Pragma("unroll")
 #define PLAIT_UNROLL_BY(turns) PLAIT_UNROLL_TEXT(unroll turns)
 #define PLAIT_UNROLL_TEXT(text) _Pragma(#text)

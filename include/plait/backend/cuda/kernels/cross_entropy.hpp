@@ -10,12 +10,12 @@
 #include "plait/tensor/functions.hpp"
 
 // Cross-entropy of logits that may be a shard [first_class, first_class + valid_columns) of the
-// classes; columns from valid_columns on are padding. The order of work on every shard: row_max,
-// maximum over the shards, cross_entropy_terms, sum over the shards, then cross_entropy_sum and
-// cross_entropy_backward, which need no other shard. Where one shard has all classes,
-// cross_entropy_statistics does the work of the first three with one reading of the logits, and
-// cross_entropy_with_gradient does all except for the sum. A block does a row. `weights` has what
-// each row is multiplied by, or is null for 1.
+// classes; columns from valid_columns on are padding. Every shard runs row_max, maximum over the
+// shards, cross_entropy_terms and sum over the shards; then cross_entropy_sum and
+// cross_entropy_backward, which do not communicate. If one shard has all classes,
+// cross_entropy_statistics replaces the first three with one pass over the logits, and
+// cross_entropy_with_gradient replaces all except the sum. A block computes a row. `weights` has a
+// factor for each row, or is null for 1.
 
 namespace plait::cuda_kernels {
 
@@ -26,7 +26,7 @@ struct of_each_warp {
   A value[warp_threads];
 };
 
-// The column of a shard that holds class `target`, or `count` if another shard has it.
+// Returns the column of a shard that holds class `target`, or `count` if another shard has it.
 __device__ __forceinline__ std::size_t local_class(std::int32_t target, std::size_t first,
                                                    std::size_t count) {
   // A negative target, or one below `first`, wraps around to a huge number.
@@ -44,7 +44,7 @@ __device__ __forceinline__ void for_each_logits(T const* row, std::size_t column
     if (whole + threadIdx.x < columns) each(load<1>(row + whole + threadIdx.x));
 }
 
-/// Calls each(logit) for the logits of a row that a thread has.
+/// Calls each(logit) for this thread's logits of a row.
 template <int V, class T, class Each>
 __device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns, Each each) {
   for_each_logits<V>(row, columns, [&]<int W>(pack<T, W> const& values) {
@@ -53,13 +53,13 @@ __device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns
   });
 }
 
-/// The greatest of the logits that a thread has seen, and sums that refer to it.
+/// The greatest logit that a thread has read, and sums relative to it.
 template <class A, class Target>
 struct online_sums {
   A max = minus_infinity<A>;
   A sum = 0;                     // of e^(logit - max)
-  A sum_below = 0;               // of logit - max; of a smoothed target only
-  [[maybe_unused]] A count = 0;  // of its summands
+  A sum_below = 0;               // of logit - max; for a smoothed target only
+  [[maybe_unused]] A count = 0;  // number of summands of sum_below
 
   template <class T, int W>
   __device__ __forceinline__ void add(pack<T, W> const& values) {
@@ -70,7 +70,7 @@ struct online_sums {
       largest = logit > largest ? logit : largest;
     }
     refer_to(largest);
-    // All may be minus infinity so far, whose difference to itself is no number.
+    // If all logits are minus infinity so far, their difference would be nan.
     A const from = max == minus_infinity<A> ? A{0} : max;
     PLAIT_UNROLL
     for (int v = 0; v < W; ++v) {
@@ -80,7 +80,7 @@ struct online_sums {
     }
     if constexpr (Target::is_smoothed) count += A{W};
   }
-  /// The terms of a row of all classes.
+  /// Stores the terms of a row that has all classes.
   template <class T>
   __device__ __forceinline__ void store_terms(T const* row, std::int32_t target,
                                               std::size_t classes, A* to) const {
@@ -89,7 +89,7 @@ struct online_sums {
     to[1] = label == classes ? A{0} : static_cast<A>(row[label]) - max;
     if constexpr (Target::is_smoothed) to[2] = sum_below;
   }
-  /// `largest` is at least max.
+  /// Makes the sums relative to `largest`, which is at least max.
   __device__ __forceinline__ void refer_to(A largest) {
     if (!(largest > max)) return;
     sum *= functions::exponential(max - largest);
@@ -99,8 +99,8 @@ struct online_sums {
   }
 };
 
-/// The maximum of a row of all classes, and its sums, which refer to it; each thread of the block
-/// has them.
+/// Returns the maximum of a row of all classes and the sums relative to it, to each thread of the
+/// block.
 template <int V, class Target, int Threads = block_threads, class T, class Memory>
 __device__ __forceinline__ online_sums<accumulate_t<T>, Target> statistics_of_row(
     T const* row, std::size_t valid_columns, Memory& memory) {
@@ -139,7 +139,7 @@ __device__ __forceinline__ void store_gradient_of_row(T const* row, T* to, std::
   for_each_step<std::size_t{Threads} * V, 2>(
       std::size_t{threadIdx.x} * V, columns, [&](std::size_t c) { return load<V>(row + c); },
       [&](std::size_t c, pack<T, V> values) {
-        // The place of a column in the pack; V if the column is not in it.
+        // Returns the position of a column in the pack; V if the column is not in it.
         auto const place = [&](std::size_t column) {
           return static_cast<int>(smaller<std::size_t>(V, column - smaller(column, c)));
         };
@@ -186,7 +186,7 @@ __global__ __launch_bounds__(block_threads) void row_max_kernel(T const* logits,
   }
 }
 
-/// Largest logit of every row; minus infinity where valid_columns is 0. NaNs are skipped.
+/// Computes the largest logit of every row; minus infinity if valid_columns is 0. NaNs are skipped.
 ///
 /// Shapes: logits (rows, columns), valid_columns <= columns; max (rows)
 template <launcher Launch, class T>
@@ -234,8 +234,9 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_terms_kernel(
   }
 }
 
-/// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus
-/// max, or 0 if the target is not in this shard; of a smoothed target the sum of (logit - max) too.
+/// Computes this shard's summands of every row: the sum of e^(logit - max), and the target's logit
+/// minus max, or 0 if another shard has the target; for a smoothed target also the sum of (logit -
+/// max).
 ///
 /// Shapes: logits (rows, columns); targets, max (rows); terms (rows, Target::terms)
 template <class Target = one_hot_target, launcher Launch, class T>
@@ -268,8 +269,8 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_statistics_kernel
   }
 }
 
-/// row_max and cross_entropy_terms of all classes, with one reading of the logits: the sums refer
-/// to the maximum so far, and are multiplied when a greater one comes.
+/// Computes row_max and cross_entropy_terms of all classes in one pass over the logits: sums are
+/// relative to the maximum so far, and are rescaled when a greater logit appears.
 ///
 /// Shapes: logits (rows, columns); targets, max (rows); terms (rows, Target::terms)
 template <class Target = one_hot_target, launcher Launch, class T>
@@ -358,7 +359,7 @@ void cross_entropy_backward(Launch launch, T const* logits, std::int32_t const* 
 }
 
 inline constexpr int row_threads = 512;
-/// Blocks that a multiprocessor has room for; in double they would spill registers.
+/// Blocks for which a multiprocessor has room; in double two would spill registers.
 template <class T>
 inline constexpr int row_blocks = sizeof(T) == 8 ? 1 : 2;
 
@@ -380,7 +381,7 @@ __global__ __launch_bounds__(row_threads, row_blocks<T>) void cross_entropy_with
     auto const seen = detail::statistics_of_row<V, Target, row_threads>(row, valid_columns, memory);
     if (threadIdx.x == 0)
       seen.store_terms(row, targets[r], valid_columns, terms + Target::terms * r);
-    __syncthreads();  // to may be row, which thread 0 has just read
+    __syncthreads();  // `to` may be `row`, which thread 0 has just read
     A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
     detail::store_gradient_of_row<V, row_threads>(
         row, to, detail::local_class(targets[r], 0, valid_columns), of_row, seen.max, seen.sum,
@@ -388,10 +389,11 @@ __global__ __launch_bounds__(row_threads, row_blocks<T>) void cross_entropy_with
   }
 }
 
-/// cross_entropy_statistics and cross_entropy_backward of all classes. The block that has read a
-/// row reads it again for the gradient, from the L2 cache: blocks are large and few, so that the
-/// rows under way fit there, 26 MB of 50,304 classes in bfloat16 on 132 multiprocessors. Writes no
-/// terms of the rows to ignore, which cross_entropy_sum does not read; dlogits may be logits.
+/// Computes cross_entropy_statistics and cross_entropy_backward of all classes. The block that has
+/// read a row reads it again for the gradient, from the L2 cache. Blocks are large and few, so that
+/// the rows under way fit there: 26 MB for 50,304 classes in bfloat16 on 132 multiprocessors. It
+/// writes no terms for rows to ignore, which cross_entropy_sum does not read; dlogits may be
+/// logits.
 ///
 /// Shapes: logits, dlogits (rows, columns); targets, weights (rows); terms (rows, Target::terms);
 ///         scale is one number in device memory

@@ -17,7 +17,7 @@ inline constexpr int words = 4;
 
 }  // namespace detail
 
-// A thread does the elements of a row that share a block of random words: `Whole` if these are
+// A thread computes the elements of a row that share a block of random words. `Whole`: these are
 // always four elements at an aligned address.
 template <bool Whole, class T>
 __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t columns,
@@ -26,7 +26,7 @@ __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t c
   using A = accumulate_t<T>;
   constexpr int words = detail::words;
   random_key const stream{key.seed, key.site, *key.step};
-  // The index of a row's first element in the whole array.
+  // Returns the index of a row's first element in the whole array.
   auto const begin_of = [&](std::size_t r) -> std::uint64_t {
     std::uint64_t const position = block.first_position + r / block.batch_local;
     std::uint64_t const sample = block.first_sample + r % block.batch_local;
@@ -52,7 +52,7 @@ __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t c
     for_each_pack_of_rows<1>(rows, columns / words + 2, [&](std::size_t r, std::size_t i) {
       std::uint64_t const begin = begin_of(r);
       std::uint64_t const number = begin / words + i;
-      // The first column of these words, which may lie before the row.
+      // The first column of these words, which may be before the row.
       auto const first = static_cast<std::int64_t>(number * words - begin);
       if (first >= static_cast<std::int64_t>(columns)) return;
       random_block const random = random_bits(stream, number);
@@ -67,8 +67,8 @@ __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t c
   }
 }
 
-/// y = x * keep_scale where random number `global index` of the stream `key` is at least
-/// `threshold`, else 0; with dy and dx for x and y it is its own gradient. y may be x.
+/// y = x * keep_scale if the random number of the element's global index in stream `key` is at
+/// least `threshold`, else 0. With dy and dx for x and y it is its own gradient. y may be x.
 ///
 /// Shapes: x, y (rows, columns), where rows is a multiple of block.batch_local
 template <launcher Launch, class T>

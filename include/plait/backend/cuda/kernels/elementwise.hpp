@@ -8,7 +8,7 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/element_place.hpp"
 
-// Work on each element by itself, or on each row by one thread. Functions of elements are called
+// Operations on single elements, or on rows with one thread each. Functions of elements are called
 // with values of accumulate_t<T>.
 
 namespace plait::cuda_kernels {
@@ -20,7 +20,7 @@ __global__ void fill_kernel(T value, T* y, element_range range) {
   for_each_pack<V>(range, [&](std::size_t i) { store(values, y + i); });
 }
 
-/// Every element of y becomes `value`.
+/// Sets every element of y to `value`.
 template <launcher Launch, class T>
 void fill(Launch launch, std::type_identity_t<T> value, T* y, std::size_t n) {
   constexpr int wide = vector_elements<T>;
@@ -37,7 +37,7 @@ __global__ void swap_kernel(T* a, T* b, element_range range) {
   });
 }
 
-/// a and b, which do not overlap, have each other's values from now on.
+/// Swaps the elements of a and b, which do not overlap.
 template <launcher Launch, class T>
 void swap(Launch launch, T* a, T* b, std::size_t n) {
   constexpr int wide = vector_elements<T>;
@@ -61,7 +61,7 @@ __global__ void add_and_clear_kernel(T* sum, T* x, element_range range) {
   });
 }
 
-/// sum += x; x = 0. They do not overlap.
+/// sum += x; x = 0. sum and x do not overlap.
 template <launcher Launch, class T>
 void add_and_clear(Launch launch, T* sum, T* x, std::size_t n) {
   constexpr int wide = vector_elements<T>;
@@ -82,7 +82,7 @@ __global__ void copy_blocks_kernel(T const* from, std::size_t from_stride, T* to
       });
 }
 
-/// Copies `count` blocks of `block` elements with strides, in elements, between their beginnings.
+/// Copies `count` blocks of `block` elements; strides, in elements, are between their beginnings.
 /// Nothing overlaps.
 template <launcher Launch, class T>
 void copy_blocks(Launch launch, T const* from, std::size_t from_stride, T* to,
@@ -172,8 +172,8 @@ __global__ void map_at_kernel(Function f, element_block of, T* y, element_operan
   });
 }
 
-/// y[r][c] = f(the place of it, row r of each view...) for the elements of a block, each by a
-/// thread. `f` is a named type with a PLAIT_HOST_DEVICE call operator.
+/// y[r][c] = f(place of the element, row r of each view...) for the elements of a block, one thread
+/// each. `f` is a named type with a PLAIT_HOST_DEVICE call operator.
 template <launcher Launch, class Function, class T, class... Views>
 void map_at(Launch launch, Function f, element_block const& of, T* y,
             element_operand<Views>... views) {
@@ -210,18 +210,18 @@ __global__ void rows_kernel(Function f, std::size_t count, std::size_t columns,
                    [&](std::size_t r) { f(columns, operands.data + r * operands.stride...); });
 }
 
-/// Calls f(columns, row of each operand...) for each of `count` rows. The pointers are to T, so
-/// that `f` converts by itself what it reads and writes.
+/// Calls f(columns, row of each operand...) for each of `count` rows. The pointers are to T, so `f`
+/// itself converts elements.
 template <launcher Launch, class Function, class... T>
 void rows(Launch launch, Function f, std::size_t count, std::size_t columns,
           row_operand<T>... operands) {
   if (count == 0) return;
-  constexpr int threads = 64;  // few, as a thread does a whole row
+  constexpr int threads = 64;  // few, since a thread computes a whole row
   launch(rows_kernel<Function, T...>, launch_shape{blocks_for(count, threads), threads}, f, count,
          columns, operands...);
 }
 
-/// Most sources of one `combine`.
+/// Greatest number of sources of one `combine`.
 inline constexpr int most_sources = 16;
 
 template <class T>
@@ -261,8 +261,8 @@ __global__ void combine_kernel(Join join, source_table<T> sources, int count, T*
 }
 
 /// out[i] = sources[0][i] joined with sources[1][i], and so on in order, where `join` is `plus` or
-/// `maximum`; out may be one of the sources. More than most_sources take several calls, with the
-/// result so far as the first source.
+/// `maximum`; out may be one of the sources. For more than most_sources, call it several times with
+/// the result so far as the first source.
 template <launcher Launch, class Join, class T>
 void combine(Launch launch, Join join, source_table<T> const& sources, int count, T* out,
              std::size_t n) {

@@ -10,27 +10,27 @@
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/macros.hpp"
 
-/// Kernels and the functions that launch them. A launching function takes a `launcher` first and
-/// then what the function of the same name in host_maths takes; pointers are to device memory. `T`
-/// is float, double or bfloat16; statistics and arithmetic are in accumulate_t<T>. The results are
-/// the same bits at every launch. Nothing is launched for empty operands.
+/// Kernels and the functions that launch them. A launching function takes a `launcher` and then the
+/// arguments of the function of the same name in host_maths; pointers are to device memory. `T` is
+/// float, double or bfloat16; statistics and arithmetic are in accumulate_t<T>. Every launch gives
+/// the same bits. Nothing is launched for empty operands.
 namespace plait::cuda_kernels {
 
-/// How many blocks of how many threads run a kernel, and the dynamic shared memory of a block.
+/// The numbers of blocks and threads of a kernel, and the dynamic shared memory of a block.
 struct launch_shape {
   unsigned blocks = 1;
   unsigned threads = 1;
-  std::size_t shared_bytes = 0;  ///< above 48 KiB the device has to be asked for it first
+  std::size_t shared_bytes = 0;  ///< above 48 KiB the kernel's limit has to be raised first
   unsigned blocks_y = 1;
 };
 
 /// Puts work at the end of a stream.
 ///
-/// Syntax:  launch(kernel, shape, arguments...) -> void; where nvcc compiles it, also
+/// Syntax:  launch(kernel, shape, arguments...) -> void; if nvcc compiles it, also
 ///          launch.call(name, function) -> void.
 /// Meaning: the kernel runs with the arguments, converted to its parameters, in grid (blocks,
-///          blocks_y) after all that the stream was given before. function(stream) is a call of a
-///          library that does the same; `name` is for the text of an error.
+///          blocks_y), after all earlier work of the stream. function(stream) calls a library that
+///          enqueues its work; `name` is for the text of an error.
 template <class L>
 concept launcher = requires(L launch, void (*kernel)(int*), launch_shape shape, int* argument) {
   launch(kernel, shape, argument);
@@ -48,7 +48,7 @@ inline constexpr int block_warps = block_threads / warp_threads;
 template <class T>
 inline constexpr int vector_elements = 16 / static_cast<int>(sizeof(T));
 
-/// Whether all of these addresses and byte counts allow accesses of 16 bytes.
+/// Returns true if all of these addresses and byte counts allow accesses of 16 bytes.
 template <class... Numbers>
 bool fits_vectors(Numbers... numbers) {
   auto const fits = [](auto number) {
@@ -69,20 +69,20 @@ PLAIT_HOST_DEVICE constexpr T larger(T a, T b) {
 
 constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
-/// Blocks for `work` items of which a block does `per_block` at a time; above a limit the kernels'
-/// loops do the rest.
+/// Returns the blocks for `work` items if a block does `per_block` at a time. It is bounded; the
+/// kernels' loops do the rest.
 constexpr unsigned blocks_for(std::size_t work, std::size_t per_block) {
   constexpr std::size_t most = std::size_t{1} << 20;
   return static_cast<unsigned>(smaller(divide_up(work, per_block), most));
 }
 
-/// Elements of one launch, whole packs of the kernel's width.
+/// A range of elements of one launch; its size is a multiple of the kernel's width.
 struct element_range {
   std::size_t begin, end;
 };
 
-/// Launches a kernel over n elements: `wide` for the whole packs of V, if the addresses fit
-/// vectors, and `narrow`, which does one at a time, for what is left. Both get the arguments and
+/// Launches a kernel over n elements: `wide` for the whole packs of V, if the addresses allow
+/// vectors, and `narrow`, which does one element at a time, for the rest. Both get the arguments,
 /// then their element_range.
 template <int V, class Launch, class Kernel, class... Arguments>
 void launch_packs(Launch launch, bool vectors, std::size_t n, Kernel wide, Kernel narrow,
@@ -101,7 +101,7 @@ void launch_packs(Launch launch, bool vectors, std::size_t n, Kernel wide, Kerne
 template <class A>
 inline constexpr A minus_infinity = -std::numeric_limits<A>::infinity();
 
-/// `V` neighbours, moved by one instruction from or to an address that is aligned to their size.
+/// `V` adjacent elements, moved by one instruction; the address is aligned to their size.
 template <class T, int V>
 struct alignas(V * sizeof(T)) pack {
   T value[V];
@@ -116,12 +116,12 @@ __device__ __forceinline__ void store(pack<T, V> const& values, T* to) {
   *reinterpret_cast<pack<T, V>*>(to) = values;
 }
 
-/// What a turn of a loop over two operands has loaded.
+/// The packs that one iteration of a loop over two operands loads.
 template <class T, int V>
 struct two_packs {
   pack<T, V> first, second;
 
-  /// Rounded once.
+  /// Returns the sum of the two, rounded once.
   [[nodiscard]] __device__ __forceinline__ pack<T, V> sum() const {
     using A = accumulate_t<T>;
     pack<T, V> values;
@@ -133,7 +133,7 @@ struct two_packs {
   }
 };
 
-/// The block's shared memory as one `Layout`, whose size the launch shape gives.
+/// Returns the block's shared memory as one `Layout`; the launch shape gives its size.
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
   PLAIT_SHARED_MEMORY(shared_bytes);
@@ -154,8 +154,8 @@ __device__ __forceinline__ T warp_sum(T value) {
 }
 
 /// Combines the values of all threads of a block of whole warps; every thread gets the result.
-/// `of_warp` is shared, one element for each warp; the block must not use it on either side without
-/// a barrier between.
+/// `of_warp` is shared, with one element for each warp. Between another use of it and this call,
+/// before or after, the block needs a barrier.
 template <class T, class Join>
 __device__ __forceinline__ T block_reduce(T value, T* of_warp, Join join) {
   value = warp_reduce(value, join);
@@ -167,7 +167,7 @@ __device__ __forceinline__ T block_reduce(T value, T* of_warp, Join join) {
   return result;
 }
 
-/// Calls each(i) so that the grid sees the range once, as packs [i, i + V).
+/// Calls each(i) for packs [i, i + V), so that the grid visits the range once.
 template <int V, class Each>
 __device__ __forceinline__ void for_each_pack(element_range range, Each each) {
   std::size_t const step = std::size_t{gridDim.x} * blockDim.x * V;
@@ -176,8 +176,8 @@ __device__ __forceinline__ void for_each_pack(element_range range, Each each) {
     each(i);
 }
 
-/// Calls each(i) for i = begin, begin + Step, ... below `end`. The number of turns is known before
-/// the first one.
+/// Calls each(i) for i = begin, begin + Step, ... below `end`. The number of iterations is known in
+/// advance.
 template <std::size_t Step, class Each>
 __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Each each) {
   int const turns = begin < end ? static_cast<int>((end - begin - 1) / Step + 1) : 0;
@@ -185,9 +185,9 @@ __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end
   for (int turn = 0; turn < turns; ++turn) each(begin + static_cast<std::size_t>(turn) * Step);
 }
 
-/// Calls use(i, load_at(i)) for the same i, where `Together` turns load before the first of them
-/// uses anything: so many loads of a thread are under way at a time, and what it stores does not
-/// hold back the next. The compiler does not do that by itself.
+/// Calls use(i, load_at(i)) for the same i. `Together` iterations load before the first of them
+/// uses its data, so that a thread has this many loads under way, and a store does not delay the
+/// next load. The compiler does not reorder them by itself.
 template <std::size_t Step, std::size_t Together, class Load, class Use>
 __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Load load_at,
                                               Use use) {
@@ -202,11 +202,11 @@ __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end
   }
 }
 
-/// Packs that a thread of a warp does of one piece of a row.
+/// Packs of a thread in one piece of a row.
 inline constexpr std::size_t packs_of_piece = 4;
 
-/// Calls piece(row, first column of this thread, end) so that the grid sees a matrix once, whose
-/// columns are a multiple of V: the thread has the packs at the first column and at steps of
+/// Calls piece(row, first column of this thread, end) so that the grid visits a matrix once. The
+/// columns are a multiple of V; the thread has the packs at the first column and at steps of
 /// warp_threads * V from there.
 template <int V, class Piece>
 __device__ __forceinline__ void for_each_piece_of_rows(std::size_t rows, std::size_t columns,
@@ -224,8 +224,8 @@ __device__ __forceinline__ void for_each_piece_of_rows(std::size_t rows, std::si
   }
 }
 
-/// Calls each(row, column) for the packs of a matrix; the threads of a warp have neighbouring ones
-/// of a row.
+/// Calls each(row, column) for the packs of a matrix; the threads of a warp have adjacent packs of
+/// a row.
 template <int V, class Each>
 __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::size_t columns,
                                                       Each each) {
@@ -235,8 +235,8 @@ __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::siz
       });
 }
 
-/// The same for a body that stores: use(row, column, load_at(row, column)), where a thread loads
-/// all packs of a piece before it stores the first.
+/// Calls use(row, column, load_at(row, column)), for a body that stores: a thread loads all packs
+/// of a piece before it stores the first.
 template <int V, class Load, class Use>
 __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::size_t columns,
                                                       Load load_at, Use use) {
@@ -248,7 +248,7 @@ __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::siz
       });
 }
 
-/// The shape for a kernel that is one for_each_pack_of_rows.
+/// Returns the shape for a kernel that calls for_each_pack_of_rows once.
 constexpr launch_shape shape_for_rows(std::size_t rows, std::size_t columns, int v) {
   std::size_t const pieces =
       divide_up(columns, packs_of_piece * warp_threads * static_cast<std::size_t>(v));

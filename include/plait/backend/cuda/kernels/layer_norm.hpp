@@ -8,7 +8,7 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 
-// A warp does a row. It reads the row more than once, all but the first time from the cache.
+// A warp computes a row. It reads the row more than once, but only the first time from memory.
 
 namespace plait::cuda_kernels {
 
@@ -83,8 +83,8 @@ __global__ __launch_bounds__(block_threads) void layer_norm_kernel(
   });
 }
 
-/// y = gamma * (x - mean) * inverse_deviation + beta, with mean and 1 / sqrt(variance + epsilon) of
-/// each row, which are kept in `statistics`. y may be x.
+/// y = gamma * (x - mean) * inverse_deviation + beta. Stores mean and 1 / sqrt(variance + epsilon)
+/// of each row in `statistics`. y may be x.
 ///
 /// Shapes: x, y (rows, columns); gamma, beta (columns); statistics (rows, 2)
 template <launcher Launch, class T>
@@ -141,7 +141,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_input_kerne
   });
 }
 
-/// Gradient of layer_norm by its input; dx may be dy.
+/// Gradient of layer_norm with respect to its input; dx may be dy.
 ///
 /// Shapes: dy, x, dx (rows, columns); gamma (columns); statistics (rows, 2)
 template <launcher Launch, class T>
@@ -184,7 +184,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_parameters_
       });
 }
 
-/// Adds the gradients of layer_norm by gamma and beta to dgamma and dbeta.
+/// Adds the gradients of layer_norm with respect to gamma and beta to dgamma and dbeta.
 ///
 /// Shapes: dy, x (rows, columns); statistics (rows, 2); dgamma, dbeta (columns);
 ///         workspace (column_sums_workspace(rows, columns, 2)) or null
@@ -211,15 +211,15 @@ struct packs_of_row {
   accumulate_t<T> mean, inverse_deviation;
 };
 
-/// The most columns whose sums a warp holds in registers, and those with which a multiprocessor has
-/// registers for two blocks.
+/// The most columns whose sums fit into a warp's registers, and the most with which a
+/// multiprocessor has registers for two blocks.
 inline constexpr int columns_in_registers = 1024, columns_of_two_blocks = 768;
 
 }  // namespace detail
 
-// A block does a slice of the rows, and all columns: a thread has Packs packs of each row of its
-// warp, and their sums over these rows. A multiprocessor that has one of the Blocks needs more
-// loads under way: there the next row is loaded before this one is used.
+// A block computes a slice of the rows, with all columns. A thread has Packs packs of each row of
+// its warp, and their sums over these rows. With only one block on a multiprocessor, more loads
+// must be under way: then the next row is loaded before this one is used.
 template <int V, int Packs, int Blocks, class T>
 __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_kernel(
     std::size_t rows, std::size_t columns, column_targets<accumulate_t<T>, 2> targets,
@@ -256,7 +256,7 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
     auto const h_of = [&](int p, int v) {
       return (static_cast<A>(now.of[p].second.value[v]) - now.mean) * now.inverse_deviation;
     };
-    // The order of additions is that of layer_norm_backward_input_kernel and
+    // The additions are in the order of layer_norm_backward_input_kernel and
     // layer_norm_backward_parameters_kernel.
     A sum_g = 0, sum_gh = 0;
     PLAIT_UNROLL
@@ -299,10 +299,10 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
   }
 }
 
-/// layer_norm_backward_parameters, layer_norm_backward_input and, if `added` is not null, the sum
-/// of that and it, with the same bits: by one kernel that reads dy and x once. dx may be dy or
-/// added. Returns false, with nothing done, where sums are not float, where the columns are more
-/// than a warp has registers for, or where addresses do not fit vectors.
+/// Computes layer_norm_backward_parameters, layer_norm_backward_input and, if `added` is not null,
+/// the sum of dx and added, with the same bits, by one kernel that reads dy and x once. dx may be
+/// dy or added. Returns false, with nothing done, if sums are not float, if the columns do not fit
+/// into a warp's registers, or if addresses do not allow vectors.
 ///
 /// Shapes: dy, x, added, dx (rows, columns); gamma, dgamma, dbeta (columns); statistics (rows, 2);
 ///         workspace as in layer_norm_backward_parameters

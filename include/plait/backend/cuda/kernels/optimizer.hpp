@@ -9,18 +9,19 @@
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/cuda/kernels/launch.hpp"
 
-// Steps of an optimizer over a whole arena, and what decides their numbers. What changes from step
-// to step is read from device memory, so that a recorded sequence of launches can be repeated.
+// Steps of an optimizer over a whole arena, and the kernels that compute their numbers. Numbers
+// that change from step to step are read from device memory, so that a recorded sequence of
+// launches can be replayed.
 
 namespace plait::cuda_kernels {
 
 namespace detail {
 
-/// Packs that a thread of an update does.
+/// Packs of a thread of an update.
 inline constexpr int update_packs = 4;
 
-// Calls each(i, factors) for the packs of this thread; factors[v] is factors_of(the range of
-// element i + v). The ranges are sorted and cover all elements.
+// Calls each(i, factors) for the packs of this thread; factors[v] is factors_of(range of element i
+// + v). The ranges are sorted and cover all elements.
 template <int V, class Factors, class Each>
 __device__ __forceinline__ void for_each_update(update_range const* ranges, int range_count,
                                                 element_range of, Factors factors_of, Each each) {
@@ -54,7 +55,7 @@ __device__ __forceinline__ void for_each_update(update_range const* ranges, int 
   }
 }
 
-// As launch_packs, for kernels that are one for_each_update.
+// Launches like launch_packs, for kernels that call for_each_update once.
 template <int V, class Scalars, class Launch, class Kernel, class... Arguments>
 void launch_update(Launch launch, bool vectors, std::size_t count, Kernel wide, Kernel narrow,
                    Arguments... arguments) {
@@ -70,8 +71,9 @@ void launch_update(Launch launch, bool vectors, std::size_t count, Kernel wide, 
   if (whole < count) launch_part(narrow, 1, {whole, count});
 }
 
-/// The scalars of an update, made in double and rounded once: those of all ranges by one thread of
-/// the block, without their factors, those of a range by each thread that has elements of it.
+/// The scalars of an update, computed in double and rounded once. One thread of the block computes
+/// the scalars of all ranges, without factors; each thread computes those of the ranges of its
+/// elements.
 template <class P>
 struct adamw_scalars {
   double learning_rate, step_size;
@@ -145,11 +147,11 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
 
 /// One AdamW step of a whole arena, in the order of operations of torch.optim.AdamW: decay, first
 /// moment by lerp, second moment, sqrt(v) / sqrt(bias_correction2) + epsilon, update. If
-/// `compute_copy` is not null, it gets the new parameters, rounded.
+/// `compute_copy` is not null, it gets the rounded new parameters.
 ///
-/// Shapes: parameter, gradient, m, v, compute_copy (count); ranges (range_count), sorted, cover
-///         [0, count); numbers and gradient_scale are in device memory, gradient_scale may be null;
-///         nothing is done if it is not a number
+/// Shapes: parameter, gradient, m, v, compute_copy (count); ranges (range_count), sorted, cover [0,
+///         count); numbers and gradient_scale are in device memory. gradient_scale may be null;
+///         nothing is done if it is nan
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
 template <launcher Launch, class P, class S, class C = bfloat16>
 void adamw(Launch launch, P* parameter, S const* gradient, P* m, P* v, std::size_t count,
@@ -236,7 +238,7 @@ __global__ void average_kernel(P const* x, P* average, double decay, double cons
 }
 
 /// average = decay * average + (1 - decay) * x; nothing is done if `*gradient_scale`, in device
-/// memory, is not a number.
+/// memory, is nan.
 ///
 /// Shapes: x, average (count); they do not overlap
 template <launcher Launch, class P>
@@ -249,13 +251,13 @@ void average(Launch launch, P const* x, P* average, std::size_t count, double de
 
 namespace detail {
 
-/// Blocks that share the squares of one range, and the fewest elements that one of them takes.
+/// Blocks that share the squares of one range, and the fewest elements of one of them.
 inline constexpr std::size_t square_shares = 128;
 inline constexpr std::size_t share_elements = 4096;
 
 }  // namespace detail
 
-/// Numbers of workspace that sum_of_squares needs.
+/// Number of elements of workspace that sum_of_squares needs.
 constexpr std::size_t squares_workspace(std::size_t range_count) {
   return range_count * detail::square_shares;
 }
@@ -282,7 +284,7 @@ __global__ __launch_bounds__(block_threads) void squares_kernel(T const* x,
     sum += value * value;
   };
   bool const vectors = reinterpret_cast<std::uintptr_t>(from) % (sizeof(T) * wide) == 0;
-  std::size_t const whole = vectors ? end - (end - begin) % wide : begin;  // behind the packs
+  std::size_t const whole = vectors ? end - (end - begin) % wide : begin;  // end of the packs
   for_each_step<block_threads * wide>(begin + threadIdx.x * wide, whole, [&](std::size_t i) {
     auto const values = load<wide>(from + i);
     PLAIT_UNROLL
@@ -293,7 +295,7 @@ __global__ __launch_bounds__(block_threads) void squares_kernel(T const* x,
   if (threadIdx.x == 0) partial[blockIdx.y * detail::square_shares + blockIdx.x] = sum;
 }
 
-template <class T>  // so that every file may have it
+template <class T>  // a template, so that every file may define it
 __global__ void add_squares_kernel(T const* partial, squares_range const* ranges, T* out) {
   constexpr std::size_t of_thread = detail::square_shares / warp_threads;
   T sum = 0;
@@ -330,9 +332,9 @@ __global__ void clip_factor_kernel(T const* squares, std::size_t count, T limit,
   *factor = (limit > 0 && wanted < 1 ? wanted : 1) + (root - root);  // nan if root is inf or nan
 }
 
-/// Calculates the norm from its sums of squares, added in order, and the factor that scales the
-/// norm down to `limit`. The factor is 1 if the norm is below the limit or the limit is not above
-/// 0, and nan if the norm is not finite.
+/// Computes the norm from its sums of squares, added in order, and the factor that scales the norm
+/// down to `limit`. The factor is 1 if the norm is below the limit or the limit is not positive,
+/// and nan if the norm is not finite.
 ///
 /// Shapes: squares (count); norm and factor are one number each
 template <launcher Launch>
@@ -343,10 +345,10 @@ void clip_factor(Launch launch, double const* squares, std::size_t count, double
 
 template <class T>
 __global__ void check_finite_kernel(T const* loss, T const* norm, T* factor) {
-  *factor += (*loss - *loss) + (*norm - *norm);  // 0, or no number
+  *factor += (*loss - *loss) + (*norm - *norm);  // adds 0, or nan
 }
 
-/// *factor is no number from now on if *loss or *norm is not finite.
+/// Sets *factor to nan if *loss or *norm is not finite.
 template <launcher Launch>
 void check_finite(Launch launch, double const* loss, double const* norm, double* factor) {
   launch(check_finite_kernel<double>, launch_shape{}, loss, norm, factor);

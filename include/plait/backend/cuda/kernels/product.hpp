@@ -9,7 +9,7 @@ namespace plait::cuda_kernels {
 
 /// A matrix product c = op(a) op(b), or c += op(a) op(b); row-major.
 ///
-/// Shapes: op(a) (m, k), op(b) (k, n), c (m, n); lda, ldb, ldc elements from row to row as stored.
+/// Shapes: op(a) (m, k), op(b) (k, n), c (m, n); lda, ldb, ldc: elements between stored rows.
 template <class T, class C>
 struct product_operands {
   bool a_transposed, b_transposed, accumulate;
@@ -39,8 +39,8 @@ __global__ void product_kernel(product_operands<T, C> of) {
   });
 }
 
-/// The product by a thread for each element: for the shapes that the library of products does not
-/// take, such as bfloat16 with odd distances between rows.
+/// Computes a product with one thread for each element: for shapes that the library refuses, such
+/// as bfloat16 with odd row strides.
 template <launcher Launch, class T, class C>
 void product(Launch launch, product_operands<T, C> const& of) {
   if (of.m == 0 || of.n == 0) return;

@@ -8,7 +8,7 @@
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 
-// A warp does a row, as in layer_norm.
+// A warp computes a row, as in layer_norm.
 
 namespace plait::cuda_kernels {
 
@@ -45,8 +45,8 @@ __global__ __launch_bounds__(block_threads) void rms_norm_kernel(T const* x, T c
   });
 }
 
-/// y = gamma * x * inverse, with 1 / sqrt(mean of the squares + epsilon) of each row, which is kept
-/// in `inverse`. y may be x.
+/// y = gamma * x * inverse. Stores 1 / sqrt(mean of the squares + epsilon) of each row in
+/// `inverse`. y may be x.
 ///
 /// Shapes: x, y (rows, columns); gamma (columns); inverse (rows)
 template <launcher Launch, class T>
@@ -95,7 +95,7 @@ __global__ __launch_bounds__(block_threads) void rms_norm_backward_input_kernel(
   });
 }
 
-/// Gradient of rms_norm by its input; dx may be dy.
+/// Gradient of rms_norm with respect to its input; dx may be dy.
 ///
 /// Shapes: dy, x, dx (rows, columns); gamma (columns); inverse (rows)
 template <launcher Launch, class T>
@@ -131,7 +131,7 @@ __global__ __launch_bounds__(block_threads) void rms_norm_backward_parameters_ke
       });
 }
 
-/// Adds the gradient of rms_norm by gamma to dgamma.
+/// Adds the gradient of rms_norm with respect to gamma to dgamma.
 ///
 /// Shapes: dy, x (rows, columns); inverse (rows); dgamma (columns);
 ///         workspace (column_sums_workspace(rows, columns)) or null

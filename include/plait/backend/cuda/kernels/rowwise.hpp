@@ -6,13 +6,13 @@
 
 #include "plait/backend/cuda/kernels/launch.hpp"
 
-// Bias rows, and sums over the rows of a matrix. A sum over rows is formed in two steps: the matrix
-// is cut into slices of rows, whose sums are formed side by side and then added in the order of the
-// slices. The cut depends on the extents only.
+// Addition of a bias row, and sums over the rows of a matrix. A sum over rows takes two steps: the
+// matrix is cut into slices of rows, whose sums are computed concurrently and then added in the
+// order of the slices. The cut depends on the extents only, so the bits do.
 
 namespace plait::cuda_kernels {
 
-/// Where `K` sums over rows are added to, each of (columns).
+/// The targets to which `K` sums over rows are added, each of (columns).
 template <class S, int K>
 struct column_targets {
   S* of[K];
@@ -20,20 +20,20 @@ struct column_targets {
 
 namespace detail {
 
-/// Slices of rows: enough blocks for a large device, but no slice of a few rows.
+/// Number of slices of rows: enough blocks for a large device, but no slice of a few rows.
 constexpr std::size_t column_slices(std::size_t rows, std::size_t columns) {
   std::size_t const wanted = divide_up(512, divide_up(columns, 256));
   return smaller(divide_up(rows, 64), wanted);
 }
 
-/// Sums of one warp's rows; a thread's columns lie apart so that all banks are used.
+/// Sums of one warp's rows; a thread's columns are spread so that all banks are used.
 template <class S, int V, int K>
 struct column_sums_memory {
   S sum[block_warps][K][V][warp_threads];
 };
 
-// Adds up the sums of a block's warps for the columns from `first_column` on. With one slice, the
-// targets get the sums, else `partial` (slices, K, columns).
+// Adds the sums of a block's warps for the columns from `first_column` on. With one slice they are
+// added to the targets, else stored in `partial` (slices, K, columns).
 template <int V, int K, class S>
 __device__ __forceinline__ void add_warps(column_sums_memory<S, V, K>& memory,
                                           S const (&sums)[K][V], std::size_t first_column,
@@ -58,8 +58,8 @@ __device__ __forceinline__ void add_warps(column_sums_memory<S, V, K>& memory,
     }
 }
 
-// Forms K sums of this block's columns over its slice of the rows: add(load_at(r, c), sums) adds
-// the terms of columns [c, c + V) of row r to sums[k][v]. The rest is add_warps. `Together` as in
+// Computes K sums of this block's columns over its slice of the rows: add(load_at(r, c), sums) adds
+// the terms of columns [c, c + V) of row r to sums[k][v]. add_warps does the rest. `Together` as in
 // for_each_step.
 template <int V, int K, std::size_t Together, class S, class Load, class Add>
 __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t columns,
@@ -82,8 +82,8 @@ __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t column
 
 }  // namespace detail
 
-/// Elements of workspace with which sums over rows use the whole device; K sums at a time. Bounded
-/// by 256 K (columns + 512).
+/// Elements of workspace with which K sums over rows use the whole device; at most 256 K (columns +
+/// 512).
 constexpr std::size_t column_sums_workspace(std::size_t rows, std::size_t columns, int k = 1) {
   std::size_t const slices = detail::column_slices(rows, columns);
   return slices <= 1 ? 0 : slices * static_cast<std::size_t>(k) * columns;
@@ -106,7 +106,7 @@ __global__ void add_slices_kernel(S const* partial, column_targets<S, K> targets
 
 namespace detail {
 
-/// Adds up the slices of K sums, if there are several.
+/// Adds the slices of K sums, if there are several.
 template <int K, class Launch, class S>
 void launch_add_slices(Launch launch, S const* partial, column_targets<S, K> const& targets,
                        std::size_t slices, std::size_t columns) {
@@ -115,8 +115,8 @@ void launch_add_slices(Launch launch, S const* partial, column_targets<S, K> con
            targets, slices, columns);
 }
 
-/// Launches kernel(rows, columns, targets, partial, arguments...), which is one sum_columns, and
-/// adds up the slices. Without a workspace there is one slice.
+/// Launches kernel(rows, columns, targets, partial, arguments...), which calls sum_columns once,
+/// and adds the slices. Without a workspace there is one slice.
 template <int K, class Launch, class Kernel, class S, class... Arguments>
 void launch_column_sums(Launch launch, Kernel kernel, int v, std::size_t rows, std::size_t columns,
                         column_targets<S, K> const& targets, S* workspace, Arguments... arguments) {
@@ -151,7 +151,7 @@ __global__ __launch_bounds__(block_threads) void column_sums_kernel(std::size_t 
 /// Adds the sum of the rows of `dy` to `sums`.
 ///
 /// Shapes: dy (rows, columns); sums (columns); workspace (column_sums_workspace(rows, columns)), or
-///         null, which is slower where there are few columns
+///         null, which is slower if there are few columns
 template <launcher Launch, class T, class S>
 void accumulate_column_sums(Launch launch, T const* dy, S* sums, S* workspace, std::size_t rows,
                             std::size_t columns) {

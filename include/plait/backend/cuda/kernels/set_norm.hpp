@@ -8,7 +8,7 @@
 #include "plait/backend/cuda/kernels/windows.hpp"
 #include "plait/backend/window_shape.hpp"
 
-// A block makes the sums of a set, or of a channel; elements are written by a thread each.
+// A block computes the sums of a set, or of a channel; a thread writes an element.
 
 namespace plait::cuda_kernels {
 
@@ -21,15 +21,15 @@ struct warp_sums {
   A of[block_warps];
 };
 
-/// The sum over the block's threads, for all of them.
+/// Returns the sum over the block's threads to all of them.
 template <class A>
 __device__ __forceinline__ A block_sum(A value) {
   auto& memory = shared_memory<warp_sums<A>>();
-  __syncthreads();  // the sum before has been read
+  __syncthreads();  // the previous sum has been read
   return block_reduce(value, memory.of, [](A a, A b) { return a + b; });
 }
 
-/// The place of element `i` of a set, counted over its samples, channels and maps.
+/// Returns the index of element `i` of a set, counted over its samples, channels and maps.
 __device__ __forceinline__ std::size_t place_in_set(norm_shape const& of, std::size_t set,
                                                     std::size_t i) {
   std::size_t const piece = of.channels_together * of.map;
@@ -45,7 +45,7 @@ __device__ __forceinline__ A sum_of_set(norm_shape const& of, std::size_t set, T
   return block_sum(sum);
 }
 
-/// Launches a kernel of one block for each of `blocks` sets or channels.
+/// Launches a kernel with a block for each of `blocks` sets or channels.
 template <class A, class Launch, class Kernel, class... Arguments>
 void launch_blocks(Launch launch, Kernel kernel, std::size_t blocks, Arguments... arguments) {
   if (blocks > 0)
@@ -75,7 +75,8 @@ __global__ __launch_bounds__(block_threads) void set_statistics_kernel(norm_shap
   }
 }
 
-/// The mean of each set and 1 / sqrt(variance + epsilon); 0 and 0 of one without a sample.
+/// Computes the mean of each set and 1 / sqrt(variance + epsilon); 0 and 0 for a set without a
+/// sample.
 ///
 /// Shapes: as host_maths::set_statistics
 template <launcher Launch, class T>
@@ -133,7 +134,7 @@ __global__ __launch_bounds__(block_threads) void normalize_sets_backward_kernel(
   }
 }
 
-/// Gradient of normalize_sets by x, through the statistics; dx may be dy.
+/// Gradient of normalize_sets with respect to x, through the statistics; dx may be dy.
 template <launcher Launch, class T>
 void normalize_sets_backward(Launch launch, norm_shape const& of, T const* dy, T const* x,
                              accumulate_t<T> const* statistics, T const* gamma, T* dx) {
@@ -181,7 +182,7 @@ __global__ __launch_bounds__(block_threads) void normalize_sets_parameters_kerne
   }
 }
 
-/// Adds the gradients of normalize_sets by gamma and beta to dgamma and dbeta.
+/// Adds the gradients of normalize_sets with respect to gamma and beta to dgamma and dbeta.
 template <launcher Launch, class T, class S>
 void normalize_sets_parameters(Launch launch, norm_shape const& of, T const* dy, T const* x,
                                accumulate_t<T> const* statistics, S* dgamma, S* dbeta) {
@@ -230,8 +231,7 @@ __global__ void statistics_sums_kernel(norm_shape of, A const* statistics, S* me
   });
 }
 
-/// Adds up means and unbiased variances over the sets of each channel, each weighted by its
-/// samples.
+/// Adds the means and unbiased variances of the sets of each channel, each weighted by its samples.
 ///
 /// Shapes: as host_maths::accumulate_statistics
 template <launcher Launch, class A, class S>
@@ -247,7 +247,7 @@ __global__ void sums_of_sets_kernel(norm_shape of, A const* statistics, A* sums,
       {0, n}, [&](std::size_t c) { sums[c] = static_cast<A>(of.count_of(c)) * statistics[2 * c]; });
 }
 
-/// The sum of the elements of each set, a channel, on this rank.
+/// Computes the sum of the elements of each set, a channel, on this rank.
 ///
 /// Shapes: as host_maths::sums_of_sets
 template <launcher Launch, class A>
@@ -267,7 +267,8 @@ __global__ void squares_of_sets_kernel(norm_shape of, A const* statistics, A con
   });
 }
 
-/// The sum of the squares of this rank's elements of each set around its mean on all ranks.
+/// Computes the sum of squares of this rank's elements of each set, relative to its mean on all
+/// ranks.
 ///
 /// Shapes: as host_maths::squares_of_sets
 template <launcher Launch, class A>
@@ -287,7 +288,7 @@ __global__ void whole_statistics_kernel(norm_shape of, A const* sums, A const* s
   });
 }
 
-/// The statistics of each set on all ranks.
+/// Computes the statistics of each set over all ranks.
 ///
 /// Shapes: as host_maths::whole_statistics
 template <launcher Launch, class A>
@@ -316,7 +317,8 @@ __global__ void normalize_whole_backward_kernel(norm_shape of, T const* dy, T co
   });
 }
 
-/// Gradient of normalize_sets by x where a set has elements on other ranks, too; dx may be dy.
+/// Gradient of normalize_sets with respect to x for sets with elements on other ranks; dx may be
+/// dy.
 ///
 /// Shapes: as host_maths::normalize_whole_backward
 template <launcher Launch, class T>
@@ -338,7 +340,7 @@ __global__ void given_statistics_kernel(T const* mean, T const* variance,
   });
 }
 
-/// The statistics of one set for each channel from a mean and a variance.
+/// Computes the statistics of one set for each channel from a mean and a variance.
 template <launcher Launch, class T>
 void given_statistics(Launch launch, T const* mean, T const* variance, accumulate_t<T>* statistics,
                       std::size_t channels, double epsilon) {

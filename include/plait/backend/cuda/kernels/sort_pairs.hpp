@@ -12,23 +12,23 @@
 
 namespace plait::cuda_kernels {
 
-/// Pairs of a key and a value, and where they go when they are sorted.
+/// Pairs of a key and a value, and the arrays of the sorted pairs.
 struct pairs_to_sort {
   std::uint32_t const* keys = nullptr;
   std::uint32_t const* values = nullptr;
   std::uint32_t* sorted_keys = nullptr;
   std::uint32_t* sorted_values = nullptr;
   std::size_t count = 0;
-  int key_bits = 32;  ///< the lowest bits of a key, which are those that count
+  int key_bits = 32;  ///< the number of lowest bits of a key that are compared
 };
 
 namespace detail {
 
-// Sorts with a workspace of `bytes` bytes; without a workspace, `bytes` becomes what one needs.
+// Sorts with a workspace of `bytes` bytes; without a workspace, sets `bytes` to the size needed.
 template <launcher Launch>
 void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes);
 
-#if defined(__CUDACC__)  // an emulation of a device has its own
+#if defined(__CUDACC__)  // an emulated device defines its own
 template <launcher Launch>
 void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes) {
   launch.call("cub::DeviceRadixSort::SortPairs", [&](cudaStream_t stream) {
@@ -41,7 +41,8 @@ void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std:
 
 }  // namespace detail
 
-/// Numbers of workspace that sort_pairs needs on the launcher's device. Launches nothing.
+/// Number of elements of workspace that sort_pairs needs on the launcher's device. Launches
+/// nothing.
 template <launcher Launch>
 std::size_t sort_pairs_workspace(Launch launch, std::size_t count, int key_bits) {
   std::size_t bytes = 0;
@@ -49,7 +50,7 @@ std::size_t sort_pairs_workspace(Launch launch, std::size_t count, int key_bits)
   return divide_up(bytes, sizeof(std::uint32_t));
 }
 
-/// Sorts pairs by their keys, those with equal keys in the order that they had.
+/// Sorts pairs by their keys; pairs with equal keys keep their order.
 ///
 /// Shapes: keys, values, sorted_keys, sorted_values (count), count below 2^32;
 ///         workspace (sort_pairs_workspace(launch, count, key_bits))

@@ -6,7 +6,7 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/window_shape.hpp"
 
-// A thread makes an element, of patches, of a map or of its gradient, and adds up in one order.
+// A thread computes an element of patches, of a map or of its gradient, and adds in one order.
 
 namespace plait::cuda_kernels {
 
@@ -15,7 +15,7 @@ using plait::ext::window_range;
 using plait::ext::window_shape;
 using plait::ext::windows_of_place;
 
-/// The part of the windows that patches have: rows [first, first + count) of the output of
+/// The part of the windows that is in patches: rows [first, first + count) of the output of
 /// `samples` images.
 struct window_rows {
   std::size_t samples, first, count;
@@ -23,7 +23,7 @@ struct window_rows {
 
 namespace detail {
 
-/// Launches a kernel of one thread for each of n elements, which gets the arguments and n.
+/// Launches a kernel with one thread for each of n elements; it gets the arguments, then n.
 template <class Launch, class Kernel, class... Arguments>
 void launch_elements(Launch launch, Kernel kernel, std::size_t n, Arguments... arguments) {
   if (n > 0)
@@ -40,7 +40,7 @@ __device__ __forceinline__ void for_window(window_shape const& of, std::size_t o
     for (std::size_t x = xs.begin; x < xs.end; ++x) use(y * of.width + x);
 }
 
-/// Calls use(oy, ox) for the windows that have place `at` of a map, in their order.
+/// Calls use(oy, ox) for the windows that contain place `at` of a map, in order.
 template <class Use>
 __device__ __forceinline__ void for_windows_of(window_shape const& of, std::size_t at, Use use) {
   auto const ys =
@@ -51,8 +51,7 @@ __device__ __forceinline__ void for_windows_of(window_shape const& of, std::size
     for (std::size_t ox = xs.begin; ox < xs.end; ++ox) use(oy, ox);
 }
 
-/// The place of the largest element of a window; of equal ones the first, and of numbers and what
-/// is none the first that is none.
+/// Returns the place of the first largest element of a window; of the first nan if there is one.
 template <class T>
 __device__ __forceinline__ std::size_t largest_of_window(window_shape const& of, T const* map,
                                                          std::size_t oy, std::size_t ox) {
@@ -122,7 +121,7 @@ __global__ void add_patches_kernel(window_shape of, window_rows rows, T const* p
   });
 }
 
-/// x += the sum, for each element, over the windows that have it.
+/// Adds to each element of x the sum over the windows that contain it.
 template <launcher Launch, class T>
 void add_patches(Launch launch, window_shape const& of, std::size_t samples, std::size_t first_row,
                  std::size_t rows, T const* patches, T* x) {
@@ -139,7 +138,7 @@ __global__ void exchange_blocks_kernel(T const* from, T* to, std::size_t outer, 
   });
 }
 
-/// to[b][a] = from[a][b], of blocks.
+/// to[b][a] = from[a][b], for blocks.
 template <launcher Launch, class T>
 void exchange_blocks(Launch launch, T const* from, T* to, std::size_t outer, std::size_t inner,
                      std::size_t block) {
@@ -156,7 +155,7 @@ __global__ void add_to_maps_kernel(T const* bias, T* y, std::size_t channels, st
   });
 }
 
-/// Adds its element of `bias` to all of a map.
+/// Adds a channel's element of `bias` to all elements of its map.
 template <launcher Launch, class T>
 void add_to_maps(Launch launch, T const* bias, T* y, std::size_t samples, std::size_t channels,
                  std::size_t map) {
@@ -173,7 +172,7 @@ __global__ void max_pool_kernel(window_shape of, T const* x, T* y, std::size_t n
   });
 }
 
-/// The largest of each window; not a number where one is.
+/// Computes the largest element of each window; nan if it contains one.
 template <launcher Launch, class T>
 void max_pool(Launch launch, window_shape const& of, std::size_t samples, T const* x, T* y) {
   detail::launch_elements(launch, max_pool_kernel<T>, samples * of.channels * of.out_map(), of, x,
@@ -197,7 +196,7 @@ __global__ void max_pool_backward_kernel(window_shape of, T const* dy, T const* 
   });
 }
 
-/// Gradient of max_pool by its input: of equal elements of a window the first has it.
+/// Gradient of max_pool with respect to its input: the first of equal largest elements gets it.
 template <launcher Launch, class T>
 void max_pool_backward(Launch launch, window_shape const& of, std::size_t samples, T const* dy,
                        T const* x, T* dx) {
@@ -217,7 +216,7 @@ __global__ void average_pool_kernel(window_shape of, T const* x, T* y, std::size
   });
 }
 
-/// The mean of each window, in which padding counts as zeros.
+/// Computes the mean of each window, with zeros for padding.
 template <launcher Launch, class T>
 void average_pool(Launch launch, window_shape const& of, std::size_t samples, T const* x, T* y) {
   detail::launch_elements(launch, average_pool_kernel<T>, samples * of.channels * of.out_map(), of,
@@ -237,7 +236,7 @@ __global__ void average_pool_backward_kernel(window_shape of, T const* dy, T* dx
   });
 }
 
-/// Gradient of average_pool by its input.
+/// Gradient of average_pool with respect to its input.
 template <launcher Launch, class T>
 void average_pool_backward(Launch launch, window_shape const& of, std::size_t samples, T const* dy,
                            T* dx) {

@@ -30,15 +30,15 @@
 
 namespace plait::ext {
 
-/// One rank's member of a group of threads that share one GPU: the ranks copy from and to each
+/// One rank's member of a group of threads that share one GPU. The ranks copy from and to each
 /// other's buffers, and sum in rank order.
 ///
-/// The threads meet and compare their calls as those of a thread_communicator do; then each puts
-/// its part of the work into its own stream, behind events of the others. No kernel waits for
-/// another one, so nothing depends on which of them run at the same time.
+/// The threads meet and compare their calls as those of a thread_communicator do. Then each rank
+/// puts its part of the work into its own stream, after events of the other ranks. No kernel waits
+/// for another one, so results do not depend on which kernels run at the same time.
 /// Cost:    two barriers of the threads per call; the device is not waited for.
-/// Errors:  those of thread_communicator, before anything is put into a stream; input_error for a
-///          group of more than 16 ranks; cuda_error.
+/// Errors:  the errors of thread_communicator, before anything is put into a stream; input_error
+///          for a group of more than 16 ranks; cuda_error.
 /// Threads: used by the thread of its rank only.
 class loopback_communicator : public communicator_calls<loopback_communicator> {
  public:
@@ -89,8 +89,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     return group_->events[static_cast<std::size_t>(member)];
   }
   [[nodiscard]] cudaStream_t stream_handle() const { return state_->on(on_); }
-  // The stream of a message: where it is posted its channel's. The thread of the sender waits for
-  // that of the receiver all the same.
+  // The stream of a message: its channel's if it is posted. The sender's thread waits for the
+  // receiver's thread in either case.
   [[nodiscard]] plait::ext::stream stream_for(detail::collective_call const& call) const {
     return call.is_posted() ? call.channel : on_;
   }
@@ -104,7 +104,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
                   state_->place);
   }
 
-  // What do_part() needs of a member: it puts copies and sums into its stream.
+  // The interface that do_part() needs: it puts copies and sums into this member's stream.
   struct shared_buffers {
     loopback_communicator const& of;
 
@@ -120,10 +120,11 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     }
   };
 
-  // One collective: record, meet, put this member's part behind the others' buffers being ready,
-  // leave, and go on behind the others' parts.
+  // Runs one collective: records that this member's buffers are ready, meets the others, puts this
+  // member's part into its stream after the others' buffers are ready, leaves, and makes the stream
+  // wait for the others' parts.
   //
-  // An event is recorded anew only after the next barrier has begun, when the others have put
+  // An event is recorded again only after the next barrier has begun: then the other ranks have put
   // all waits for it into their streams.
   template <class Move>
   void exchange(detail::collective_call const& call, std::size_t tensor_bytes, Move move) {
@@ -132,7 +133,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     record(events_of(rank()).ready);
     slot_.meet(call);
     if (tensor_bytes != 0) {
-      // Whatever happens here, the others must not wait for ever for this member to leave.
+      // If anything fails here, this member must still leave, or the others would wait forever.
       std::exception_ptr failure;
       try {
         for_each_other([&](int other) { wait_for(events_of(other).ready); });
@@ -147,9 +148,9 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     }
   }
 
-  // A message: the sender shows its buffer and stays until the receiver has put the
-  // copy into its stream; its own stream goes on behind that copy. The letterbox counts as that of
-  // barrier_slot does: 3k+1 posted, 3k+2 being copied, 3k+3 done.
+  // Sends a message: the sender shows its buffer and waits until the receiver has put the copy into
+  // its stream; the sender's stream then waits for that copy. The letterbox counts like
+  // barrier_slot: 3k+1 posted, 3k+2 being copied, 3k+3 done.
   void post(detail::collective_call const& call) {
     int const to = call.other;
     check_other_end(call);
@@ -225,7 +226,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     for (int i = 1; i < size(); ++i) action((rank() + i) % size());
   }
 
-  // Sums (or maxima) of the members' values in rank order.
+  // Puts sums (or maxima) of the members' values, in rank order, into the stream.
   template <class T, class Source>
   void combine(reduction operation, Source source_of, T* out, std::size_t count) const {
     cuda_kernels::source_table<T> table{};

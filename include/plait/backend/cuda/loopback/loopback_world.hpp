@@ -13,18 +13,18 @@
 
 namespace plait::detail {
 
-// A group: where its members meet, and the events that they show to each other. The events live as
-// long as the world: a member may end while another one still has to wait for its last call.
+// A group: its members' rendezvous, and the events that they show each other. The events live as
+// long as the world, since a member may end while another one still has to wait for its last call.
 struct loopback_group {
   explicit loopback_group(std::vector<int> ranks) : table(std::move(ranks)) {
     events.resize(table.members.size());
   }
   struct member_events {
     event_handle ready, done;
-    std::vector<event_handle> received;  // by sender
+    std::vector<event_handle> received;  // indexed by sender
   };
   thread_group table;
-  std::vector<member_events> events;  // each made by its member
+  std::vector<member_events> events;  // each element is made by its member
 };
 
 }  // namespace plait::detail
@@ -34,7 +34,7 @@ namespace plait::ext {
 /// The state that ranks of one process share when they exchange data by loopback_communicators: the
 /// groups, and the room in which their threads wait for each other.
 ///
-/// Threads: as thread_world.
+/// Threads: as for thread_world.
 class loopback_world {
  public:
   explicit loopback_world(int ranks, thread_options options = {}) : room_(ranks, options) {}
@@ -50,9 +50,9 @@ class loopback_world {
     return static_cast<int>(groups_.size()) - 1;
   }
 
-  /// Every present and future wait of a rank throws job_aborted with this message.
+  /// Makes every present and future wait of a rank throw job_aborted with this message.
   void abort(std::string message) { room_.abort(std::move(message)); }
-  /// Says that `rank` will call nothing any more.
+  /// Records that `rank` will make no more calls.
   void finish(int rank) { room_.finish(rank); }
 
  private:

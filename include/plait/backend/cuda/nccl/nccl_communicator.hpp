@@ -43,8 +43,9 @@ constexpr ncclDataType_t nccl_type() {
   }
 }
 
-/// The links of a rank's channels. They go in the order in which they were made, as both ends take
-/// part in the end of one: in each round of channels_of_stages a rank is in one of them.
+/// The links of a rank's channels. They are destroyed in the order in which they were made, since
+/// both ends take part in the end of a link: in each round of channels_of_stages a rank is in one
+/// of them.
 class nccl_channels {
  public:
   nccl_channels() = default;
@@ -72,10 +73,11 @@ namespace plait::ext {
 
 class nccl_communicator;
 
-/// Messages that are sent and received together, in any order: made before them and given to each.
+/// Messages that are sent and received together, in any order: make the group before them and pass
+/// it to each.
 ///
-/// Errors:  finish() throws what went wrong in all of them; without it that is found out later, by
-///          the next call or when the device is synchronized.
+/// Errors:  finish() throws the errors of all of them; without it the next call, or the device's
+///          synchronize(), throws them.
 class nccl_group {
  public:
   explicit nccl_group(nccl_communicator& comm);
@@ -97,27 +99,27 @@ class nccl_group {
 /// and return; buffers are in the memory of the rank's device and belong to the stream until it is
 /// synchronized.
 ///
-/// Results are the same bits on every rank of a group; sums depend on NCCL's choice of an algorithm
-/// and with it on the number of ranks. The maximum of a NaN and a number is undefined.
-/// Cost:    what NCCL does; groups of one rank copy at most.
-/// Errors:  a size that does not fit is size_mismatch on this rank before anything is sent; what
-///          different ranks ask for is not compared. nccl_error for NCCL's own;
-///          communication_timeout, with what has not ended; job_aborted if another rank of the
+/// Results are equal bit for bit on every rank of a group. Sums depend on NCCL's choice of an
+/// algorithm, and so on the number of ranks. The maximum of a NaN and a number is undefined.
+/// Cost:    NCCL's; groups of one rank copy at most.
+/// Errors:  size_mismatch on this rank, before anything is sent, for a size that does not fit;
+///          calls of different ranks are not compared. nccl_error for NCCL's errors;
+///          communication_timeout, with the unfinished work; job_aborted if another rank of the
 ///          process has failed. After one of the last three the communicators of the rank are
 ///          aborted.
 /// Threads: used by the thread of its rank only.
 class nccl_communicator : public communicator_calls<nccl_communicator> {
  public:
-  /// The group `members` (world ranks) that communicates on stream `on` over `link`; a group of one
-  /// rank needs no link.
+  /// The group `members` (world ranks), which communicates on stream `on` over `link`; a group of
+  /// one rank needs no link.
   nccl_communicator(cuda_device& device, stream on, std::shared_ptr<detail::nccl_link> link,
                     std::vector<int> members, int world_rank)
       : state_(&device.state()), on_(on), link_(std::move(link)), members_(std::move(members)) {
     while (members_[static_cast<std::size_t>(rank_)] != world_rank) ++rank_;
   }
 
-  /// What carries the messages of a channel: a communicator of the sender and the receiver, in this
-  /// order. Messages that are posted there go through it.
+  /// Sets the link for messages that are posted on a channel: a communicator of the sender and the
+  /// receiver, in this order.
   void use_for(plait::ext::stream channel, std::shared_ptr<detail::nccl_link> link) {
     if (channels_ == nullptr) channels_ = std::make_shared<detail::nccl_channels>();
     channels_->add(channel_number(channel), std::move(link));
@@ -146,7 +148,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     } else {
       check_shape(call);
     }
-    // A message of no elements is a message, too.
+    // A message without elements is sent, too.
     if (size() > 1 && (tensor_bytes != 0 || is_message(Kind)))
       link_->issue(call, [&](ncclComm_t comm) {
         if constexpr (Kind == collective::all_to_all) return together<T>(call);
@@ -157,7 +159,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
 
   using communicator_calls::receive;
   using communicator_calls::send;
-  /// The same as a part of `group`; they happen together when it is finished.
+  /// Sends as a part of `group`; its messages are exchanged when it is finished.
   template <class T>
   void send(nccl_group& group, std::span<T> values, int to) {
     using element = std::remove_const_t<T>;
@@ -184,8 +186,8 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   [[nodiscard]] detail::nccl_link* link_of(plait::ext::stream channel) const {
     return channels_ == nullptr ? nullptr : channels_->link(channel_number(channel));
   }
-  // A message on its channel: a stream and a communicator of its own, so that no other message has
-  // to end before it.
+  // Posts a message on its channel, which has a stream and a communicator of its own, so that the
+  // message waits for no other.
   template <collective Kind, class T>
   void post(detail::collective_call const& call) {
     std::size_t const n = call.bytes / sizeof(T);
@@ -205,7 +207,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     return kind == collective::send || kind == collective::receive;
   }
 
-  // What is one function of NCCL.
+  // Makes a call that is one function of NCCL.
   template <collective Kind, class T>
   ncclResult_t one_call(detail::collective_call const& call, ncclComm_t comm) const {
     constexpr auto type = detail::nccl_type<T>();
@@ -226,7 +228,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     else return ncclRecv(to, n, type, call.other, comm, stream());
   }
 
-  // all_to_all is a group of messages.
+  // Makes an all_to_all, as a group of messages.
   template <class T>
   ncclResult_t together(detail::collective_call const& call) {
     nccl_group group(*this);
@@ -242,7 +244,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     return ncclGroupEnd();
   }
 
-  // The block that stays on this rank, which NCCL moves in some calls only.
+  // Copies the block that stays on this rank, which NCCL copies in some calls only.
   template <collective Kind, class T>
   void copy_own_block(detail::collective_call const& call) const {
     [[maybe_unused]] auto const* const from = static_cast<T const*>(call.source);
@@ -255,7 +257,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
     }
   }
 
-  // The elements of one block.
+  // Returns the elements of one block.
   template <class T>
   [[nodiscard]] std::size_t each_of_all_to_all(detail::collective_call const& call) const {
     return call.bytes / sizeof(T) / members_.size();

@@ -21,7 +21,7 @@
 
 namespace plait::ext {
 
-/// A call of NCCL failed; `what()` names the rank, the call, the group and what NCCL says.
+/// A call of NCCL failed; `what()` names the rank, the call, the group and NCCL's error.
 struct nccl_error : cuda_error {
   using cuda_error::cuda_error;
 };
@@ -37,14 +37,15 @@ namespace plait::detail {
 }
 
 // One NCCL communicator of one rank. It never blocks inside NCCL, so that it can be given up: every
-// call returns at once and its progress is asked for until it is over, fails or takes too long.
+// call returns at once, and its progress is polled until it has ended, failed or taken too long.
 //
-// Once one rank aborts, all must: a rank that has been told (by an error or by the job's signal) or
-// that ends by an exception aborts; otherwise it finalizes and destroys.
-// Threads: that of its rank.
+// If one rank aborts, all must. A rank that has learnt of a failure (by an error or by the job's
+// signal), or that ends by an exception, aborts; otherwise it finalizes and destroys the
+// communicator.
+// Threads: the rank's thread.
 class nccl_link final : public stream_user {
  public:
-  // The world; all its ranks make it with the id that one of them made.
+  // Makes the world; all its ranks call it with the id that one of them made.
   nccl_link(cuda_state& state, std::vector<int> members, int rank, ncclUniqueId id)
       : state_(state), members_(std::move(members)) {
     auto config = make_config();
@@ -57,8 +58,8 @@ class nccl_link final : public stream_user {
     });
   }
 
-  // A part of `world`; all ranks of the world make one at the same time. `rank` is that in
-  // `members`.
+  // Makes a part of `world`; all ranks of the world make one at the same time. `rank` is the index
+  // in `members`.
   nccl_link(nccl_link& world, std::vector<int> members, int rank)
       : state_(world.state_), members_(std::move(members)) {
     auto config = make_config();
@@ -72,7 +73,7 @@ class nccl_link final : public stream_user {
     });
   }
 
-  /// All ranks of this world make parts, of which this rank is in none.
+  /// Takes part when the other ranks of this world make parts, none of which contains this rank.
   void take_no_part() {
     auto config = make_config();
     config.splitShare = 1;
@@ -90,19 +91,19 @@ class nccl_link final : public stream_user {
         device_scope const scope(state_.place);
         settle(ncclCommFinalize(*comm_), "ncclCommFinalize");
         (void)ncclCommDestroy(std::exchange(*comm_, nullptr));
-      } catch (...) {  // NOLINT: leave() does what is left to do
+      } catch (...) {  // leave() does the rest
       }
     leave();
   }
 
   [[nodiscard]] std::vector<int> const& members() const { return members_; }
-  // For calls between ncclGroupStart and ncclGroupEnd; null after an abort.
+  // The communicator for calls between ncclGroupStart and ncclGroupEnd; null after an abort.
   [[nodiscard]] ncclComm_t handle() const { return *comm_; }
   [[nodiscard]] std::string where() const {
     return concat({"NCCL group ", ranks_in_braces(members_)});
   }
 
-  // One call: work(communicator) -> ncclResult_t.
+  // Makes one call: work(communicator) -> ncclResult_t.
   template <class Work>
   void issue(collective_call const& call, Work work) {
     begin(call);
@@ -110,7 +111,7 @@ class nccl_link final : public stream_user {
     settle(work(*comm_), nullptr);
   }
 
-  // stream_user
+  // Members of stream_user
   void check() override {
     if (*comm_ == nullptr) return;
     ncclResult_t now = ncclSuccess;
@@ -121,7 +122,7 @@ class nccl_link final : public stream_user {
   std::string pending() const override {
     return has_call_ ? call_text(last_, members_) : std::string{};
   }
-  // Aborting may hang when others have died, so a thread of its own does it.
+  // Aborting may hang if other ranks have died, so a thread of its own does it.
   void abandon() noexcept override {
     auto* const comm = std::exchange(*comm_, nullptr);
     if (comm == nullptr) return;
@@ -129,12 +130,12 @@ class nccl_link final : public stream_user {
       std::promise<void> done;
       auto ended = done.get_future();
       std::thread([comm, done = std::move(done), at = state_.place]() mutable {
-        (void)cudaSetDevice(at.device);  // of this thread
+        (void)cudaSetDevice(at.device);  // the current device is per thread
         (void)ncclCommAbort(comm);
         done.set_value();
       }).detach();
       ended_ = std::move(ended);
-    } catch (std::exception const&) {  // no thread to be had
+    } catch (std::exception const&) {  // there is no room for a thread
     }
   }
   bool is_ending() const noexcept override {
@@ -148,7 +149,7 @@ class nccl_link final : public stream_user {
     return config;
   }
 
-  // A communicator that could not be made is given up here: there is no destructor for it yet.
+  // A communicator that could not be made is given up here, since no destructor runs for it.
   template <class Make>
   void register_with_device(Make make) {
     try {
@@ -156,7 +157,7 @@ class nccl_link final : public stream_user {
     } catch (...) {
       state_.users.push_back(this);
       leave();
-      if (gpu_is_stuck) (void)comm_.release();  // NCCL may still write there
+      if (gpu_is_stuck) (void)comm_.release();  // NCCL may still write to it
       throw;
     }
     state_.users.push_back(this);
@@ -175,7 +176,7 @@ class nccl_link final : public stream_user {
                         ": the communicator has been aborted after an earlier error"});
   }
 
-  // Waits until NCCL has taken the call in; `name` is that of a call that moves no data.
+  // Waits until NCCL has accepted the call; `name` names a call that moves no data.
   void settle(ncclResult_t code, char const* name) {
     if (code != ncclSuccess && code != ncclInProgress) fail(code, name);
     ncclResult_t now = ncclInProgress;
@@ -211,7 +212,7 @@ class nccl_link final : public stream_user {
   std::unique_ptr<ncclComm_t> comm_ = std::make_unique<ncclComm_t>(nullptr);
   collective_call last_{};
   bool has_call_ = false;
-  std::future<void> ended_;  // of an abort
+  std::future<void> ended_;  // an abort's end
   int exceptions_ = std::uncaught_exceptions();
 };
 

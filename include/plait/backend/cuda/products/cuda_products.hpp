@@ -22,19 +22,19 @@
 
 namespace plait::ext {
 
-/// The products of a cuda_queue, its stream and its scratch memory.
+/// The matrix products of a cuda_queue, its stream and its scratch memory.
 template <class Queue>
 class cuda_products {
   template <class T>
-  using in = matrix<T const>;  // an operand that is read
+  using in = matrix<T const>;  // read only
 
  public:
-  /// For kernels of the program's own, see cuda_queue::run().
+  /// The stream and the launcher for kernels of the program's own, see cuda_queue::run().
   [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
   [[nodiscard]] cuda_launcher launcher() const { return {state_->place, stream()}; }
 
-  /// The result may be float where the operands are bfloat16. A shape that the library does not
-  /// take is multiplied by a kernel of plait's own, slowly.
+  /// The result may be float if the operands are bfloat16. A slow kernel of plait's own multiplies
+  /// shapes that the library refuses.
   template <class A, class C>
   void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie,
            bool accumulate) const {
@@ -56,8 +56,8 @@ class cuda_products {
                                             lie.a, lie.b, accumulate, m, n, k, a.data, a.stride,
                                             b.data, b.stride, c.data, c.stride});
   }
-  /// cuBLASLt does the epilogue where it can: it adds a row and a matrix, and in bfloat16 applies
-  /// gelu and its derivative.
+  /// Lets cuBLASLt compute the epilogue if it can: it adds a row and a matrix, and in bfloat16
+  /// applies gelu and its derivative.
   template <class T, class Function>
   void run(operation::matmul, in<T> a, in<T> b, matrix<T> c, transposes lie,
            epilogue<T, Function> const& then) const {
@@ -90,8 +90,8 @@ class cuda_products {
     }
     matmul_in_passes(queue(), a, b, c, lie, then);
   }
-  /// With cuda_options::fused_bias_gradient the library sums operands in bfloat16 up in float while
-  /// it makes the product. A small kernel adds its sums to those that are there.
+  /// With cuda_options::fused_bias_gradient the library sums operands in bfloat16 up in float
+  /// together with the product. A small kernel adds its sums to the existing ones.
   template <class A, class C, class S>
   void run(operation::matmul, in<A> a, in<A> b, matrix<C> c, transposes lie, bool accumulate,
            operand_sums<S> const& with) const {

@@ -13,15 +13,15 @@
 
 namespace plait::detail {
 
-// An epilogue as cuBLASLt knows it; CUBLASLT_EPILOGUE_DEFAULT if it has none of that kind.
+// An epilogue in cuBLASLt's terms; CUBLASLT_EPILOGUE_DEFAULT if the library has none that fits.
 struct library_epilogue {
   cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
   epilogue_operands operands{};
 };
 
-// A row, and values before gelu, have to be aligned to 16 bytes; the heuristic does not look at
-// them. The library's gelu is the tanh form in the accuracy of bfloat16, so it stands for ours only
-// there. Its relu is not used: what it makes of NaN is not said, and ours keeps it.
+// A row, and values before gelu, must be aligned to 16 bytes, which the heuristic does not check.
+// The library's gelu is the tanh form with the accuracy of bfloat16, so it is used only in
+// bfloat16. Its relu is not used: its result for NaN is not documented, and plait's keeps NaN.
 template <class T, class Function>
 library_epilogue library_epilogue_of(epilogue<T, Function> const& then, T* c, std::size_t columns,
                                      bool fuses_gelu) {

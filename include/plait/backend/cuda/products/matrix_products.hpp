@@ -34,8 +34,8 @@ constexpr cudaDataType_t cuda_data_type() {
   else return CUDA_R_32F;
 }
 
-// One matrix product c = a b (plus c, or plus another matrix with the layout of c), row-major, as
-// the library is asked for it.
+// The request for one matrix product c = a b (plus c, or plus another matrix with the layout of c),
+// row-major.
 struct matrix_product {
   std::size_t m = 0, n = 0, k = 0;
   std::size_t lda = 0, ldb = 0, ldc = 0;
@@ -46,21 +46,21 @@ struct matrix_product {
 
   friend auto operator<=>(matrix_product const&, matrix_product const&) = default;
 
-  // The greatest power of two up to 16 that divides an address: no kernel asks for more, and the
-  // choice of a kernel, and with it the bits, should not depend on more.
+  // Returns the greatest power of two up to 16 that divides an address. No kernel needs more, and
+  // the choice of a kernel, and with it the bits, should not depend on more.
   static unsigned alignment_of(void const* data) {
     auto const address = reinterpret_cast<std::uintptr_t>(data) | 16u;
     return static_cast<unsigned>(address & (~address + 1));
   }
 
-  // Lowers the alignment of c to that of the matrix that is added in its place; null means no such
-  // matrix.
+  // Lowers the alignment of c to that of the matrix that is added instead of c; null: there is no
+  // such matrix.
   void align_to(void const* added) {
     if (added != nullptr) alignment[2] = std::min(alignment[2], alignment_of(added));
   }
 
-  // Bytes for the sums of an operand at the beginning of the workspace, rounded up to the alignment
-  // of the rest.
+  // Returns the bytes for the sums of an operand at the beginning of the workspace, rounded up to
+  // the alignment of the rest.
   std::size_t sums_bytes() const {
     std::size_t const count = epilogue == CUBLASLT_EPILOGUE_BGRADA   ? n
                               : epilogue == CUBLASLT_EPILOGUE_BGRADB ? m
@@ -92,9 +92,9 @@ matrix_product product_of(bool a_transposed, bool b_transposed, std::size_t m, s
           .alignment = {aligned(a), aligned(b), aligned(c)}};
 }
 
-// Operands of an epilogue besides c: the matrix that is added in place of c, the row that is added,
-// the values before a function or its derivative, which lie like c, and the sums of an operand,
-// which lie at the beginning of the workspace.
+// Operands of an epilogue in addition to c: the matrix that is added instead of c, the row that is
+// added, the values before a function or its derivative, in the layout of c, and the sums of an
+// operand, at the beginning of the workspace.
 struct epilogue_operands {
   void const* added = nullptr;
   void const* row = nullptr;
@@ -102,9 +102,9 @@ struct epilogue_operands {
   float* sums = nullptr;
 };
 
-// Matrix products of one rank through cuBLASLt. The library's choices of algorithms are asked for
-// once for each shape, and the first that runs is kept, so equal products are made alike; or, where
-// the options say so, the fastest. The library counts in columns, so it is given the transposed
+// Computes the matrix products of one rank through cuBLASLt. It asks for the library's algorithms
+// once for each shape, and keeps the first that runs, or, if the options say so, the fastest; so
+// equal products are computed alike. The library is column-major, so it gets the transposed
 // problem: c^T = b^T a^T.
 class matrix_products {
  public:
@@ -120,28 +120,29 @@ class matrix_products {
     handle_.reset(handle);
     cudaDeviceProp about{};
     check(cudaGetDeviceProperties(&about, at_.device), "cudaGetDeviceProperties", at_);
-    // On other GPUs than Hopper the library's gelu has been seen to be a pass of its own, slower
-    // than ours (pull request 653 of llm.c, which now leaves it off everywhere).
+    // On other GPUs than Hopper the library's gelu was measured to be a separate pass, slower than
+    // plait's (pull request 653 of llm.c, which now leaves it off everywhere).
     fuses_gelu_ = how.fused_gelu && about.major == 9;
   }
 
-  // Whether gelu and its derivative are asked of the library, in bfloat16.
+  // Returns true if the library is asked for gelu and its derivative, in bfloat16.
   [[nodiscard]] bool fuses_gelu() const { return fuses_gelu_; }
 
   // Returns true if the library is asked to add the other summand of a residual.
   [[nodiscard]] bool fuses_residuals() const { return fuses_residuals_; }
 
-  // Returns true if the library is asked for the sums of an operand: there has to be room for them.
+  // Returns true if the library is asked for the sums of an operand: the workspace needs room for
+  // them.
   [[nodiscard]] bool fuses_sums(matrix_product const& what) const {
     return fuses_sums_ && what.sums_bytes() < workspace_bytes_;
   }
 
   [[nodiscard]] bool knows(matrix_product const& what) const { return plans_.contains(what); }
 
-  // False, and nothing done, if the library cannot do the product, or not with this epilogue.
+  // Returns false, with nothing done, if the library cannot compute the product with this epilogue.
   [[nodiscard]] bool run(matrix_product const& what, void const* a, void const* b, void* c,
                          epilogue_operands const& more, std::byte* workspace, cudaStream_t stream) {
-    // What an earlier kernel has left behind would come back as the library's refusal.
+    // An error of an earlier kernel would be reported as the library's refusal.
     if (auto const earlier = cudaPeekAtLastError(); earlier != cudaSuccess)
       check(earlier, concat({"a kernel launched before ", what.text()}).c_str(), at_);
     auto found = plans_.find(what);
@@ -160,7 +161,7 @@ class matrix_products {
           workspace + what.sums_bytes(), workspace_bytes_ - what.sums_bytes(), stream);
     };
     if (is_new && times_) put_fastest_first(plan.algorithms, what, call, stream);
-    // The library may offer an algorithm and refuse to run it: then the next one is kept.
+    // The library may offer an algorithm and then refuse to run it; the next one is kept instead.
     while (!plan.algorithms.empty()) {
       auto const code = call(plan.algorithms.front(), c);
       if (code == CUBLAS_STATUS_SUCCESS) return true;
@@ -176,17 +177,17 @@ class matrix_products {
  private:
   static constexpr int most_algorithms = 8;
 
-  struct algorithm {  // has a name: nvcc 13 breaks down over a vector of a type without one
+  struct algorithm {  // named, since nvcc 13 crashes on a vector of an unnamed type
     cublasLtMatmulAlgo_t how;
   };
   struct prepared {
     product_handle operation;
     layout_handle a, b, c;
-    std::vector<algorithm> algorithms;  // best first; none: the library cannot do it
+    std::vector<algorithm> algorithms;  // best first; empty: the library cannot compute it
   };
 
-  // Into a result that nobody reads; those that cannot be run stay behind the others. Without room
-  // for the result all stays as it is.
+  // Times the algorithms into an unused result and sorts them; those that cannot run are last.
+  // Without memory for the result, the order stays.
   template <class Call>
   [[gnu::cold]] void put_fastest_first(std::vector<algorithm>& algorithms,
                                        matrix_product const& what, Call call,
@@ -251,7 +252,7 @@ class matrix_products {
             "cublasLtMatmulPreferenceSetAttribute", at_);
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes_ - what.sums_bytes());
-    // Parts of a long sum are not rounded to the type of the result.
+    // Parts of a long sum must not be rounded to the type of the result.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{what.alignment[1]});
@@ -268,7 +269,7 @@ class matrix_products {
       if (auto const& offer = offers[static_cast<std::size_t>(i)];
           offer.state == CUBLAS_STATUS_SUCCESS)
         out.algorithms.push_back({offer.algo});
-    // The library may also call an epilogue invalid that it does not have with these types.
+    // The library may also report an epilogue as invalid that it lacks for these types.
     bool const refuses =
         code == CUBLAS_STATUS_NOT_SUPPORTED ||
         (code == CUBLAS_STATUS_INVALID_VALUE && what.epilogue != CUBLASLT_EPILOGUE_DEFAULT);
