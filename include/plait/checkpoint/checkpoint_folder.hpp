@@ -46,16 +46,16 @@ struct checkpoint_save {
 /// list_checkpoints then calls complete has all data that was saved.
 ///
 /// Errors:  input_error that names the folder, and the system's error or the folder's present
-///          owner. No half checkpoint is then under a final name; what was begun is removed if the
-///          system allows.
+///          owner. No half checkpoint is then under a final name; the unfinished folder is removed
+///          if the system allows.
 /// Threads: one at a time.
 class checkpoint_folder {
   using name_of = detail::checkpoint_name;
 
  public:
   /// Makes the folder if its parent exists, and locks it against other jobs for the life of the
-  /// object. On a file system without locks it works without a lock, and does not clean up what
-  /// killed jobs have left.
+  /// object. On a file system without locks it works without a lock, and does not remove the
+  /// remains of killed jobs.
   ///
   /// Errors: also input_error if another job has the lock, or a generation of this job that is not
   ///         older.
@@ -67,7 +67,7 @@ class checkpoint_folder {
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }
 
-  /// Removes what killed jobs have left, and makes the folder of a new save, or of a new save of
+  /// Removes the remains of killed jobs, and makes the folder of a new save, or of a new save of
   /// the best weights. One save at a time: an earlier save that is not committed is removed.
   checkpoint_save begin(std::int64_t step, bool is_best = false);
 
@@ -84,15 +84,15 @@ class checkpoint_folder {
   /// Removes the files of a save that will not be committed, as far as the system allows.
   void abandon(checkpoint_save const& save) noexcept;
 
-  /// Removes the best weights of this job, except those of `step`.
+  /// Removes the best weights of this job, except the best weights of `step`.
   ///
   /// Errors: the errors of remove_older.
   std::vector<std::string> remove_other_best(std::int64_t step) {
     return remove_behind(step, true, [&](auto const& one) { return one.step != step; });
   }
   /// Removes checkpoints of this job that are older than the complete one of `step`, except for the
-  /// newest: `keep` stay, including the one of `step`. Newer checkpoints and those of other jobs
-  /// are not touched.
+  /// newest: `keep` stay, including the one of `step`. Newer checkpoints, and checkpoints of other
+  /// jobs, are not touched.
   ///
   /// Errors: returns a sentence for each that could not be removed; input_error if `step` is not
   ///         complete.
@@ -146,7 +146,7 @@ class checkpoint_folder {
   /// Returns the checkpoints that `last` replaces.
   [[nodiscard]] std::vector<found_checkpoint> others_of(name_of const& last) const;
 
-  /// Removes what killed jobs have left. This job has the lock, so only a former owner that does
+  /// Removes the remains of killed jobs. This job has the lock, so only a former owner that does
   /// not know of this one may still change the folder.
   void clean();
 

@@ -107,7 +107,7 @@ using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;
 /// numbers, the settings that follow it. The kind of device may differ, unless both runs promise
 /// the same last bits (`reproducible`) and the checkpoint has a kind.
 ///
-/// Errors: input_error for a name that is no setting, of the checkpoint or now.
+/// Errors: input_error for a name that is not a setting, neither of the checkpoint nor now.
 [[nodiscard]] [[gnu::cold]] std::vector<std::string_view> allowed_settings(
     std::vector<std::string> const& allow, checkpoint_settings const& saved,
     checkpoint_settings const& now);

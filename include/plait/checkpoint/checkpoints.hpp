@@ -116,7 +116,7 @@ class checkpoints {
   [[nodiscard]] bool is_saved() const {
     return state_->step() == std::max<std::int64_t>(last_saved_, 0);
   }
-  /// Sets the bytes that each later checkpoint keeps for the program; those of rank 0 count.
+  /// Sets the bytes that each later checkpoint keeps for the program; the bytes of rank 0 count.
   ///
   /// Errors: input_error if it has more than 16 MiB.
   void set_extra(std::vector<std::byte> extra);
@@ -155,7 +155,7 @@ class checkpoints {
           now->mine = progress::failed;
         }
       });
-    } catch (std::exception const& problem) {  // there is no room for a thread
+    } catch (std::exception const& problem) {  // the system has no more threads
       fail(problem.what());
     }
   }
@@ -240,7 +240,7 @@ class checkpoints {
   [[nodiscard]] std::uint64_t next() const;
   /// Returns the samples before it: whole epochs, and batches of one epoch.
   [[nodiscard]] std::uint64_t samples_so_far() const;
-  /// Returns the batch that begins after so many samples.
+  /// Returns the batch that begins after `samples` samples.
   [[nodiscard]] std::uint64_t next_batch(std::uint64_t samples,
                                          std::filesystem::path const& folder) const;
 

@@ -59,7 +59,7 @@ class counted_checkpoints {
   [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
   /// Returns the greatest number after `start`, 0 if there is none.
   [[nodiscard]] std::int64_t newest(std::string_view start) const;
-  /// Returns the greatest number of any lease, including those whose lock a user has removed.
+  /// Returns the greatest number of any lease, including leases whose lock a user has removed.
   [[nodiscard]] std::int64_t greatest_lease() const;
   /// Returns plait's names, sorted; they differ from an earlier result if another process works in
   /// the folder.
@@ -72,8 +72,8 @@ class counted_checkpoints {
   }
 
  private:
-  /// Returns the rank in order of preference: the owner's checkpoints first, then those of earlier
-  /// elastic jobs, then others.
+  /// Returns the rank in order of preference: the owner's checkpoints first, then checkpoints of
+  /// earlier elastic jobs, then others.
   [[nodiscard]] std::tuple<int, std::int64_t, std::int64_t, int, std::string_view> place(
       checkpoint_name const& of) const;
 

@@ -40,10 +40,10 @@ namespace plait::ext {
 /// first step that is asked for; the values of a batch do not depend on it.
 /// Cost:   one allocation and loader::fingerprint in the constructor. On the device each batch
 ///         replaces the previous one; the host has room for 1 + ahead.
-/// Errors: input_error if the samples of a data rank are not a multiple of the microbatches, or
-///         those of a batch not a multiple of the slices; also if the data set is smaller than one
-///         batch and the last is dropped; out_of_memory; error if no threads can be made to read
-///         ahead.
+/// Errors: input_error if the samples of a data rank are not a multiple of the microbatches, or the
+///         samples of a batch not a multiple of the slices; also if the data set is smaller than
+///         one batch and the last is dropped; out_of_memory; error if no threads can be made to
+///         read ahead.
 template <class Held, class Rank, class Element = void>
 class batch_range {
   using Data = std::remove_cvref_t<Held>;

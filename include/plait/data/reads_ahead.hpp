@@ -47,7 +47,7 @@ class reads_ahead {
   ~reads_ahead() { end(); }
 
   /// Waits until the buffer of step `step` is full and returns its number; from then on later
-  /// buffers are filled. Another step than the next one drops what has been filled.
+  /// buffers are filled. Another step than the next one drops all filled buffers.
   ///
   /// Errors: an exception of filling it; the step can be taken again, and is then read from its
   ///         beginning.

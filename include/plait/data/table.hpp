@@ -452,7 +452,7 @@ class table {
   detail::file_name name_;
   std::string file_;
   std::vector<role> roles_;          // of each column
-  std::vector<std::size_t> places_;  // index of each column among those of its role
+  std::vector<std::size_t> places_;  // index of each column among the columns of its role
   std::vector<std::string> feature_names_, classes_;
   std::map<std::string, std::vector<std::string>> words_;
   bool has_missing_ = false;

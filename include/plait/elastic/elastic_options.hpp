@@ -23,7 +23,7 @@ namespace plait {
 ///
 /// Cost:   no call of etcd within a step. A rank that fails costs the step in which it failed.
 /// Errors: an exception of the program ends its process, and the job if the same step fails twice.
-/// Safety: as for gloo(); anybody who may write to etcd can end the job, see `security`.
+/// Safety: as for gloo(); a program that may write to etcd can end the job, see `security`.
 struct elastic {
   /// The carrier of the bytes: plait::gloo(...).
   std::shared_ptr<ext::process_engine> engine{};

@@ -23,11 +23,11 @@ struct etcd_server {
 constexpr std::string_view etcd_scheme = "etcd://", etcds_scheme = "etcds://",
                            etcd_unix_scheme = "etcd+unix://";
 
-/// The server of "etcd+unix:///path", a socket on this machine; other addresses are no such.
+/// Returns the server of "etcd+unix:///path", a socket on this machine; empty for other addresses.
 std::vector<etcd_server> etcd_socket(std::string_view at);
 
-/// The servers of "etcd://host:port,[v6]:port", or "etcds://..." where they are reached by TLS, or
-/// that of "etcd+unix:///path".
+/// Returns the servers of "etcd://host:port,[v6]:port", of "etcds://..." for TLS, or the server of
+/// "etcd+unix:///path".
 std::vector<etcd_server> etcd_servers(std::string_view at);
 
 constexpr std::string_view base64_digits =

@@ -17,7 +17,7 @@ namespace plait::ext {
 /// A communicator of CUDA devices: through NCCL, or between ranks that share one GPU. It is one
 /// type, so that a program is compiled once for both.
 ///
-/// Its members and their errors are those of the communicator that it holds.
+/// Its members, and their errors, are the members of the communicator that it holds.
 class cuda_communicator : public communicator_calls<cuda_communicator> {
  public:
   cuda_communicator(nccl_communicator through) : through_(std::move(through)) {}      // NOLINT

@@ -134,7 +134,7 @@ class watched_buffer final : public ::gloo::transport::UnboundBuffer {
   int from_ = -1, to_ = -1;
 };
 
-/// A Gloo context whose buffers are all watched, including those that Gloo makes for itself.
+/// A Gloo context whose buffers are all watched, including Gloo's internal ones.
 class watched_context final : public ::gloo::transport::Context {
  public:
   watched_context(std::shared_ptr<::gloo::transport::Context> inner,

@@ -59,7 +59,7 @@ class process_communicator : public communicator_calls<process_communicator> {
                        detail::flight_log log = {});
 
   /// The rank has a second thread. It carries out this communicator's calls if `is_its`, otherwise
-  /// those of other communicators.
+  /// the calls of other communicators.
   void share_rank_with(std::shared_ptr<detail::second_thread> second, bool is_its);
   /// The rank's messages, which its device has, too; they carry out the sends and receives that are
   /// posted.

@@ -170,8 +170,7 @@ class process_engine {
 
   /// Leaves the earlier processes and prepares to meet the processes `now`, by notes in `where`.
   ///
-  /// Errors: input_error if the library cannot connect other processes than those that were
-  ///         started.
+  /// Errors: input_error if the library can connect only the processes that were started together.
   virtual void begin_anew(process_ranks const& now,
                           std::unique_ptr<detail::rendezvous_store> where);
   /// Ends the calls in which other threads wait, and their further calls until begin_anew: these

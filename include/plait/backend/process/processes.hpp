@@ -51,8 +51,8 @@ struct processes {
   std::optional<ext::process_ranks> ranks{};
   /// The time that a rank waits for others.
   std::chrono::milliseconds timeout{60'000};
-  /// The same time limit until all ranks have met in the program once, since processes start, and
-  /// finish reading their data, at different times.
+  /// The time limit until all ranks have met in the program once; it is longer, since processes
+  /// start, and finish reading their data, at different times.
   std::chrono::milliseconds start_timeout{300'000};
   /// The party that computes sums.
   process_reduction reduction = process_reduction::ranked;
@@ -127,8 +127,7 @@ struct processes {
   [[nodiscard]] ext::process_ranks place_in(ext::process_engine& with, bool second_thread) const;
   [[gnu::cold]] static void say_in_turn(std::string const& why_here, int process);
 
-  /// Abandons the engine on an error, except on one that all ranks end with together, such as
-  /// job_ended.
+  /// Abandons the engine on an error, except if all ranks end with it together, as with job_ended.
   template <class Work>
   static std::invoke_result_t<Work> or_abandon(ext::process_engine& with, Work work) {
     try {

@@ -175,7 +175,7 @@ class image_folder {
     return std::filesystem::is_directory(root_ / entry, problem);
   }
 
-  /// Returns the names in a folder, sorted, except those that begin with a dot.
+  /// Returns the names in a folder, sorted, except names that begin with a dot.
   static std::vector<std::string> entries_of(std::filesystem::path const& folder) {
     std::vector<std::string> out;
     std::error_code problem;

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/cuda/device/cuda_headers.hpp"  // before the headers of CUDA in those of cuDNN
+#include "plait/backend/cuda/device/cuda_headers.hpp"  // before cuDNN's headers include CUDA's
 #include "plait/core/concat.hpp"
 
-#include <cudnn_frontend.h>  // behind <cstring>, which it forgets
+#include <cudnn_frontend.h>  // after <cstring>, which it needs and does not include
 
 #include "plait/backend/cuda/attention/attention_engine.hpp"
 #include "plait/backend/cuda/attention/cudnn_requirements.hpp"

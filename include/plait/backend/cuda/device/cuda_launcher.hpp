@@ -20,7 +20,7 @@ namespace plait::detail {
 // Without a CUDA compiler, kernels are ordinary functions; a test that emulates a device defines
 // this function to run them. `numbers`: for each argument its value if it is an integer, the number
 // of elements of a range, 1 or 0 for a pointer that is not null or null, and 0 for others.
-// `pointers` has an entry for each argument, null for those that are not pointers.
+// `pointers` has an entry for each argument, null if it is not a pointer.
 cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
                              std::initializer_list<void const*> pointers,
                              cuda_kernels::launch_shape shape, cudaStream_t stream,

@@ -142,7 +142,8 @@ class cuda_queue : public cuda_products<cuda_queue>, public queue_calls<cuda_que
   }
   /// Calls kernel(*this, views...), which may launch kernels of its own on stream().
   ///
-  /// Errors: cuda_error that says why, if the kernel did what a recorded step cannot contain.
+  /// Errors: cuda_error with the reason, if the kernel did something that a recorded step cannot
+  ///         contain.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) const {

@@ -72,8 +72,8 @@ void launch_update(Launch launch, bool vectors, std::size_t count, Kernel wide, 
 }
 
 /// The scalars of an update, computed in double and rounded once. One thread of the block computes
-/// the scalars of all ranges, without factors; each thread computes those of the ranges of its
-/// elements.
+/// the scalars of all ranges, without factors; each thread computes the scalars of its elements'
+/// ranges.
 template <class P>
 struct adamw_scalars {
   double learning_rate, step_size;

@@ -33,9 +33,9 @@ namespace plait::ext {
 /// One rank's member of a group of threads that share one GPU. The ranks copy from and to each
 /// other's buffers, and sum in rank order.
 ///
-/// The threads meet and compare their calls as those of a thread_communicator do. Then each rank
-/// puts its part of the work into its own stream, after events of the other ranks. No kernel waits
-/// for another one, so results do not depend on which kernels run at the same time.
+/// The threads meet and compare their calls like the threads of a thread_communicator. Then each
+/// rank puts its part of the work into its own stream, after events of the other ranks. No kernel
+/// waits for another one, so results do not depend on which kernels run at the same time.
 /// Cost:    two barriers of the threads per call; the device is not waited for.
 /// Errors:  the errors of thread_communicator, before anything is put into a stream; input_error
 ///          for a group of more than 16 ranks; cuda_error.

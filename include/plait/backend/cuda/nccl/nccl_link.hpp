@@ -73,7 +73,7 @@ class nccl_link final : public stream_user {
     });
   }
 
-  /// Takes part when the other ranks of this world make parts, none of which contains this rank.
+  /// Takes part in ncclCommSplit when the other ranks of this world make parts without this rank.
   void take_no_part() {
     auto config = make_config();
     config.splitShare = 1;
@@ -135,7 +135,7 @@ class nccl_link final : public stream_user {
         done.set_value();
       }).detach();
       ended_ = std::move(ended);
-    } catch (std::exception const&) {  // there is no room for a thread
+    } catch (std::exception const&) {  // the system has no more threads
     }
   }
   bool is_ending() const noexcept override {

@@ -53,8 +53,8 @@ struct matrix_product {
     return static_cast<unsigned>(address & (~address + 1));
   }
 
-  // Lowers the alignment of c to that of the matrix that is added instead of c; null: there is no
-  // such matrix.
+  // Lowers the alignment of c to the alignment of the matrix that is added instead of c, if not
+  // null.
   void align_to(void const* added) {
     if (added != nullptr) alignment[2] = std::min(alignment[2], alignment_of(added));
   }
@@ -186,7 +186,7 @@ class matrix_products {
     std::vector<algorithm> algorithms;  // best first; empty: the library cannot compute it
   };
 
-  // Times the algorithms into an unused result and sorts them; those that cannot run are last.
+  // Times the algorithms into an unused result and sorts them; algorithms that cannot run are last.
   // Without memory for the result, the order stays.
   template <class Call>
   [[gnu::cold]] void put_fastest_first(std::vector<algorithm>& algorithms,
