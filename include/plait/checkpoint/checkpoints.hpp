@@ -31,10 +31,10 @@ namespace plait {
 /// Saves the state of a trainer every few steps, and resumes from it, under the same plan or any
 /// other.
 ///
-/// If a folder has checkpoints, a run must call `resume`; without it, its first step throws. To
-/// save the last steps, call `save` after the loop.
+/// If a folder has checkpoints, a run must call `resume`; without it, the first `after_step`
+/// throws. To save the last steps, call `save` after the loop.
 ///
-/// A checkpoint stores elements of parameters, not ranks: a run of 8 ranks can be resumed with 6.
+/// A checkpoint stores elements of parameters, not ranks: a run of 8 ranks can be resumed with 4.
 /// Each rank copies its part at the end of a step, and a thread of its own writes the copy while
 /// training continues. Every element is written once. All ranks call the same functions in the same
 /// order. A tensor that a checkpoint lacks, where settings may differ, starts as in a new training.

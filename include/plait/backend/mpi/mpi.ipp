@@ -204,7 +204,7 @@ PLAIT_DECL std::size_t mpi_group::post_receive(void* data, std::size_t bytes, in
 }
 
 PLAIT_DECL void mpi_group::wait_for_posted(std::size_t place, int) {
-  // Passes the posted request itself, since a successful MPI_Test frees it.
+  // Moves the posted request out of posted_: the MPI_Test that ends a request also frees it.
   ask("MPI_Wait", [&](auto... request) {
     if constexpr (sizeof...(request) == 0) return MPI_Wait(&posted_[place], MPI_STATUS_IGNORE);
     else {
