@@ -47,7 +47,7 @@ bool is_refused(Kernel kernel) {
     device.replay(graph, step);  // recorded
   } catch (plait::cuda_error const& e) {
     std::printf("%s\n", e.what());
-    return std::strstr(e.what(), "cannot stand in a recorded step") != nullptr;
+    return std::strstr(e.what(), "cannot be part of a recorded step") != nullptr;
   }
   return false;
 }

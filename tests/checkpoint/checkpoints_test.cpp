@@ -476,9 +476,9 @@ TEST(Checkpoints, ThatAreDamagedAreLeftForTheOneBefore) {
   EXPECT_EQ(found.problem, "");
   // With none left nobody begins anew without a word.
   files::remove(at.path / "step-00000002" / "plait.json");
-  expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none that can be used");
+  expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none can be used");
   files::remove_all(at.path / "step-00000004");
-  expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none that can be used");
+  expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none can be used");
 }
 
 TEST(Checkpoints, OfAnotherRunAreNotMixedWithNewOnes) {
@@ -533,7 +533,7 @@ TEST(Checkpoints, KeepWhatTheProgramGivesThem) {
             first);
   EXPECT_EQ(run({.steps = 6, .saves = {.folder = at.path}}).extra, second);
   expect_refused({.saves = {.folder = at.path, .extra = std::vector<std::byte>((1u << 24) + 1)}},
-                 "16777217 bytes are to be kept for the program");
+                 "16777217 bytes were given to keep for the program");
 }
 
 TEST(Checkpoints, OfOtherSettingsGoOnWhereTheseAreAllowed) {

@@ -144,7 +144,7 @@ TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {
   EXPECT_EQ(listed(), "step-00000100.lease-1-1");
   std::string const lost =
       "folder of checkpoints 'PATH' belongs to generation 3 of the job now; this process is of "
-      "generation 1 and writes there no more";
+      "generation 1 and must not write there any more";
   // What is renamed after the take-over, whoever has looked before it, does not count.
   fs::copy(begun.path, path_ / "step-00000300.lease-1-9", fs::copy_options::recursive);
   std::ofstream(path_ / "step-00000300.lease-1-9" / "plait.json")
@@ -156,7 +156,7 @@ TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {
   EXPECT_EQ(refusal([&] { (void)old.remove_other_best(100); }), lost);
   EXPECT_EQ(refusal([&] { checkpoint_folder(path_, folder_owner{"job", "a", 2}); }),
             "folder of checkpoints 'PATH' belongs to generation 3 of the job now; this process is "
-            "of generation 2 and writes there no more");
+            "of generation 2 and must not write there any more");
   save(now, 200, "second");
   EXPECT_EQ(listed(), "step-00000200.lease-2-1 step-00000100.lease-1-1");
   EXPECT_EQ(names(),
@@ -234,8 +234,8 @@ TEST_F(LeasedFolder, DamagedListsAreRefused) {
     other[at] = static_cast<char>(other[at] ^ 1);
     std::ofstream(path_ / "plait.list-1") << other;
     EXPECT_EQ(refusal([&] { (void)listed(); }),
-              "lease of a folder of checkpoints 'PATH/plait.list-1' is damaged; where nobody uses "
-              "the folder it may be removed, and all checkpoints in the folder count then")
+              "lease of a folder of checkpoints 'PATH/plait.list-1' is damaged; if no process uses "
+              "the folder, remove this file: then all checkpoints in the folder count")
         << other;
   }
 }

@@ -150,7 +150,7 @@ TEST(Manifest, FormatTwoHasAges) {
             " has the age of the tensor 'h.0.c', which it does not describe");
   EXPECT_EQ(with(": 199", ": 201"),
             " is of step 200, and has the age 201 of the tensor 'wte.weight'");
-  EXPECT_EQ(with(": 199", ": -1"), " has a value that cannot be that of the key 'wte.weight'");
+  EXPECT_EQ(with(": 199", ": -1"), " has an invalid value for the key 'wte.weight'");
   EXPECT_EQ(with("\"ages\"", "\"agos\""), " has the unknown key 'agos'");
   EXPECT_EQ(with("\"format\": 2", "\"format\": 1"), " has the unknown key 'ages'");
   EXPECT_EQ(refusal_of_text(changed("\"format\": 1", "\"format\": 2")), " has no key 'ages'");
@@ -183,8 +183,8 @@ TEST(Manifest, ANewerFormatSaysSo) {
   std::string text = to_text(example());
   text.replace(text.find("1,"), 1, "2");
   EXPECT_EQ(refusal_of_text(text).substr(0, 13), " is damaged: ");
-  EXPECT_EQ(refusal_of_text(""), " does not begin as a manifest of plait");
-  EXPECT_EQ(refusal_of_text("{}"), " does not begin as a manifest of plait");
+  EXPECT_EQ(refusal_of_text(""), " does not begin like a manifest of plait");
+  EXPECT_EQ(refusal_of_text("{}"), " does not begin like a manifest of plait");
 }
 
 TEST(Manifest, OtherTextsAreRefused) {
@@ -199,7 +199,7 @@ TEST(Manifest, OtherTextsAreRefused) {
   EXPECT_EQ(refusal_of_text(changed("\"seed\":", "\"global_batch\":")),
             " has the setting 'global_batch' twice");
   auto const value = [](std::string const& key) {
-    return " has a value that cannot be that of the key '" + key + "'";
+    return " has an invalid value for the key '" + key + "'";
   };
   for (std::string const other :
        {"-1", "1.0", "1e2", "\"200\"", "null", "true", "[200]", "{}", "9223372036854775808"})

@@ -186,14 +186,14 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
   auto const of = [&](char const* name) {
     return "folder of weights '" + (above / name).string() + "' cannot be written: ";
   };
-  refused(above / "to", of("to") + "it is there and not empty; name another one");
-  refused(above / "to/", of("to") + "it is there and not empty; name another one");
+  refused(above / "to", of("to") + "it exists and is not empty; name another folder");
+  refused(above / "to/", of("to") + "it exists and is not empty; name another folder");
   refused("", "folder of weights '' cannot be written: its name is empty or has a byte that is 0");
   refused(above / "none/to", of("none/to") + "folder '" + (above / "none").string() +
                                  "' does not exist; make it first");
   llama_weights::write(above / "file", "");
   refused(above / "file", of("file") +
-                              "a file is there; name another folder, or a file that ends "
+                              "it is a file; name another folder, or a file that ends "
                               "in .safetensors");
   {  // which can be asked to be a file
     ext::weights_writer to(above / "file", four, several, ext::weights_writer::form::one_file);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libs: thrust
-// expect: thrust_scratch(view): the view may only be read; give it that of a scratch slot
+// expect: thrust_scratch(view): the view is read-only; give it the view of a scratch slot
 // expect: thrust_scratch.take<T>(count): no constructor runs in scratch memory
-// expect: thrust_policy(queue): the queue is that of a GPU, and Thrust was told to use the
+// expect: thrust_policy(queue): the queue belongs to a GPU, and Thrust was told to use the
 // processor
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #include "plait/backend/cuda/thrust.hpp"

@@ -118,7 +118,7 @@ TEST_F(Table, AnotherTablesClassesKeepTheirNumbers) {
   EXPECT_EQ(targets(data, 0), (std::vector<std::int32_t>{1}));
   EXPECT_EQ(targets(data, 1), (std::vector<std::int32_t>{0}));
   EXPECT_EQ(refusal<table<float>>("1,cat\n2,cow\n", options),
-            ": line 2 has the class 'cow' in the column '1', which is none of "
+            ": line 2 has the class 'cow' in the column '1', which is not one of "
             "table_options::classes: 'dog', 'cat', 'ape'");
 }
 
@@ -173,17 +173,17 @@ TEST_F(Table, LongTablesKeepTheirRows) {
 TEST_F(Table, BadRowsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal(""), " has no rows: it is empty");
   EXPECT_EQ(refusal("\n\r\n"), " has no rows: it is empty");
-  EXPECT_EQ(refusal("x,y\n"), " has no rows behind its header");
+  EXPECT_EQ(refusal("x,y\n"), " has no rows after its header");
   EXPECT_EQ(refusal("x,y\n1,2\n\n1,2,3\n"), ": line 4 has 3 cells, but the header has 2");
   EXPECT_EQ(refusal("1,2\n3\n", {.targets = {"1"}, .header = false}),
             ": line 2 has 1 cells, but the first row has 2");
   EXPECT_EQ(refusal("x,y\n1,2\n1.5.2,2\n"),
             ": line 3 has '1.5.2' in the column 'x', which is no number; write columns of words in "
-            ".one_hot or .numbered, columns to be left out in .ignored, and words that say that "
-            "nothing is there in .missing_words");
+            ".one_hot or .numbered, columns to be left out in .ignored, and words that mark a "
+            "missing value in .missing_words");
   EXPECT_EQ(refusal("x,y\n1,two\n"),
             ": line 2 has 'two' in the column 'y', which is no number; for classes write "
-            "plait::table<float>, and words that say that nothing is there in .missing_words");
+            "plait::table<float>, and words that mark a missing value in .missing_words");
   for (auto const* const cell :
        {"0x10", "1_000", "1 2", "+-1", "+", "-", ".", "e5", "1e", "nan1", "--1", "1\x01", "\xef"})
     EXPECT_NE(refusal("x,y\n" + std::string(cell) + ",1\n").find("', which is no number; "),
@@ -201,12 +201,12 @@ TEST_F(Table, BadRowsAreRefusedInOneSentence) {
             "number to stand for it, or write .keep_missing = true, for plait::normalize to put "
             "the mean there");
   EXPECT_EQ(refusal("x,y\n1,\"2\n"), ": line 2 begins a quoted cell that does not end (cell 2)");
-  EXPECT_EQ(refusal("x,y\n1,\"2\"2\n"), ": line 2 has more behind the quote that ends cell 2");
+  EXPECT_EQ(refusal("x,y\n1,\"2\"2\n"), ": line 2 has more text after the quote that ends cell 2");
   EXPECT_EQ(
       refusal("x,y\n\x1b[31m,2\n"),
       ": line 2 has '\\x1b[31m' in the column 'x', which is no number; write columns of words "
-      "in .one_hot or .numbered, columns to be left out in .ignored, and words that say that "
-      "nothing is there in .missing_words");
+      "in .one_hot or .numbered, columns to be left out in .ignored, and words that mark a missing "
+      "value in .missing_words");
   EXPECT_EQ(refusal<table<float>>("x,y\n1,\n2,nan\n"),
             " has no class in the column 'y': all its cells are missing");
 }
@@ -230,7 +230,7 @@ TEST_F(Table, BadColumnsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal("\"x,z\"\n1\n"), " has no column 'y'; its columns are 'x,z'");
   EXPECT_EQ(
       refusal("\"x\";\"y\"\n1;2\n"),
-      ": line 1 has more behind the quote that ends cell 1; if ';' separates the cells, write "
+      ": line 1 has more text after the quote that ends cell 1; if ';' separates the cells, write "
       ".separator = ';'");
   EXPECT_EQ(refusal("y\n1\n"),
             " has 1 columns, all of which are targets or ignored; none is left for features");
@@ -321,7 +321,7 @@ TEST_F(Table, ColumnsOfWordsBecomeFeatures) {
   EXPECT_EQ(other.feature_names(), data.feature_names());
   EXPECT_EQ(inputs(other, 0), inputs(data, 0));
   EXPECT_EQ(refusal("port,x,deck,size,y\nS,1,b,10,1\nQ,1,b,10,1\n", options),
-            ": line 3 has 'Q' in the column 'port', which is none of the words that "
+            ": line 3 has 'Q' in the column 'port', which is not one of the words that "
             "table_options::words has for it: 'C', 'S'; train with a table that has the word, or "
             "write it in .missing_words");
   options.missing.reset();

@@ -145,17 +145,18 @@ TEST_F(TensorTable, WrongTensorsAreRefusedInOneSentence) {
   written const x{"x", "U8", "2,3", "abcdef"}, y{"y", "U8", "2", "ab"};
   EXPECT_EQ(refusal({x, y}), "no input_error");
   EXPECT_EQ(refusal({x, y}, "z"), " has no tensor 'z'");
-  EXPECT_EQ(refusal({x, {"y", "U8", "3", "abc"}}),
-            ": tensor 'x' has the shape (2, 3), but 'y' has (3); both must have as many rows");
+  EXPECT_EQ(
+      refusal({x, {"y", "U8", "3", "abc"}}),
+      ": tensor 'x' has the shape (2, 3), but 'y' has (3); both must have the same number of rows");
   EXPECT_EQ(refusal({{"x", "U8", "", "a"}, y}),
-            ": tensor 'x' has the shape (); it must have a row for each sample, with a number at "
-            "least");
+            ": tensor 'x' has the shape (); it must have a row for each sample, with at least one "
+            "number");
   EXPECT_EQ(refusal({{"x", "U8", "0,3", ""}, {"y", "U8", "0", ""}}),
-            ": tensor 'x' has the shape (0, 3); it must have a row for each sample, with a number "
-            "at least");
+            ": tensor 'x' has the shape (0, 3); it must have a row for each sample, with at least "
+            "one number");
   EXPECT_EQ(refusal({{"x", "U8", "2,0", ""}, y}),
-            ": tensor 'x' has the shape (2, 0); it must have a row for each sample, with a number "
-            "at least");
+            ": tensor 'x' has the shape (2, 0); it must have a row for each sample, with at least "
+            "one number");
   EXPECT_EQ(refusal({{"x", "I16", "2", "abcd"}, y}),
             ": tensor 'x' holds I16; only F64, F32, F16, BF16, I64, I32 and U8 can be read as "
             "samples");

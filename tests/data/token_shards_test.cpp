@@ -213,14 +213,14 @@ TEST_F(TokenShards, ATokenBeyondTheVocabularyIsNamedWithItsFileAndPlace) {
   std::vector<std::int32_t> out(3);
   EXPECT_EQ(refusal([&] { data.inputs(0, out); }), "no input_error");
   EXPECT_EQ(refusal([&] { data.inputs(1, out); }),
-            "token file 'b' has the token 50257 at place 1, the vocabulary has only 50257");
+            "token file 'b' has the token 50257 at place 1, but the vocabulary has only 50257");
   EXPECT_EQ(refusal([&] { data.targets(1, out); }),
-            "token file 'b' has the token 50257 at place 1, the vocabulary has only 50257");
+            "token file 'b' has the token 50257 at place 1, but the vocabulary has only 50257");
   token_shards const large({file("l", {7, 4294967295u, 2147483648u, 2147483647u}, wide)},
                            {.sequence = 1, .vocabulary = std::size_t{1} << 31});
   std::vector<std::int32_t> one(1);
   EXPECT_EQ(refusal([&] { large.targets(0, one); }),
-            "token file 'l' has the token 4294967295 at place 1, the vocabulary has only "
+            "token file 'l' has the token 4294967295 at place 1, but the vocabulary has only "
             "2147483648");
   large.targets(2, one);
   EXPECT_EQ(one[0], 2147483647);

@@ -908,7 +908,7 @@ def strangers_are_refused():
         expect(late.wait() == 0, job.texts())
         with open(late.out.name) as file:
             said = file.read()
-        expect("job '%s' is done" % job.name in said and "nothing is trained; to begin anew give it another name (PLAIT_JOB, .job), "
+        expect("job '%s' is done" % job.name in said and "nothing is trained; to start it again, give it another name (PLAIT_JOB, .job), "
                "or delete the key '/plait/%s/done' in etcd" % job.name in said, said)
         texts = job.texts()
         expect(texts.count("is done") == 1, texts)
@@ -926,7 +926,7 @@ def words_of_the_store_move_no_cursor():
         evil = "\x1b[2J\x1b]0;x\x07\n"
         terms = {"id": evil, "plan": evil, "version": evil, "token": 0, "min": 1, "max": 2}
         for key, value, text in (("job", json.dumps(terms), "has another version of plait: '\\x1b[2J"),
-                                 ("job", evil, "has what no process of an elastic job writes: '\\x1b[2J"),
+                                 ("job", evil, "has a value that no process of an elastic job writes: '\\x1b[2J"),
                                  ("done", evil, "the job has ended: \\x1b[2J")):
             job.etcd.call("kv/deleterange", key=base64.b64encode(b"/plait/").decode(),
                           range_end=base64.b64encode(b"/plait0").decode())

@@ -360,7 +360,7 @@ TEST_F(EtcdSecurity, FilesAreLookedAtFirst) {
                "are not encrypted; write etcds://host:port");
   said = {.user = "job", .password_file = folder() / "password"};
   for (auto const* const at : {"etcd://a:1", "etcd://127.0.0.1:1,10.0.0.1:1", "etcd://127.a:1"})
-    expect_words(refused(said, at), "for everybody to read; write etcds://host:port");
+    expect_words(refused(said, at), "unencrypted; write etcds://host:port");
   for (auto const* const at :
        {"etcd://127.0.0.1:1", "etcd://localhost:1,[::1]:1", "etcd+unix:///run/etcd"})
     EXPECT_EQ(refused(said, at), "");

@@ -353,7 +353,7 @@ succeeds "${some[@]}" --steps 0 --save hf/
 [[ "$(ls hf)" == model.safetensors ]] || complain "--save hf/ wrote $(ls hf)"
 succeeds "${some[@]}" --steps 2 --losses from_folder --init hf --seed 0
 [[ "$(first from_seed)" == "$(first from_folder)" ]] || complain "the first loss of a folder is $(first from_folder)"
-refused "folder of weights 'hf' cannot be written: it is there and not empty" "${some[@]}" --save hf/
+refused "folder of weights 'hf' cannot be written: it exists and is not empty" "${some[@]}" --save hf/
 printf '{' >hf/model.safetensors.index.json
 refused "index 'hf/model.safetensors.index.json' is not JSON (at its byte 2)" "${init[@]}" hf
 cp from_seed old

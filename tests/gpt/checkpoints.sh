@@ -127,7 +127,7 @@ refused "has those of another run, up to step $last; go on from there" --checkpo
 refused "'learning_rat', which is no setting" --checkpoint stopped --resume --allow learning_rat
 refused '--every needs --checkpoint DIR' --every 5
 for file in stopped/step-*/weights-*; do printf x | dd of="$file" bs=1 seek="$(($(stat -c %s "$file") - 2))" conv=notrunc 2>/dev/null; done
-refused 'but none that can be used' --checkpoint stopped --resume
+refused 'but none can be used' --checkpoint stopped --resume
 
 # ---- PyTorch -------------------------------------------------------------------------------------
 train --plan dp2.tp2.pp2 --steps 4 --checkpoint torch --every 4 --save weights

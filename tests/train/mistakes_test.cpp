@@ -120,10 +120,9 @@ TEST(Mistakes, AStepThatBatchesDoNotHaveIsAnErrorWithBothNumbers) {
     auto const says = [](auto ask, std::string const& words) {
       EXPECT_SAYS(message_of<input_error>(ask), words);
     };
-    says(
-        [&] { all.at(1000); },
-        "batches: the batch of step 1000 was asked for, and the epochs, 2 of 5 batches, end behind "
-        "step 9; ask for a step before, or for more .epochs, of which 0 go on for ever");
+    says([&] { all.at(1000); },
+         "batches: the batch of step 1000 was asked for, and the epochs, 2 of 5 batches, end after "
+         "step 9; ask for an earlier step, or for more .epochs (0 for no end)");
     says([&] { all.at(10); }, "the batch of step 10 was asked for");
     says([&] { (void)all.from(1000); },
          "batches: those from step 1000 on were asked for, and the epochs, 2 of 5 batches, end");

@@ -28,7 +28,7 @@ PLAIT_DECL double best_value_from(std::string_view text) {
   auto const value = number_of_text(text);
   if (!value)
     throw input_error(
-        {"the value of the best weights is ", in_quotes(text), ", which is no number"});
+        {"the value of the best weights is ", in_quotes(text), ", which is not a number"});
   return *value;
 }
 

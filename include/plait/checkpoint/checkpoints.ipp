@@ -48,10 +48,10 @@ PLAIT_DECL std::uint64_t checkpoints::resume() {
     auto const found = newest(older);
     if (!found && problem_.empty()) return next();
     if (!found)
-      throw input_error({"folder of checkpoints ", detail::path_in_quotes(options_.folder),
-                         " has some, but none that can be used; to begin anew give another "
-                         "folder: ",
-                         problem_});
+      throw input_error(
+          {"folder of checkpoints ", detail::path_in_quotes(options_.folder),
+           " has checkpoints, but none can be used; to start again, give another folder: ",
+           problem_});
     auto const folder = options_.folder / found->name;
     std::uint64_t batch = 0;
     on_all("be used", [&] {
@@ -108,8 +108,8 @@ PLAIT_DECL void checkpoints::finish() {
 PLAIT_DECL void checkpoints::set_extra(std::vector<std::byte> extra) {
   if (extra.size() > detail::most_extra_bytes)
     throw input_error({"checkpoints: ", extra.size(),
-                       " bytes are to be kept for the program; at most ", detail::most_extra_bytes,
-                       " are"});
+                       " bytes were given to keep for the program; at most ",
+                       detail::most_extra_bytes, " are"});
   extra_ = std::move(extra);
 }
 
@@ -291,8 +291,8 @@ PLAIT_DECL void checkpoints::check(ext::checkpoint_manifest const& manifest,
   std::string all;
   for (auto const& one : found) all += (all.empty() ? "" : ", ") + one;
   throw input_error({"checkpoint ", detail::path_in_quotes(folder), ": ", all,
-                     "; go on with the same, or allow others: checkpoint_options::allow, --allow "
-                     "of train_gpt"});
+                     "; resume with the same settings, or allow others: checkpoint_options::allow, "
+                     "--allow of train_gpt"});
 }
 
 PLAIT_DECL void checkpoints::refuse_mixed_runs() const {
@@ -363,7 +363,7 @@ PLAIT_DECL std::uint64_t checkpoints::next_batch(std::uint64_t samples,
   if (rest % of.samples != 0)
     throw input_error({"checkpoint ", detail::path_in_quotes(folder), ": global_batch is ",
                        of.samples, " samples now, and ", rest,
-                       " samples of an epoch have been taken, which are no whole number of them"});
+                       " samples of an epoch have been taken, which is not a multiple of that"});
   return epoch * steps_per_epoch_ + std::min<std::uint64_t>(rest / of.samples, steps_per_epoch_);
 }
 

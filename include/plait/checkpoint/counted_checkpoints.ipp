@@ -39,8 +39,8 @@ PLAIT_DECL lease_text lease_text::read(std::filesystem::path const& path, disk& 
   }
   if (!holds)
     name.refuse(
-        "is damaged; where nobody uses the folder it may be removed, and all checkpoints "
-        "in the folder count then");
+        "is damaged; if no process uses the folder, remove this file: then all checkpoints in the "
+        "folder count");
   out.job = in["job"].template get<std::string>();
   out.id = in["id"].template get<std::string>();
   out.generation = in["generation"].template get<std::int64_t>();

@@ -24,7 +24,7 @@ PLAIT_DECL folder_lease::folder_lease(std::filesystem::path const& folder, folde
   if (!is_locked_ && !are_unknown(code)) name_.fail("cannot be locked", code);
   if (!is_elastic() && counted_checkpoints(path_, disk_).greatest_lease() == 0) return;
   for (int tries = 0; !(take() && write_list()); ++tries)
-    if (tries == most_tries) name_.refuse("is changed by others all the time");
+    if (tries == most_tries) name_.refuse("cannot be taken: other processes keep changing it");
 }
 
 PLAIT_DECL void folder_lease::require() const {
@@ -44,10 +44,11 @@ PLAIT_DECL void folder_lease::refuse_in_use() const {
 }
 
 PLAIT_DECL void folder_lease::refuse_lost(lease_text const& newest) const {
-  if (newest.id != owner_.id) name_.refuse("belongs to another job now, and no more to this one");
+  if (newest.id != owner_.id)
+    name_.refuse("belongs to another job now, and not to this one any more");
   name_.refuse(concat({"belongs to generation ", newest.generation,
                        " of the job now; this process is of generation ", owner_.generation,
-                       " and writes there no more"}));
+                       " and must not write there any more"}));
 }
 
 PLAIT_DECL bool folder_lease::take() {

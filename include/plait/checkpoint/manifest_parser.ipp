@@ -92,7 +92,7 @@ class manifest_reader {
                                                               "crc32"};
 
   [[noreturn]] void refuse_value(std::string const& key) const {
-    file_.refuse(concat({"has a value that cannot be that of the key ", in_quotes(key)}));
+    file_.refuse(concat({"has an invalid value for the key ", in_quotes(key)}));
   }
 
   // Calls read(key, value) for the members of an object, which must have each of the keys once.

@@ -81,7 +81,7 @@ PLAIT_DECL checkpoint_manifest parse_manifest(std::string const& text,
   std::uint64_t format = 0;
   if (text.starts_with(detail::manifest_head))
     std::from_chars(text.data() + detail::manifest_head.size(), text.data() + text.size(), format);
-  if (format == 0) file.refuse("does not begin as a manifest of plait");
+  if (format == 0) file.refuse("does not begin like a manifest of plait");
 
   std::string_view const all = text;
   std::size_t const tail = std::min(all.size(), detail::manifest_tail(0).size());
@@ -94,7 +94,7 @@ PLAIT_DECL checkpoint_manifest parse_manifest(std::string const& text,
                         detail::newest_format, "; use a newer plait"}));
   if (!intact)
     file.refuse(concat({"is damaged: it does not end in the checksum ", detail::hex_from_crc(crc),
-                        " of what is before"}));
+                        " of the text before"}));
   auto manifest = detail::read_manifest_json(text, format, file);
   detail::check_manifest(manifest, file);
   return manifest;

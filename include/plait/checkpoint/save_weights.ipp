@@ -114,10 +114,10 @@ PLAIT_DECL void partial_folder::require_room() const {
   if (!std::filesystem::exists(found)) return;
   if (!std::filesystem::is_directory(found))
     name_.refuse(
-        "cannot be written: a file is there; name another folder, or a file that ends in "
+        "cannot be written: it is a file; name another folder, or a file that ends in "
         ".safetensors");
   if (!std::filesystem::is_empty(path_, problem) || problem)
-    name_.refuse("cannot be written: it is there and not empty; name another one");
+    name_.refuse("cannot be written: it exists and is not empty; name another folder");
 }
 
 }  // namespace plait::detail

@@ -94,8 +94,8 @@ PLAIT_DECL std::vector<checkpoint_block> blocks_in(std::filesystem::path const& 
         bool const is_known = offsets && offsets->contains(name) && sums.is_object() &&
                               sums.contains(name) && sums[name].is_number_unsigned();
         if (!is_known)
-          throw input_error(
-              {"file ", path_in_quotes(found.path()), " says nothing of tensor ", in_quotes(name)});
+          throw input_error({"file ", path_in_quotes(found.path()),
+                             " has no offsets or checksum for tensor ", in_quotes(name)});
         out.push_back({sub + found.path().filename().string(), name, offsets->at(name),
                        file.info(name).shape, sums[name].get<std::uint32_t>()});
       }

@@ -279,8 +279,8 @@ template <class Held, class Rank, class Element>
 void batch_range<Held, Rank, Element>::refuse(std::string const& what) const {
   auto const each = steps_per_epoch();
   throw input_error({"batches: ", what, " asked for, and the epochs, ", epochs_, " of ", each,
-                     " batches, end behind step ", epochs_ * each - 1,
-                     "; ask for a step before, or for more .epochs, of which 0 go on for ever"});
+                     " batches, end after step ", epochs_ * each - 1,
+                     "; ask for an earlier step, or for more .epochs (0 for no end)"});
 }
 
 template <class Held, class Rank, class Element>

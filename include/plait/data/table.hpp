@@ -226,7 +226,7 @@ class table {
     set_roles(names, hint, options);
     detail::missing_cells const missing(options.missing_words);
     auto columns = word_columns(options);
-    if (options.header && !rows.next()) name_.refuse("has no rows behind its header");
+    if (options.header && !rows.next()) name_.refuse("has no rows after its header");
     if (!columns.empty() && options.words.empty()) find_words(rows, names, missing, columns);
     set_features(names, hint, columns);
 
@@ -365,7 +365,7 @@ class table {
     auto const found = detail::number_of_cell(cell.text);
     if (!found)
       cell.refuse(ext::concat({"is no number; ", otherwise,
-                               ", and words that say that nothing is there in .missing_words"}));
+                               ", and words that mark a missing value in .missing_words"}));
     auto const out = static_cast<Number>(*found);
     if (std::isinf(out))
       cell.refuse(ext::concat({"is no finite number of ", 8 * sizeof(Number), " bits"}));
@@ -386,7 +386,7 @@ class table {
     bool const is_missing = found == column.words.end();
     if (is_missing && !missing.has(cell.text))
       cell.refuse(
-          ext::concat({"is none of the words that table_options::words has for it: ",
+          ext::concat({"is not one of the words that table_options::words has for it: ",
                        detail::list_of(words_[column.name]),
                        "; train with a table that has the word, or write it in .missing_words"}));
     if (column.as == role::numbered) {
@@ -423,7 +423,7 @@ class table {
         cell.rows.refuse(ext::concat(
             {"has the class ", detail::in_quotes(cell.text), " in the column ",
              detail::in_quotes(cell.column),
-             ", which is none of table_options::classes: ", detail::list_of(options.classes)}));
+             ", which is not one of table_options::classes: ", detail::list_of(options.classes)}));
       if (numbers.size() == std::numeric_limits<std::int32_t>::max())
         cell.rows.refuse(
             ext::concat({"has one class too many in the column ", detail::in_quotes(cell.column)}));

@@ -87,7 +87,7 @@ class tensor_table {
     if (x_.rows() != y_.rows())
       refuse(x_, ext::concat({"has the shape ", detail::shape_text(x_.entry.shape), ", but ",
                               detail::in_quotes(y), " has ", detail::shape_text(y_.entry.shape),
-                              "; both must have as many rows"}));
+                              "; both must have the same number of rows"}));
     if constexpr (std::same_as<Target, std::int32_t>) {
       auto const type = y_.entry.type;
       if (type != stored_type::i64 && type != stored_type::i32 && type != stored_type::u8)
@@ -108,7 +108,7 @@ class tensor_table {
     auto const& shape = out.entry.shape;
     if (shape.empty() || out.entry.elements() == 0)
       refuse(out, ext::concat({"has the shape ", detail::shape_text(shape),
-                               "; it must have a row for each sample, with a number at least"}));
+                               "; it must have a row for each sample, with at least one number"}));
     out.width = out.entry.elements() / shape[0];
     out.data = mapped_.bytes().data() + reader.position(name);
     switch (out.entry.type) {

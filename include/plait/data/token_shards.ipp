@@ -22,7 +22,7 @@ PLAIT_DECL void token_shard::copy(std::size_t at, std::span<std::int32_t> out,
   });
   name_.refuse(
       concat({"has the token ", static_cast<std::uint32_t>(*bad), " at place ",
-              at + std::size_t(bad - out.begin()), ", the vocabulary has only ", vocabulary}));
+              at + std::size_t(bad - out.begin()), ", but the vocabulary has only ", vocabulary}));
 }
 
 PLAIT_DECL token_shard::token_shard(open_file const& file, std::filesystem::path const& path)

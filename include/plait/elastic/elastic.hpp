@@ -47,11 +47,11 @@ void launch(elastic const& backend, Program&& program) {
                 "hybrid<data_parallel<>, ..., reproducible<Slices>>");
   static_assert(!plan::grid.is_complete(),
                 "launch<Job>(elastic{...}, program): the policy says how many data ranks there "
-                "are; write data_parallel<>, whose ranks come and go");
+                "are; write data_parallel<>, whose ranks may join and leave");
   static_assert(!plan::cuts_arenas,
                 "launch<Job>(elastic{...}, program): with zero<...> each rank alone has its part "
-                "of the optimizer's state, which goes when it goes; leave zero<...> out, or launch "
-                "a fixed mesh and go on from checkpoints (resume)");
+                "of the optimizer's state, which is lost with the rank; leave zero<...> out, or "
+                "launch a fixed mesh and resume from checkpoints");
   constexpr bool takes_rank =
       requires(std::remove_reference_t<Program>& run, rank_type& rank) { run(rank); };
   static_assert(takes_rank,

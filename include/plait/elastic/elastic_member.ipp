@@ -119,7 +119,8 @@ PLAIT_DECL bool elastic_member::is_alone() {
 PLAIT_DECL void elastic_member::require_lease(bool parts) {
   while (boot_time() >= valid_until_.load(std::memory_order_relaxed) && !is_lost()) {
     if (is_over_ || lease_ == 0)
-      throw engine_error("elastic: this process was too long without etcd, which has given it up");
+      throw engine_error(
+          "elastic: this process was too long without etcd, and its lease has ended");
     if (parts || caught_signal::number() != 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds{5});
   }

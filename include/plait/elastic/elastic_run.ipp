@@ -188,13 +188,13 @@ PLAIT_DECL void elastic_run::fail(std::exception const& problem,
 PLAIT_DECL void elastic_run::say_if_late() const {
   if (!member_.comes_late()) return;
   std::fprintf(stderr,
-               "plait: elastic: job '%s' is done: it has come to its end in the last ten minutes, "
-               "and nothing is trained; %s\n",
+               "plait: elastic: job '%s' is done: it has ended within the last ten minutes, and "
+               "nothing is trained; %s\n",
                job().c_str(), how_to_begin_anew().c_str());
 }
 
 PLAIT_DECL std::string elastic_run::how_to_begin_anew() const {
-  return concat({"to begin anew give it another name (PLAIT_JOB, .job), or delete the key ",
+  return concat({"to start it again, give it another name (PLAIT_JOB, .job), or delete the key ",
                  in_quotes(member_.keys().done()), " in etcd"});
 }
 
@@ -207,7 +207,7 @@ PLAIT_DECL std::string elastic_run::at() const {
   auto out = options_.at.empty() ? variable("PLAIT_ELASTIC_AT") : options_.at;
   if (out.empty())
     throw input_error(
-        "elastic: nobody says where etcd is; write .at = \"etcd://host:2379\", set "
+        "elastic: the address of etcd is not set; write .at = \"etcd://host:2379\", set "
         "PLAIT_ELASTIC_AT, or start the program by scripts/launch --elastic MIN:MAX");
   return out;
 }

@@ -16,7 +16,7 @@ PLAIT_DECL etcd_view etcd::read(std::string const& prefix) {
                  .cluster = number<std::uint64_t>(object(answer, "header"), "cluster_id")};
   auto const found = answer.find("kvs");
   if (found == answer.end()) return view;
-  if (!found->is_array()) refuse("its 'kvs' is no list");
+  if (!found->is_array()) refuse("its 'kvs' is not a list");
   for (auto const& entry : *found)
     view.entries.push_back({.key = bytes(entry, "key"),
                             .value = bytes(entry, "value"),
@@ -160,7 +160,7 @@ PLAIT_DECL std::string etcd::why_refused(std::string_view said) const {
 
 PLAIT_DECL etcd::json etcd::parsed(std::string const& text) const {
   auto answer = json::parse(text, nullptr, false);
-  if (!answer.is_object()) refuse(concat({in_quotes(text), ", which is no object of JSON"}));
+  if (!answer.is_object()) refuse(concat({in_quotes(text), ", which is not a JSON object"}));
   if (answer.contains("error")) refuse(in_quotes(text));
   return answer;
 }
@@ -181,7 +181,7 @@ PLAIT_DECL etcd::json const& etcd::object(json const& in, char const* name) cons
 
 PLAIT_DECL std::string_view etcd::text(json const& in, char const* name,
                                        std::string_view none) const {
-  if (!in.is_object()) refuse("an entry is no object");
+  if (!in.is_object()) refuse("an entry is not an object");
   auto const found = in.find(name);
   if (found == in.end()) return none;
   if (!found->is_string()) refuse(concat({"'", name, "' is no string"}));

@@ -45,8 +45,7 @@ PLAIT_DECL etcd_access::etcd_access(std::string_view at, etcd_security said)
                    " are not encrypted"}),
            "etcds://host:port");
   if (!is_encrypted_ && has_user() && !std::ranges::all_of(servers_, &etcd_server::is_here))
-    refuse(concat({"a password would go to ", in_quotes(at), " for everybody to read"}),
-           "etcds://host:port");
+    refuse(concat({"a password would go to ", in_quotes(at), " unencrypted"}), "etcds://host:port");
   if (!said_.ca.empty()) open_file const found(said_.ca, "etcd's CA file");
   if (!said_.certificate.empty()) open_file const found(said_.certificate, "certificate for etcd");
   if (!said_.key.empty()) require_private(open_file(said_.key, "key for etcd"));

@@ -158,7 +158,7 @@ PLAIT_DECL void etcd_http::set_security() {
   set(CURLOPT_PROTOCOLS_STR, access_->is_encrypted() ? "https" : "http");
   if (!access_->is_encrypted()) return;
   if ((curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_SSL) == 0)
-    throw etcd_error("etcd: the libcurl that was found has no TLS, which etcds:// takes");
+    throw etcd_error("etcd: the libcurl that was found has no TLS, which etcds:// needs");
   set(CURLOPT_SSL_VERIFYPEER, 1L);
   set(CURLOPT_SSL_VERIFYHOST, 2L);
   set(CURLOPT_SSLVERSION, long{CURL_SSLVERSION_TLSv1_2});

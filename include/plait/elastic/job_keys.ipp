@@ -86,9 +86,9 @@ PLAIT_DECL std::string job_keys::of(char const* what, int number) const {
 }
 
 PLAIT_DECL void job_keys::refuse(etcd_entry const& entry) {
-  auto const words =
-      concat({"the key ", in_quotes(entry.key), " has what no process of an elastic job writes: ",
-              in_quotes(std::string_view(entry.value).substr(0, 200))});
+  auto const words = concat({"the key ", in_quotes(entry.key),
+                             " has a value that no process of an elastic job writes: ",
+                             in_quotes(std::string_view(entry.value).substr(0, 200))});
   throw foreign_key_error(concat({"etcd: ", words}), words);
 }
 

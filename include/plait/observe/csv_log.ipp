@@ -36,10 +36,9 @@ PLAIT_DECL void csv_writer::write(std::int64_t step, std::vector<logged_number> 
   if (names != header_) require_different(numbers);
   if (header_.empty()) row = (header_ = names) + '\n' + row;
   else if (names != header_)
-    file_->name().refuse(
-        concat({"has the columns ", header_, ", the row of step ", step, " has ", names,
-                "; write to a log of its own what comes at other steps, and give one "
-                "that is appended to the same term_names"}));
+    file_->name().refuse(concat(
+        {"has the columns ", header_, ", the row of step ", step, " has ", names,
+         "; write numbers of other steps to another log, and append with the same term_names"}));
   file_->append(row + '\n');
 }
 

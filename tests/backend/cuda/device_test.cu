@@ -231,7 +231,7 @@ TEST(CudaDevice, AnOperationThatReturnsAValueCannotBeRecorded) {
     cuda_device::graph graph, other;
     device.replay(graph, body);  // the first step is not recorded
     expect_text(message_of<plait::cuda_error>([&] { device.replay(graph, body); }),
-                "an algorithm that returns a value to the host cannot stand in a recorded step; "
+                "an algorithm that returns a value to the host cannot be part of a recorded step; "
                 "use cub::DeviceReduce into device memory");
     EXPECT_EQ(x.get().front(), 2);  // the device is as before, and records what it can
     for (int i = 0; i < 3; ++i)

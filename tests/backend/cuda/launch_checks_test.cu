@@ -161,7 +161,7 @@ TEST_F(RendezvousFile, WritesThroughNoLinkAndLeavesNothingElse) {
 // None of these may be waited for, or taken.
 TEST_F(RendezvousFile, ThatIsSomethingElseIsRefusedAtOnce) {
   store(std::string(128, 'x'));
-  expect_text(refusal_to_read(file, 128), "is none: it does not begin with 'plait rendezvous 1'");
+  expect_text(refusal_to_read(file, 128), "is not one: it does not begin with 'plait rendezvous 1'");
   store("");
   expect_text(refusal_to_read(file), "is none");
   store("plait rendezvous 1\n");

@@ -221,7 +221,7 @@ void check_impostor(auto answer, std::string const& words) {
   }
 }
 TEST(GlooListener, SomebodyElseAtAnAddressIsFound) {
-  std::string const words = "3 times, who does not know the secret of this job";
+  std::string const words = "3 times, without the secret of this job";
   check_impostor(
       [](auto const& one, auto const&) {
         write(one, "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n\r\n");
@@ -271,7 +271,7 @@ TEST(GlooListener, TheWaitIsLookedAtAndSaysWhoHasNotCome) {
                too_late);
   EXPECT_EQ(said, "ranks 1 and 2 are not connected with " +
                       plait::detail::socket_text(all.addresses[0]) +
-                      " (1 other has tried, and not known the secret of this job)");
+                      " (1 other has connected without the secret of this job)");
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST(GlooPair, WhatMembersSendComes) {
             "12345678");
 }
 TEST(GlooPair, BytesThatAreNoneOfGloosEndTheConnection) {
-  std::string const words = "bytes have come that are none of Gloo's";
+  std::string const words = "bytes have arrived that are not Gloo's";
   for (auto const& bytes :
        {header({56, 1, 8, 0, 8, 0}) + "12345678",      // a slot of nobody's
         header({72, 1, 6, 0, 24, 0}) + "too many"}) {  // more than there is room

@@ -108,7 +108,7 @@ TEST(GlooRendezvous, RefusesWhatIsNoKey) {
   });
   EXPECT_THROW((void)zero.rendezvous.meet(), plait::ext::engine_error);
   other.join();
-  EXPECT_NE(said.find("what rank 0 has left in memory as a key of the rendezvous is none"),
+  EXPECT_NE(said.find("what rank 0 has left in memory as the key of the rendezvous is not one"),
             said.npos)
       << said;
 }

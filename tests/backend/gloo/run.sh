@@ -195,14 +195,14 @@ what="a note of somebody else"
 for words in $'0123456789abcdef\n\e[2J' $'../../0123456789\n2'; do
   printf 'plait gloo 1\n%s\n\nx\n' "$words" >rendezvous/writer
   start 1 1 2 ranked dp2 timeout=60000
-  ends 1 1 "has a note of the name 'writer' that is none of plait"
+  ends 1 1 "has a note 'writer' that was not written by plait"
 done
 rm -r rendezvous
 
 what="another token"
 start 0 0 2 ranked dp2 token=one
 start 1 1 2 ranked dp2 token=two
-all_end 2 1 "the ranks were not told the same: the token, of which rank 1 was given another than rank 0"
+all_end 2 1 "the ranks have different settings: the token, of which rank 1 was given another than rank 0"
 what="another plan"
 start 0 0 2 ranked dp2
 start 1 1 2 ranked dp3

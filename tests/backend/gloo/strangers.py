@@ -325,7 +325,7 @@ def check_start(trained, folder, connections):
             for end in (zero, one):
                 end.sendall(struct.pack("<6Q", 56, 1, 7, 0, 8, 0) + b"12345678")
             for rank in (0, 1):
-                job.ends(rank, 1, "rank %d: " % rank, "is lost", "bytes have come that are none of Gloo's")
+                job.ends(rank, 1, "rank %d: " % rank, "is lost", "bytes have arrived that are not Gloo's")
             zero.close()
             one.close()
         expect(not os.path.exists(job.rendezvous), "the rendezvous's folder is left")
@@ -372,7 +372,7 @@ def check_secrets(trained, folder):
     secret = "the secret of the job (PLAIT_JOB_SECRET_FILE) "
     with Job(trained, folder) as job:
         other = job.write(os.path.join(folder, "other"), os.urandom(32))
-        for mine, words in ((other, secret + "is another on rank 0 than on this rank"),
+        for mine, words in ((other, secret + "differs between rank 0 and this rank"),
                             ("", secret + "was given to rank 0 and not to this rank")):
             job.start(0, 2, "ranked", "dp2", "timeout=200000")
             job.start(1, 2, "ranked", "dp2", "timeout=200000", secret=mine)

@@ -41,7 +41,7 @@ class thrust_scratch {
   template <class T, placement At, class Memory>
   explicit thrust_scratch(view<T, At, Memory> of) {
     static_assert(!std::is_const_v<T>,
-                  "thrust_scratch(view): the view may only be read; give it that of a scratch "
+                  "thrust_scratch(view): the view is read-only; give it the view of a scratch "
                   "slot, which ops.run then counts as written");
     std::size_t const bytes = of.count() * sizeof(T);
     auto const address = reinterpret_cast<std::uintptr_t>(of.data);
@@ -177,7 +177,7 @@ auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scra
     return stream_policy<Queue>(queue, memory);
 #else
     static_assert(!std::is_same_v<Queue, Queue>,
-                  "thrust_policy(queue): the queue is that of a GPU, and Thrust was told to use "
+                  "thrust_policy(queue): the queue belongs to a GPU, and Thrust was told to use "
                   "the processor; compile this file by nvcc, without THRUST_DEVICE_SYSTEM");
 #endif
   } else {

@@ -24,7 +24,7 @@ PLAIT_DECL std::map<std::string, network_interface> network_interface::all() {
   };
   ::ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0)
-    throw engine_error("gloo: the system does not tell its network interfaces");
+    throw engine_error("gloo: the system does not list its network interfaces");
   std::unique_ptr<::ifaddrs, free_list> const list(first);
   std::map<std::string, network_interface> out;
   for (auto const* at = first; at != nullptr; at = at->ifa_next) {

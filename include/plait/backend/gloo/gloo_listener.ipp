@@ -45,7 +45,7 @@ PLAIT_DECL std::string gloo_listener::progress::text(std::string_view address) c
                            " not connected with ", socket_text(address)});
   if (dropped == 0) return out;
   return concat({out, " (", dropped, (dropped == 1 ? " other has" : " others have"),
-                 " tried, and not known the secret of this job)"});
+                 " connected without the secret of this job)"});
 }
 
 PLAIT_DECL std::vector<file_descriptor> gloo_listener::connect(
@@ -118,8 +118,8 @@ PLAIT_DECL void gloo_listener::refused(gloo_challenge const& challenge, int memb
 PLAIT_DECL void gloo_listener::wrong(gloo_challenge const& challenge, int member) {
   auto& of = tries_[static_cast<std::size_t>(member)];
   if (++of.wrong < most_failures) return again(member);
-  throw engine_error(concat({"somebody else has answered at ", place(challenge, member), ", ",
-                             most_failures, " times, who does not know the secret of this job"}),
+  throw engine_error(concat({"another program has answered at ", place(challenge, member), ", ",
+                             most_failures, " times, without the secret of this job"}),
                      member);
 }
 

@@ -29,7 +29,7 @@ PLAIT_DECL gloo_pair::gloo_pair(::gloo::transport::tcp::Context* context,
   bool const is_taken = state_ == CONNECTED || ex_ != nullptr;
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));  // which removes it from Gloo's thread
   state_ = INITIALIZING;
-  if (is_taken) throw engine_error("somebody has connected to a port of Gloo's");
+  if (is_taken) throw engine_error("another program has connected to a port of Gloo");
 }
 
 PLAIT_DECL void gloo_pair::adopt(file_descriptor socket) {
@@ -62,7 +62,7 @@ PLAIT_DECL void gloo_pair::handle(int events) {
     // If try_to_lock fails, another thread closes the connection and waits for this one.
     std::unique_lock const lock(m_, std::try_to_lock);
     if (!lock || ex_ != nullptr || state_ != CONNECTED) return;
-    signalException(concat({"bytes have come that are none of Gloo's: ", problem.what()}));
+    signalException(concat({"bytes have arrived that are not Gloo's: ", problem.what()}));
   }
 }
 

@@ -122,7 +122,7 @@ PLAIT_DECL std::optional<gloo_rendezvous::writer_note> gloo_rendezvous::read_wri
   if (!found) return std::nullopt;
   auto out = writer_note::of(*found);
   if (!out)
-    throw input_error({store_->name(), " has a note of the name 'writer' that is none of plait"});
+    throw input_error({store_->name(), " has a note 'writer' that was not written by plait"});
   return out;
 }
 
@@ -140,8 +140,8 @@ PLAIT_DECL void gloo_rendezvous::begin() {
                          "; was rank 0 started twice? Another job needs another path or name"});
     if (what == process_mark::state::unknown)
       throw input_error({store_->name(), " was left by or belongs to ", process_text(old->mark),
-                         ", of which this host cannot see whether it runs; if it does not, "
-                         "delete what was left, or choose another path or name"});
+                         ", and this host cannot tell if that runs; if it does not, delete what "
+                         "was left, or choose another path or name"});
     store_->clear(false);
   }
   number_ = new_number();
@@ -228,14 +228,14 @@ PLAIT_DECL bool gloo_rendezvous::take_key() {
     return true;
   }
   std::string const variable = "the secret of the job (PLAIT_JOB_SECRET_FILE)";
-  throw input_error(
-      whole(is_left && key
-                ? concat({variable, " was given to this rank and not to rank 0; give it to all"})
-            : is_left ? concat({"what rank 0 has left in ", store_->name(),
-                                " as a key of the rendezvous is none"})
-            : is_secret
-                ? concat({variable, " is another on rank 0 than on this rank; give all the same"})
-                : concat({variable, " was given to rank 0 and not to this rank; give it to all"})));
+  throw input_error(whole(
+      is_left && key
+          ? concat({variable, " was given to this rank and not to rank 0; give it to all"})
+      : is_left ? concat({"what rank 0 has left in ", store_->name(),
+                          " as the key of the rendezvous is not one"})
+      : is_secret
+          ? concat({variable, " differs between rank 0 and this rank; give all ranks the same"})
+          : concat({variable, " was given to rank 0 and not to this rank; give it to all"})));
 }
 
 PLAIT_DECL std::string gloo_rendezvous::fingerprint() const {
@@ -285,7 +285,7 @@ PLAIT_DECL void gloo_rendezvous::check_others(
   auto const writer = read_writer();
   if (!writer || writer->number != number_)
     throw engine_error(whole(concat({"what the ranks of this job had left in ", store_->name(),
-                                     " was removed by somebody else"})));
+                                     " was removed by another program"})));
 }
 
 PLAIT_DECL std::string gloo_rendezvous::missing_text(

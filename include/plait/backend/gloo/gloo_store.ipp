@@ -43,7 +43,7 @@ PLAIT_DECL std::optional<std::string> gloo_folder::get(std::string const& key) {
   if (!is_there()) return std::nullopt;
   try {
     open_file const file(path, kind, open_file::links::refused);
-    if (file.size() > most_bytes) file.name().refuse("is none of plait: it is too long");
+    if (file.size() > most_bytes) file.name().refuse("was not written by plait: it is too long");
     std::string out(file.size(), '\0');
     file.read(std::as_writable_bytes(std::span(out)), 0);
     return out;

@@ -53,8 +53,8 @@ PLAIT_DECL void check_mpi_launcher(process_ranks const& here, mpi_name library,
     if (int const said = number(name, is); said != is)
       throw input_error({"mpi: ", name, "=", said,
                          " in the environment, and MPI_COMM_WORLD has the ", what, " ", is,
-                         ": something has set the variable anew, or the launcher is that of "
-                         "another MPI; start the program by the launcher of its own library"});
+                         ": something has changed the variable, or the launcher belongs to another "
+                         "MPI; start the program by the launcher of its own library"});
   };
   compare(own.world_size, "size", here.world_size);
   compare(own.rank, "rank", here.rank);

@@ -188,8 +188,8 @@ class process_engine {
 [[gnu::cold]] inline void process_engine::begin_anew(
     process_ranks const& now, std::unique_ptr<detail::rendezvous_store> where) {
   throw input_error({where->name(), ": rank ", now.rank,
-                     " cannot meet others there, as the engine has the processes that were started "
-                     "together; write .engine = plait::gloo()"});
+                     " cannot meet others there, since the engine connects only processes that "
+                     "were started together; write .engine = plait::gloo()"});
 }
 
 }  // namespace plait::ext

@@ -48,7 +48,7 @@ PLAIT_DECL std::vector<std::byte> rendezvous_file::checked(detail::open_file con
   std::string found(std::min<std::size_t>(file.size(), begin.size() + size + 1000), '\0');
   file.read(std::as_writable_bytes(std::span(found)), 0);
   if (!found.starts_with(first_line))
-    file.name().refuse(concat({"is none: it does not begin with '",
+    file.name().refuse(concat({"is not one: it does not begin with '",
                                std::string(first_line.substr(0, first_line.size() - 1)), "'"}));
   if (!found.starts_with(begin)) {
     auto const rest = std::string_view(found).substr(first_line.size());

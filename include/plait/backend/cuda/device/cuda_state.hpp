@@ -281,7 +281,7 @@ class cuda_state {
     throw cuda_error({place_text(place),
                       "ops.run: the kernel waited for its stream or took memory while a step is "
                       "recorded as a graph: an algorithm that returns a value to the host cannot "
-                      "stand in a recorded step; use cub::DeviceReduce into device memory"});
+                      "be part of a recorded step; use cub::DeviceReduce into device memory"});
   }
 
   [[noreturn, gnu::cold]] void give_up(std::string const& what) const {
