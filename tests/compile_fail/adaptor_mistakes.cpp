@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: data | adaptor: what stands before | is no data set; write plait::in_memory<float>
+// expect: data | adaptor: the left side of | is not a data set; write plait::in_memory<float>
 // expect: the data set has no pictures; give it `plait::picture_shape picture_shape() const`
 // expect: data | map(f): f can be called neither with an element of the inputs
 // expect: data | random(f): f cannot be called with (std::span<element> inputs of a sample
 // expect: data | normalize(mean, deviation): the data set has tokens
-// expect: normalize::from(data): what is given is no data set of features; give it one
+// expect: normalize::from(data): the argument is not a data set of features; give it one
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: batches(dataset, size, rank): what is given is no data set; write plait::in_memory<float>
+// first: batches(dataset, size, rank): the first argument is not a data set; write
 #include <vector>
 
 #include "plait/backend/host/threads.hpp"

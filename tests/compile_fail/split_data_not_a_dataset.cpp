@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: split_data(data, fraction): what is given is no data set; write plait::in_memory<float>
+// first: split_data(data, fraction): the first argument is not a data set; write
 #include <vector>
 
 #include "plait/data/in_memory.hpp"

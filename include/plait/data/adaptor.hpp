@@ -114,7 +114,7 @@ template <class Data>
 consteval void check_adapted() {
   static_assert(
       dataset<Data>,
-      "data | adaptor: what stands before | is no data set; write plait::in_memory<float> "
+      "data | adaptor: the left side of | is not a data set; write plait::in_memory<float> "
       "data(...) for samples in memory, or give a type of your own all of concept_tag, "
       "element, size, sequence_length, inputs and targets, as plait/data/dataset.hpp has "
       "them");

@@ -397,7 +397,7 @@ inline constexpr bool is_dataset = ext::token_dataset<Data> || ext::feature_data
 template <class Data>
 struct needs_dataset {
   static_assert(is_dataset<Data>,
-                "batches(dataset, size, rank): what is given is no data set; write "
+                "batches(dataset, size, rank): the first argument is not a data set; write "
                 "plait::in_memory<float> data(...) for samples in memory, or give a type of your "
                 "own all of concept_tag, element, size, sequence_length, inputs and targets (of "
                 "features width, too), as plait/data/dataset.hpp has them");

@@ -118,7 +118,7 @@ class normalize {
     constexpr bool has_features = ext::feature_dataset<Data>;
     static_assert(
         has_features,
-        "normalize::from(data): what is given is no data set of features; give it one "
+        "normalize::from(data): the argument is not a data set of features; give it one "
         "whose element is float or double, such as a part that plait::split_data returns");
     if constexpr (has_features) return of_features(data);
     else return {0, 1};  // avoids further errors

@@ -148,7 +148,7 @@ template <class Data>
   using Whole = std::remove_cvref_t<Data>;
   constexpr bool is_dataset = dataset<Whole>;
   static_assert(is_dataset,
-                "split_data(data, fraction): what is given is no data set; write "
+                "split_data(data, fraction): the first argument is not a data set; write "
                 "plait::in_memory<float> data(...) for samples in memory, or give a type of your "
                 "own all of concept_tag, element, size, sequence_length, inputs and targets, as "
                 "plait/data/dataset.hpp has them");
