@@ -28,7 +28,7 @@ namespace plait::ext {
 /// A save that has begun: a folder under a temporary name.
 struct checkpoint_save {
   std::int64_t step = 0;
-  std::string name{};            ///< in the folder of checkpoints; root tells it the other ranks
+  std::string name{};  ///< its name in the folder of checkpoints, which root tells the other ranks
   std::filesystem::path path{};  ///< the folder in which each rank puts its files
 
   [[nodiscard]] bool is_best() const;

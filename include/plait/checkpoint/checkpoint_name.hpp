@@ -27,7 +27,7 @@ struct checkpoint_name {
 
   std::int64_t step = 0;
   bool is_best = false;
-  std::int64_t lease = 0, save = 0;  ///< from 1 on; 0 for a job whose ranks do not change
+  std::int64_t lease = 0, save = 0;  ///< numbers from 1 on; 0 for a job whose ranks do not change
   kind what = complete;
   std::string digits{};  ///< 16 random digits; empty if complete
 

@@ -129,7 +129,7 @@ class checkpoints {
   struct saving {
     ext::checkpoint_save at;
     ext::checkpoint_manifest manifest;
-    std::optional<double> value{};  // of the measure, for best weights
+    std::optional<double> value{};  // the measure's value, for best weights
     bool is_committing = false;
     std::atomic<progress> mine{progress::running};
     std::string problem{};
@@ -219,7 +219,7 @@ class checkpoints {
 
   struct found_here {
     std::int64_t step = 0;
-    std::string name{};  ///< of the folder; a replaced one has another name
+    std::string name{};  ///< the folder's name, which differs for a replaced checkpoint
   };
   /// Returns the newest complete checkpoint after skipping `older` of them. If none can be used,
   /// `problem_` says why on all ranks; it is empty if there is none at all.

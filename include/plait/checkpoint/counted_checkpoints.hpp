@@ -24,8 +24,8 @@ inline constexpr std::size_t most_lease_bytes = 16'000'000;
 /// of plait.lock-N and plait.list-N. Neither file is ever changed.
 struct lease_text {
   std::string job{};
-  std::string id{};             ///< of an elastic job; "" for a job whose ranks do not change
-  std::int64_t generation = 0;  ///< of an elastic job
+  std::string id{};             ///< an elastic job's id; "" for a job whose ranks do not change
+  std::int64_t generation = 0;  ///< an elastic job's generation
   std::vector<std::string> names{};
 
   [[nodiscard]] std::string text() const;

@@ -21,8 +21,8 @@ namespace plait::ext {
 /// of its generations.
 struct folder_owner {
   std::string job{};
-  std::string id{};             ///< of an elastic job, different for each start of it
-  std::int64_t generation = 0;  ///< of an elastic job, from 1 on
+  std::string id{};             ///< an elastic job's id, different for each start
+  std::int64_t generation = 0;  ///< an elastic job's generation, from 1 on
 };
 
 }  // namespace plait::ext

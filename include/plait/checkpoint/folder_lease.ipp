@@ -69,8 +69,7 @@ PLAIT_DECL bool folder_lease::take() {
   }
   if (code == 0) code = disk_.link(begun, lock_path(number));
   (void)disk_.remove_file(begun);
-  if (code == EEXIST || code == ENOENT)
-    return false;  // ENOENT: clean() of another owner has removed it
+  if (code == EEXIST || code == ENOENT) return false;  // ENOENT: another clean() removed it
   if (code == 0) code = disk_.sync_folder(path_);
   if (code != 0) name_.fail("cannot be taken", code);
   number_ = number;

@@ -48,8 +48,7 @@ struct checkpoint_manifest {
   std::uint64_t samples = 0;  ///< samples that these steps have taken
   /// Settings that a resumed run must repeat, in the caller's order.
   std::vector<std::pair<std::string, std::string>> settings{};
-  std::string
-      job{};  ///< the family of runs that it belongs to, not empty; other jobs do not remove it
+  std::string job{};  ///< its family of runs, not empty; other jobs do not remove it
   std::vector<checkpoint_tensor> tensors{};
   std::vector<checkpoint_block> blocks{};  ///< the blocks of a tensor cover it exactly once
   std::vector<std::byte> extra{};          ///< bytes of the caller

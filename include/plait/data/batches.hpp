@@ -147,9 +147,9 @@ class batch_range {
   /// This rank's samples of a step.
   struct step_share {
     std::uint64_t epoch = 0;
-    std::size_t begin = 0;    // of the batch within the epoch
-    std::size_t samples = 0;  // of the batch
-    sample_slice share{};     // of the batch; unused with slices
+    std::size_t begin = 0;    // first sample of the batch in the epoch
+    std::size_t samples = 0;  // number of samples in the batch
+    sample_slice share{};     // this rank's part of the batch; unused with slices
   };
   [[nodiscard]] step_share share_in(std::uint64_t step) const;
   /// Returns the sample of a place. Places are ordered by microbatch. If microbatches are slices, a

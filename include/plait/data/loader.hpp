@@ -133,7 +133,7 @@ class loader {
   std::size_t sequence_;
   std::size_t width_;
   std::size_t target_width_;
-  std::vector<typename Data::element> inputs_, scratch_;  // of one sample
+  std::vector<typename Data::element> inputs_, scratch_;  // buffers of one sample
   std::vector<target_of<Data>> targets_;
   double weight_ = 0;
 };

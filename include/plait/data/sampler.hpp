@@ -157,7 +157,7 @@ class sampler {
   std::size_t samples_;
   sampler_options options_;
   std::uint64_t key_ = 0;
-  int bits_ = 6;  // at least 6: with halves below 3 bits, 8 rounds are measurably not uniform
+  int bits_ = 6;  // 6 or more: with halves below 3 bits, 8 rounds are measurably not uniform
 };
 
 }  // namespace plait::ext

@@ -155,7 +155,7 @@ class table {
   enum class role { feature, one_hot, numbered, target, ignored };
 
   struct word_column {
-    std::string name;  // as in the options
+    std::string name;  // the name in the options
     role as;           // one_hot or numbered
     detail::word_numbers words;
 

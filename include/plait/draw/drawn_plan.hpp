@@ -18,14 +18,14 @@ namespace plait::planning {
 /// A plan with a workload, in the form that pictures need: one type for all plans, so that the
 /// drawing code is compiled once. Its views point to constants of the plan.
 struct drawn_plan {
-  plan_ir numbers{};  ///< with all sizes of its mesh
+  plan_ir numbers{};  ///< the plan, with all sizes of its mesh
   workload load{};    ///< completed by the plan
   std::size_t parameter_count = 0;
   element_sizes sizes{};
   std::vector<std::string> names;                ///< names of the leaves, each with a trailing dot
   std::vector<std::string_view> types;           ///< types of the leaves
   std::vector<unsigned char> is_frozen;          ///< tells for each leaf if it is frozen
-  lean_vector<lean_vector<exchange>> exchanges;  ///< of a training step, by stage
+  lean_vector<lean_vector<exchange>> exchanges;  ///< exchanges of a training step, by stage
   lean_vector<parameter_layout> layouts;         ///< by stage
   lean_vector<memory_need> memory;               ///< by stage
   timetable table;                               ///< of a training step

@@ -169,8 +169,7 @@ class elastic_member {
   bool comes_late_ = false;
   std::mutex waking_;
   std::condition_variable wakes_;
-  std::uint64_t changes_ = 0,
-                seen_ = 0;  // changes of the keys, and the number that next() has seen
+  std::uint64_t changes_ = 0, seen_ = 0;  // changes of the keys; those that next() saw
   etcd_watch watch_;
   std::jthread keeper_;
 };

@@ -14,7 +14,7 @@ namespace plait::detail {
 struct etcd_server {
   std::string host;
   int port;
-  std::string name;      ///< as it was given; host and port in the form of a URL
+  std::string name;      ///< the address as it was given; host and port in the form of a URL
   std::string socket{};  ///< the path of a socket on this machine; then `host` is empty
 
   /// True if data that is sent to it does not leave this machine.

@@ -51,8 +51,8 @@ struct membership_view {
   std::optional<generation_record> now{};
   std::int64_t now_modified = 0;               ///< the revision of `now`, or 0
   std::map<std::string, join_entry> joined{};  ///< members that wait for the generation after `now`
-  std::map<std::string, std::string>
-      failed{};  ///< from a member that has seen `now` fail to the member that it blames
+  /// Members that have seen `now` fail, each with the member that it blames, or "".
+  std::map<std::string, std::string> failed{};
   /// Members that have no place in the job, and why; they count as gone.
   std::map<std::string, std::string> refused{};
   std::optional<std::string> done{};  ///< "" or the reason why the job has ended
@@ -68,10 +68,12 @@ struct membership_view {
 struct membership_terms {
   int replica = 1;  ///< members of a replica: tensor ranks times stages
   int min = 1, max = 1;
-  std::chrono::milliseconds gather{5'000};    ///< for more than min, in the first generation
-  std::chrono::milliseconds timeout{60'000};  ///< for a member that does not join
-  std::chrono::milliseconds wait_for_members{300'000};  ///< while there are fewer than min
-  std::chrono::milliseconds wait_for_state{30'000};     ///< while no member has the trained state
+  std::chrono::milliseconds gather{
+      5'000};  ///< longest wait for more than min, in the first generation
+  std::chrono::milliseconds timeout{60'000};  ///< longest wait for a member that does not join
+  std::chrono::milliseconds wait_for_members{
+      300'000};                                      ///< longest wait with fewer than min replicas
+  std::chrono::milliseconds wait_for_state{30'000};  ///< longest wait without the trained state
 };
 
 /// The protocol by which processes become the ranks of a job, from one member's point of view. It
@@ -89,7 +91,7 @@ class membership {
 
   /// The action after a view; after each of them except `wait` the caller reads the store again.
   enum class act {
-    wait,     ///< for a change of the store, or until `when`
+    wait,     ///< wait for a change of the store, or until `when`
     enter,    ///< get a lease, and write a member's key
     join,     ///< write that this member joins the generation after `number`, and its state
     propose,  ///< write `next` if nothing has changed since the view
@@ -106,7 +108,7 @@ class membership {
     int rank = -1;
     std::vector<std::string> who{};
     std::string why{};
-    bool is_refused = false;  ///< for `end`: the job continues without this member
+    bool is_refused = false;  ///< true if the job continues without this member after `end`
   };
 
   membership(std::string uid, membership_terms const& terms)

@@ -94,7 +94,7 @@ PLAIT_DECL void membership::forget() {
 }
 
 PLAIT_DECL membership::action membership::form(membership_view const& view, time now) {
-  std::vector<std::string> absent;  // of the last generation: alive, but not joined
+  std::vector<std::string> absent;  // living members that have not joined again
   bool is_all_there = true;         // no member of the last generation is gone
   if (view.now)
     for (auto const& uid : view.now->members) {

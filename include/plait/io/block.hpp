@@ -37,8 +37,7 @@ void for_each_run(std::span<std::size_t const> shape, std::span<std::size_t cons
                   std::span<std::size_t const> extent, Run run) {
   for (std::size_t const n : extent)
     if (n == 0) return;
-  std::size_t outer = shape.size(), row = 1,
-              count = 1;  // row: number of elements of one index of `outer`
+  std::size_t outer = shape.size(), row = 1, count = 1;  // row: elements per index of `outer`
   while (outer > 0) {
     --outer;
     count = row * extent[outer];

@@ -104,7 +104,8 @@ class safetensors_reader {
       refuse(name, ext::concat({"has the shape ", detail::shape_text(shape),
                                 ", without a rectangle ", detail::block_text(offset, extent)}));
     std::size_t elements = 1;
-    for (std::size_t const n : extent) elements *= n;  // at most the tensor's elements
+    for (std::size_t const n : extent)
+      elements *= n;  // no overflow: it is at most the tensor's number of elements
     if (elements != out.size())
       refuse(name, ext::concat({"of shape ", detail::shape_text(shape), " has ", elements,
                                 " elements in its rectangle ", detail::block_text(offset, extent),

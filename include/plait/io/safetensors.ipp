@@ -31,7 +31,7 @@ PLAIT_DECL safetensors_reader::safetensors_reader(std::filesystem::path const& p
   if (size < 8) name.refuse(ext::concat({"has ", size, " bytes, too few for a header"}));
   std::uint64_t length = 0;
   file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
-  char begin = 0;  // of the header; some archives also begin with a small number
+  char begin = 0;  // first byte of the header; some archives also begin with a small number
   if (size > 8) file_.read(std::as_writable_bytes(std::span(&begin, 1)), 8);
   if (length > size - 8 || (length > 0 && begin != '{'))
     detail::refuse_other_kind(file_, path.string(), detail::file_use::weights);

@@ -74,7 +74,7 @@ class progress {
     clock::time_point at{};
     double waited = 0;  // seconds since the first step
   };
-  static constexpr std::size_t window = 100;  // in steps
+  static constexpr std::size_t window = 100;  // number of steps
 
   static bool is_live(progress_lines lines, std::FILE* out);
   static std::string time_text(double seconds);
@@ -102,7 +102,7 @@ class progress {
   bool live_;
   bool is_quiet_ = false;
   std::int64_t steps_per_epoch_ = 0, epochs_ = 0;
-  double each_step_ = 0;  // in samples, or tokens
+  double each_step_ = 0;  // samples, or tokens, of a step
   char const* unit_ = "";
   std::string memory_{}, prefix_{};
   clock::time_point begin_ = clock::now(), shown_{};

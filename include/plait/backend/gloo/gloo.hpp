@@ -93,9 +93,8 @@ class gloo_engine final : public process_engine {
   std::optional<process_ranks> here_;
   std::optional<std::string> secret_;
   std::atomic<std::chrono::milliseconds> timeout_{std::chrono::milliseconds{60'000}};
-  std::shared_ptr<gloo_connections> with_,
-      second_;                                 // of the rank's own thread, and of a second one
-  std::unique_ptr<rendezvous_store> store_{};  // for begin_anew
+  std::shared_ptr<gloo_connections> with_, second_;  // for the rank's thread; for a second
+  std::unique_ptr<rendezvous_store> store_{};        // set by begin_anew
   std::atomic<bool> interrupted_{false};
   bool held_ = false;
   std::mutex mutex_;  // guards the members that interrupt() and hold_timeouts() use

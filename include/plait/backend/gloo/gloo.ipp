@@ -92,7 +92,7 @@ PLAIT_DECL void gloo_engine::connect() {
     abandon();
     rendezvous.fail(problem.what());
     throw;
-  } catch (std::exception const& problem) {  // of Gloo, which opens its ports here
+  } catch (std::exception const& problem) {  // Gloo throws it when it opens its ports
     auto const text =
         concat({"gloo: rank ", here.rank, " cannot open its connections: ", gloo_words(problem)});
     rendezvous.fail(text);

@@ -153,7 +153,7 @@ class gloo_group final : public process_group {
   std::size_t rank_;
   std::uint32_t calls_ = 0;
   std::size_t other_ = none;
-  gloo_watch::clock::time_point end_;  // in the time of the watch
+  gloo_watch::clock::time_point end_;  // deadline, in the watch's time
 };
 
 }  // namespace plait::detail

@@ -85,7 +85,7 @@ class gloo_watch {
   buffer *buffer_ = nullptr, *sentinel_ = nullptr;
   direction way_ = direction::in;
   std::uint64_t waits_ = 0;
-  clock::time_point end_{};  // of the wait, in the time of time()
+  clock::time_point end_{};  // the wait's deadline, as time() counts
   clock::duration held_{};
   std::optional<clock::time_point> held_since_{};
   signal_patience patience_;

@@ -20,9 +20,9 @@ namespace plait::detail {
 /// The state of a process, in `flight_header::state`.
 enum class flight_state : std::uint32_t {
   runs = 1,
-  ended = 2,    ///< without an error, or together with all ranks
-  failed = 3,   ///< by an error of this rank: `text`
-  cut_off = 4,  ///< because another rank failed or did not arrive: `text`
+  ended = 2,    ///< ended without an error, or together with all ranks
+  failed = 3,   ///< failed by an error of this rank: `text`
+  cut_off = 4,  ///< ended because another rank failed or did not arrive: `text`
 };
 
 /// The part of a call that a rank executes.

@@ -14,8 +14,7 @@ namespace plait::detail {
 /// runs and if it shares their loopback interface. A pid alone would not do: it may be used again,
 /// and containers count theirs separately. The text of a mark is one line.
 struct process_mark {
-  std::string pid,
-      start;  ///< of the process; `start` tells it from a later process with the same pid
+  std::string pid, start;  ///< `start` tells it from a later process of this pid
   std::string boot, pids;  ///< the boot of its kernel and its pid name space
   std::string host, net;   ///< the host's name and the network name space
 

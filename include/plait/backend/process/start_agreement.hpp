@@ -24,7 +24,7 @@ struct start_terms {
   bool compares_calls = true;
   std::string_view token{};
   axis_set require_local{};
-  int first_here = -1;  ///< as in process_ranks
+  int first_here = -1;  ///< \see process_ranks
 };
 
 /// The settings and the host of a process, as it shows them to the others. A token is shown as a

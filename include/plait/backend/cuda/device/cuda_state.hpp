@@ -328,7 +328,7 @@ class cuda_state {
   std::shared_ptr<std::size_t> held_ =
       std::make_shared<std::size_t>(0);  // bytes that this rank holds
   std::vector<std::weak_ptr<executable_handle>> recorded_{};
-  std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};  // by size
+  std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};  // sorted by size
   std::array<event_handle, std::size_t(stream_count)> joins_{};
   std::array<stream_handle, std::size_t(stream_count)> streams_{};
 };

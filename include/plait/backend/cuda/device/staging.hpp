@@ -74,7 +74,7 @@ class staging {
     std::byte* data = nullptr;
     event_handle last_use{};
     bool used = false;
-    std::byte* destination = nullptr;  // of a download that is still in the piece; else null
+    std::byte* destination = nullptr;  // target of a download that is still in the piece, else null
     std::size_t bytes = 0;
   };
 

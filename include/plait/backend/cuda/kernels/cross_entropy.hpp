@@ -57,8 +57,8 @@ __device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns
 template <class A, class Target>
 struct online_sums {
   A max = minus_infinity<A>;
-  A sum = 0;                     // of e^(logit - max)
-  A sum_below = 0;               // of logit - max; for a smoothed target only
+  A sum = 0;                     // sum of e^(logit - max)
+  A sum_below = 0;               // sum of logit - max; for a smoothed target only
   [[maybe_unused]] A count = 0;  // number of summands of sum_below
 
   template <class T, int W>
@@ -210,7 +210,7 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_terms_kernel(
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
     A const largest = max[r];
     A sum = 0;
-    [[maybe_unused]] A sum_below = 0;  // of logit - max
+    [[maybe_unused]] A sum_below = 0;  // sum of logit - max
     detail::for_each_logit<V>(logits + r * columns, valid_columns, [&](A logit) {
       A const below = logit - largest;
       sum += functions::exponential(below);

@@ -60,7 +60,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_kernel(
     });
     A const inverse_deviation =
         1 / std::sqrt(warp_sum(squares) / static_cast<A>(columns) + epsilon);
-    using packs = detail::three_packs<T, V>;  // of x, gamma and beta
+    using packs = detail::three_packs<T, V>;  // x, gamma and beta
     detail::for_each_pack_of_row<V, 2>(
         columns,
         [&](std::size_t c) {
@@ -110,7 +110,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_input_kerne
     // With g = dy * gamma and h = (x - mean) * inverse_deviation:
     // dx = inverse_deviation * (g - average(g) - h * average(g * h))
     A sum_g = 0, sum_gh = 0;
-    using packs = detail::three_packs<T, V>;  // of dy, gamma and x
+    using packs = detail::three_packs<T, V>;  // dy, gamma and x
     auto const load_at = [&](std::size_t c) {
       return packs{load<V>(dy + row * columns + c), load<V>(gamma + c),
                    load<V>(x + row * columns + c)};
@@ -243,7 +243,7 @@ __global__ __launch_bounds__(block_threads, Blocks) void layer_norm_backward_ker
     loaded.inverse_deviation = statistics[2 * r + 1];
     return loaded;
   };
-  A sums[Packs][2][V] = {};  // of gamma and beta
+  A sums[Packs][2][V] = {};  // for gamma and beta
   constexpr bool loads_ahead = Blocks == 1;
   row_packs next{};
   if (loads_ahead && row < end) next = load_row(row);

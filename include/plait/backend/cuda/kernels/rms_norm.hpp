@@ -30,7 +30,7 @@ __global__ __launch_bounds__(block_threads) void rms_norm_kernel(T const* x, T c
             squares += static_cast<A>(values.value[v]) * static_cast<A>(values.value[v]);
         });
     A const factor = 1 / std::sqrt(warp_sum(squares) / static_cast<A>(columns) + epsilon);
-    using packs = two_packs<T, V>;  // of x and gamma
+    using packs = two_packs<T, V>;  // x and gamma
     detail::for_each_pack_of_row<V, 2>(
         columns, [&](std::size_t c) { return packs{load<V>(from + c), load<V>(gamma + c)}; },
         [&](std::size_t c, packs const& of) {
@@ -68,7 +68,7 @@ __global__ __launch_bounds__(block_threads) void rms_norm_backward_input_kernel(
   detail::for_each_row_of_warp(rows, [&](std::size_t row) {
     A const factor = inverse[row];
     // With g = dy * gamma and h = x * inverse: dx = inverse * (g - h * average(g * h))
-    using packs = detail::three_packs<T, V>;  // of dy, gamma and x
+    using packs = detail::three_packs<T, V>;  // dy, gamma and x
     auto const load_at = [&](std::size_t c) {
       return packs{load<V>(dy + row * columns + c), load<V>(gamma + c),
                    load<V>(x + row * columns + c)};

@@ -41,7 +41,7 @@ struct matrix_product {
   std::size_t lda = 0, ldb = 0, ldc = 0;
   bool a_transposed = false, b_transposed = false, accumulate = false;
   cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
-  std::array<unsigned, 3> alignment{};  // of a, b and c, in bytes
+  std::array<unsigned, 3> alignment{};  // alignments of a, b and c, in bytes
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
 
   friend auto operator<=>(matrix_product const&, matrix_product const&) = default;
