@@ -48,7 +48,7 @@ namespace plait::ext {
 /// Each output is a weighted mean of the inputs around it, along rows first. If pictures become
 /// smaller, the mean is over all inputs that fall together.
 ///
-/// Cost: room in the scratch for a picture, and for one with shorter rows.
+/// Cost: room in the scratch for a picture, and for one with rows of the new width.
 template <class Held>
 class resized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;

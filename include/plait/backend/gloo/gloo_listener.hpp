@@ -24,9 +24,10 @@ namespace plait::detail {
 /// "10.0.0.2:4711" or "[::1]:4711" for the bytes of a socket's address.
 [[nodiscard]] [[gnu::cold]] std::string socket_text(std::string_view address);
 
-/// The port at which other members of a mesh reach this one; it is closed when all are connected. A
-/// peer that connects must pass gloo_challenge before its connection is used. Other peers are
-/// dropped, and they do not hold up members: all connections make progress at the same time.
+/// The port at which other members of a mesh reach this one; it is closed when all are connected.
+/// Gloo's own listener would take any peer that connects for the member that it waits for. Here a
+/// peer must pass gloo_challenge before its connection is used. Other peers are dropped, and they
+/// do not hold up members: all connections make progress at the same time.
 ///
 /// Cost:    for each other member, a connection, one and a half round trips and four codes.
 /// Threads: the thread of connect() only.

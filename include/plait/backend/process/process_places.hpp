@@ -11,7 +11,10 @@
 
 namespace plait::detail {
 
-/// Maps ranks of the plan to processes and hosts. All processes compute the same map; only `rank`
+/// Maps ranks of the plan to processes and hosts. A launcher may number processes round robin over
+/// hosts: with 2 hosts and tensor groups of 2, the group of processes 0 and 1 would then exchange
+/// activations over the network in each layer. The map gives ranks another order in which such
+/// groups are on one host, if there is one. All processes compute the same map; only `rank`
 /// differs.
 class process_places {
  public:

@@ -20,8 +20,10 @@
 namespace plait::detail {
 
 /// Ends the process, with a sentence on standard error, when a library call that cannot be
-/// interrupted takes too long, or still waits some time after a signal. Each call sets a deadline
-/// that a thread of the watchdog polls.
+/// interrupted takes too long, or still waits some time after a signal. MPI needs it: if one of 8
+/// ranks has failed, MPI_Allreduce never returns on the other seven. Each call sets a deadline that
+/// a thread of the watchdog polls; after 60 s, for example, each of the seven ends with a sentence
+/// that names the call.
 ///
 /// Cost:    two atomic stores and the time of day for each call.
 /// Threads: two threads make calls, each with a deadline of its own.
