@@ -28,10 +28,10 @@ class reduction_room {
 
 /// Sums and maxima over a group of processes, with bit for bit the result of ranks in one process.
 /// A library's own reduction adds in an order that depends on the number of processes. Here each
-/// element is reduced by one member, in the order of the ranks: of 1000 elements over 4 members,
-/// member 1 receives elements 250 to 499 of the other three, adds the four blocks in rank order,
-/// and sends the sums to the others. A few last elements that do not divide are gathered and added
-/// by all.
+/// element is reduced by one member, in the order of the ranks: of 10,000 elements over 4 members,
+/// member 1 receives elements 2500 to 4999 of the other three, adds the four blocks in rank order,
+/// and sends the sums to the others. Up to 4096 bytes, and the last elements if members do not
+/// divide the number, are instead gathered and added by all.
 template <class T>
 class ranked_reduction {
  public:
