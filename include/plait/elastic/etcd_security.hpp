@@ -10,9 +10,9 @@ namespace plait {
 /// servers' certificates, and the names in them, are always verified for an address that begins
 /// with etcds://.
 ///
-/// Errors: input_error for a missing file; for a password or a key that others may read; for one of
-///         two settings that belong together; with etcd://, which is not encrypted, for
-///         certificates, and for a password except on the loopback.
+/// Errors: input_error for a missing file; for a password or a key that others may read; for a
+///         certificate without its key or a user without a password, and the reverse; with etcd://,
+///         which is not encrypted, for certificates, and for a password except on the loopback.
 struct etcd_security {
   /// The authorities that have signed the servers' certificates, in PEM; if empty,
   /// PLAIT_ELASTIC_CA, else the authorities that the system trusts.
