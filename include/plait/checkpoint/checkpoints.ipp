@@ -126,8 +126,7 @@ PLAIT_DECL void checkpoints::save_as(std::optional<double> value) {
   try {
     saving_->manifest = manifest_now();
     for (auto& bytes : copies_.bytes) bytes.resize(state_->count() * copies_.element_bytes);
-  } catch (
-      std::exception const& problem) {  // proceed() tells all ranks if one has too little memory
+  } catch (std::exception const& problem) {  // proceed() tells all ranks
     return fail(problem.what());
   }
   for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)

@@ -20,8 +20,7 @@ inline constexpr std::size_t most_manifest_bytes = 100'000'000;
 inline constexpr std::size_t most_blocks = 300'000, most_settings = 1'000;
 inline constexpr std::size_t most_extra_bytes = std::size_t{1} << 24;
 inline constexpr std::size_t most_elements = std::size_t{1} << 60;
-inline constexpr std::size_t most_cuts =
-    6;  // dimensions that are cut; a block has two to this many corners
+inline constexpr std::size_t most_cuts = 6;  // cut dimensions; a block has 2^6 corners then
 
 /// The folder of optimizer states within a checkpoint. The weights are outside of it, so that
 /// programs that read all files of a folder can read them.

@@ -204,8 +204,7 @@ template <class Trainer>
   bool const is_root = trainer.rank().is_root();
   std::optional<ext::weights_writer> to;
   if (is_root) to.emplace(path, tensors, options);
-  else
-    detail::weights_files(tensors, options, detail::is_weights_file(path));  // checks the options
+  else detail::weights_files(tensors, options, detail::is_weights_file(path));  // may throw, too
   trainer.export_parameters(
       [&](std::string const& name, auto const&, auto values) { to->write(name, values); });
   if (is_root) to->commit();

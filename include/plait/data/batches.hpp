@@ -428,7 +428,7 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
     return ext::batch_range<Data, Rank, Element>(std::forward<Data>(data),
                                                  global_batch<>{size.samples}, rank, options);
   else
-    return std::vector<device_batch<typename Rank::device_type::memory>>{};  // avoids further
+    return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
                                                                              // errors
 }
 /// \overload

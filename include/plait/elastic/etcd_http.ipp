@@ -165,8 +165,7 @@ PLAIT_DECL void etcd_http::set_security() {
   auto const& files = access_->files();
   if (!files.ca.empty()) {
     set(CURLOPT_CAINFO, files.ca.c_str());
-    set<char const*>(CURLOPT_CAPATH,
-                     nullptr);  // else the system's authorities would be trusted, too
+    set<char const*>(CURLOPT_CAPATH, nullptr);  // else the system's are trusted, too
   }
   if (files.certificate.empty()) return;
   set(CURLOPT_SSLCERT, files.certificate.c_str());

@@ -68,12 +68,10 @@ struct membership_view {
 struct membership_terms {
   int replica = 1;  ///< members of a replica: tensor ranks times stages
   int min = 1, max = 1;
-  std::chrono::milliseconds gather{
-      5'000};  ///< longest wait for more than min, in the first generation
+  std::chrono::milliseconds gather{5'000};    ///< longest wait for more than min, at first
   std::chrono::milliseconds timeout{60'000};  ///< longest wait for a member that does not join
-  std::chrono::milliseconds wait_for_members{
-      300'000};                                      ///< longest wait with fewer than min replicas
-  std::chrono::milliseconds wait_for_state{30'000};  ///< longest wait without the trained state
+  std::chrono::milliseconds wait_for_members{300'000};  ///< longest wait with fewer than min
+  std::chrono::milliseconds wait_for_state{30'000};     ///< longest wait without the trained state
 };
 
 /// The protocol by which processes become the ranks of a job, from one member's point of view. It

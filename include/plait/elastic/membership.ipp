@@ -171,8 +171,7 @@ PLAIT_DECL void membership::leave_out(membership_view const& view,
   for (auto const& [who, named] : view.failed)
     if (!named.empty()) ++votes[named];
   auto worst = staying.end();
-  for (auto one = staying.begin(); one != staying.end();
-       ++one)  // of members with equal votes, the youngest
+  for (auto one = staying.begin(); one != staying.end(); ++one)  // the youngest of equals
     if (votes[one->uid] > 0 && (worst == staying.end() || votes[one->uid] >= votes[worst->uid]))
       worst = one;
   if (worst != staying.end()) staying.erase(worst);

@@ -104,8 +104,7 @@ class safetensors_reader {
       refuse(name, ext::concat({"has the shape ", detail::shape_text(shape),
                                 ", without a rectangle ", detail::block_text(offset, extent)}));
     std::size_t elements = 1;
-    for (std::size_t const n : extent)
-      elements *= n;  // no overflow: it is at most the tensor's number of elements
+    for (std::size_t const n : extent) elements *= n;  // cannot overflow: within the tensor
     if (elements != out.size())
       refuse(name, ext::concat({"of shape ", detail::shape_text(shape), " has ", elements,
                                 " elements in its rectangle ", detail::block_text(offset, extent),

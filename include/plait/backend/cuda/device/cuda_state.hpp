@@ -325,8 +325,7 @@ class cuda_state {
   std::unique_ptr<attention_engine> engine_;
   std::map<attention_shape, std::unique_ptr<prepared_attention>> attentions_{};
   std::set<std::string> said_{};
-  std::shared_ptr<std::size_t> held_ =
-      std::make_shared<std::size_t>(0);  // bytes that this rank holds
+  std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // bytes of this rank
   std::vector<std::weak_ptr<executable_handle>> recorded_{};
   std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};  // sorted by size
   std::array<event_handle, std::size_t(stream_count)> joins_{};

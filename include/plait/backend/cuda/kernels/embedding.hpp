@@ -88,8 +88,7 @@ __global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(
   for (std::size_t i = begin; i < n; i += warp_threads) {
     bool const same = i + lane < n && rows[i + lane] == row;
     std::uint32_t const mine = same ? positions[i + lane] : 0;
-    int const run = __popc(
-        __ballot_sync(whole_warp, same));  // since rows are sorted, these are the first `run` lanes
+    int const run = __popc(__ballot_sync(whole_warp, same));  // sorted: the first `run` lanes
     PLAIT_UNROLL_BY(4)
     for (int p = 0; p < run; ++p) {
       std::size_t const position = __shfl_sync(whole_warp, mine, p);
