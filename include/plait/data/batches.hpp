@@ -427,9 +427,7 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
   if constexpr (detail::is_dataset<std::remove_cvref_t<Data>> && ext::global_batch_size<Batch>)
     return ext::batch_range<Data, Rank, Element>(std::forward<Data>(data),
                                                  global_batch<>{size.samples}, rank, options);
-  else
-    return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
-                                                                             // errors
+  else return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
 }
 /// \overload
 template <class Data, class Batch, class Rank>
