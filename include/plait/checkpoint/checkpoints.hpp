@@ -92,6 +92,7 @@ class checkpoints {
   /// on all ranks, as trainer.evaluate returns it. If it is better than all before, including those
   /// before the run was resumed, the trainer's present weights replace the best weights, and it
   /// returns true.
+  ///
   /// Waits for a checkpoint that is being written.
   /// Errors: input_error, on all ranks, without such a measure, for values that differ between
   ///         ranks, and for one that is not a number.

@@ -31,6 +31,8 @@ using weights_index = std::map<std::string, std::string, std::less<>>;
 [[nodiscard]] [[gnu::cold]] weights_index parse_weights_index(std::string const& text,
                                                               file_name const& file);
 
+/// Reads the index in the file `path`.
+///
 /// Errors: the errors of parse_weights_index and open_file.
 [[nodiscard]] [[gnu::cold]] weights_index read_weights_index(std::filesystem::path const& path);
 

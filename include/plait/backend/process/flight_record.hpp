@@ -32,6 +32,7 @@ namespace plait::detail {
 ///
 /// The file is FOLDER/JOB/rank-N.flight. FOLDER is `wanted`, else PLAIT_FLIGHT_RECORD, else
 /// plait-flight-USER in the temporary folder; "off" turns the record off.
+///
 /// Cost:    see flight_ring; a thread that wakes up a hundred times a second.
 /// Errors:  none: if no record can be written, a sentence on standard error says why.
 class flight_record {

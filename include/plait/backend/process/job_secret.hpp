@@ -9,6 +9,7 @@
 namespace plait::detail {
 
 /// Returns the content of the file `path`, a secret that only the processes of one job know.
+///
 /// Errors: input_error if others may read the file, if it belongs to another user than this one or
 ///         root, and if it has fewer than 32 bytes or more than 4096.
 [[nodiscard]] [[gnu::cold]] std::string read_job_secret(std::filesystem::path const& path);
