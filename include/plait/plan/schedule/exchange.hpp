@@ -14,18 +14,18 @@
 
 namespace plait::planning {
 
-/// What a job does; each part has a list of exchanges of its own.
+/// A part of a job, with a list of exchanges of its own.
 enum class job_part : int {
-  set_up,             ///< once, and for each source of batches
-  training,           ///< one step, with clipping if the workload says so
-  evaluation,         ///< the loss of one batch
-  prediction,         ///< the output for one batch
-  export_parameters,  ///< to the root rank
-  export_gradients,
-  state_transfer  ///< of an elastic job, when ranks have come
+  set_up,             ///< runs once, and for each source of batches
+  training,           ///< one step, with clipping if the workload has it
+  evaluation,         ///< makes the loss of one batch
+  prediction,         ///< makes the output for one batch
+  export_parameters,  ///< sends parameters to the root rank
+  export_gradients,   ///< sends gradients to the root rank
+  state_transfer      ///< sends the state of an elastic job to ranks that join it
 };
 
-/// Whether a part of a job has passes.
+/// Returns true if a part of a job has passes.
 [[nodiscard]] constexpr bool has_passes(job_part part) {
   switch (part) {
     case job_part::training:
@@ -42,30 +42,31 @@ enum class job_part : int {
 /// The number of enumerators of `job_part`.
 inline constexpr int job_parts = int(job_part::state_transfer) + 1;
 
-/// Where in its part of a job an exchange takes place.
+/// The label of an exchange: its use in a part of a job, by which programs find rows of a list.
+/// order_of_parts.hpp has the order.
 enum class exchange_place : int {
-  agreement,          ///< what must be the same on all ranks, of each rank
-  labels,             ///< before the passes: their count
-  gather_parameters,  ///< before the passes: from what optimizers own to what is kept
-  parameters,       ///< of a bucket before units that use it: from what is kept to what layers see
-  forward,          ///< within an item, in each of its copies, for each microbatch
-  forward_again,    ///< the same, of what is made again before a backward
-  backward,         ///< within an item, in each of its copies, for each microbatch
-  activation_edge,  ///< between two stages, for each microbatch
-  gradient_edge,    ///< the same, against the order of the stages
-  microbatch_gradients,  ///< of a bucket, to the sums of the step
-  slices,                ///< behind the passes: of gradients that are summed slice by slice
+  agreement,             ///< numbers of each rank that must be the same on all ranks
+  labels,                ///< count of the labels, before the passes
+  gather_parameters,     ///< parameters that optimizers own become those that are kept
+  parameters,            ///< parameters of a bucket that are kept become those that layers see
+  forward,               ///< values within a copy of an item, for each microbatch
+  forward_again,         ///< values that are made again before a backward
+  backward,              ///< gradients within a copy of an item, for each microbatch
+  activation_edge,       ///< values between two stages, for each microbatch
+  gradient_edge,         ///< gradients between two stages, for each microbatch
+  microbatch_gradients,  ///< gradients of a bucket, to the sums of the step
+  slices,                ///< gradients that are summed slice by slice, after the passes
   ties,                  ///< gradients of tied uses, to be added to their owner's
-  gradients,
-  loss,           ///< and whether to stop
-  norm_partials,  ///< of the gradients, for their norm
-  measures,       ///< of an evaluation, once for all its batches
-  output,         ///< of a microbatch, within the last stage
-  rank_outputs,   ///< of a prediction, of one data rank: to all stages
-  outputs,        ///< of all data ranks
-  blocks,         ///< in an export: of a bucket, where ranks have blocks
-  parameter,      ///< of an export
-  state           ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
+  gradients,             ///< gradients of buckets, for the optimizer
+  loss,                  ///< sum of the loss, and the wish to stop
+  norm_partials,         ///< sums of squares of the gradients, for their norm
+  measures,              ///< sums of an evaluation, once for all its batches
+  output,                ///< output of a microbatch, within the last stage
+  rank_outputs,          ///< outputs of one data rank, to all stages
+  outputs,               ///< outputs of all data ranks
+  blocks,                ///< blocks of a bucket that is exported
+  parameter,             ///< a tensor that is exported
+  state  ///< arenas of a trainer: parameters as layers see them, parameters, optimizer, averages
 };
 
 /// The number of enumerators of `exchange_place`.
@@ -83,7 +84,7 @@ constexpr char const* to_string(exchange_place place) {
   return words[static_cast<int>(place)];
 }
 
-/// Which of a job's types the elements of an exchange have.
+/// The type of an exchange's elements, as a job names it.
 enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
 
 /// One communication of a job: the value that goes from one set of placements to another. The
@@ -93,22 +94,22 @@ struct exchange {
   placements from{}, to{};
   exchange_element element = exchange_element::real;
   std::size_t count = 1;   ///< elements of the value that one group has, as a whole
-  std::size_t offset = 0;  ///< of its first element, where one arena has several
-  std::int64_t times = 1;  ///< for all copies, microbatches and buckets
-  int item = -1;           ///< of the program, where the place is within one
-  int entry = -1;          ///< of the parameters, in a tie and in an export
-  int unit = -1;           ///< of a message between chunks, the first of the later one
-  int bucket = -1;         ///< of the layout, the first of those that one row moves,
-  std::size_t stride = 0;  ///< from one of them to the next, in elements,
-  int buckets = 1;         ///< and how many they are
-  axis_set held{};         ///< along these the arena has this rank's blocks alone
+  std::size_t offset = 0;  ///< place of its first element, if one arena has several values
+  std::int64_t times = 1;  ///< sum over copies, microbatches and buckets
+  int item = -1;           ///< item of the program that it is within
+  int entry = -1;          ///< number of a parameter, in a tie and in an export
+  int unit = -1;           ///< first unit of the later chunk, in a message between chunks
+  int bucket = -1;         ///< first bucket that the row moves
+  std::size_t stride = 0;  ///< elements from one bucket to the next
+  int buckets = 1;         ///< number of buckets that the row moves
+  axis_set held{};         ///< axes along which the arena has this rank's blocks alone
 
   [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
-  /// False for the rank that only receives: a message stands in the lists of both its ends.
+  /// Returns false for the rank that only receives: the lists of both ends have a message.
   [[nodiscard]] constexpr bool is_sent_by(int stage) const {
     return row().moves != collective::send || from.stage() == stage;
   }
-  /// Whether a bucket is among those that it moves.
+  /// Returns true if it moves a bucket.
   [[nodiscard]] constexpr bool moves_bucket(int number) const {
     return bucket >= 0 && bucket <= number && number < bucket + buckets;
   }

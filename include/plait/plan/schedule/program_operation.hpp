@@ -9,28 +9,28 @@
 
 namespace plait::planning {
 
-/// What one operation of a rank's program does. All but rows compute, on stream compute.
+/// The kind of an operation of a rank's program. All kinds except rows compute, on stream compute.
 enum class operation_kind : int {
   row,                  ///< carries out a row of the list
-  send,                 ///< numbers come from the host
+  send,                 ///< takes numbers from the host
   scale,                ///< makes one label's share of the loss
   clear,                ///< sets the sums of slices to 0
   bring,                ///< puts this rank's block of a bucket where ranks gather the bucket
   forward,              ///< runs units of a chunk on a microbatch, with the rows within its layers
   forward_again,        ///< runs what is made again of a unit, with the rows within its layers
   backward,             ///< runs units, for the gradients of the input and of the parameters
-  backward_input,       ///< the same, for those of the input alone
-  backward_parameters,  ///< the same, for those of the parameters, behind backward_input
+  backward_input,       ///< runs units, for the gradients of the input alone
+  backward_parameters,  ///< runs units, for the gradients of the parameters, after backward_input
   measure,              ///< gives a microbatch's outputs to measures
-  mask,                 ///< sets what another rank counts to 0
+  mask,                 ///< sets a loss that another rank counts to 0
   add,                  ///< adds gradients of tied uses to their owner's
   accumulate,           ///< adds this rank's block of a microbatch's gradients to the step's
   total,                ///< adds up the loss of all slices, where sums are made slice by slice
   square,               ///< squares the blocks of the gradients that count here
-  clip,                 ///< makes the norm, and what gradients are scaled by
+  clip,                 ///< makes the norm and the scale of the gradients
   update,               ///< runs the optimizer
   take,                 ///< copies a tensor out of its arena
-  read                  ///< numbers, a tensor or outputs go to the host
+  read                  ///< gives numbers, a tensor or outputs to the host
 };
 
 /// The number of enumerators of `operation_kind`.
@@ -50,14 +50,14 @@ inline constexpr int operation_kinds = int(operation_kind::read) + 1;
 /// One operation of a rank's program.
 struct program_operation {
   operation_kind what = operation_kind::row;
-  int row = -1;         ///< its number in the list
-  int chunk = -1;       ///< of the stage, where units are run
-  unit_range units{};   ///< that are run, or of which something is moved
-  int microbatch = -1;  ///< -1: not of one
-  int entry = -1;       ///< of the parameters, where a tensor is exported
-  int bucket = -1;      ///< of the arena; -1: all
+  int row = -1;         ///< number of its row in the list
+  int chunk = -1;       ///< chunk of the stage that has its units
+  unit_range units{};   ///< units that it runs, or whose values it moves
+  int microbatch = -1;  ///< -1: needs none
+  int entry = -1;       ///< number of a parameter that is exported
+  int bucket = -1;      ///< bucket of the arena; -1: all
   bool begins = false;  ///< finds no gradients of its parameters, or of its bucket, yet
-  bool at_end = false;  ///< of a room for two, where the bucket lies
+  bool at_end = false;  ///< uses the end of a room for two buckets
   int lets_go = 0;      ///< ends of rooms, as bits, whose parameters are used no more
 
   friend constexpr bool operator==(program_operation const&, program_operation const&) = default;
