@@ -19,7 +19,8 @@ constexpr std::size_t count_rows(placements const& from, placements const& to) {
   plait::planning::parameter_layout const parameters{};
   plait::workload const load{};
   std::vector<plait::ext::scheduled_work> const passes;
-  plait::planning::exchange_lister list{plan, parameters, 0, load, passes};
+  plait::planning::exchange_lister list{
+      plan, parameters, 0, load, plait::planning::job_part::training, passes};
   list.add({plait::planning::exchange_place::gradients, from, to});
   return list.out.size();
 }

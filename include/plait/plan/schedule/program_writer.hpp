@@ -13,6 +13,7 @@
 #include "plait/plan/memory/pass_places.hpp"
 #include "plait/plan/model/stage_split.hpp"
 #include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/order_of_parts.hpp"
 #include "plait/plan/schedule/program_operation.hpp"
 #include "plait/plan/schedule/program_parts.hpp"
 #include "plait/plan/schedule/row_writer.hpp"
@@ -22,12 +23,13 @@
 
 namespace plait::planning {
 
-/// Writes the program of a rank of a stage, operation by operation.
+/// The sink that makes the program of a rank of a stage, operation by operation: order_of_part
+/// calls its verbs.
 class program_writer : row_writer {
  public:
-  /// `list`: of the stage and the part of the job; rows have their numbers in it. `parameters`: of
-  /// the stage; none where only rows of one place are written. `places`: of what `passes` leave;
-  /// with one chunk on a stage they follow from its slots.
+  /// `list`: the rows of the stage in the part of the job, by whose numbers operations name them.
+  /// `parameters`: those of the stage; none if only rows of one place are written. `places`: the
+  /// memory of values that `passes` leave; with one chunk on a stage it follows from their slots.
   [[gnu::cold]] program_writer(plan_ir const& plan, lean_vector<exchange> const& list, int stage,
                                parameter_layout const& parameters,
                                stage_program const* passes = nullptr,
@@ -35,111 +37,138 @@ class program_writer : row_writer {
 
   [[nodiscard]] step_program take() { return std::move(out_); }
 
-  /// The rows of one place; they move what `touched` names.
+  /// Writes a part of a job.
+  [[gnu::cold]] void write(job_part part, program_shape const& shape);
+  /// Writes the rows of one place; they move what `touched` names.
   [[gnu::cold]] void write_rows(exchange_place place, name touched);
-
-  /// Adds up gradients that are there.
+  /// Writes the reduction of gradients that are there.
   [[gnu::cold]] void write_reduction();
 
-  [[gnu::cold]] void write_training(program_shape const& shape);
+  // --- verbs of order_of_parts.hpp
 
-  [[gnu::cold]] void write_evaluation(program_shape const& shape);
+  /// Adds an operation that needs no other word than its kind.
+  [[gnu::cold]] void compute(operation_kind what);
+  /// Adds the rows of a place that has its rows together.
+  [[gnu::cold]] void rows(exchange_place place);
+  [[gnu::cold]] void gather_parameters(int region);
 
-  [[gnu::cold]] void write_prediction();
+  /// The work of a chunk on a microbatch, and the buffers that it touches.
+  struct pass {
+    work kind;
+    unit_range chunk;
+    program_operation run{};
+    buffers reads{}, writes{};
+    buffers message{};         ///< touched by a message in place of the other two
+    bool sums = false;         ///< makes gradients of parameters
+    bool is_last_sum = false;  ///< is the last pass of its chunk that does
+  };
+  /// Writes the timetable of the stage.
+  [[gnu::cold]] void each_pass();
+  /// Adds this rank's end of a message between two chunks.
+  [[gnu::cold]] void message(exchange_place place, chunk_side side, pass const& now);
+  /// Brings the output of a microbatch together, by its row unless this rank has all of it; and,
+  /// for measures, to the host.
+  [[gnu::cold]] void output(pass const& now);
 
-  /// One tensor behind the other, in the order of the layers; before the first of a bucket of which
-  /// ranks have blocks, the bucket.
-  [[gnu::cold]] void write_export(bool gradients);
+  /// Units of a pass that run together, unless something runs again between them.
+  struct piece {
+    unit_range units;
+    program_operation run;  ///< runs the units that no operation has run yet
+    buffers reads, writes;
+    room_place room{};  ///< of the bucket of gradients that the units make
+    bool sums = false, is_last_sum = false;
+  };
+  /// Writes the pieces of a pass in the order in which they run. A backward that makes gradients of
+  /// parameters is cut between buckets that are reduced in it: the last one of its chunk, or each
+  /// one if ranks reduce the gradients of each microbatch.
+  [[gnu::cold]] void each_piece(pass& now);
+  /// Empties the room for gradients if a piece needs all of it, and gathers the buckets of
+  /// parameters for the piece and for the next one.
+  [[gnu::cold]] void gather_for(piece& now);
+  [[gnu::cold]] void forward(piece const& now);
+  [[gnu::cold]] void each_unit(piece& now);
+  /// Makes a unit's record again, after the backward of the units after it.
+  [[gnu::cold]] void run_again(piece& now, int unit);
+  [[gnu::cold]] void backward(piece& now, int unit);
+
+  /// Reduces the bucket of a microbatch that a piece has made, and the buckets that are whole after
+  /// it.
+  [[gnu::cold]] void each_reduced(piece const& now);
+  /// Reduces all buckets that have not been reduced.
+  [[gnu::cold]] void each_reduced();
+  /// Adds the rows of uses that are tied to parameters of a bucket, and the operation that adds
+  /// them up: of a piece's bucket in the room for gradients, or of a bucket of the step.
+  [[gnu::cold]] void ties(piece const& of);
+  [[gnu::cold]] void ties(int bucket);
+  [[gnu::cold]] void gradients(piece const& of);
+  [[gnu::cold]] void gradients(int bucket);
+
+  /// A unit of an item.
+  struct exported {
+    int unit, item;
+  };
+  /// Writes all units, in the order of the layers.
+  [[gnu::cold]] void each_exported();
+  /// Gathers the buckets of a region whose first tensors a unit has, if ranks have blocks.
+  [[gnu::cold]] void blocks(exported const& of, int region);
+  [[gnu::cold]] void each_tensor(exported const& of);
+  [[gnu::cold]] void make_whole(program_operation const& tensor);
+  /// Sends a tensor to the root, which reads it.
+  [[gnu::cold]] void send_to_root(program_operation const& tensor);
 
  private:
-  /// What becomes of the model's output of a microbatch.
-  enum class outputs_are : int { ignored, measured, kept };
+  using row_writer::compute;
 
-  /// This rank's end of the message between two chunks; `unit` is the first of the later one.
-  [[gnu::cold]] void add_message(exchange_place place, int unit, bool sends,
-                                 scheduled_work const& now, buffers const& touched);
-
-  [[gnu::cold]] void begin_step();
-
-  /// The timetable of the stage.
-  [[gnu::cold]] void add_passes(outputs_are what);
-  template <class Iterator>
-  static bool is_last_of_chunk(Iterator now, Iterator end) {
-    for (auto later = now + 1; later != end; ++later)
-      if (sums_gradients(later->kind) && later->chunk == now->chunk) return false;
-    return true;
-  }
-  [[gnu::cold]] void add_work(scheduled_work const& now, outputs_are what,
-                              lean_vector<char>& has_begun, bool is_last);
-  /// The chunk of the stage that hands over what enters a unit, -1 if there is none.
+  [[nodiscard]] [[gnu::cold]] pass pass_of(scheduled_work const& now, bool is_last_sum);
+  [[nodiscard]] [[gnu::cold]] piece piece_of(pass& now, unit_range units);
+  /// The pieces of the arena that a value of a pass takes up.
+  [[nodiscard]] [[gnu::cold]] buffers pieces_of(passed_value value, int chunk,
+                                                int microbatch) const;
+  /// The chunk of the stage that hands over the input of a unit, -1 if there is none.
   [[nodiscard]] [[gnu::cold]] int chunk_that_ends_at(int unit) const;
-  /// A part of a pass, behind the buckets that are gathered for it.
-  [[gnu::cold]] void add_piece(program_operation run, unit_range units, buffers reads,
-                               buffers writes);
-  /// What is made again for a backward, each behind the backward of the units behind it; leaves the
-  /// rest of its units in `run`.
-  [[gnu::cold]] void add_reruns(program_operation& run, buffers const& reads,
-                                buffers const& writes);
   /// Makes a bucket of parameters whole in its room.
-  [[gnu::cold]] void gather(planned_gather const& one);
-  /// The parameters that units read, those of owners included.
+  [[gnu::cold]] void gather_bucket(planned_gather const& one);
+  /// The parameters that units read, including those of owners.
   [[nodiscard]] [[gnu::cold]] buffers parameters_of(unit_range units) const;
-
-  /// A backward or half of one. Where it makes gradients of parameters that go on as soon as a
-  /// bucket has all of its, it comes bucket by bucket: the last of its chunk, or all where those of
-  /// each microbatch are summed.
-  [[gnu::cold]] void add_backward(program_operation run, bool sums, bool is_last,
-                                  buffers const& reads, buffers const& writes);
   /// The ends of the room for gradients that a bucket takes.
   [[nodiscard]] [[gnu::cold]] buffers ends_of(room_place const& room) const;
-  /// The gradients of a microbatch for a bucket, which lie in their room, to the sums of the step;
-  /// behind the last one, with those of tied uses.
-  [[gnu::cold]] void reduce_microbatch(program_operation const& run, bool is_last,
-                                       buffers const& scattered);
-  /// The block of what has been reduced last to the sums of the step; of a bucket that is whole
-  /// then, what other axes add to it.
-  [[gnu::cold]] void accumulate_scattered();
-  /// Whether a place has a row that moves a bucket, or any.
+  /// Returns true if a place has a row that moves a bucket, or any.
   [[nodiscard]] [[gnu::cold]] bool moves_at(exchange_place place, int number = -1) const;
-  /// Whether ranks add up a bucket while the backward goes on.
+  /// Returns true if ranks reduce a bucket while the backward goes on.
   [[nodiscard]] [[gnu::cold]] bool goes_early(int number) const;
-  [[gnu::cold]] void reduce_what_is_whole();
-  [[gnu::cold]] void reduce_bucket(int number);
-  /// The rows of tied uses of a bucket's parameters; whether there are such uses.
+  [[gnu::cold]] void reduce(int bucket);
+  /// Adds the block of the last reduced bucket to the sums of the step; then, if the bucket is
+  /// whole, what other axes have.
+  [[gnu::cold]] void accumulate();
+  /// Adds the rows of tied uses of a bucket's parameters, and returns true if there are such uses.
   [[gnu::cold]] bool add_tie_rows(int number);
-  /// Whether a parameter in it is padded, on one rank or another.
+  /// Returns true if a bucket has padding, on one rank or another.
   [[nodiscard]] [[gnu::cold]] bool has_padding(bucket const& of) const;
-  /// All buckets that have not been reduced.
-  [[gnu::cold]] void reduce_gradients();
+  /// Adds the rows of a tensor that are messages, or those that are not.
+  [[gnu::cold]] bool add_rows_of(program_operation const& tensor, bool messages,
+                                 buffers const& reads);
 
-  [[gnu::cold]] void update(program_shape const& shape);
-  [[gnu::cold]] void sum_loss();
-
-  /// The output of a microbatch, whole: by its row, or where all of it is here; and, for measures,
-  /// to the host.
-  [[gnu::cold]] void gather_output(buffers const& made, int microbatch, bool measured);
-
-  /// The buckets of which ranks have blocks and whose first tensors are those of a unit.
-  [[gnu::cold]] void bring_for_export(int unit, bool gradients);
-  /// A tensor of stage `owner` to the root.
-  [[gnu::cold]] void add_tensor(program_operation of, int owner, bool gradients);
-
-  stage_program const* passes_;     // of the stage, where the part has some
-  placed_passes places_;            // of what they leave
-  lean_vector<char> is_done_{};     // units whose gradients are whole but for tied uses
+  stage_program const* passes_;  // null if the part has no passes
+  placed_passes places_;
+  job_part part_ = job_part::training;
+  program_shape shape_{};
+  buffers host_{};                  // comes from the host, and goes back to it
+  bool measures_ = false;           // outputs
+  lean_vector<char> is_done_{};     // units whose gradients are whole except for tied uses
   lean_vector<char> is_reduced_{};  // buckets
-  lean_vector<int> has_run_{};      // chunks, forward
+  lean_vector<char> has_begun_{};   // chunks whose gradients have been begun
+  lean_vector<char> has_run_{};     // chunks that have run forward
   bucket_uses uses_;
   working_record record_;
-  buffers kept_{};  // of the pass at hand: what its chunk was given, and has made
+  buffers kept_{};  // the input and the output of the chunk of the current pass
   gather_plan gathers_{};
   std::size_t next_gather_ = 0, next_frozen_ = 0;
-  int piece_ = 0;  // of the passes, that comes next
+  int piece_ = 0;  // the number of the next piece of all passes
   room_for_buckets scatter_room_;
   struct {
     program_operation made{};
-    bool is_last = false;                    // of its bucket
-  } scattered_{};                            // the accumulation that comes next
+    bool is_last = false;  // for its bucket
+  } accumulated_{};        // the next accumulation; without a bucket there is none
   std::array<int, 3> exported_{-1, -1, -1};  // the bucket of each region that is whole
 };
 

@@ -15,11 +15,12 @@ PLAIT_DECL program_writer::program_writer(plan_ir const& plan, lean_vector<excha
       places_(places),
       is_done_(std::size_t(plan.unit_count()), false),
       is_reduced_(std::size_t(buckets()), false),
+      has_begun_(std::size_t(plan.chunks), false),
+      has_run_(std::size_t(plan.chunks), false),
       uses_(plan.bucket_uses_of(parameters)),
       record_(plan.items, plan.recomputes),
       scatter_room_(parameters, parameters.gradients_at.room) {
   span_ = std::max({plan.unit_count(), buckets() + int(parameters.frozen_buckets.size()), 4}) + 1;
-  has_run_ = lean_vector(std::size_t(plan.chunks), 0);
   if (passes == nullptr) return;
   if (places_.pieces == 0) {
     constexpr chunk_arena has_all{.receives_gradient = true,
@@ -37,154 +38,200 @@ PLAIT_DECL program_writer::program_writer(plan_ir const& plan, lean_vector<excha
   next_frozen_ = gathers_.trained;
 }
 
+PLAIT_DECL void program_writer::write(job_part part, program_shape const& shape) {
+  part_ = part;
+  shape_ = shape;
+  switch (part) {
+    case job_part::set_up: host_ = {at(name::numbers)}; break;
+    case job_part::training: host_ = {at(name::labels), at(name::loss)}; break;
+    case job_part::evaluation:
+      host_ = {at(name::labels), at(name::loss)};
+      for (auto const& row : list_) measures_ = measures_ || row.place == exchange_place::measures;
+      break;
+    case job_part::prediction:  // on all stages, as the outputs go to all of them
+      for (auto const& now : passes_->operations)
+        if (now.kind == work::forward) host_.push_back(at(name::outputs, now.microbatch));
+      break;
+    case job_part::export_parameters:
+    case job_part::export_gradients:
+    case job_part::state_transfer: host_ = {at(name::state)}; break;
+  }
+  order_of_part(*this, part, shape);
+}
+
 PLAIT_DECL void program_writer::write_rows(exchange_place place, name touched) {
-  buffers const all{at(touched)};
-  compute(operation_kind::send, {}, all);
-  add_rows(place, all);
-  compute(operation_kind::read, all, {});
+  host_ = {at(touched)};
+  compute(operation_kind::send);
+  add_rows(place, host_);
+  compute(operation_kind::read);
 }
 
 PLAIT_DECL void program_writer::write_reduction() {
-  auto const gradients = all_gradients();
-  compute(operation_kind::send, {}, gradients);
-  reduce_gradients();
-  compute(operation_kind::read, gradients, {});
+  host_ = all_gradients();
+  compute(operation_kind::send);
+  order_of_reduction(*this);
+  compute(operation_kind::read);
 }
 
-PLAIT_DECL void program_writer::write_training(program_shape const& shape) {
-  begin_step();
-  for (int const region : {parameter_layout::over_tensor, parameter_layout::over_batch})
-    for (int b = 0; b < buckets(); ++b)
-      if (bucket_of(b).region == region)
-        add_rows_of_bucket(exchange_place::gather_parameters, b, name::parameters);
-  if (plan_.slices > 0) compute(operation_kind::clear, {}, all_gradients());
-  add_passes(outputs_are::ignored);
-  if (shape.masks_loss) compute(operation_kind::mask, {}, {at(name::loss)});
-  reduce_gradients();
-  sum_loss();
-  if (shape.clips) {
-    compute(operation_kind::square, of_buckets(name::gradients), {at(name::norm_partials)});
-    add_rows(exchange_place::norm_partials, {at(name::norm_partials)});
+PLAIT_DECL void program_writer::compute(operation_kind what) {
+  buffers const labels{at(name::labels)}, loss{at(name::loss)}, norm{at(name::norm_partials)};
+  switch (what) {
+    case operation_kind::send:
+      compute(what, {}, host_);
+      // An export looks at what was handed to stream compute before.
+      if (part_ == job_part::export_parameters || part_ == job_part::export_gradients)
+        out_.touched.back().host_waits = true;
+      return;
+    case operation_kind::scale: return compute(what, labels, {at(name::scale)});
+    case operation_kind::clear:
+      if (plan_.slices > 0) compute(what, {}, all_gradients());
+      return;
+    case operation_kind::mask: return compute(what, {}, loss);
+    case operation_kind::total:
+      if (plan_.slices > 0) compute(what, loss, loss);
+      return;
+    case operation_kind::square: return compute(what, of_buckets(name::gradients), norm);
+    case operation_kind::clip:
+      return compute(what, shape_.checks_loss ? joined(norm, loss) : norm, norm);
+    case operation_kind::update:
+      return compute(what, joined(norm, of_buckets(name::gradients)), of_buckets(name::parameters));
+    case operation_kind::read: return compute(what, host_, {});
+    case operation_kind::accumulate: return accumulate();
+    case operation_kind::row:
+    case operation_kind::bring:
+    case operation_kind::forward:
+    case operation_kind::forward_again:
+    case operation_kind::backward:
+    case operation_kind::backward_input:
+    case operation_kind::backward_parameters:
+    case operation_kind::measure:
+    case operation_kind::add:
+    case operation_kind::take: refuse_operation(what, "a step without units");
   }
-  if (shape.updates) update(shape);
-  compute(operation_kind::read, {at(name::labels), at(name::loss)}, {});
 }
 
-PLAIT_DECL void program_writer::write_evaluation(program_shape const& shape) {
-  bool measures = false;
-  for (auto const& row : list_) measures = measures || row.place == exchange_place::measures;
-  if (shape.counts) begin_step();
-  add_passes(measures ? outputs_are::measured : outputs_are::ignored);
-  if (shape.counts) sum_loss();
-  compute(operation_kind::read, {at(name::labels), at(name::loss)}, {});
+PLAIT_DECL void program_writer::rows(exchange_place place) {
+  switch (place) {
+    case exchange_place::labels: return add_rows(place, {at(name::labels)});
+    case exchange_place::slices: return add_rows(place, all_gradients());
+    case exchange_place::loss: return add_rows(place, {at(name::loss)});
+    case exchange_place::norm_partials: return add_rows(place, {at(name::norm_partials)});
+    case exchange_place::measures: return;  // in a program of their own, see program_of_rows
+    case exchange_place::agreement:
+    case exchange_place::rank_outputs:
+    case exchange_place::outputs:
+    case exchange_place::state: return add_rows(place, host_);
+    case exchange_place::gather_parameters:
+    case exchange_place::parameters:
+    case exchange_place::forward:
+    case exchange_place::forward_again:
+    case exchange_place::backward:
+    case exchange_place::activation_edge:
+    case exchange_place::gradient_edge:
+    case exchange_place::microbatch_gradients:
+    case exchange_place::ties:
+    case exchange_place::gradients:
+    case exchange_place::output:
+    case exchange_place::blocks:
+    case exchange_place::parameter: refuse_row(place, "a step without units");
+  }
 }
 
-PLAIT_DECL void program_writer::write_prediction() {
-  add_passes(outputs_are::kept);
-  buffers all;  // also where none of them is made
-  for (auto const& now : passes_->operations)
-    if (now.kind == work::forward) all.push_back(at(name::outputs, now.microbatch));
-  add_rows(exchange_place::rank_outputs, all);
-  add_rows(exchange_place::outputs, all);
-  compute(operation_kind::read, all, {});
+PLAIT_DECL void program_writer::gather_parameters(int region) {
+  for (int b = 0; b < buckets(); ++b)
+    if (bucket_of(b).region == region)
+      add_rows_of_bucket(exchange_place::gather_parameters, b, name::parameters);
 }
 
-PLAIT_DECL void program_writer::write_export(bool gradients) {
-  compute(operation_kind::send, {}, {at(name::state)});
-  out_.touched.back().host_waits = true;  // for what was handed to stream compute before
-  int unit = 0;
-  for (int item = 0; item < plan_.items.size(); ++item)
-    for (int copy = 0; copy < plan_.items[item].count; ++copy, ++unit) {
-      bring_for_export(unit, gradients);
-      for (int e = 0; e < plan_.entries.size(); ++e) {
-        auto const& entry = plan_.entries[e];
-        if (entry.item == item && entry.owner < 0 && !(gradients && !entry.has_gradient()))
-          add_tensor({.units = {unit, unit + 1}, .entry = e}, plan_.stage_of(unit), gradients);
-      }
-    }
+PLAIT_DECL row_writer::buffers program_writer::pieces_of(passed_value value, int chunk,
+                                                         int microbatch) const {
+  buffers out;
+  auto const range = places_.of(value, chunk, microbatch);
+  for (int i = range.first; i < range.end; ++i) out.push_back(at(name::passed, i));
+  return out;
 }
 
-PLAIT_DECL void program_writer::add_message(exchange_place place, int unit, bool sends,
-                                            scheduled_work const& now, buffers const& touched) {
-  for (std::size_t i = 0; i < list_.size(); ++i)
-    if (list_[i].place == place && list_[i].unit == unit && list_[i].is_sent_by(stage_) == sends)
-      add_row(i, {.chunk = now.chunk, .microbatch = now.microbatch}, sends ? touched : buffers{},
-              sends ? buffers{} : touched);
-}
-
-PLAIT_DECL void program_writer::begin_step() {
-  compute(operation_kind::send, {}, {at(name::labels), at(name::loss)});
-  add_rows(exchange_place::labels, {at(name::labels)});
-  compute(operation_kind::scale, {at(name::labels)}, {at(name::scale)});
-}
-
-PLAIT_DECL void program_writer::add_passes(outputs_are what) {
-  auto const& all = passes_->operations;
-  lean_vector<char> has_begun(std::size_t(plan_.chunks), false);
-  for (auto now = all.begin(); now != all.end(); ++now)
-    add_work(*now, what, has_begun, sums_gradients(now->kind) && is_last_of_chunk(now, all.end()));
-}
-
-PLAIT_DECL void program_writer::add_work(scheduled_work const& now, outputs_are what,
-                                         lean_vector<char>& has_begun, bool is_last) {
+PLAIT_DECL program_writer::pass program_writer::pass_of(scheduled_work const& now,
+                                                        bool is_last_sum) {
   auto const& chunk = plan_.chunks_of(stage_)[now.chunk];
-  bool const ends_model = chunk.end == plan_.unit_count();
   int const m = now.microbatch, units_here = chunk.end - chunk.begin;
-  auto const pieces = [&](passed_value passed, int of_chunk) {
-    buffers out;
-    auto const range = places_.of(passed, of_chunk, m);
-    for (int piece = range.first; piece < range.end; ++piece)
-      out.push_back(at(name::passed, piece));
-    return out;
-  };
   int const handed_from = chunk_that_ends_at(chunk.begin);
-  auto const stash = pieces(passed_value::stash, now.chunk);
-  auto const input = chunk.begin == 0 ? buffers{} : pieces(passed_value::input, now.chunk);
-  auto const gradient = ends_model ? buffers{} : pieces(passed_value::gradient, now.chunk);
-  int const made = at(name::made_gradient, (units_here - 1) % 2);
-  bool splits = false;
-  program_operation run{.chunk = now.chunk, .units = chunk, .microbatch = m};
-  buffers reads{at(name::scale)}, writes;
-  bool const is_half = now.kind == work::backward_input || now.kind == work::backward_parameters;
-  if (is_half) writes = pieces(passed_value::gradient_stash, now.chunk);
+  auto const stash = pieces_of(passed_value::stash, now.chunk, m);
+  auto const input = chunk.begin == 0 ? buffers{} : pieces_of(passed_value::input, now.chunk, m);
+  auto const gradient =
+      chunk.end == plan_.unit_count() ? buffers{} : pieces_of(passed_value::gradient, now.chunk, m);
+  pass out{now.kind, chunk};
+  out.run = {.chunk = now.chunk, .units = chunk, .microbatch = m};
+  out.reads.push_back(at(name::scale));
+  auto& writes = out.writes;
+  if (now.kind == work::backward_input || now.kind == work::backward_parameters)
+    writes = pieces_of(passed_value::gradient_stash, now.chunk, m);
   // Memory that its last reader gives back counts as written for all others.
-  bool const gives_back = sums_gradients(now.kind);
-  if (gives_back) {
-    run.begins = plan_.slices == 0 && !has_begun[std::size_t(now.chunk)];  // else cleared
-    has_begun[std::size_t(now.chunk)] = true;
+  out.sums = sums_gradients(now.kind);
+  out.is_last_sum = is_last_sum;
+  if (out.sums) {
+    out.run.begins = plan_.slices == 0 && !has_begun_[std::size_t(now.chunk)];  // else cleared
+    has_begun_[std::size_t(now.chunk)] = true;
   }
   kept_ = joined(stash, input);
-  auto& given_back = gives_back ? writes : reads;
+  auto& given_back = out.sums ? writes : out.reads;
   given_back = joined(given_back, now.kind == work::forward ? input : kept_);
   if (now.kind == work::backward || now.kind == work::backward_input) {
     writes = joined(writes, gradient);
-    if (handed_from >= 0) writes = joined(writes, pieces(passed_value::gradient, handed_from));
+    if (handed_from >= 0)
+      writes = joined(writes, pieces_of(passed_value::gradient, handed_from, m));
     for (int i = 0; i < std::min(units_here, 2); ++i) writes.push_back(at(name::made_gradient, i));
   }
   switch (now.kind) {
     case work::forward:
-      run.what = operation_kind::forward;
-      // Parameters of layers are gathered while the layers before them run.
-      splits = std::exchange(has_run_[std::size_t(now.chunk)], 1) == 0 &&
-               moves_at(exchange_place::gather_parameters);
-      for (auto const& units : pieces_of_pass(uses_, chunk, gathers(), splits))
-        add_piece(run, units, reads, joined(stash, {at(name::loss)}));
-      if (ends_model && what != outputs_are::ignored)
-        gather_output(joined(stash, input), m, what == outputs_are::measured);
-      return;
-    case work::backward: run.what = operation_kind::backward; break;
-    case work::backward_input: run.what = operation_kind::backward_input; break;
-    case work::backward_parameters: run.what = operation_kind::backward_parameters; break;
-    case work::send_activation:
-      return add_message(exchange_place::activation_edge, chunk.end, true, now, stash);
-    case work::receive_activation:
-      return add_message(exchange_place::activation_edge, chunk.begin, false, now, input);
-    case work::send_gradient:
-      return add_message(exchange_place::gradient_edge, chunk.begin, true, now, {made});
-    case work::receive_gradient:
-      return add_message(exchange_place::gradient_edge, chunk.end, false, now, gradient);
+      out.run.what = operation_kind::forward;
+      writes = joined(stash, {at(name::loss)});
+      break;
+    case work::backward: out.run.what = operation_kind::backward; break;
+    case work::backward_input: out.run.what = operation_kind::backward_input; break;
+    case work::backward_parameters: out.run.what = operation_kind::backward_parameters; break;
+    case work::send_activation: out.message = stash; break;
+    case work::receive_activation: out.message = input; break;
+    case work::send_gradient: out.message = {at(name::made_gradient, (units_here - 1) % 2)}; break;
+    case work::receive_gradient: out.message = gradient; break;
   }
-  add_backward(run, gives_back, is_last, reads, writes);
+  return out;
+}
+
+PLAIT_DECL void program_writer::each_pass() {
+  auto const& all = passes_->operations;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    bool is_last_sum = sums_gradients(all[i].kind);
+    for (std::size_t k = i + 1; is_last_sum && k < all.size(); ++k)
+      is_last_sum = !sums_gradients(all[k].kind) || all[k].chunk != all[i].chunk;
+    auto one = pass_of(all[i], is_last_sum);
+    order_of_pass(*this, one);
+  }
+}
+
+PLAIT_DECL void program_writer::message(exchange_place place, chunk_side side, pass const& now) {
+  bool const sends = now.kind == work::send_activation || now.kind == work::send_gradient;
+  int const unit = side == chunk_side::end ? now.chunk.end : now.chunk.begin;
+  for (std::size_t i = 0; i < list_.size(); ++i)
+    if (list_[i].place == place && list_[i].unit == unit && list_[i].is_sent_by(stage_) == sends)
+      add_row(i, {.chunk = now.run.chunk, .microbatch = now.run.microbatch},
+              sends ? now.message : buffers{}, sends ? buffers{} : now.message);
+}
+
+PLAIT_DECL void program_writer::output(pass const& now) {
+  bool const is_kept = part_ == job_part::prediction;
+  if (now.chunk.end != plan_.unit_count() || (!measures_ && !is_kept)) return;
+  buffers const to{at(name::outputs, is_kept ? now.run.microbatch : 0)};
+  program_operation of{.microbatch = now.run.microbatch};
+  bool is_moved = false;
+  for (std::size_t i = 0; i < list_.size(); ++i)
+    if (list_[i].place == exchange_place::output) is_moved = add_row(i, of, kept_, to) || is_moved;
+  of.what = operation_kind::take;
+  if (!is_moved) add(of, stream::compute, kept_, to);
+  if (is_kept) return;
+  of.what = operation_kind::measure;
+  add(of, stream::compute, to, {});
+  out_.touched.back().host_waits = true;
 }
 
 PLAIT_DECL int program_writer::chunk_that_ends_at(int unit) const {
@@ -194,53 +241,96 @@ PLAIT_DECL int program_writer::chunk_that_ends_at(int unit) const {
   return -1;
 }
 
-PLAIT_DECL void program_writer::add_piece(program_operation run, unit_range units, buffers reads,
-                                          buffers writes) {
+PLAIT_DECL void program_writer::each_piece(pass& now) {
+  bool const forward = now.kind == work::forward;
+  bool is_cut = now.sums && scatters();
+  for (int b = 0; now.sums && now.is_last_sum && b < buckets(); ++b)
+    is_cut = is_cut || goes_early(b);
+  // Parameters of layers are gathered while the layers before them run.
+  if (forward && !has_run_[std::size_t(now.run.chunk)])
+    is_cut = moves_at(exchange_place::gather_parameters);
+  if (forward) has_run_[std::size_t(now.run.chunk)] = true;
+  auto const pieces = pieces_of_pass(uses_, now.chunk, gathers(), is_cut);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    auto one = piece_of(now, pieces[forward ? i : pieces.size() - 1 - i]);
+    order_of_piece(*this, now.kind, one);
+  }
+}
+
+PLAIT_DECL program_writer::piece program_writer::piece_of(pass& now, unit_range units) {
+  piece out{units, now.run, now.reads, now.writes};
+  out.run.units = units;
+  out.sums = now.sums;
+  out.is_last_sum = now.is_last_sum;
+  if (!now.sums) return out;
+  out.writes = joined(out.writes, of_units(name::gradients, units));
+  for (tied_use use; find_next(use);)
+    if (units.contains(use.unit)) out.writes.push_back(at(name::tied_gradients, use.owner));
+  if (!scatters()) return out;
+  for (int const number : uses_.of(units, 0, units_use::summed)) {
+    scatter_room_.put(number, {}, -1, out.room);
+    out.run.bucket = number;
+    // Later pieces of the pass without a bucket keep the end, which nothing reads.
+    out.run.at_end = now.run.at_end = out.room.at_end;
+  }
+  if (out.run.bucket >= 0) out.writes = joined(out.writes, ends_of(out.room));
+  return out;
+}
+
+PLAIT_DECL void program_writer::gather_for(piece& now) {
+  if (now.room.takes_all) accumulate();
   if (gathers()) {
     auto const& all = gathers_.gathers;
     auto const gather_up_to = [&](std::size_t& next, std::size_t end) {
-      for (; next < end && all[next].before == piece_; ++next) gather(all[next]);
+      for (; next < end && all[next].before == piece_; ++next) gather_bucket(all[next]);
     };
     gather_up_to(next_gather_, gathers_.trained);
     gather_up_to(next_frozen_, all.size());
     int const ends = gathers_.ends[std::size_t(piece_)];
-    run.lets_go = gathers_.lets_go[std::size_t(piece_++)];
+    now.run.lets_go = gathers_.lets_go[std::size_t(piece_++)];
     for (int end = 0; end < 4; ++end) {
-      if ((ends >> end & 1) != 0) reads.push_back(at(name::gathered, end));
-      if ((run.lets_go >> end & 1) != 0) writes.push_back(at(name::gathered, end));
+      if ((ends >> end & 1) != 0) now.reads.push_back(at(name::gathered, end));
+      if ((now.run.lets_go >> end & 1) != 0) now.writes.push_back(at(name::gathered, end));
     }
   }
-  run.units = units;
-  reads = joined(parameters_of(units), reads);
+  now.reads = joined(parameters_of(now.run.units), now.reads);
   // A device may make the loss together with its gradient, when the backward begins.
-  if (units.end == plan_.unit_count() &&
-      (run.what == operation_kind::backward || run.what == operation_kind::backward_input))
-    writes.push_back(at(name::loss));
-  if (run.what == operation_kind::forward) record_.pass_forward(units, run.microbatch);
-  else add_reruns(run, reads, writes);
-  add(run, stream::compute, reads, writes);
+  if (now.run.units.end == plan_.unit_count() &&
+      (now.run.what == operation_kind::backward || now.run.what == operation_kind::backward_input))
+    now.writes.push_back(at(name::loss));
 }
 
-PLAIT_DECL void program_writer::add_reruns(program_operation& run, buffers const& reads,
-                                           buffers const& writes) {
-  for (int unit = run.units.end - 1; plan_.recomputes.any() && unit >= run.units.begin; --unit) {
-    if (record_.is_made_again(unit, run.microbatch)) {
-      auto before = run;
-      before.units.begin = unit + 1, before.lets_go = 0;  // the last does
-      if (before.units.count() > 0) add(before, stream::compute, reads, writes);
-      run.units.end = unit + 1;
-      program_operation const made{.what = operation_kind::forward_again,
-                                   .chunk = run.chunk,
-                                   .units = {unit, unit + 1},
-                                   .microbatch = run.microbatch};
-      add(made, stream::compute, joined(reads, kept_),
-          record_.overwrites_output(unit) ? kept_ : buffers{});
-    }
-    if (run.what != operation_kind::backward_input) record_.end_backward(unit);
-  }
+PLAIT_DECL void program_writer::forward(piece const& now) {
+  record_.pass_forward(now.run.units, now.run.microbatch);
+  add(now.run, stream::compute, now.reads, now.writes);
 }
 
-PLAIT_DECL void program_writer::gather(planned_gather const& one) {
+PLAIT_DECL void program_writer::each_unit(piece& now) {
+  for (int unit = now.units.end - 1; unit >= now.units.begin; --unit)
+    order_of_unit(*this, now, unit);
+}
+
+PLAIT_DECL void program_writer::run_again(piece& now, int unit) {
+  if (!plan_.recomputes.any() || !record_.is_made_again(unit, now.run.microbatch)) return;
+  auto before = now.run;
+  before.units.begin = unit + 1, before.lets_go = 0;  // the last operation of the piece does
+  if (before.units.count() > 0) add(before, stream::compute, now.reads, now.writes);
+  now.run.units.end = unit + 1;
+  program_operation const made{.what = operation_kind::forward_again,
+                               .chunk = now.run.chunk,
+                               .units = {unit, unit + 1},
+                               .microbatch = now.run.microbatch};
+  add(made, stream::compute, joined(now.reads, kept_),
+      record_.overwrites_output(unit) ? kept_ : buffers{});
+}
+
+PLAIT_DECL void program_writer::backward(piece& now, int unit) {
+  if (plan_.recomputes.any() && now.run.what != operation_kind::backward_input)
+    record_.end_backward(unit);
+  if (unit == now.run.units.begin) add(now.run, stream::compute, now.reads, now.writes);
+}
+
+PLAIT_DECL void program_writer::gather_bucket(planned_gather const& one) {
   int const first = bucket_of(one.bucket).region == parameter_layout::over_batch ? 0 : 2,
             end = one.at.at_end ? 1 : 0;
   buffers touches{at(name::gathered, first + end)};
@@ -256,41 +346,9 @@ PLAIT_DECL void program_writer::gather(planned_gather const& one) {
 
 PLAIT_DECL row_writer::buffers program_writer::parameters_of(unit_range units) const {
   auto out = of_units(name::parameters, units);
-  for_each_tied_use([&](int, int unit, int owner) {
-    if (units.contains(unit)) out.push_back(at(name::parameters, owner));
-  });
+  for (tied_use use; find_next(use);)
+    if (units.contains(use.unit)) out.push_back(at(name::parameters, use.owner));
   return out;
-}
-
-PLAIT_DECL void program_writer::add_backward(program_operation run, bool sums, bool is_last,
-                                             buffers const& reads, buffers const& writes) {
-  bool goes_on = sums && scatters();
-  for (int b = 0; sums && is_last && b < buckets(); ++b) goes_on = goes_on || goes_early(b);
-  auto const pieces = pieces_of_pass(uses_, run.units, gathers(), goes_on);
-  for (int i = int(pieces.size()) - 1; i >= 0; --i) {
-    auto const& units = pieces[std::size_t(i)];
-    auto writes_here = sums ? joined(writes, of_units(name::gradients, units)) : writes;
-    for_each_tied_use([&](int, int unit, int owner) {
-      if (sums && units.contains(unit)) writes_here.push_back(at(name::tied_gradients, owner));
-    });
-    room_place room;
-    run.bucket = -1;
-    if (sums && scatters())
-      for (int const number : uses_.of(units, 0, units_use::summed)) {
-        scatter_room_.put(number, {}, -1, room);
-        run.bucket = number;
-        run.at_end = room.at_end;
-      }
-    auto const scattered = ends_of(room);
-    if (run.bucket >= 0) writes_here = joined(writes_here, scattered);
-    if (room.takes_all) accumulate_scattered();
-    add_piece(run, units, reads, writes_here);
-    accumulate_scattered();  // what was reduced while this computed
-    if (run.bucket >= 0) reduce_microbatch(run, is_last, scattered);
-    if (!is_last) continue;
-    for (int unit = units.begin; unit < units.end; ++unit) is_done_[std::size_t(unit)] = true;
-    reduce_what_is_whole();
-  }
 }
 
 PLAIT_DECL row_writer::buffers program_writer::ends_of(room_place const& room) const {
@@ -299,30 +357,38 @@ PLAIT_DECL row_writer::buffers program_writer::ends_of(room_place const& room) c
   return out;
 }
 
-PLAIT_DECL void program_writer::reduce_microbatch(program_operation const& run, bool is_last,
-                                                  buffers const& scattered) {
-  program_operation made{.what = operation_kind::add,
-                         .microbatch = run.microbatch,
-                         .bucket = run.bucket,
-                         .begins = !is_last,
-                         .at_end = run.at_end};
-  buffers tied;
-  if (is_last && add_tie_rows(run.bucket)) tied.push_back(at(name::tied_gradients, run.bucket));
-  add(made, stream::compute, tied, scattered);
-  made.what = operation_kind::row;
-  made.units = bucket_of(run.bucket).units;
-  add_rows_of_bucket(exchange_place::microbatch_gradients, made, scattered);
-  made.what = operation_kind::accumulate;
-  made.begins = run.begins;
-  scattered_ = {made, is_last};
+PLAIT_DECL void program_writer::ties(piece const& of) {
+  auto const& run = of.run;
+  bool const has_ties = of.is_last_sum && add_tie_rows(run.bucket);
+  add({.what = operation_kind::add,
+       .microbatch = run.microbatch,
+       .bucket = run.bucket,
+       .begins = !of.is_last_sum,
+       .at_end = run.at_end},
+      stream::compute, has_ties ? buffers{at(name::tied_gradients, run.bucket)} : buffers{},
+      ends_of(of.room));
 }
 
-PLAIT_DECL void program_writer::accumulate_scattered() {
-  auto const [made, is_last] = std::exchange(scattered_, {});
+PLAIT_DECL void program_writer::gradients(piece const& of) {
+  auto const& run = of.run;
+  program_operation made{.units = bucket_of(run.bucket).units,
+                         .microbatch = run.microbatch,
+                         .bucket = run.bucket,
+                         .begins = !of.is_last_sum,
+                         .at_end = run.at_end};
+  add_rows_of_bucket(exchange_place::microbatch_gradients, made, ends_of(of.room));
+  made.what = operation_kind::accumulate;
+  made.begins = run.begins;
+  accumulated_ = {made, of.is_last_sum};
+}
+
+PLAIT_DECL void program_writer::accumulate() {
+  auto const [made, is_last] = accumulated_;
   if (made.bucket < 0) return;
+  accumulated_.made.bucket = -1;
   add(made, stream::compute, {at(name::scattered, made.at_end ? 1 : 0)},
       {at(name::gradients, made.bucket)});
-  if (is_last) reduce_bucket(made.bucket);
+  if (is_last) reduce(made.bucket);
 }
 
 PLAIT_DECL bool program_writer::moves_at(exchange_place place, int number) const {
@@ -338,7 +404,10 @@ PLAIT_DECL bool program_writer::goes_early(int number) const {
          !scatters() && moves_at(exchange_place::gradients, number);
 }
 
-PLAIT_DECL void program_writer::reduce_what_is_whole() {
+PLAIT_DECL void program_writer::each_reduced(piece const& now) {
+  if (now.run.bucket >= 0) order_of_buckets(*this, now);
+  if (!now.is_last_sum) return;
+  for (int unit = now.units.begin; unit < now.units.end; ++unit) is_done_[std::size_t(unit)] = true;
   for (int b = buckets() - 1; b >= 0; --b) {
     auto const& one = bucket_of(b);
     if (is_reduced_[std::size_t(b)] || !goes_early(b)) continue;
@@ -348,34 +417,48 @@ PLAIT_DECL void program_writer::reduce_what_is_whole() {
       for (int unit = here.begin; unit < here.end; ++unit)
         is_whole = is_whole && is_done_[std::size_t(unit)];
     }
-    for_each_tied_use([&](int, int unit, int owner) {
-      is_whole = is_whole && (owner != b || is_done_[std::size_t(unit)]);
-    });
-    if (is_whole) reduce_bucket(b);
+    for (tied_use use; find_next(use);)
+      is_whole = is_whole && (use.owner != b || is_done_[std::size_t(use.unit)]);
+    if (is_whole) reduce(b);
   }
 }
 
-PLAIT_DECL void program_writer::reduce_bucket(int number) {
-  is_reduced_[std::size_t(number)] = true;
-  bool const is_in_blocks = scatters() && bucket_of(number).region == parameter_layout::over_batch;
-  bool const has_ties = !is_in_blocks && add_tie_rows(number);
-  if (has_ties || (!is_in_blocks && has_padding(bucket_of(number))))
-    add({.what = operation_kind::add, .bucket = number}, stream::compute,
-        has_ties ? buffers{at(name::tied_gradients, number)} : buffers{},
-        {at(name::gradients, number)});
-  add_rows_of_bucket(exchange_place::gradients, number, name::gradients);
+PLAIT_DECL void program_writer::each_reduced() {
+  for (int const region : reduced_regions)
+    for (int b = buckets() - 1; b >= 0; --b)
+      if (bucket_of(b).region == region && !is_reduced_[std::size_t(b)]) reduce(b);
+}
+
+PLAIT_DECL void program_writer::reduce(int bucket) {
+  is_reduced_[std::size_t(bucket)] = true;
+  order_of_buckets(*this, bucket);
+}
+
+PLAIT_DECL void program_writer::ties(int bucket) {
+  auto const& one = bucket_of(bucket);
+  // A piece of the last backward has added them to such a bucket.
+  if (scatters() && one.region == parameter_layout::over_batch) return;
+  bool const has_ties = add_tie_rows(bucket);
+  if (has_ties || has_padding(one))
+    add({.what = operation_kind::add, .bucket = bucket}, stream::compute,
+        has_ties ? buffers{at(name::tied_gradients, bucket)} : buffers{},
+        {at(name::gradients, bucket)});
+}
+
+PLAIT_DECL void program_writer::gradients(int bucket) {
+  add_rows_of_bucket(exchange_place::gradients, bucket, name::gradients);
 }
 
 PLAIT_DECL bool program_writer::add_tie_rows(int number) {
   buffers const tied{at(name::tied_gradients, number)};
   bool has_ties = false;
-  for_each_tied_use([&](int entry, int, int owner) {
-    if (owner != number) return;
+  for (tied_use use; find_next(use);) {
+    if (use.owner != number) continue;
     has_ties = true;
     for (std::size_t i = 0; i < list_.size(); ++i)
-      if (list_[i].place == exchange_place::ties && list_[i].entry == entry)
+      if (list_[i].place == exchange_place::ties && list_[i].entry == use.entry)
         add_row(i, {}, tied, tied);
-  });
+  }
   return has_ties;
 }
 
@@ -390,80 +473,69 @@ PLAIT_DECL bool program_writer::has_padding(bucket const& of) const {
   return false;
 }
 
-PLAIT_DECL void program_writer::reduce_gradients() {
-  accumulate_scattered();
-  add_rows(exchange_place::slices, all_gradients());
-  for (int const region : {parameter_layout::over_batch, parameter_layout::over_tensor})
-    for (int b = buckets() - 1; b >= 0; --b)
-      if (bucket_of(b).region == region && !is_reduced_[std::size_t(b)]) reduce_bucket(b);
+PLAIT_DECL void program_writer::each_exported() {
+  int unit = 0;
+  for (int item = 0; item < plan_.items.size(); ++item)
+    for (int copy = 0; copy < plan_.items[item].count; ++copy)
+      order_of_exported(*this, exported{unit++, item});
 }
 
-PLAIT_DECL void program_writer::update(program_shape const& shape) {
-  buffers const norm{at(name::norm_partials)};
-  compute(operation_kind::clip, shape.checks_loss ? joined(norm, {at(name::loss)}) : norm, norm);
-  compute(operation_kind::update, joined(norm, of_buckets(name::gradients)),
-          of_buckets(name::parameters));
-}
-
-PLAIT_DECL void program_writer::sum_loss() {
-  add_rows(exchange_place::loss, {at(name::loss)});
-  if (plan_.slices > 0) compute(operation_kind::total, {at(name::loss)}, {at(name::loss)});
-}
-
-PLAIT_DECL void program_writer::gather_output(buffers const& made, int microbatch, bool measured) {
-  buffers const to{at(name::outputs, measured ? 0 : microbatch)};
-  program_operation of{.microbatch = microbatch};
-  bool is_moved = false;
-  for (std::size_t i = 0; i < list_.size(); ++i)
-    if (list_[i].place == exchange_place::output) is_moved = add_row(i, of, made, to) || is_moved;
-  of.what = operation_kind::take;
-  if (!is_moved) add(of, stream::compute, made, to);
-  if (!measured) return;
-  of.what = operation_kind::measure;
-  add(of, stream::compute, to, {});
-  out_.touched.back().host_waits = true;
-}
-
-PLAIT_DECL void program_writer::bring_for_export(int unit, bool gradients) {
-  if (plan_.stage_of(unit) != stage_) return;
-  for (int const region :
-       {parameter_layout::over_batch, parameter_layout::over_tensor, parameter_layout::frozen}) {
-    if (!plan_.exports_blocks(region, gradients)) continue;
-    for (int const number : uses_.of(unit, region, units_use::summed)) {
-      if (std::exchange(exported_[std::size_t(region)], number) == number) continue;
-      buffers const state{at(name::state)}, room{at(name::gathered, region)};
-      program_operation made{.what = operation_kind::bring, .bucket = number};
-      add(made, stream::compute, state, room);
-      made.what = operation_kind::row;
-      add_rows_of_bucket(exchange_place::blocks, made, room);
-    }
+PLAIT_DECL void program_writer::each_tensor(exported const& of) {
+  for (int e = 0; e < plan_.entries.size(); ++e) {
+    auto const& entry = plan_.entries[e];
+    if (entry.item == of.item && entry.owner < 0 &&
+        !(part_ == job_part::export_gradients && !entry.has_gradient()))
+      order_of_tensor(*this, program_operation{.units = {of.unit, of.unit + 1}, .entry = e});
   }
 }
 
-PLAIT_DECL void program_writer::add_tensor(program_operation of, int owner, bool gradients) {
-  int const region = parameters_.entries[std::size_t(of.entry)].region;
-  buffers const state{plan_.exports_blocks(region, gradients) ? at(name::gathered, region)
-                                                              : at(name::state)};
-  buffers const tensor{at(name::tensor)};
-  auto const add_rows_of = [&](bool message, buffers const& reads) {
-    bool any = false;
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      auto const& row = list_[i];
-      if (row.place == exchange_place::parameter && row.entry == of.entry &&
-          row.from.stage() == owner && (row.row().moves == collective::send) == message)
-        any = add_row(i, of, reads, tensor) || any;
-    }
-    return any;
-  };
-  if (stage_ == owner && !add_rows_of(false, state)) {
-    auto taken = of;
-    taken.what = operation_kind::take;
-    add(taken, stream::compute, state, tensor);
+PLAIT_DECL void program_writer::blocks(exported const& of, int region) {
+  if (plan_.stage_of(of.unit) != stage_ ||
+      !plan_.exports_blocks(region, part_ == job_part::export_gradients))
+    return;
+  for (int const number : uses_.of(of.unit, region, units_use::summed)) {
+    if (exported_[std::size_t(region)] == number) continue;
+    exported_[std::size_t(region)] = number;
+    buffers const room{at(name::gathered, region)};
+    program_operation made{.what = operation_kind::bring, .bucket = number};
+    add(made, stream::compute, {at(name::state)}, room);
+    made.what = operation_kind::row;
+    add_rows_of_bucket(exchange_place::blocks, made, room);
   }
-  add_rows_of(true, tensor);
+}
+
+PLAIT_DECL bool program_writer::add_rows_of(program_operation const& tensor, bool messages,
+                                            buffers const& reads) {
+  bool any = false;
+  for (std::size_t i = 0; i < list_.size(); ++i) {
+    auto const& row = list_[i];
+    if (row.place == exchange_place::parameter && row.entry == tensor.entry &&
+        row.from.stage() == plan_.stage_of(tensor.units.begin) &&
+        (row.row().moves == collective::send) == messages)
+      any = add_row(i, tensor, reads, {at(name::tensor)}) || any;
+  }
+  return any;
+}
+
+PLAIT_DECL void program_writer::make_whole(program_operation const& tensor) {
+  if (plan_.stage_of(tensor.units.begin) != stage_) return;
+  int const region = parameters_.entries[std::size_t(tensor.entry)].region;
+  buffers const from{plan_.exports_blocks(region, part_ == job_part::export_gradients)
+                         ? at(name::gathered, region)
+                         : at(name::state)};
+  if (add_rows_of(tensor, false, from)) return;
+  auto taken = tensor;
+  taken.what = operation_kind::take;
+  add(taken, stream::compute, from, {at(name::tensor)});
+}
+
+PLAIT_DECL void program_writer::send_to_root(program_operation const& tensor) {
+  buffers const from{at(name::tensor)};
+  add_rows_of(tensor, true, from);
   if (stage_ != 0) return;
-  of.what = operation_kind::read;
-  add(of, stream::compute, tensor, {});
+  auto read = tensor;
+  read.what = operation_kind::read;
+  add(read, stream::compute, from, {});
   out_.touched.back().host_waits = true;
 }
 

@@ -12,8 +12,8 @@
 
 namespace plait::planning {
 
-/// What every part of a rank's program is written with: the numbers of buffers, computations, and
-/// rows of the list.
+/// The tools that write any part of a rank's program: numbers of buffers, computations, and rows of
+/// the list.
 class row_writer {
  protected:
   using name = program_buffer;
@@ -34,21 +34,18 @@ class row_writer {
   }
   [[nodiscard]] bool gathers() const { return plan_.rules.keeps_blocks(); }
   [[nodiscard]] bool scatters() const { return plan_.rules.sums_blocks(); }
-  /// The buffers of this name of all buckets, and of those that have parameters of some units.
+  /// The buffers of this name of all buckets, and of buckets that have parameters of some units.
   [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const;
   [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const;
-  /// Calls action(entry, its unit, the bucket of its owner) for each tied use on the stage that has
-  /// a gradient.
-  template <class Action>
-  [[gnu::cold]] void for_each_tied_use(Action action) const {
-    for (int e = 0; e < plan_.entries.size(); ++e) {
-      auto const& place = parameters_.entries[std::size_t(e)];
-      if (!place.is_tied) continue;
-      for (int b = 0; b < buckets(); ++b)
-        if (bucket_of(b).region == place.region && bucket_of(b).units.contains(place.unit))
-          action(e, plan_.items[plan_.entries[e].item].first_unit, b);
-    }
-  }
+  /// A tied use on the stage that has a gradient.
+  struct tied_use {
+    int entry = -1;
+    int unit = -1;
+    int owner = -1;  ///< the bucket of its owner
+  };
+  /// Goes on to the next tied use, and returns false if there is none. The first comes after one
+  /// that is made without numbers.
+  [[gnu::cold]] bool find_next(tied_use& now) const;
   [[nodiscard]] [[gnu::cold]] buffers all_gradients() const;
   [[gnu::cold]] static buffers joined(buffers some, buffers const& others);
 
@@ -58,13 +55,13 @@ class row_writer {
     add({.what = what}, stream::compute, reads, writes);
   }
 
-  /// Row `number`, as `made` says, if it is in a group of more than one rank; whether it is.
+  /// Adds row `number`, as `made` says, and returns true, if its group has more than one rank.
   [[gnu::cold]] bool add_row(std::size_t number, program_operation made, buffers const& reads,
                              buffers const& writes);
   [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched);
-  /// The rows that move bucket `number`; whether there are any.
-  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, int number, name touched);
-  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, program_operation const& made,
+  /// Adds the rows that move bucket `number`.
+  [[gnu::cold]] void add_rows_of_bucket(exchange_place place, int number, name touched);
+  [[gnu::cold]] void add_rows_of_bucket(exchange_place place, program_operation const& made,
                                         buffers const& touches);
 
   plan_ir const& plan_;

@@ -20,9 +20,22 @@ PLAIT_DECL row_writer::buffers row_writer::of_units(name what, unit_range units)
   return out;
 }
 
+PLAIT_DECL bool row_writer::find_next(tied_use& now) const {
+  for (++now.owner; now.entry < plan_.entries.size(); ++now.entry, now.owner = 0) {
+    if (now.entry < 0 || !parameters_.entries[std::size_t(now.entry)].is_tied) continue;
+    auto const& place = parameters_.entries[std::size_t(now.entry)];
+    now.unit = plan_.items[plan_.entries[now.entry].item].first_unit;
+    for (; now.owner < buckets(); ++now.owner)
+      if (bucket_of(now.owner).region == place.region &&
+          bucket_of(now.owner).units.contains(place.unit))
+        return true;
+  }
+  return false;
+}
+
 PLAIT_DECL row_writer::buffers row_writer::all_gradients() const {
   auto out = of_buckets(name::gradients);
-  for_each_tied_use([&](int, int, int owner) { out.push_back(at(name::tied_gradients, owner)); });
+  for (tied_use use; find_next(use);) out.push_back(at(name::tied_gradients, use.owner));
   return out;
 }
 
@@ -52,21 +65,19 @@ PLAIT_DECL void row_writer::add_rows(exchange_place place, buffers const& touche
       add_row(i, {.bucket = list_[i].bucket < 0 ? -1 : list_[i].bucket + int(k)}, touched, touched);
 }
 
-PLAIT_DECL bool row_writer::add_rows_of_bucket(exchange_place place, int number, name touched) {
+PLAIT_DECL void row_writer::add_rows_of_bucket(exchange_place place, int number, name touched) {
   buffers const touches{at(touched, number)};
   program_operation made{.bucket = number};
   if (plan_.has_buckets && bucket_of(number).region == parameter_layout::over_batch)
     made.units = bucket_of(number).units;
-  return add_rows_of_bucket(place, made, touches);
+  add_rows_of_bucket(place, made, touches);
 }
 
-PLAIT_DECL bool row_writer::add_rows_of_bucket(exchange_place place, program_operation const& made,
+PLAIT_DECL void row_writer::add_rows_of_bucket(exchange_place place, program_operation const& made,
                                                buffers const& touches) {
-  bool any = false;
   for (std::size_t i = 0; i < list_.size(); ++i)
     if (list_[i].place == place && list_[i].moves_bucket(made.bucket))
-      any = add_row(i, made, touches, touches) || any;
-  return any;
+      add_row(i, made, touches, touches);
 }
 
 }  // namespace plait::planning

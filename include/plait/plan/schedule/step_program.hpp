@@ -5,18 +5,19 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/order_of_parts.hpp"
 #include "plait/plan/schedule/program_parts.hpp"
 #include "plait/plan/schedule/program_writer.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
 
-/// The program of the ranks of a stage in a part of a job that has passes, a step, an evaluation or
-/// a prediction: these and what is around them.
+/// The program of the ranks of a stage in a part of a job that has passes: a step, an evaluation or
+/// a prediction.
 ///
-/// `plan`: with all sizes of its mesh; `list`: of this stage and part, as list_exchanges gives it,
-/// to which the rows' numbers belong; `parameters` and `passes`: of the stage; `places`: of what
-/// passes leave, where a stage has several chunks.
+/// `plan`: a plan with all sizes of its mesh; `list`: the list of this stage and part, by whose
+/// numbers operations name rows; `parameters` and `passes`: those of the stage; `places`: memory of
+/// the values that passes leave, if a stage has several chunks.
 /// Cost:   proportional to the operations and what they touch.
 /// Errors: error if the part has no passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_passes(
@@ -24,7 +25,7 @@ namespace plait::planning {
     parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
     placed_passes const& places);
 
-/// The program of any other part: its rows.
+/// The program of a part without passes: its rows.
 ///
 /// Errors: error if the part has passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(plan_ir const& plan,
@@ -32,7 +33,7 @@ namespace plait::planning {
                                                               int stage, job_part part,
                                                               parameter_layout const& parameters);
 
-/// The same of a plan, whose mesh is `grid` with all its sizes: of a part that has passes, or of
+/// The program of a plan whose mesh is `grid` with all its sizes, in a part that has passes, or in
 /// another one.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,

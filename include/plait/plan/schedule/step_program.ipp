@@ -16,9 +16,7 @@ PLAIT_DECL step_program make_program_of_passes(plan_ir const& plan,
   if (!has_passes(part))
     throw error("program of passes: the part of the job has none; leave them out");
   program_writer writer(plan, list, stage, parameters, &passes, places);
-  if (part == job_part::training) writer.write_training(shape);
-  else if (part == job_part::evaluation) writer.write_evaluation(shape);
-  else writer.write_prediction();
+  writer.write(part, shape);
   return writer.take();
 }
 
@@ -27,11 +25,7 @@ PLAIT_DECL step_program make_program_of_rows(plan_ir const& plan, lean_vector<ex
                                              parameter_layout const& parameters) {
   if (has_passes(part)) throw error("program of rows: the part of the job has passes; give them");
   program_writer writer(plan, list, stage, parameters);
-  if (part == job_part::set_up)
-    writer.write_rows(exchange_place::agreement, program_buffer::numbers);
-  else if (part == job_part::state_transfer)
-    writer.write_rows(exchange_place::state, program_buffer::state);
-  else writer.write_export(part == job_part::export_gradients);
+  writer.write(part, {});
   return writer.take();
 }
 

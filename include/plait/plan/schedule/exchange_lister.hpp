@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/mesh/placements.hpp"
+#include "plait/placement/slice_tree.hpp"
+#include "plait/plan/model/program.hpp"
+#include "plait/plan/model/stage_split.hpp"
+#include "plait/plan/model/workload.hpp"
+#include "plait/plan/schedule/exchange.hpp"
+#include "plait/plan/schedule/order_of_parts.hpp"
+#include "plait/plan/schedule/plan_ir.hpp"
+#include "plait/plan/sharding/arena_layout.hpp"
+#include "plait/plan/sharding/bucket_rooms.hpp"
+#include "plait/plan/sharding/parameter_plan.hpp"
+#include "plait/policy/policy.hpp"
+#include "plait/schedule/lowering.hpp"
+
+namespace plait::planning {
+
+/// The 64-bit numbers that each rank gives when ranks compare what must be the same.
+constexpr std::size_t agreed_fields = 64;
+
+/// The sink that makes the list of one stage in a part of a job: order_of_part calls its verbs.
+struct exchange_lister {
+  plan_ir const& plan;
+  parameter_layout const& parameters;
+  int stage;
+  workload const& load;
+  job_part part;
+  /// The work of the part; needed only where rows depend on it, see timetable_of_rows.
+  std::vector<scheduled_work> const& passes;
+  bool has_still = false;  ///< lists values, too, that stay where they are
+  lean_vector<exchange> out{};
+  lean_vector<std::int64_t> reruns{};  ///< the times of each item, see count_reruns
+
+  // --- rows
+
+  /// Returns true on the stage that makes the model's output.
+  [[nodiscard]] constexpr bool is_last() const {
+    return plan.stage_of(plan.unit_count() - 1) == stage;
+  }
+  /// The placements of a value that each rank has for its own samples.
+  constexpr placements of_samples(placement tensor) const {
+    return plan.samples.with_form(tensor).on_stage(stage);
+  }
+  /// The placements of a number to which the samples of each rank give a summand.
+  constexpr placements over_samples() const {
+    return placements{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
+  }
+  /// The placements of a number to which each rank gives a summand.
+  constexpr placements over_all_ranks() const {
+    return over_samples().with(axis::stage, partial).with_form(partial);
+  }
+  constexpr std::int64_t copies(int item) const {
+    return count_copies(plan.items[item], plan.chunks_of(stage));
+  }
+  /// Errors: error, with the place and both placements, for what is no operation of the table.
+  [[gnu::cold]] constexpr void add(exchange const& made) {
+    auto const row = made.row();
+    if (!row.allowed)
+      throw error({"list of exchanges: no operation of the table: ", refused_rows(made)});
+    if (made.times > 0 && (has_still || communicates(row.moves))) out.push_back(made);
+  }
+
+  /// A sum of numbers to which all ranks of some axes give a summand.
+  [[gnu::cold]] constexpr void add_sum(exchange_place place, placements from, std::size_t count = 1,
+                                       exchange_element element = exchange_element::real) {
+    add({place, from, from.replaced(partial, invariant), element, count});
+  }
+
+  /// The buckets of a region from one set of placements to another. Along each axis that keeps a
+  /// block the sums are scattered first, so that what the other axes add up is a block; blocks are
+  /// gathered last, in the opposite order. Neighbours of one length that are moved equally often
+  /// have one row for each of these operations. `at`: their places in an arena; none in a room,
+  /// which has one at a time. `times`: of each bucket; or `times_of`, by its number.
+  [[gnu::cold]] constexpr void add_buckets(exchange_place place, placements const& from,
+                                           placements const& to, exchange_element element,
+                                           int region, stored_buckets const* at = nullptr,
+                                           std::int64_t times = 1,
+                                           std::int64_t const* times_of = nullptr) {
+    std::size_t const count = parameters.buckets.size() + parameters.frozen_buckets.size();
+    for (std::size_t first = 0, next = 0; first < count; first = next) {
+      auto const& one = parameters.bucket_at(first);
+      for (next = first; next < count && parameters.bucket_at(next).region == one.region &&
+                         parameters.bucket_at(next).elements.count == one.elements.count &&
+                         (times_of == nullptr || times_of[next] == times_of[first]);)
+        ++next;
+      if (one.region != region) continue;
+      exchange made{place, from, from, element, one.elements.count};
+      made.bucket = int(first);
+      made.buckets = int(next - first);
+      made.times = made.buckets * (times_of == nullptr ? times : times_of[first]);
+      if (at != nullptr) {
+        made.offset = at->base[first];
+        made.stride = one.elements.count / at->blocks[first];
+        if (at->blocks[first] > 1)
+          made.held = (at == &parameters.gradients_at ? plan.rules.summed : plan.rules.kept)
+                          .axes_with(shard<dim::elements>);
+      }
+      add_moves_of(made, to);
+    }
+  }
+  /// The rows that bring what `made` has to another set of placements.
+  [[gnu::cold]] constexpr void add_moves_of(exchange made, placements const& to) {
+    made.count /= std::size_t(plan.grid.size(made.from.axes_with(shard<dim::elements>)));
+    auto const go_to = [&](placements const& next) {
+      made.to = next;
+      add(made);
+      made.from = next;
+    };
+    auto const ranks = [&](axis which) { return std::size_t(plan.grid.size(which)); };
+    auto const axes_that = [&](row_operation moves) {
+      axis_set they;
+      for (axis const which : all_axes)
+        if (transition_between(made.from.at(which), to.at(which)).moves == moves)
+          they = they | which;
+      return they;
+    };
+    for (axis const which : scatter_order(axes_that(collective::reduce_scatter)))
+      go_to(made.from.with(which, to.at(which))), made.count /= ranks(which);
+    placements summed = made.from;
+    for (axis const which : scatter_order(axes_that(collective::all_reduce)))
+      summed = summed.with(which, to.at(which));
+    if (summed != made.from) go_to(summed);
+    auto const gathers = scatter_order(axes_that(collective::all_gather));
+    for (int i = gathers.size() - 1; i >= 0; --i)
+      made.count *= ranks(gathers[i]), go_to(made.from.with(gathers[i], to.at(gathers[i])));
+    go_to(to);  // sends nothing, or is refused
+  }
+
+  /// The rows within an item, `times` times; at forward_again only those of steps that run again
+  /// for `what`.
+  [[gnu::cold]] constexpr void add_item(exchange_place place, int item, std::int64_t times,
+                                        int what = 0) {
+    auto const& piece = plan.items[item];
+    bool const forward = place != exchange_place::backward;
+    auto const send = [&](placement from, placement to, exchange_element element,
+                          std::size_t width) {
+      add({place, of_samples(from), of_samples(to), element, load.rows * width, 0, times, item});
+    };
+    for (int i = 0; i < piece.end_step - piece.first_step; ++i) {
+      int const s = forward ? piece.first_step + i : piece.end_step - 1 - i;
+      if (place == exchange_place::forward_again && (plan.recomputes.steps[s] >> what & 1) == 0)
+        continue;
+      auto const& now = plan.steps[s];
+      if (now.kind == step_kind::move && (forward || plan.needs_gradient[now.in])) {
+        auto const row =
+            row_of_move(plan.values, now, forward ? direction::forward : direction::backward);
+        send(row.from, row.to, exchange_element::compute, plan.values[now.in].info.width);
+      }
+      if (now.kind == step_kind::leaf) {
+        auto const& form = *plan.forms[now.leaf];
+        for (int k = 0; k < form.inner_count; ++k) {
+          auto const& move = form.inner[std::size_t(k)];
+          if (move.over_samples) {
+            if (part == job_part::training && plan.makes_sum(move, now, place))
+              add_sum_over_samples(place, move, times, item);
+            continue;
+          }
+          if (!plan.makes_move(move, now, forward)) continue;
+          bool const is_compute = move.element == slot_element::compute;
+          send(move.from, move.to, is_compute ? exchange_element::compute : exchange_element::slot,
+               move.width);
+        }
+      }
+    }
+  }
+  [[gnu::cold]] constexpr void add_sum_over_samples(exchange_place place,
+                                                    form_info::inner_move const& sum,
+                                                    std::int64_t times, int item) {
+    auto const summands = over_samples().on_stage(stage);
+    add({place, summands, summands.replaced(partial, invariant), exchange_element::slot,
+         sum.local_width(plan.tensor_ranks), 0, times, item});
+  }
+  [[gnu::cold]] constexpr void add_item(exchange_place place, int item) {
+    add_item(place, item, copies(item) * load.microbatches);
+  }
+
+  /// The value that enters unit `unit`, with which a chunk begins, between the chunks' stages.
+  [[gnu::cold]] constexpr void add_edge(exchange_place place, int unit) {
+    if (unit == 0 || unit == plan.unit_count()) return;
+    auto const& what = plan.values[value_before(plan.items, unit)];
+    bool const forward = place == exchange_place::activation_edge;
+    if (!forward && !plan.sends_gradient(unit)) return;
+    auto const where = of_samples(forward ? what.at : dual(what.at));
+    int const before = plan.stage_of(unit - 1), behind = plan.stage_of(unit);
+    add({place, where.on_stage(forward ? before : behind),
+         where.on_stage(forward ? behind : before), exchange_element::compute,
+         local_block(what, load.rows, plan.tensor_ranks).count(), 0, load.microbatches, -1, -1,
+         unit});
+  }
+
+  /// The type of parameters as layers see them, which may differ from that of optimizers.
+  constexpr exchange_element seen() const {
+    return plan.has_copies ? exchange_element::compute : exchange_element::parameter;
+  }
+  /// The buckets of parameters that passes gather, as often as the order of the passes demands.
+  [[gnu::cold]] constexpr void add_gathers() {
+    if (!plan.rules.keeps_blocks()) return;
+    lean_vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size(),
+                                    0);
+    auto const all = gathers_of_passes(parameters, plan.bucket_uses_of(parameters),
+                                       plan.chunks_of(stage), passes, plan.rules.sums_blocks());
+    for (auto const& one : all.gathers) ++times[std::size_t(one.bucket)];
+    for (int const region : {parameter_layout::over_batch, parameter_layout::frozen}) {
+      auto const kept = placements_of_region(region).kept;
+      add_buckets(exchange_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant),
+                  seen(), region, nullptr, 1, times.data());
+    }
+  }
+
+  /// The gradients of each microbatch, if ranks keep blocks of their sums.
+  [[gnu::cold]] constexpr void add_microbatch_sums() {
+    if (!plan.rules.sums_blocks()) return;
+    auto const summed = placements_of_region(parameter_layout::over_batch).summed;
+    add_buckets(exchange_place::microbatch_gradients,
+                summed.replaced(shard<dim::elements>, partial), summed, exchange_element::gradient,
+                parameter_layout::over_batch, nullptr, load.microbatches);
+  }
+
+  /// The count of numbers of the loss: each slice has its own among zeros.
+  constexpr std::size_t terms() const {
+    return std::size_t(plan.loss_terms) * std::size_t(std::max(1, plan.slices));
+  }
+
+  /// The placements of a region, except for the cut within a layer, which no row of a region
+  /// changes. Ranks keep and sum blocks only over_batch: over_tensor is small, and sums over the
+  /// axes within layers would stall the layers.
+  constexpr parameter_placements placements_of_region(int region) const {
+    parameter_entry any;
+    if (region == parameter_layout::over_tensor) any.used = replicate;
+    auto here = placements_of(any, plan.rules, stage);
+    if (region == parameter_layout::over_tensor) {
+      here.kept = here.kept.replaced(shard<dim::elements>, invariant);
+      here.summed = here.summed.replaced(shard<dim::elements>, partial);
+    }
+    return here;
+  }
+
+  /// The output of each microbatch, made whole within the last stage.
+  [[gnu::cold]] constexpr void add_output() {
+    auto const& made = plan.values[plan.items[plan.items.size() - 1].in];
+    if (is_last())
+      add({exchange_place::output, of_samples(made.at), of_samples(invariant),
+           exchange_element::compute, load.rows * made.info.width, 0, load.microbatches});
+  }
+
+  /// The outputs of a data rank, which go to all stages; then those of all data ranks, in the order
+  /// of their samples: along the fastest axis first.
+  [[gnu::cold]] constexpr void add_outputs(exchange_place place) {
+    auto const last = of_samples(invariant).on_stage(plan.stage_of(plan.unit_count() - 1));
+    auto from = plan.stages() > 1 ? last.with(axis::stage, invariant) : last;
+    std::size_t count = load.rows * plan.values[plan.items[plan.items.size() - 1].in].info.width *
+                        std::size_t(load.microbatches);
+    if (place == exchange_place::rank_outputs)
+      return add({place, last, from, exchange_element::compute, count});
+    if (load.prediction != predicted::of_all) return;
+    for (int i = plan.grid.dimension_count - 1; i >= 0; --i) {
+      auto const& [which, ranks] = plan.grid.dimensions[std::size_t(i)];
+      if (from.at(which) != shard<dim::batch>) continue;
+      auto const to = from.with(which, invariant);
+      count *= std::size_t(ranks);
+      add({place, from, to, exchange_element::compute, count});
+      from = to;
+    }
+  }
+
+  /// Gradients that are summed slice by slice. Each rank gets the roots of its block of each
+  /// region, and adds them up; all ranks get the sum of tied uses, which go on to their owner.
+  [[gnu::cold]] constexpr void add_slices() {
+    if (plan.slices == 0) return;
+    auto const send_roots = [&](placements const& from, element_range const& range) {
+      auto const ranks = plan.grid.size(from.axes_with(sliced));
+      auto const roots = slice_tree(plan.slices).most_roots(ranks);
+      if (range.count > 0)
+        add({exchange_place::slices, from, from.replaced(sliced, shard<dim::elements>),
+             exchange_element::gradient, std::size_t(ranks * roots) * range.count, range.offset});
+    };
+    for (int const region : reduced_regions)
+      send_roots(placements_of_region(region).summed, parameters.regions[std::size_t(region)]);
+    auto const summed = placements_of_region(parameter_layout::over_batch).summed;
+    send_roots(summed, parameters.tied());
+    if (parameters.tied().count > 0)
+      add({exchange_place::slices, summed.replaced(sliced, shard<dim::elements>),
+           summed.replaced(sliced, invariant), exchange_element::gradient, parameters.tied().count,
+           parameters.tied().offset});
+  }
+
+  /// The arenas of a rank that has the state, for the ranks along the axis of the samples, in the
+  /// order of plan::memory.
+  [[gnu::cold]] constexpr void add_state() {
+    if (!plan.is_elastic) return;
+    auto const held = placements{}.with(plan.grid.of_several_ranks(batch_axes),
+                                        {placement_kind::only, load.source});
+    std::size_t const trained = parameters.count(), kept = parameters.kept_count();
+    auto const add_arena = [&](exchange_element element, std::size_t count) {
+      if (count > 0) add({exchange_place::state, held, placements{}, element, count});
+    };
+    if (plan.has_copies) add_arena(exchange_element::compute, kept);
+    add_arena(exchange_element::parameter, plan.has_copies ? trained : kept);
+    add_arena(exchange_element::parameter, trained * std::size_t(load.optimizer_states));
+    if (load.averages) add_arena(exchange_element::parameter, trained);
+  }
+
+  // --- verbs of order_of_parts.hpp: those with rows
+
+  /// The rows of a place that has its rows together.
+  [[gnu::cold]] constexpr void rows(exchange_place place) {
+    switch (place) {
+      case exchange_place::agreement:
+        // Each rank has its numbers at a place of its own among zeros.
+        return add_sum(place, over_all_ranks(), std::size_t(plan.grid.world_size()) * agreed_fields,
+                       exchange_element::bits);
+      case exchange_place::labels: return add_sum(place, over_samples(), terms());
+      case exchange_place::slices: return add_slices();
+      case exchange_place::loss:
+        // All ranks learn whether to stop; one of the ranks that have the same loss counts. Each
+        // stage has the terms of its layers and zeros for all others: a sum over the stages, too.
+        return part == job_part::training && load.stops
+                   ? add_sum(place, over_all_ranks(), terms() + 1)
+                   : add_sum(place, over_samples().with(axis::stage, partial), terms());
+      case exchange_place::norm_partials:
+        // Each block of a gradient counts on one of the ranks that have it.
+        if (plan.norm_partials > 0)
+          add_sum(place, over_all_ranks(), std::size_t(plan.norm_partials));
+        return;
+      case exchange_place::measures:
+        if (load.measured_numbers > 0) add_sum(place, over_all_ranks(), load.measured_numbers);
+        return;
+      case exchange_place::rank_outputs:
+      case exchange_place::outputs: return add_outputs(place);
+      case exchange_place::state: return add_state();
+      case exchange_place::gather_parameters:
+      case exchange_place::parameters:
+      case exchange_place::forward:
+      case exchange_place::forward_again:
+      case exchange_place::backward:
+      case exchange_place::activation_edge:
+      case exchange_place::gradient_edge:
+      case exchange_place::microbatch_gradients:
+      case exchange_place::ties:
+      case exchange_place::gradients:
+      case exchange_place::output:
+      case exchange_place::blocks:
+      case exchange_place::parameter: refuse_row(place, "rows that a part has together");
+    }
+  }
+  [[gnu::cold]] constexpr void gather_parameters(int region) {
+    auto const at = placements_of_region(region);
+    add_buckets(exchange_place::gather_parameters, at.owned, at.kept, seen(), region,
+                &parameters.parameters_at);
+  }
+
+  /// A kind of work on all chunks and microbatches.
+  struct work_of_all {
+    work kind;
+  };
+  struct all_buckets {};
+
+  [[gnu::cold]] constexpr void each_pass() {
+    add_gathers();
+    for (work const kind : {work::receive_activation, work::forward, work::send_activation})
+      add_pass(kind);
+    if (part == job_part::training) {
+      if (plan.recomputes.any())
+        reruns = count_reruns(plan.items, plan.recomputes, plan.chunks_of(stage), passes);
+      for (work const kind : {work::receive_gradient, work::backward, work::send_gradient})
+        add_pass(kind);
+      add_microbatch_sums();
+    }
+    if (part == job_part::prediction || (part != job_part::training && load.measured_numbers > 0))
+      add_output();
+  }
+  [[gnu::cold]] constexpr void add_pass(work kind) {
+    work_of_all pass{kind};
+    order_of_pass(*this, pass);
+  }
+  [[gnu::cold]] constexpr void message(exchange_place place, chunk_side side, work_of_all) {
+    for (auto const& units : plan.chunks_of(stage))
+      add_edge(place, side == chunk_side::end ? units.end : units.begin);
+  }
+  /// Each item is a piece, and its rows those of a unit; a prediction has no loss.
+  [[gnu::cold]] constexpr void each_piece(work_of_all pass) {
+    int const count = plan.items.size() - (part == job_part::prediction ? 1 : 0);
+    for (int i = 0; i < count; ++i) {
+      int item = pass.kind == work::forward ? i : count - 1 - i;
+      order_of_piece(*this, pass.kind, item);
+    }
+  }
+  [[gnu::cold]] constexpr void each_unit(int item) { order_of_unit(*this, item, item); }
+  [[gnu::cold]] constexpr void forward(int item) { add_item(exchange_place::forward, item); }
+  [[gnu::cold]] constexpr void backward(int item, int) { add_item(exchange_place::backward, item); }
+  [[gnu::cold]] constexpr void run_again(int item, int) {
+    for (int what = 0; what < again_kinds && !reruns.empty(); ++what)
+      add_item(exchange_place::forward_again, item, reruns[std::size_t(item * again_kinds + what)],
+               what);
+  }
+
+  [[gnu::cold]] constexpr void each_reduced() { order_of_buckets(*this, all_buckets{}); }
+  [[gnu::cold]] constexpr void ties(all_buckets) {
+    for (int e = 0; e < plan.entries.size(); ++e) {
+      auto const& use = plan.entries[e];
+      if (use.owner < 0 || use.is_frozen || copies(use.item) == 0) continue;
+      auto const summed = [&](parameter_entry const& entry) {
+        return placements_of(entry, plan.rules, stage).summed.replaced(sliced, invariant);
+      };
+      add({exchange_place::ties, summed(use), summed(plan.entries[use.owner]),
+           exchange_element::gradient, use.local_count(),
+           parameters.place_in(parameters.gradients_at,
+                               parameters.entries[std::size_t(e)].accumulator),
+           1, use.item, e});
+    }
+  }
+  [[gnu::cold]] constexpr void gradients(all_buckets) {
+    for (int const region : reduced_regions) {
+      auto const at = placements_of_region(region);
+      add_buckets(exchange_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
+                  at.owned, exchange_element::gradient, region, &parameters.gradients_at);
+    }
+  }
+
+  struct all_units {};
+  [[gnu::cold]] constexpr void each_exported() { order_of_exported(*this, all_units{}); }
+  /// Frozen parameters have the type that layers see, and no gradient.
+  [[gnu::cold]] constexpr void blocks(all_units, int region) {
+    bool const is_frozen = region == parameter_layout::frozen;
+    bool const has_gradients = part == job_part::export_gradients;
+    if (has_gradients && is_frozen) return;
+    auto const at = placements_of_region(region);
+    auto const& from = !is_frozen && (has_gradients || plan.has_copies) ? at.owned : at.kept;
+    add_buckets(exchange_place::blocks, from, from.replaced(shard<dim::elements>, invariant),
+                is_frozen       ? seen()
+                : has_gradients ? exchange_element::gradient
+                                : exchange_element::parameter,
+                region);
+  }
+  /// The copies of a parameter on a stage.
+  struct tensors {
+    int entry, owner;
+    placements whole;
+  };
+  [[gnu::cold]] constexpr void each_tensor(all_units) {
+    for (int owner = 0; owner < plan.stages(); ++owner)
+      for (int e = 0; e < plan.entries.size(); ++e)
+        order_of_tensor(*this, tensors{e, owner, placements{}.on_stage(owner)});
+  }
+  [[gnu::cold]] constexpr void make_whole(tensors const& of) {
+    if (of.owner == stage)
+      add_tensors(of, of.whole.with_form(plan.entries[of.entry].stored), of.whole);
+  }
+  [[gnu::cold]] constexpr void send_to_root(tensors const& of) {
+    if (of.owner != 0 && (stage == 0 || stage == of.owner))
+      add_tensors(of, of.whole, of.whole.on_stage(0));
+  }
+  [[gnu::cold]] constexpr void add_tensors(tensors const& of, placements const& from,
+                                           placements const& to) {
+    auto const& entry = plan.entries[of.entry];
+    bool const has_gradients = part == job_part::export_gradients;
+    std::int64_t const times = entry.owner >= 0 || (has_gradients && !entry.has_gradient())
+                                   ? 0
+                                   : count_copies(plan.items[entry.item], plan.chunks_of(of.owner));
+    add({exchange_place::parameter, from, to,
+         entry.is_frozen && plan.has_copies ? exchange_element::compute
+         : has_gradients                    ? exchange_element::gradient
+                                            : exchange_element::parameter,
+         entry.info.count(), 0, times, entry.item, of.entry});
+  }
+
+  // --- verbs without rows, and those whose rows each_pass adds
+
+  constexpr void compute(operation_kind) {}
+  constexpr void gather_for(int) {}
+  constexpr void output(work_of_all) {}
+  constexpr void each_reduced(int) {}
+};
+
+}  // namespace plait::planning
