@@ -20,11 +20,11 @@ PUBLIC = SPACES + ("plait::nn", "plait::nn::losses", "plait::rates", "plait::mea
 PAGE = "docs/reference/names.md"
 HEAD = """# Names, by folder
 
-The names that plait's headers declare. `plait::` has what programs write: layers, policies, trainers, data, launch.
-`plait::ext::` has what writers of backends, policies, schedules and tools need besides. Namespaces `plait::nn`,
-`plait::nn::losses`, `plait::measures`, `plait::rates`, `plait::testing` and `plait::literals` are small and stand in their
-headers; `plait::planning`, `plait::execution` and `plait::detail` are the library's own and change without notice.
-A header with a + comes not by `#include "plait/plait.hpp"`, but by its own name.
+This page lists the names that plait's headers declare. `plait::` has the names for programs: layers, policies, trainers, data,
+launch. `plait::ext::` has the additional names for writers of backends, policies, schedules and tools. The namespaces `plait::nn`,
+`plait::nn::losses`, `plait::measures`, `plait::rates`, `plait::testing` and `plait::literals` are small: read their headers.
+`plait::planning`, `plait::execution` and `plait::detail` are the library's own and change without notice.
+`#include "plait/plait.hpp"` does not include the headers with a +; include those by their own names.
 """
 
 
