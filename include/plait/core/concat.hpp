@@ -68,7 +68,7 @@ class text_part {
 /// Example (tests/core/concat_test.cpp parts):
 ///     auto const sentence = plait::ext::concat({"rank ", 3, " of ", world_size, ": ", why});
 ///
-/// Cost:    one call for the whole sentence; docs/contributing.md says how much compile time a
+/// Cost:    one call for the whole sentence; docs/benchmarks.md says how much compile time a
 ///          chain of `+` takes.
 /// Errors:  std::bad_alloc.
 /// Threads: any.

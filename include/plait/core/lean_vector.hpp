@@ -21,7 +21,7 @@ namespace plait::detail {
 namespace plait::ext {
 
 /// A vector for plait's own records and numbers, which takes less compile time than std::vector:
-/// docs/contributing.md says how much.
+/// docs/benchmarks.md says how much.
 ///
 /// It has only the members that plait uses. Slots between size() and the capacity also hold values:
 /// T has a default value, and an erased element lives on in its slot until the slot is overwritten

@@ -25,7 +25,7 @@
 
 // Instances of templates for ranks that are threads. Nearly every program needs them, and they
 // contain no type of the program. The runtime defines them; a program that links the runtime
-// declares them extern. docs/contributing.md lists their sizes.
+// declares them extern. docs/benchmarks.md lists their sizes.
 #if !defined(PLAIT_INSTANCE)
 #define PLAIT_INSTANCE extern template
 #endif
