@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The optional components of plait: one component = one outside dependency = one target plait::<name>.
-# Read by plait's own build and by the installed package, so a component is stated once.
+# plait's own build and the installed package read this file, so a component is declared once.
 #
-# To add one: its name here, its headers below, and components/<name>.cmake beside this file, which has
-# plait_look_for() find its dependencies and calls plait_add_component() unless plait_needs says what lacks.
-# dependencies/<name>.cmake looks for one and has plait_try_dependency() build a line with it: it asks what was
-# *found*, as a find module that found nothing may leave its target behind.
+# To add a component, add its name here, its headers below, and components/<name>.cmake next to this file. That file
+# finds its dependencies by plait_look_for() and calls plait_add_component() unless plait_needs names a missing one.
+# dependencies/<name>.cmake looks for one dependency and builds a line with it by plait_try_dependency(). It tests what
+# was *found*, because a find module that found nothing may leave its target behind.
 set(plait_components blas safetensors checkpoint images tensorboard mpi gloo elastic cuda cudnn thrust)
 
-# Headers that only a program linking the component may include: a file or a folder, relative to
-# include/plait, of which the last that fits counts. A component without an entry adds no headers.
+# Headers that only a program linking the component may include: a file or a folder, relative to include/plait. The
+# last entry that fits counts. A component without an entry adds no headers.
 set(plait_headers_of_safetensors data/tensor_table.hpp io/json.hpp io/safetensors.hpp
   io/safetensors_header.hpp io/sharding_info.hpp)
 set(plait_headers_of_checkpoint checkpoint/)
@@ -21,7 +21,7 @@ set(plait_headers_of_elastic elastic/)
 set(plait_headers_of_cuda backend/cuda/)
 set(plait_headers_of_thrust backend/cuda/thrust.hpp)
 
-# Components whose headers a component's own may include; its target links theirs.
+# Components whose headers the headers of a component may include; its target links their targets.
 set(plait_components_of_checkpoint safetensors)
 
 # Headers that exactly one unit of a program includes: they define functions that are not inline.
@@ -39,8 +39,8 @@ set(plait_component_header_regex "/plait/(${plait_component_header_regex})")
 set(plait_components_dir "${CMAKE_CURRENT_LIST_DIR}/components")
 set(plait_dependencies_dir "${CMAKE_CURRENT_LIST_DIR}/dependencies")
 
-# Makes the target plait::<name> and sets plait_<name>_FOUND; where it cannot, plait_component_problem
-# says why in one sentence.
+# Makes the target plait::<name> and sets plait_<name>_FOUND. If it cannot, plait_component_problem has the reason in
+# one sentence.
 macro(plait_find_component name)
   if(NOT "${name}" IN_LIST plait_components)
     list(JOIN plait_components ", " plait_known)
@@ -58,8 +58,8 @@ macro(plait_find_component name)
   endif()
 endmacro()
 
-# Looks for outside dependencies, each in dependencies/<name>.cmake, and puts into plait_needs what lacks: ""
-# where all are there.
+# Looks for outside dependencies, each in dependencies/<name>.cmake, and sets plait_needs to the missing ones, or to ""
+# if there are none.
 macro(plait_look_for)
   set(plait_lacks "")
   foreach(plait_dependency IN ITEMS ${ARGN})
@@ -73,8 +73,8 @@ macro(plait_look_for)
 endmacro()
 
 # Compiles and links `code` with the libraries (files or targets) and include folders of a dependency that was
-# found, once for each set of them. Sets plait_<name>_BUILDS; where that fails plait_needs says it, and the next
-# run of CMake tries again. A library that the same build makes cannot be tried before it, and is believed.
+# found, once for each set of them. Sets plait_<name>_BUILDS. If that fails, plait_needs has the reason, and the next
+# run of CMake tries again. A library that the same build makes cannot be tried in advance, and counts as working.
 function(plait_try_dependency name code)
   cmake_parse_arguments(PARSE_ARGV 2 dependency "" "" "LIBRARIES;INCLUDES")
   set(plait_${name}_BUILDS TRUE PARENT_SCOPE)
@@ -109,8 +109,8 @@ function(plait_try_dependency name code)
   endif()
 endfunction()
 
-# plait::<name>, an interface to plait::plait and the given libraries. `plait_target_scope` is GLOBAL
-# where parent directories must see it.
+# plait::<name>, an interface to plait::plait and the given libraries. `plait_target_scope` is GLOBAL if parent
+# directories must see it.
 macro(plait_add_component name)
   add_library(plait::${name} INTERFACE IMPORTED ${plait_target_scope})
   target_link_libraries(plait::${name} INTERFACE plait::plait ${ARGN})
@@ -120,9 +120,9 @@ macro(plait_add_component name)
 endmacro()
 
 # plait_add_runtime(<name> <source>...): adds plait_runtime_<name>, a static library of the functions of plait::<name> that
-# do not depend on a program's types. The sources lie in include/plait/runtime. The library is compiled once, in the
+# do not depend on a program's types. The sources are in include/plait/runtime. The library is compiled once, in the
 # build that uses it and with that build's compiler and flags, and only if a target needs it. A target whose property
-# PLAIT_RUNTIME is true (plait_use_runtime sets it) links the runtime of every component that it links; the order of the
+# PLAIT_RUNTIME is true (plait_use_runtime sets it) links the runtime of every component that it links. The order of the
 # calls does not matter.
 function(plait_add_runtime name)
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)

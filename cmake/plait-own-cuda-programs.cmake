@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For plait's own programs in CUDA: sets PLAIT_WITHOUT_CUDA to the reason why there are none, or to "" and
-# then enables the language and defines plait_own_cuda_program().
+# For plait's own programs in CUDA: sets PLAIT_WITHOUT_CUDA to the reason why there are none, or to "". In the second
+# case it enables the language and defines plait_own_cuda_program().
 set(PLAIT_CUDA AUTO CACHE STRING
   "Whether CUDA programs are built: AUTO (if plait::cuda and a CUDA compiler are found), ON or OFF")
 set_property(CACHE PLAIT_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -38,7 +38,7 @@ if(PLAIT_WITHOUT_CUDA)
   return()
 endif()
 
-# Where nothing can be run, one architecture and no optimisation are enough to see that it compiles.
+# Without a GPU to run on, one architecture and no optimisation suffice to check that the code compiles.
 set(plait_cuda_only_compiles FALSE)
 if(CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT plait_has_gpu)
   set(plait_cuda_only_compiles TRUE)
@@ -51,7 +51,7 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
   endif()
 endif()
 enable_language(CUDA)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.25.2 has not heard of it
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.25.2 does not know it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
@@ -59,8 +59,8 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
-# Links a program of .cu files to plait::cuda. All warnings are errors. With OPTIMISE it is also optimised
-# where other programs only have to compile. With MAY_SPILL its kernels may spill registers.
+# Links a program of .cu files to plait::cuda. All warnings are errors. With OPTIMISE it is optimised even if other
+# programs only have to compile. With MAY_SPILL its kernels may spill registers.
 function(plait_own_cuda_program target)
   target_link_libraries(${target} PRIVATE plait::cuda)
   plait_use_runtime(${target})
@@ -70,7 +70,7 @@ function(plait_own_cuda_program target)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CUDA>:-Xcicc=-O0;-Xptxas=-O0;-Xcompiler=-g0>")
   elseif(CMAKE_CUDA_COMPILER_VERSION MATCHES "^13[.]0" AND NOT "MAY_SPILL" IN_LIST ARGN)
-    # No kernel spills a register, by the compiler and on the GPUs for which their sizes were chosen. Other local
+    # No kernel spills a register, with the compiler and on the GPUs for which their sizes were chosen. Other local
     # memory is allowed: the sine of a large number takes a table.
     set(is_hopper "$<STREQUAL:$<TARGET_PROPERTY:CUDA_ARCHITECTURES>,90>")
     target_compile_options(${target} PRIVATE
@@ -78,7 +78,7 @@ function(plait_own_cuda_program target)
   endif()
 endfunction()
 
-# The unit of plait's own programs that includes cuDNN's front end, once for all of them.
+# The one unit that includes cuDNN's front end for all of plait's own programs.
 if(TARGET plait::cudnn)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/cudnn_attention.cpp"
     CONTENT "#include \"plait/backend/cuda/attention/cudnn_attention.hpp\"\n")

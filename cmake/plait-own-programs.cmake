@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# What plait's own tests, examples and benchmarks have in common. Nothing here reaches a user's targets.
+# Settings of plait's own tests, examples and benchmarks. They do not affect a user's targets.
 
-# As many compilers and linkers at once as there are cores; Ninja's own choice is two more.
+# One compiler or linker at a time for each core; Ninja's default is two more.
 cmake_host_system_information(RESULT plait_cores QUERY NUMBER_OF_LOGICAL_CORES)
 set_property(GLOBAL APPEND PROPERTY JOB_POOLS plait_jobs=${plait_cores})
 set(CMAKE_JOB_POOL_COMPILE plait_jobs)
 set(CMAKE_JOB_POOL_LINK plait_jobs)
 
-# g++ collects garbage from 128 MiB on, which takes a tenth of its time; where each compiler can have
-# eight times as much memory, from 512 MiB on, and again when there is twice, not a third more than what was left.
+# g++ collects garbage from 128 MiB on, which takes a tenth of its time. If each compiler can have eight times as much
+# memory, it begins at 512 MiB, and collects again at twice the memory that was left, not at a third more.
 cmake_host_system_information(RESULT plait_memory_mib QUERY TOTAL_PHYSICAL_MEMORY)
 math(EXPR plait_compiler_heap_kib "1024 * ${plait_memory_mib} / ${plait_cores} / 8")
 set(plait_compiler_heap_growth 30)
@@ -19,7 +19,7 @@ elseif(plait_compiler_heap_kib LESS 131072)
   set(plait_compiler_heap_kib 131072)
 endif()
 
-# What ccache has compiled once it has for every copy of the project, wherever that lies.
+# ccache shares compiled files between all copies of the project, in any folder.
 find_program(PLAIT_CCACHE ccache DOC "ccache, for plait's own programs; empty for none")
 if(PLAIT_CCACHE AND PROJECT_IS_TOP_LEVEL)
   set(plait_launcher ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
@@ -38,9 +38,9 @@ if(PLAIT_USE_BLAS AND NOT TARGET plait::blas)
   endif()
 endif()
 
-# Options that all of plait's own code is compiled with.
-# -ffold-simple-inlines: without optimisation g++ would compile std::move and std::forward for each type and
-# call them.
+# Options for all of plait's own code.
+# -ffold-simple-inlines: without it and without optimisation g++ would compile std::move and std::forward for each type
+# and call them.
 function(plait_own_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
   target_compile_options(${target} PRIVATE
@@ -53,8 +53,8 @@ function(plait_own_options target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()
 
-# Links `target` to plait::plait, to plait::blas where it is used and WITHOUT_BLAS does not follow, and to the runtime
-# unless HEADER_ONLY follows, and turns the warnings on.
+# Links `target` to plait::plait, to plait::blas if it is used and WITHOUT_BLAS is not given, and to the runtime unless
+# HEADER_ONLY is given, and turns the warnings on.
 function(plait_own_program target)
   target_link_libraries(${target} PRIVATE plait::plait)
   if(PLAIT_USE_BLAS AND TARGET plait::blas AND NOT "WITHOUT_BLAS" IN_LIST ARGN)
@@ -66,16 +66,16 @@ function(plait_own_program target)
   plait_own_options(${target})
 endfunction()
 
-# The runtime is compiled once and run by every test: optimising a little costs less than it saves.
+# The runtime is compiled once and every test runs it, so a little optimisation costs less than it saves.
 get_property(plait_runtimes GLOBAL PROPERTY plait_runtimes)
 foreach(runtime IN LISTS plait_runtimes)
   plait_own_options(${runtime})
   target_compile_options(${runtime} PRIVATE $<$<CONFIG:Debug>:-O1>)
 endforeach()
 
-# Release builds use all of this processor. Kernels fuse multiply-adds themselves; the compiler would form further
-# ones in one plan's code and not in another's, and plans that must agree bit for bit would not. Compilers
-# prefer half of the widest vectors: the steps of docs/benchmarks.md take 6 % longer with that.
+# Release builds use all instructions of this processor. Kernels fuse multiply-adds themselves. The compiler would form
+# further ones in one plan's code and not in another's, and plans that must agree bit for bit would not. Compilers
+# prefer half of the widest vectors, with which the steps of docs/benchmarks.md take 6 % longer.
 function(plait_for_this_processor target)
   if(PLAIT_NATIVE)
     target_compile_options(${target} PRIVATE
@@ -86,16 +86,16 @@ function(plait_for_this_processor target)
   endif()
 endfunction()
 
-# What a program needs that links plait::thrust, if that is among the libraries that follow: Thrust itself forms
-# references that are null, which a sanitizer would report.
+# Options for a program that links plait::thrust, if that is among the given libraries: Thrust itself forms null
+# references, which a sanitizer would report.
 function(plait_for_thrust target)
   if("plait::thrust" IN_LIST ARGN)
     target_compile_options(${target} PRIVATE -fno-sanitize=null)
   endif()
 endfunction()
 
-# A source file may say in a comment `// <key>: words` among its first lines how it wants to be built
-# or run. Sets `found` and, as a list, `words`. The build is configured anew when the file changes.
+# A source file may have a comment `// <key>: words` among its first lines that says how to build or run it. Sets
+# `found` and, as a list, `words`. CMake configures the build again when the file changes.
 function(plait_read_comment file key found words)
   file(STRINGS "${file}" lines LIMIT_COUNT 5)
   list(FILTER lines INCLUDE REGEX "^// ${key}:")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs whose errors begin with what is wrong. Included by plait's own build and by the installed package.
+# Programs whose error messages begin with the fault. plait's own build and the installed package include this file.
 
-# Options of g++ and clang++ with which an error is one sentence behind few lines: the first error and no other, and
-# of the templates on the way to it the first and the last.
+# Options of g++ and clang++ with which an error is one sentence after few lines: the first error only, and only the
+# first and the last of the templates on the way to it.
 set(plait_message_options_of_GNU -fmax-errors=1 -ftemplate-backtrace-limit=1)
 set(plait_message_options_of_Clang -ferror-limit=1 -ftemplate-backtrace-limit=1)
 set(plait_message_options_of_AppleClang ${plait_message_options_of_Clang})
@@ -12,11 +12,11 @@ foreach(plait_compiler IN ITEMS GNU Clang AppleClang)
     list(APPEND plait_message_options "$<$<COMPILE_LANG_AND_ID:CXX,${plait_compiler}>:${plait_option}>")
   endforeach()
 endforeach()
-# A function sees the variables of its caller, who may be in another folder.
+# A function sees the variables of its caller, which may be in another folder.
 set_property(GLOBAL PROPERTY plait_message_options "${plait_message_options}")
 
-# plait_use_runtime(<target>): links the target to plait::runtime and to the runtimes of its components. Functions that do
-# not depend on its own types are then not compiled in its files.
+# plait_use_runtime(<target>): links the target to plait::runtime and to the runtimes of its components. Its files then
+# do not compile functions that do not depend on its own types.
 function(plait_use_runtime target)
   set_target_properties(${target} PROPERTIES PLAIT_RUNTIME ON)
 endfunction()
@@ -24,10 +24,10 @@ endfunction()
 # plait_add_program(<name> SOURCES <file>... [COMPONENTS <component>...] [HEADER_ONLY] [PRECOMPILE])
 #
 # An executable of `SOURCES` that is linked to plait::plait and to plait::<component> of each of `COMPONENTS`, which
-# were asked for by find_package(plait COMPONENTS ...) or PLAIT_COMPONENTS. Its C++ is compiled with the options above;
-# it is a target like others, to which more may be added. It links the runtime, which all programs of a build share;
-# with HEADER_ONLY each of its files compiles everything itself. PRECOMPILE compiles plait.hpp once for all of its files,
-# which is worth it from two files on.
+# find_package(plait COMPONENTS ...) or PLAIT_COMPONENTS must have requested. Its C++ is compiled with the options above.
+# It is an ordinary target, so you may add more to it. It links the runtime, which all programs of a build share; with
+# HEADER_ONLY each of its files compiles everything itself. PRECOMPILE compiles plait.hpp once for all of its files,
+# which pays from two files on.
 function(plait_add_program name)
   cmake_parse_arguments(PARSE_ARGV 1 program "HEADER_ONLY;PRECOMPILE" "" "SOURCES;COMPONENTS")
   if(program_UNPARSED_ARGUMENTS OR NOT program_SOURCES)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# plait::blas: matrix products through a library with the CBLAS interface, which PLAIT_BLAS chooses: OpenBLAS
-# (the default), MKL or BLIS. Any other is named by its two files, -DPLAIT_CBLAS_LIBRARY=...
-# -DPLAIT_CBLAS_INCLUDE_DIR=...; plait cannot set that one's threads.
+# plait::blas: matrix products through a library with the CBLAS interface. PLAIT_BLAS selects it: OpenBLAS (the
+# default), MKL or BLIS. Name any other library by its two files, -DPLAIT_CBLAS_LIBRARY=...
+# -DPLAIT_CBLAS_INCLUDE_DIR=...; plait cannot set the threads of such a library.
 if(NOT DEFINED PLAIT_BLAS)
   set(PLAIT_BLAS OpenBLAS CACHE STRING "Library of matrix products of plait::blas: OpenBLAS, MKL or BLIS")
   set_property(CACHE PLAIT_BLAS PROPERTY STRINGS OpenBLAS MKL BLIS)
 endif()
 
-# Sets the folder of the header, the library and what to ask for, of the library `name`. MKL is looked for where
-# MKLROOT says, or in a Python environment whose prefix CMAKE_PREFIX_PATH names (PyPI: mkl, mkl-include).
+# Sets the folder of the header, the library and the package to ask for, for the library `name`. CMake looks for MKL in
+# MKLROOT, or in a Python environment whose prefix CMAKE_PREFIX_PATH names (PyPI: mkl, mkl-include).
 function(plait_find_blas name include_dir library needs)
   string(TOLOWER "${name}" package)
   find_package(PkgConfig QUIET)
@@ -35,7 +35,7 @@ function(plait_find_blas name include_dir library needs)
   endif()
 endfunction()
 
-# What units must define that use the library `name`.
+# Definitions for units that use the library `name`.
 function(plait_blas_definitions name definitions)
   string(TOUPPER "${name}" upper)
   set(${definitions} PLAIT_USE_CBLAS=1 PLAIT_USE_${upper}=1 PARENT_SCOPE)
@@ -59,7 +59,7 @@ if(PLAIT_CBLAS_INCLUDE_DIR AND PLAIT_CBLAS_LIBRARY)
     int main() { return cblas_ddot(0, nullptr, 1, nullptr, 1) != 0; }" ${plait_files})
   if(plait_blas_BUILDS)
     plait_blas_definitions(${PLAIT_BLAS} plait_definitions)
-    if(PLAIT_BLAS STREQUAL OpenBLAS)  # or what was named in its place
+    if(PLAIT_BLAS STREQUAL OpenBLAS)  # or the library that was named instead
       plait_try_dependency(openblas "#include <cblas.h>
         int main() { openblas_set_num_threads(1); }" ${plait_files})
       if(NOT plait_openblas_BUILDS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# plait::cuda: ranks on NVIDIA GPUs. Programs that link it are compiled by nvcc. NCCL is looked for
-# beside the CUDA toolkit, or under -DNCCL_ROOT=...
+# plait::cuda: ranks on NVIDIA GPUs. nvcc compiles programs that link it. CMake looks for NCCL next to the CUDA
+# toolkit, or under -DNCCL_ROOT=...
 find_package(CUDAToolkit 12.4 QUIET)
 set(plait_cuda_lacks "")
 set(plait_cuda_BUILDS FALSE)

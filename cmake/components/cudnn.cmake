@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# plait::cudnn: attention by cuDNN on GPUs, see plait/backend/cuda/attention/cudnn_attention.hpp. cuDNN is looked
-# for beside the CUDA toolkit, or under -DCUDNN_ROOT=...; the headers of its front end also where pip puts
-# them, or in -DPLAIT_CUDNN_FRONTEND_INCLUDE_DIR=...
+# plait::cudnn: attention by cuDNN on GPUs, see plait/backend/cuda/attention/cudnn_attention.hpp. CMake looks for cuDNN
+# next to the CUDA toolkit, or under -DCUDNN_ROOT=...; for the headers of its front end also where pip installs them,
+# or in -DPLAIT_CUDNN_FRONTEND_INCLUDE_DIR=...
 plait_find_component(cuda)
 
 # Sets `result` to the "major.minor" that a header defines, or to "" if there is no such header.

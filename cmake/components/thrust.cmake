@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # plait::thrust: the algorithms of Thrust on the processor, in units that no CUDA compiler reads; see
-# plait/backend/cuda/thrust.hpp. Its headers are looked for in the CUDA toolkit, which has them under the
-# name of CCCL, or under -DCCCL_ROOT=... (nvcc finds its own by itself, and needs nothing of this.)
+# plait/backend/cuda/thrust.hpp. CMake looks for the headers in the CUDA toolkit, which has them under the name CCCL,
+# or under -DCCCL_ROOT=... (nvcc finds its own headers, and needs none of this.)
 find_package(CUDAToolkit 12.4 QUIET)
 find_path(PLAIT_THRUST_INCLUDE_DIR thrust/execution_policy.h
   PATHS ${CCCL_ROOT} ENV CCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES cccl include/cccl include

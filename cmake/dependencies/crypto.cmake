@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Of OpenSSL what has no TLS.
+# The part of OpenSSL without TLS.
 if(NOT TARGET OpenSSL::Crypto)
   find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
 endif()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libjpeg-turbo: the interface of libjpeg, and that for memory.
+# libjpeg-turbo: the interface of libjpeg, and its functions for memory.
 if(NOT TARGET JPEG::JPEG)
   find_package(JPEG QUIET)
 endif()
