@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a step waits for a checkpoint: checkpoints::save() until it returns, beside memcpy of
-// the same bytes, into memory that is new to the process and into memory that it has had.
+// Times the wait of a step for a checkpoint: checkpoints::save() until it returns, compared with
+// memcpy of the same bytes, into memory that is new to the process and into used memory.
 //   checkpoint_benchmark [FOLDER [TURNS]]
 #include <algorithm>
 #include <chrono>
@@ -44,7 +44,7 @@ double median(std::vector<double> of) {
   return of[of.size() / 2];
 }
 
-/// On each rank, all of them at once.
+/// Runs on all ranks at the same time.
 template <class Policy>
 void measure_plan(char const* name, std::filesystem::path const& folder, int turns) {
   launch<job<Policy>>(threads{}, [&](auto& rank) {

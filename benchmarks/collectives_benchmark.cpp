@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce of two ranks that are threads, beside a copy of the same bytes by one thread and
-// beside a bare sum: each thread adds up one half and writes it to both buffers. Fresh: each rank
-// has written its whole buffer since the last call, as gradients are. scripts/benchmark makes a
+// all_reduce of two ranks that are threads, compared with a copy of the same bytes by one thread
+// and with a bare sum: each thread adds up one half and writes it to both buffers. Fresh: each rank
+// has written its whole buffer since the last call, as for gradients. scripts/benchmark makes a
 // table of it.
 #include <benchmark/benchmark.h>
 
@@ -31,8 +31,8 @@ void one_thread_memcpy(benchmark::State& state) {
   }
 }
 
-/// Buffers of both ranks that do not begin at the same place of a page: some processors are slow at
-/// writing to two such places by turns.
+/// Buffers of both ranks that begin at different places of a page: some processors are slow at
+/// writing to equal places of two pages in turn.
 struct buffers {
   explicit buffers(std::size_t count) : stride(count + 528), all(2 * stride, 1.0f) {}
   std::span<float> of(int rank) {
@@ -42,8 +42,8 @@ struct buffers {
   std::vector<float> all;
 };
 
-/// Times rounds of `call(rank)` on two ranks, each of which begins together; `fresh`: each call by
-/// itself, behind a write of the rank's buffer.
+/// Times rounds of `call(rank)` on two ranks, which begin each round together; `fresh`: each call
+/// by itself, after a write of the rank's buffer.
 void time_rounds(benchmark::State& state, int rank, bool fresh, std::span<float> own, auto meet,
                  auto call) {
   static bool more;
@@ -64,7 +64,7 @@ void time_rounds(benchmark::State& state, int rank, bool fresh, std::span<float>
       taken += clock::now() - begin;
     }
     meet();
-    // of all rounds together, as the state divides by their number
+    // for all rounds together, because the state divides by their number
     if (rank == 0) state.SetIterationTime(std::chrono::duration<double>(taken).count());
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of train_gpt's models under each compiled plan, the serial run first. Time is
-// that of a step on average, without launch, first step and output.
+// One training step of train_gpt's models under each compiled plan, the serial run first. The time
+// is the average of a step, without launch, first step and output.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

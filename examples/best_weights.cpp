@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libs: checkpoint
 // ctest: best_weights_run
-// Keeps the weights that are best on samples which are not trained on, and takes them back.
+// Keeps the weights that are best on held-out samples, and loads them again.
 #include <plait/checkpoint/checkpoints.hpp>
 #include <plait/checkpoint/load_weights.hpp>
 #include <plait/checkpoint/weights_folder.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libs: checkpoint
 // ctest: checkpoints_run
-// Saves what a run needs to go on, and goes on from there: run it twice.
+// Saves the state of a run and resumes it: run the program twice.
 // example-begin
 #include <plait/checkpoint/checkpoints.hpp>
 #include <plait/plait.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// A data set of one's own: tokens to be counted on, each target the sum of the last two modulo 16.
+// Your own data set: tokens; each target is the sum of the last two tokens modulo 16.
 #include <plait/plait.hpp>
 
 #include <cstdio>
@@ -8,10 +8,10 @@
 // example-begin data
 struct sums {
   using concept_tag = plait::dataset_tag;
-  using element = std::int32_t;  // tokens; float or double for features, and a width() beside
+  using element = std::int32_t;  // tokens; float or double for features, with a width()
 
   std::size_t size() const { return 256; }           // samples
-  std::size_t sequence_length() const { return 8; }  // of each; 1 where there is no sequence
+  std::size_t sequence_length() const { return 8; }  // of each sample; 1 without a sequence
   void inputs(std::size_t sample, std::span<std::int32_t> out) const {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = token(sample, i);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// Layers of one's own: checked, planned, and trained under every policy.
+// Your own layers: checked, planned, and trained under every policy.
 #include <plait/plait.hpp>
 #include <plait/testing/check_layer.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// A policy of one's own: replicas of the data ranks, each of which owns a block of the optimizer's
-// state; composed with plait's, printed, and trained.
+// Your own policy: replicas of the data ranks, each of which owns a block of the optimizer's state;
+// composed with plait's policies, printed, and trained.
 #include <plait/plait.hpp>
 
 #include <cstdio>

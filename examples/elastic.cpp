@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libs: gloo elastic
-// Processes come and go while this trains, and the weights are those of a run that nothing has
-// disturbed: scripts/launch --elastic 2:4 --restarts 3 build/dev/examples/elastic
+// Processes join and leave while this program trains, and the weights are those of an undisturbed
+// run: scripts/launch --elastic 2:4 --restarts 3 build/dev/examples/elastic
 // example-begin
 #include <plait/backend/gloo/gloo.hpp>
 #include <plait/elastic/elastic.hpp>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libs: safetensors checkpoint
 // ctest:
-// Trains a small Llama, saves it as Hugging Face has weights, and trains two matrices beside some
-// of its layers: what a program for weights from elsewhere does from the second launch on.
+// Trains a small Llama, saves its weights in Hugging Face's format, and trains two additional
+// matrices for some of its layers. A program for weights from elsewhere begins with the second
+// launch.
 // example-begin
 #include <plait/checkpoint/load_weights.hpp>
 #include <plait/checkpoint/save_weights.hpp>
@@ -69,7 +70,7 @@ int main() {
     if (rank.is_root()) std::printf("another text, two matrices: loss %.2f\n", loss);
   });
 
-  // Base and adapter again, one after the other.
+  // Loads base and adapter again, one after the other.
   plait::launch<tuned_job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<tuned_job>(rank, plait::adamw{});
     plait::load_weights(trainer, plait::weights_folder(folder / "base"), to_lora);

@@ -20,7 +20,7 @@ using model = plait::sequential<plait::nn::linear<3, 32>, plait::nn::gelu<32>,  
 using task = plait::objective<model, plait::nn::mse<1>>;
 // example-end
 
-// A file as a spreadsheet writes it: 400 houses, made up. A price is in units of 100 000.
+// A file as written by a spreadsheet: 400 fictitious houses. A price is in units of 100 000.
 void write_table(char const* path) {
   std::ofstream file(path);
   file << "square metres,rooms,age,price\n";
@@ -38,7 +38,7 @@ void train_and_predict(char const* plan) {
   auto const scaled = houses | plait::normalize({120, 4, 40}, {46, 1.3, 23});  // mean, deviation
   auto const [train, held_out] = plait::split_data(scaled, 0.8, {.seed = 1});
 
-  // Two houses whose price nobody knows yet: their features one after the other.
+  // Two houses with unknown prices: their features one after the other.
   std::vector<float> const features{100, 3, 10, 60, 2, 50}, no_prices(2);
   plait::in_memory<float, float> const two_houses(features, no_prices, 3, 1);
   auto const questions = two_houses | plait::normalize({120, 4, 40}, {46, 1.3, 23});

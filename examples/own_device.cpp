@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// A device of one's own: a skeleton to start from. Its memory is the processor's, its streams are
-// the calling thread, and its kernels are those of the host. Replace one after the other; after
-// each step plait::testing::check_device names what does not hold.
+// Your own device: a skeleton to start from. Its memory is the processor's, its streams are the
+// calling thread, and its kernels are those of the host. Replace one after the other; after each
+// step plait::testing::check_device reports the laws that do not hold.
 #include <plait/backend/host/run_ranks.hpp>
 #include <plait/plait.hpp>
 #include <plait/testing/check_device.hpp>
@@ -27,19 +27,19 @@ using counts = std::map<std::string_view, long>;  // how often each row has run
 
 // example-begin queue
 // Takes the operations of a stream: one function for each row of plait/operation/rows.hpp. The base
-// gives it the names that a step calls, as fill() and add().
+// provides the names that a step calls, such as fill() and add().
 class own_queue : public ext::queue_calls<own_queue> {
  public:
   explicit own_queue(counts& ran) : ran_(&ran) {}
 
-  // A kernel of yours. A device with streams puts it at the end of one and returns.
+  // Your kernel. A device with streams puts it at the end of one and returns.
   template <class T>
   void run(operation::add row, ext::matrix<T const> a, ext::matrix<T const> b,
            ext::matrix<T> sum) const {
     ++(*ran_)[row.is.name];
     for (std::size_t i = 0; i < sum.count(); ++i) sum.data[i] = a.data[i] + b.data[i];
   }
-  // All other rows: the host's kernels, as long as the memory is one that the host can read.
+  // All other rows: the host's kernels, as long as the host can read the memory.
   template <operation::is_row Row, class... Arguments>
     requires ext::runs<ext::host_queue, Row, Arguments...>
   void run(Row row, Arguments... arguments) const {
@@ -52,10 +52,10 @@ class own_queue : public ext::queue_calls<own_queue> {
   void run(Kernel kernel, Views... views) const {
     ext::call_kernel(kernel, *this, views...);
   }
-  // Called once for each shape of attention, before a step: room that its kernels need.
+  // Called once for each shape of attention, before a step: allocate the memory of its kernels.
   template <class Row, class T>
   void prepare(Row, ext::matrix<T const>, ext::attention_shape const&) const {}
-  // Nobody reads these bytes before they are written again.
+  // These bytes are written again before they are read.
   void discard(void*, std::size_t) const {}
 
  private:
@@ -66,14 +66,14 @@ class own_queue : public ext::queue_calls<own_queue> {
 // example-begin device
 struct own_device {
   using concept_tag = ext::device_tag;
-  static constexpr ext::device_parts parts{};  // none of the members that a device may have besides
+  static constexpr ext::device_parts parts{};  // none of the optional members of a device
   struct memory {                              // views of different memories are different types
     using concept_tag = ext::memory_tag;
   };
   using queue = own_queue;
-  using arena = ext::host_arena;  // has data() and size(), and frees the memory when it goes
-  struct graph {};                // has what replay() records
-  struct event {};                // has the place in a stream that record() was called at
+  using arena = ext::host_arena;  // has data() and size(), and its destructor frees the memory
+  struct graph {};                // contains the recording of replay()
+  struct event {};                // contains the place in a stream at which record() was called
 
   [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(bytes); }
   void upload(void const* from, void* to, std::size_t bytes) const {
@@ -98,7 +98,7 @@ static_assert(ext::device<own_device>);
 // example-end
 
 // example-begin backend
-// Starts ranks: here one thread each, whose communicators read and write each other's memory.
+// Starts ranks: here a thread for each, whose communicators read and write each other's memory.
 struct own_backend {
   using concept_tag = ext::backend_tag;
   using rank_type = ext::rank_handle<own_device, ext::thread_communicator>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// Layers written as formulas: a gated block, and attention whose queries and keys are normalised.
-// The compiler derives their backwards and the ways in which tensor ranks can cut them; the program
+// Layers written as formulas: a gated block, and attention with normalised queries and keys. The
+// compiler derives their backwards and the ways in which tensor ranks can cut them. The program
 // prints these, and trains under four plans to the same losses.
 #include <plait/formula.hpp>
 #include <plait/plait.hpp>
@@ -49,7 +49,7 @@ struct normed_attention {
 // example-end
 
 // example-begin function
-struct soft_clip {  // its derivative is made of it
+struct soft_clip {  // plait derives its derivative
   PLAIT_HOST_DEVICE auto operator()(auto x, auto limit) const {
     using std::sqrt;
     return x / sqrt(1 + x * x / (limit * limit));
@@ -64,7 +64,7 @@ struct clipped {
 // example-end
 
 // example-begin place
-struct distance_penalty {  // the further back a position lies, the less it counts
+struct distance_penalty {  // the further back a position is, the less it counts
   PLAIT_HOST_DEVICE double operator()(plait::formula::index_place const& at) const {
     double const slope = 1.0 / double(2 << at[0]);  // at[0]: the head, at[1]: the other position
     return slope * (double(at[1]) - double(at.position));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// A layer with kernels of its own, in float and in bfloat16: rows are brought to length 1.
+// A layer with kernels of its own, in float and in bfloat16, which scale rows to length 1.
 #include <plait/plait.hpp>
 #include <plait/testing/check_layer.hpp>
 
@@ -13,7 +13,7 @@
 // y = x / |x| for each row, and 1 / |x|, which is kept. Sums are made in the type of `inverse`.
 struct to_length_one {
   void operator()(auto const&, auto x, auto y, auto inverse) const {
-    using sum_type = typename decltype(inverse)::element;  // float where x is bfloat16
+    using sum_type = typename decltype(inverse)::element;  // float if x is bfloat16
     for (std::size_t r = 0; r < x.rows; ++r) {
       auto const *from = x.data + r * x.columns, *const end = from + x.columns;
       auto* to = y.data + r * y.columns;

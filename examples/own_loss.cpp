@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// A loss, a term in mid-model and a measure of one's own: predicts three quantiles of a noisy
-// number.
+// Your own loss, term within the model and measure: predicts three quantiles of a noisy number.
 #include <plait/plait.hpp>
 
 #include <cmath>
@@ -27,8 +26,8 @@ struct log_cosh_loss : plait::nn::elementwise_loss<Width, log_cosh> {};
 // example-end
 
 // example-begin loss
-/// The quantile loss of one number for several levels at a time: what lies below level 0.9 costs
-/// 0.9 per unit, what lies above it 0.1.
+/// The quantile loss of one number for several levels at a time: with level 0.9, an output below
+/// the target costs 0.9 per unit, an output above it 0.1.
 template <plait::nano_fraction... Levels>
 struct quantile_loss {
   static constexpr std::size_t width = sizeof...(Levels);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// Pictures as a data set of one's own, changed at random and read ahead: which way do stripes run?
+// Pictures as your own data set, changed at random and read ahead: which way do stripes run?
 #include <plait/plait.hpp>
 
 #include <cstdint>
 #include <cstdio>
 
 // example-begin data
-// Grey pictures of 20 x 20, drawn when they are asked for as others decode files.
+// Grey pictures of 20 x 20, drawn on demand, as other data sets decode files.
 struct stripes {
   using concept_tag = plait::dataset_tag;
   using element = float;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// A plan that no machine at hand can run: GPT-3 with 175 billion parameters on 131 072 ranks. What
-// a rank holds and sends is known before anything is started, and held to by the compiler. To cut
-// so many layers into stages is more than clang computes in a constant if it is not allowed to:
-// -fconstexpr-steps=10000000.
+// A plan for a machine that you need not have: GPT-3 with 175 billion parameters on 131 072 ranks.
+// The compiler knows and checks what a rank holds and sends before anything starts. To cut this
+// many layers into stages clang needs a higher limit for constants: -fconstexpr-steps=10000000.
 #include <cstdint>
 #include <cstdio>
 
@@ -48,20 +47,20 @@ using namespace plait::literals;
 static_assert(job::plan().grid.world_size() == 131'072);
 static_assert(job::plan().parameter_count() > 175'000'000'000);
 static_assert(job::plan().bytes_per_rank(load) < 42_GiB);
-// Sent in a step over the axes that have the fastest links, and the slowest.
+// Bytes sent in a step over the axes with the fastest links, and with the slowest.
 constexpr auto GiB = std::int64_t{1} << 30;
 static_assert(job::plan().bytes_sent(plait::axis::tensor, load).total() < 66 * GiB);
 static_assert(job::plan().bytes_sent(plait::axis::stage, load).total() < 1 * GiB);
 static_assert(job::plan().bytes_sent(plait::axis::data, load).total() < 11 * GiB);
 
-// The same, but each data rank holds the optimizer's state and the weights in float of a block.
+// The same plan, but each data rank holds the optimizer's state and the weights in float of a
+// block.
 using zero_job = job_with<plait::zero<1>>;
 static_assert(zero_job::plan().bytes_per_rank<plait::adamw>(load) < 27_GiB);
 static_assert(zero_job::plan().memory(0, load).optimizer < 11_MiB);
 static_assert(zero_job::plan().bytes_sent(plait::axis::data, load).total() < 9 * GiB);
 
-// Or blocks of all there is, among eight neighbours of the 1024; what the passes gather comes from
-// them.
+// Or blocks of everything, among eight neighbours of the 1024; the passes gather from them.
 using within_job = plait::parallel<
     model,
     plait::hybrid<plait::pipeline<16>, plait::data_parallel<1024, plait::within<8>, plait::zero<3>>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
-// A regression: the last column of a table of numbers from the others, on two data ranks.
+// A regression that predicts the last column of a table of numbers from the others, on two data
+// ranks.
 // example-begin
 #include <plait/data/table.hpp>
 #include <plait/plait.hpp>

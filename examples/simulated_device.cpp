@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: 10
 // The same job on host threads and on a device that runs everything late and in any order that the
-// waits allow: it gives the same losses, and a wait that is missing is found on any laptop.
+// waits allow. The losses are the same, and the device finds a missing wait on any laptop.
 //   simulated_device SCHEDULES
 #include <cstdio>
 #include <cstdlib>
@@ -48,7 +48,7 @@ int main(int count, char** words) {
   // example-end
   if (same != schedules) return 1;
 
-  // What it would say if plait forgot a wait: each of them in turn is left out.
+  // Its reports if plait forgot a wait: each wait is left out in turn.
   plait::ext::simulated_statistics seen;
   train(plait::simulated{.statistics = &seen});
   std::size_t found = 0;

@@ -14,7 +14,7 @@ using model = plait::sequential<plait::nn::linear<5, 32>, plait::nn::relu<32>,  
 using job = plait::parallel<plait::objective<model, plait::nn::cross_entropy<3>>,  //
                             plait::data_parallel<2>>;
 
-// A file as a spreadsheet writes it.
+// A file as written by a spreadsheet.
 void write_table(char const* path) {
   std::ofstream file(path);
   file << "length,width,\"colour, in nm\",soil,kind\r\n";
@@ -35,7 +35,7 @@ int main() {
       "flowers.csv",
       {.targets = {"kind"}, .keep_missing = true, .missing_words = {"NA"}, .one_hot = {"soil"}});
   auto const [train, held_out] = plait::split_data(flowers, 0.8, {.seed = 1});
-  auto const scale = plait::normalize::from(train);  // means and deviations of train alone
+  auto const scale = plait::normalize::from(train);  // means and deviations of train only
   auto const seen = train | scale, unseen = held_out | scale;
   plait::launch<job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
 // libs: thrust
-// Layers of Thrust's algorithms, trained on two host threads. The same layers on a GPU:
-// thrust_layer.cu.
+// Layers of Thrust's algorithms, trained on two host threads. thrust_layer.cu trains the same
+// layers on a GPU.
 #include "thrust_layer.hpp"
 
 #include <cstdio>

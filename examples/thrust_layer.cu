@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers of thrust_layer.hpp on a GPU: the losses must be those of the processor, also when the
-// steps are recorded as a graph; and what cannot be recorded has to say so.
+// steps are recorded as a graph; an algorithm that cannot be recorded has to throw an error.
 #include "thrust_layer.hpp"
 
 #include <plait/backend/cuda/cuda.hpp>
@@ -23,7 +23,7 @@ struct sum_on_the_host {
   }
 };
 
-// The same with Thrust's own policy, which knows nothing of the recording.
+// The same algorithm with Thrust's own policy, which knows nothing of the recording.
 struct sum_of_a_guest {
   template <class X>
   void operator()(plait::ext::cuda_queue const& queue, X x) const {

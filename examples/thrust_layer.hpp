@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Two layers whose bodies are algorithms of Thrust and, on a GPU, of CUB; a model of them; and its
-// training on data that Thrust has made. Compiled by nvcc it is for GPUs and the processor, by any
-// other compiler for the processor alone: thrust_layer.cu and thrust_layer.cpp.
+// Two layers whose bodies are algorithms of Thrust and, on a GPU, of CUB; a model with them; and
+// its training on data that Thrust has made. nvcc compiles this file for GPUs and the processor,
+// any other compiler only for the processor: thrust_layer.cu and thrust_layer.cpp.
 #include <plait/backend/cuda/thrust.hpp>
 #include <plait/plait.hpp>
 
@@ -35,8 +35,8 @@ namespace thrust_layer {
 
 using counter = thrust::counting_iterator<std::size_t>;
 
-// CUB says on the device how much temporary memory it needs, a slot has its size at compile time:
-// this is more than a number for each block that a GPU of today can hold at once.
+// CUB reports at run time how much temporary memory it needs, but a slot has its size at compile
+// time: this is more than a number for each block that a GPU of today can hold at once.
 constexpr std::size_t values_for_cub = 16384;
 
 // ---- y = x w / |w| -----------------------------------------------------------------------------
@@ -171,8 +171,8 @@ struct begin_of_row {
 template <class T>
 struct softmax_of_first {
   std::size_t keep, columns;
-  T const* values;            // those of a row in falling order
-  std::int32_t const* order;  // and the columns from which they came
+  T const* values;            // of a row, in descending order
+  std::int32_t const* order;  // the columns of these values
   T* y;
   PLAIT_HOST_DEVICE void operator()(std::size_t row) const {
     using std::exp;
@@ -185,7 +185,7 @@ struct softmax_of_first {
   }
 };
 
-// Sorts the rows of x, greatest first: `values`, and in `order` the columns from which they came.
+// Sorts the rows of x, greatest first, into `values`, and their columns into `order`.
 template <class X, class T>
 void sort_rows(plait::ext::host_queue const& queue, plait::ext::thrust_scratch&, X x, T* values,
                std::int32_t const* columns, std::int32_t* order) {
@@ -245,7 +245,7 @@ struct top_k_gate {
   using input = plait::features<Width>;
   using output = plait::features<Width>;
   using saved = plait::saved<plait::output_slot>;
-  // Values and two lists of columns, and as much again without one of the lists for CUB.
+  // Values and two lists of columns, and for CUB the same again without one of the lists.
   using temporary = plait::slot<"temporary", 5 * Width, values_for_cub>;
   using scratch = plait::scratch<temporary>;
 
@@ -267,7 +267,7 @@ template <class Policy>
 struct job : plait::parallel<plait::objective<net, plait::nn::cross_entropy<classes>>, Policy> {};
 
 // example-begin data
-struct number_at {  // sample s lies around the centre of class s % classes
+struct number_at {  // sample s is near the centre of class s % classes
   PLAIT_HOST_DEVICE float operator()(std::size_t i) const {
     auto const uniform = [](std::uint32_t site, std::size_t index) {
       return plait::ext::uniform_from_bits(plait::ext::random_word({1, site, 0}, index)) - 0.5;
@@ -278,7 +278,7 @@ struct number_at {  // sample s lies around the centre of class s % classes
 };
 
 inline plait::in_memory<float> samples(std::size_t count) {
-  thrust::device_vector<float> made(count * width);  // on the GPU, where Thrust uses one
+  thrust::device_vector<float> made(count * width);  // on the GPU, if Thrust uses one
   thrust::tabulate(made.begin(), made.end(), number_at{});
   std::vector<float> features(made.size());
   thrust::copy(made.begin(), made.end(), features.begin());

@@ -27,7 +27,7 @@ constexpr char const* help =
   --explain             prints the plan, and where it is cut, instead of training
 )";
 
-/// Errors: input_error, with what is built, if it is not.
+/// Errors: input_error that names the built models, if this one is not built.
 train_resnet::entry const& find(train_resnet::options const& wanted, bool explains) {
   std::string built;
   bool is_other_model = false;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what can be checked of the benchmarks on a processor: compare_pytorch.py trains the same
-model as train_gpt and counts its work as step_benchmark does, and table.py shows what both say.
+"""Checks the parts of the benchmarks that run on a processor: compare_pytorch.py trains the same
+model as train_gpt and counts its work as step_benchmark does, and table.py shows the results of both.
 
   check_comparison.py STEP_BENCHMARK TRAIN_GPT FOLDER
 """
@@ -49,7 +49,7 @@ def check_run(measured, steps):
 
 
 def cells(measured, roof):
-    """The numbers of its line in the table."""
+    """The numbers in the program's line of the table."""
     ms = measured["step_ms"]
     rate = f"{measured['tokens_per_second']:,.0f}".replace(",", " ")
     return (f"| {ms['median']:.2f} | {ms['least']:.2f} to {ms['greatest']:.2f} | {rate} | "
@@ -85,7 +85,7 @@ def main():
     check_run(plait, 3)
     check_run(pytorch, 9)
 
-    # As if on a GPU.
+    # Results as from a GPU.
     plait.update(roof_tflops=4.0, memory_bytes=3 << 30,
                  kernels=[{"name": "k<1>", "calls": 2, "us": 1500, "share": 0.75},
                           {"name": "1 others", "calls": 1.5, "us": 500, "share": 0.25}])

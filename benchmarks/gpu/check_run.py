@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearses run.py without a GPU: programs and tools that only pretend to be fail, crash and hang in each
-place in turn, run.py is killed and stopped, and time runs out. What has come back must be complete to that
-point, and the whole must end in time.
+"""Rehearses run.py without a GPU: stubs of programs and tools fail, crash and hang in each place in turn,
+run.py is killed and stopped, and time runs out. The results must be complete up to that point, and the
+whole run must end in time.
 
   check_run.py FOLDER
 """
@@ -24,7 +24,7 @@ TESTS = ("device", "kernels", "cudnn_attention", "launch", "launch_checks", "tra
 SCALE = 0.04  # a program that should take 30 s has 3.6 s
 MODES = ("good", "fail", "hang", "crash")
 
-# What every stub is: it looks up how to behave by the end of its command line.
+# The script of every stub: it looks up its behaviour by the end of its command line.
 STUB = r"""#!/bin/sh
 words="$0 $*"
 mode=good
@@ -97,7 +97,7 @@ class Rehearsal:
         return process.returncode, said, time.monotonic() - begin
 
     def archived(self):
-        """What has come back: the files of the one archive, by name."""
+        """The results: the files of the one archive, by name."""
         check([each.name for each in self.store.iterdir() if not each.name.startswith(".")] == ["gpu_results.tar.gz"],
               f"not one archive in {self.store}")
         with tarfile.open(self.store / "gpu_results.tar.gz") as archive:
@@ -105,18 +105,18 @@ class Rehearsal:
                     for each in archive.getmembers() if each.isfile()}
 
     def checks(self):
-        """The lines of the table of checks, by what was done."""
+        """The lines of the table of checks, by action."""
         lines = [line[2:-2].split(" | ") for line in self.archived()["gpu.md"].splitlines() if line.startswith("| ")]
         return {line[0]: line[1] for line in lines if len(line) == 2 and line[0] != "check"}
 
 
 def places(said):
-    """(what is done, its command) in order, from what run.py has said."""
+    """(action, its command) in order, from the output of run.py."""
     return re.findall(r"^== (.*) \(about \d+ s\): (.*)$", said, re.MULTILINE)
 
 
 def behave(rehearsal, order, turn):
-    """Gives each place another behaviour; returns it by what is done there."""
+    """Gives each place another behaviour; returns the behaviour by action."""
     modes, lines = {}, []
     for number, (what, command) in enumerate(order):
         modes[what] = MODES[(number + turn) % len(MODES)]
@@ -153,7 +153,7 @@ def main():
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
 
-    # Without a GPU all is said in order.
+    # Without a GPU run.py lists all actions in order.
     nothing = Rehearsal(folder / "without", has_gpu=False)
     code, said, _ = nothing.run()
     order = places(said)
@@ -176,7 +176,7 @@ def main():
           ["free-attention", "own-gelu", "two-pass-loss --two-pass-norm --own-residual", "fused-bias", "time-products"], f"the switches are not all there: {done}")
     check("--report-api-errors no" in str(done) and "--clock-control none" in str(done), "tools lack their options")
 
-    # Each place fails, hangs and crashes once, and the others go on.
+    # Each place fails, hangs and crashes once, and the others continue.
     with ThreadPoolExecutor(len(MODES)) as pool:
         turns = [pool.submit(rehearse, folder / f"turn{turn}", order, turn) for turn in range(len(MODES))]
         late = pool.submit(out_of_time, folder / "late", order)
@@ -187,7 +187,7 @@ def main():
 
 
 def out_of_time(folder, order):
-    """Everything hangs, and there are 3 seconds."""
+    """All stubs hang, and run.py has 3 seconds."""
     rehearsal = Rehearsal(folder)
     rehearsal.modes.write_text("all\thang\n")
     code, _, seconds = rehearsal.run("--minutes", "0.05")
@@ -198,7 +198,7 @@ def out_of_time(folder, order):
 
 
 def ended_from_outside(folder, order):
-    """Ends run.py by a signal that it sees, and by one that it does not."""
+    """Ends run.py by a signal that it can handle, and by one that it cannot."""
     for sent in (signal.SIGTERM, signal.SIGKILL):
         rehearsal = Rehearsal(folder)
         rehearsal.modes.write_text("backend_cuda_launch_gpu_test \thang\n")

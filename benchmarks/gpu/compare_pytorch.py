@@ -4,8 +4,8 @@
 
 Weights and optimizer are float32; on a GPU the forward pass runs under autocast to bfloat16,
 products of float32 may be TF32, attention is scaled_dot_product_attention and AdamW is fused. A step
-is what a step of plait is: tokens to the device, forward, backward, clipping of the gradient norm,
-update; but the loss is read after the last one only. Padding counts as classes. Variants:
+has the parts of a step of plait: tokens to the device, forward, backward, clipping of the gradient norm,
+update. Only the loss differs: it is read after the last step only. Padding counts as classes. Variants:
   eager           as written
   compiled        torch.compile of forward and loss
   compiled-graphs the same with CUDA graphs (mode="reduce-overhead")
@@ -36,7 +36,7 @@ SIZES = {
 VARIANTS = ("eager", "compiled", "compiled-graphs", "compiled-cudnn")
 
 
-# ---- The model; its parameters are named as in train_gpt's files -----------------------------
+# ---- The model; its parameters have the names of train_gpt's files ---------------------------
 
 def causal_attention(q, k, v):
     if hasattr(functional, "scaled_dot_product_attention"):
@@ -94,7 +94,7 @@ class Gpt(nn.Module):
         return functional.cross_entropy(logits.view(-1, self.size.padded), targets.view(-1))
 
     def parameter_count(self):
-        """Without the rows that only pad."""
+        """Omits the rows that are padding."""
         tables = 1 if self.size.tied else 2
         padding = tables * (self.size.padded - self.size.vocabulary) * self.size.width
         return sum(parameter.numel() for parameter in self.parameters()) - padding
@@ -134,7 +134,7 @@ class Trainer:
             self.text = torch.frombuffer(bytearray(Path(args.data).read_bytes()), dtype=torch.uint8)
 
     def batch_at(self, step, batch):
-        """Sample i of step s starts at token (s * batch + i) * sequence, if there is a text."""
+        """The samples of a step: if there is a text, sample i of step s starts at token (s * batch + i) * sequence."""
         size = self.model.size
         tokens = batch * size.sequence
         if self.text is None:
@@ -209,7 +209,7 @@ def release_memory():
 
 
 def largest_batch(args, grain=4):
-    """Doubled until it is too much, then the rest is halved."""
+    """Doubles the batch until it is too large, then bisects."""
     def fits(batch):
         try:
             Trainer(args).run("eager", batch, 1, 1)

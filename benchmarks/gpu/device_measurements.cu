@@ -44,8 +44,8 @@ double matrix_product_roof() {
   constexpr std::size_t longest = 16384;
   plait::ext::cuda_device device({0, 0});
   auto const queue = device.on(plait::ext::stream::compute);
-  std::vector<bfloat16> values(longest * 8192);  // products of zeros are faster than others
-  constexpr std::size_t drawn = 1'000'003;       // the rest repeats them
+  std::vector<bfloat16> values(longest * 8192);  // random: products of zeros are faster
+  constexpr std::size_t drawn = 1'000'003;       // the other values repeat these
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = i < drawn ? static_cast<bfloat16>(float(plait::ext::random_normal({1, 2, 3}, i)))
                           : values[i - drawn];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels are recorded by CUPTI. Records are read as the oldest type with these members.
+// CUPTI records kernels. This file reads records as the oldest type with these members.
 #include <cupti.h>
 #include <cxxabi.h>
 
@@ -61,7 +61,7 @@ constexpr std::size_t buffer_bytes = std::size_t{8} << 20, buffer_alignment = 8;
 void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(buffer_alignment, buffer_bytes));
   *size = *buffer == nullptr ? 0 : buffer_bytes;
-  *most_records = 0;  // as many as there is room for
+  *most_records = 0;  // as many as fit
 }
 
 void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,

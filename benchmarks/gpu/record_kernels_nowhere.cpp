@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of record_kernels_cupti.cpp where there is no CUPTI.
+// Replaces record_kernels_cupti.cpp without CUPTI.
 #include <stdexcept>
 
 #include "device_measurements.hpp"

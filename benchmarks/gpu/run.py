@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the programs that scripts/gpu has built, one after the other, and makes tables of what they say.
+"""Runs the programs that scripts/gpu has built, one after the other, and makes tables of their results.
 
   run.py [--minutes N] [--store FOLDER] [--llmc SOURCES] [--test-option OPTION]... [PART]... PROGRAMS RESULTS
 
-What each program says is in RESULTS as soon as it says it. After each program RESULTS.tar.gz, and
-FOLDER/gpu_results.tar.gz, is written anew with all there is, so that whatever ends this program loses
-nothing of those that have ended. A program that takes three times the seconds that it should is
-ended, and the next one runs. Exit code 1 if something fails.
+RESULTS gets the output of each program as soon as it is printed. After each program run.py writes
+RESULTS.tar.gz, and FOLDER/gpu_results.tar.gz, again with all results. So if run.py itself is ended, the
+results of ended programs are not lost. A program that takes three times its expected seconds is ended,
+and the next one runs. Exit code 1 if something fails.
 """
 
 import argparse
@@ -34,7 +34,7 @@ PARTS = FIRST + SECOND + ("operations",)
 BATCH = 32
 # Rehearsals without a GPU are short.
 SCALE = float(os.environ.get("PLAIT_GPU_SECONDS_SCALE", "1"))
-# The suites of the kernels come first: where they fail, nothing behind them means anything.
+# The suites of the kernels come first: if they fail, later results mean nothing.
 ORDER = ("kernels", "device", "cudnn_graphs", "cudnn_attention", "attention_engine", "launch_checks", "launch",
          "training", "training_bfloat16", "training_stages", "training_images")
 # A kernel of each kind, which `backend_cuda_measure` runs.
@@ -42,7 +42,7 @@ PROFILED = "regex:layer_norm_backward|cross_entropy|attention|adamw|column_sums"
 
 
 class Call:
-    """One command: `seconds` is what it may well take; `lacks` why it cannot be run, or ""."""
+    """One command: `seconds` is its expected time; `lacks` the reason why it cannot run, or ""."""
 
     def __init__(self, part, what, log, seconds, command, lacks="", **environment):
         self.part, self.what, self.log = part, what, log
@@ -55,7 +55,7 @@ class Call:
 
 
 def kill_session(process):
-    """Ends a process and all that it has started."""
+    """Ends a process and all processes that it has started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -63,10 +63,10 @@ def kill_session(process):
     process.wait()
 
 
-# ---- What is there -------------------------------------------------------------------------------
+# ---- Tools and GPUs ------------------------------------------------------------------------------
 
 def answer(*command):
-    """The exit code of a command, and what it says; nothing after a minute, whatever it has started."""
+    """The exit code of a command and its output; (None, "") after a minute. Ends all that it has started."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    start_new_session=True, universal_newlines=True)
@@ -86,7 +86,7 @@ def output_of(*command):
 
 
 def gpus():
-    """The names of those that can be used, and the driver."""
+    """The names of the usable GPUs, and the driver."""
     lines = output_of("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     return [line for line in lines.splitlines() if "," in line]
 
@@ -104,7 +104,7 @@ def missing_libraries(programs):
 
 
 def find_libraries(programs):
-    """Programs that come from another machine may miss CUDA's libraries; PyTorch brings the same."""
+    """Adds PyTorch's copies of CUDA's libraries if programs from another machine miss them."""
     if missing_libraries(programs):
         packages = {*site.getsitepackages(),
                     *output_of("python3", "-c", "import site; print(*site.getsitepackages(), sep='\\n')").splitlines()}
@@ -114,7 +114,7 @@ def find_libraries(programs):
             filter(None, [os.environ.get("LD_LIBRARY_PATH", ""), *folders]))
 
 
-# ---- What is done, the most important first ------------------------------------------------------
+# ---- The list of commands, the most important first ----------------------------------------------
 
 def calls_of(args, has_gpu):
     programs = args.programs.resolve()
@@ -184,7 +184,7 @@ def calls_of(args, has_gpu):
         log = f"plait_{BATCH}_" + what.replace(", ", "_").replace(" ", "_")
         yield steps("variants", f"steps of GPT-2, batch {BATCH}, {what}", log, 25, "--batch", BATCH, *options)
 
-    # Processes that wait for each other hang, where they fail: behind all that is worth more.
+    # Processes that wait for each other may hang if one fails, so more important parts precede them.
     if "process" in there:
         for number in ("One", "Two"):
             yield Call("processes", f"cuda_process, {number.lower()} process{'es' if number == 'Two' else ''}",
@@ -195,7 +195,7 @@ def calls_of(args, has_gpu):
     sanitizer = shutil.which("compute-sanitizer")
     lacks = no_gpu or ("" if sanitizer else "compute-sanitizer is missing")
     for tool, options in (("memcheck", ("--report-api-errors", "no")), ("racecheck", ())):
-        # Tests make errors of calls on purpose, and see that they are told.
+        # Tests cause errors of calls on purpose, and check the reports.
         yield Call("sanitizers", f"kernels under {tool}", f"kernels.{tool}.log", 60,
                    [sanitizer or "compute-sanitizer", "--tool", tool, *options, "--error-exitcode", 1,
                     test("kernels")], lacks, PLAIT_TEST_SECONDS="150")
@@ -208,7 +208,7 @@ def calls_of(args, has_gpu):
 
 
 class CacheFill:
-    """PyTorch compiles on the other cores while tests run; nothing that is timed runs beside it."""
+    """Lets PyTorch compile on the other cores while tests run, but not while anything is timed."""
 
     def __init__(self, results, has_gpu):
         self.process, self.log = None, results / "pytorch_compile.log"
@@ -233,10 +233,10 @@ class CacheFill:
         self.process = None
 
 
-# ---- Doing it ------------------------------------------------------------------------------------
+# ---- Running the commands ------------------------------------------------------------------------
 
 def write_tokens(path, samples=64, sequence=1024, vocabulary=50257):
-    """Tokens as llm.c reads them: random ones, as step_benchmark has."""
+    """Random tokens, like step_benchmark's, in a file for llm.c."""
     count = samples * sequence + 1
     state, tokens = 1, []
     for _ in range(count):
@@ -247,7 +247,7 @@ def write_tokens(path, samples=64, sequence=1024, vocabulary=50257):
 
 
 def llmc_json(said, batch, machine):
-    """The steps that llm.c says, as a line beside those of step_benchmark; None if there are not enough."""
+    """The steps that llm.c prints, as a line like those of step_benchmark; None if there are too few."""
     ms = [float(one) for one in re.findall(r"^step +\d+/\d+ .*?\| ([0-9.]+) ms", said, re.MULTILINE)][5:]
     if len(ms) < 3:
         return None
@@ -263,7 +263,7 @@ def llmc_json(said, batch, machine):
 
 
 def outcome(call, log, limit):
-    """How it ended, and whether that is a failure."""
+    """The end of a command in words, and True if it is a failure."""
     begin = time.monotonic()
     with open(log, "w", encoding="utf-8") as file:
         try:
@@ -295,7 +295,7 @@ def outcome(call, log, limit):
 
 
 class Results:
-    """The folder of results and its archives, as they are at every moment."""
+    """The folder of results and its archives, which are complete at every moment."""
 
     def __init__(self, folder, store, machine):
         self.folder, self.machine, self.checks = folder, machine, []

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the steps of one of train_gpt's jobs, on a GPU if not told otherwise, beside what the GPU
-// can do, and says which kernels took the time. Prints JSON, as compare_pytorch.py does for the
-// same model.
+// Times the steps of one of train_gpt's jobs, by default on a GPU, compares them with the limits of
+// the GPU, and lists the kernels that took the time. Prints JSON, as compare_pytorch.py does for
+// the same model.
 #include <unistd.h>
 
 #include <chrono>
@@ -102,7 +102,7 @@ entry const& find(options const& wanted) {
                            in_quotes(wanted.backend) + " in this program");
 }
 
-/// From the names and shapes of its parameters, which are those of GPT-2.
+/// Derives the numbers from the names and shapes of the parameters, which are those of GPT-2.
 step_figures::model_size size_of(entry const& job) {
   step_figures::model_size out;
   out.sequence = job.sequence;
@@ -116,7 +116,7 @@ step_figures::model_size size_of(entry const& job) {
   return out;
 }
 
-/// A file of tokens behind the header that plait::token_shards reads.
+/// A file of tokens after the header that plait::token_shards reads.
 void write_tokens(fs::path const& path, std::vector<std::uint16_t> const& tokens) {
   std::vector<std::int32_t> header(256);
   header[0] = 20240520, header[1] = 1, header[2] = static_cast<std::int32_t>(tokens.size());
@@ -127,7 +127,7 @@ void write_tokens(fs::path const& path, std::vector<std::uint16_t> const& tokens
   file.commit();
 }
 
-/// A new folder for this process, which goes with all that is in it.
+/// A new folder for this process, which is removed with its contents.
 struct scratch_folder {
   std::string path;
   scratch_folder() {
@@ -160,7 +160,7 @@ std::variant<plait::byte_text, plait::token_shards> random_text(entry const& job
                              {.sequence = job.sequence, .vocabulary = job.vocabulary});
 }
 
-/// How a step is done, beside the usual.
+/// Changes to the default step.
 struct variant {
   bool replay = false, cudnn = false;
   bool free_attention = false, own_gelu = false, fused_bias = false, time_products = false;
@@ -229,12 +229,13 @@ std::size_t largest_batch(entry const& job) {
       step_figures::predicted_batch(less, more, device_measurements::memory_here().total, grain);
   for (; batch > 0; batch -= grain) try {
       return use_of(batch).batch;
-    } catch (plait::out_of_memory const&) {  // what is used varies a little
+    } catch (plait::out_of_memory const&) {  // the memory in use varies a little
     }
   throw plait::error("no batch of at least " + std::to_string(grain) + " samples fits");
 }
 
-/// The kernels of a step; null, and the reason on standard error, if they cannot be recorded.
+/// Returns the kernels of a step, or null with the reason on standard error if they cannot be
+/// recorded.
 json kernels_of(entry const& job, options const& wanted, std::size_t batch, variant how) try {
   device_measurements::start_recording();
   std::uint64_t since = 0;
@@ -276,11 +277,11 @@ json line_of(entry const& job, std::size_t batch, variant how, timed const& run)
       {"last_loss", run.last_loss}};
 }
 
-/// The place of the JSON: a file, which is written anew with each result, or the standard output at
-/// the end.
+/// The output of the JSON: a file, which is written again with each result, or the standard output
+/// at the end.
 class result_file {
  public:
-  /// Errors: input_error if it cannot be written, which is found before the work.
+  /// Errors: input_error if the file cannot be written; it is thrown before the work.
   explicit result_file(std::string path) : path_(std::move(path)) { write(json::array()); }
   void write(json const& lines) {
     text_ = lines.dump(1) + "\n";

@@ -11,18 +11,18 @@
 #include <utility>
 #include <vector>
 
-// What is computed from the measurements of a training step.
+// Figures that are computed from the measurements of a training step.
 namespace step_figures {
 
-/// The numbers of a GPT that its arithmetic follows from.
+/// The numbers of a GPT that determine its arithmetic.
 struct model_size {
   std::size_t parameters = 0, layers = 0, width = 0, sequence = 0;
 };
 
 /// FLOPs of a training step per token: 6 N + 6 L C T. Each of the N parameters takes part in one
 /// multiply-add forward and two backward; attention in each of L layers of width C has two products
-/// with on average T/2 of the T positions. A table that is also the head counts once; what is
-/// computed again backward does not count.
+/// with on average T/2 of the T positions. A table that is also the head counts once; recomputation
+/// in the backward does not count.
 constexpr double flops_per_token(model_size const& of) {
   return 6.0 * double(of.parameters) +
          6.0 * double(of.layers) * double(of.width) * double(of.sequence);
@@ -41,7 +41,7 @@ inline spread spread_of(std::vector<double> values) {
   return {median, values.front(), values.back()};
 }
 
-/// Memory that is in use when a batch of so many samples is trained.
+/// The memory in use while a batch of this many samples is trained.
 struct memory_use {
   std::size_t batch = 0, bytes = 0;
 };

@@ -4,8 +4,8 @@
 
   table.py FILE.json... [--checks FILE.tsv]
 
-The checks are lines of "what<TAB>result" and come first. The model FLOP utilisation of every line
-is that against the fastest matrix product that step_benchmark has measured on the same device.
+The checks are lines of "what<TAB>result" and come first. The model FLOP utilisation of every line is
+relative to the fastest matrix product that step_benchmark has measured on the same device.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def kernel_table(run):
 
 
 def comparison(runs):
-    """Of each batch that both have measured on a device: the fastest of each."""
+    """The fastest line of each, for each batch that both have measured on a device."""
     for device, batch in sorted({(run["device"], run["batch"]) for run in runs}):
         here = [run for run in runs if (run["device"], run["batch"]) == (device, batch)]
         ours, theirs = ([run for run in here if (run["program"] == "plait") == is_ours]
@@ -84,7 +84,7 @@ def comparison(runs):
 
 
 def text_of(checks, paths):
-    """All tables: of (what, result) pairs, and of the files that can be read."""
+    """All tables, for (what, result) pairs and for the readable files."""
     text = [*rows(("check", "result"), checks), ""] if checks else []
     runs = [run for path in paths for run in json.loads(Path(path).read_text())]
     text += step_table(runs)

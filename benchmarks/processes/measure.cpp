@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What collectives cost between processes, beside the calls of the engine itself and a memcpy.
+// Times collectives between processes, compared with the calls of the engine itself and a memcpy.
 //   measure ENGINE      all ranks, started by the engine's launcher; or measure threads RANKS
-// Prints microseconds per call, the least of several turns in which all ways alternate. The size is
-// that of what a rank has in a sum, of what it gets in an all_gather, of what it gives in a
-// reduce_scatter.
+// Prints microseconds per call, the least of several turns in which all variants alternate. The
+// size is the size of a rank's values in a sum, of its result in an all_gather, and of its input in
+// a reduce_scatter.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -34,7 +34,7 @@ struct way {
   double least = 1e300;
 };
 
-/// One line for each size: the least of `turns` averages, all ways in turn.
+/// Prints one line for each size: the least of `turns` averages, all variants in turn.
 template <class Rank>
 void print_table(Rank& rank, std::vector<way>& ways) {
   bool const prints = rank.is_root();
@@ -136,7 +136,7 @@ int main(int count, char** words) {
     }
     auto const with = plait_benchmark::make_engine();
     grid.add(plait::axis::data, with->ranks().world_size);
-    // One within another, so that both are measured in the same turns.
+    // The calls are nested, so that both are measured in the same turns.
     plait::processes{.engine = with}.run(grid, [&](auto& ranked) {
       plait::processes{.engine = with, .reduction = plait::process_reduction::library}.run(
           grid, [&](auto& library) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the reduction of gradients is hidden behind the backward: a small GPT on two
-// processes with buckets of 1 MiB, beside one call behind all passes, steps of the two in turn.
+// Measures how much of the reduction of gradients overlaps with the backward: a small GPT on two
+// processes with buckets of 1 MiB, compared with one call after all passes, steps of the two in
+// turn.
 //   overlap [pairs=N] [in_turn=1] [link=0]
 // The link between the processes is made so slow that the one call takes as long as the backward;
-// link=0 leaves it as it is. Rank 0 prints medians in milliseconds, and that of the pairs' ratios.
+// link=0 leaves it as it is. Rank 0 prints medians in milliseconds, and the median of the pairs'
+// ratios.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

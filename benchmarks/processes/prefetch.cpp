@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the gathering of parameters is hidden behind the layers: a small GPT on two processes
-// with buckets of 1 MiB, steps of two programs in turn.
+// Measures how much of the gathering of parameters overlaps with the layers: a small GPT on two
+// processes with buckets of 1 MiB, steps of two programs in turn.
 //   prefetch [level=3|1] [pairs=N] [in_turn=1]
-// level=3: parameters are gathered one bucket ahead of the layers that use them, beside where each
-// is gathered when it is needed. level=1: what optimizers own is gathered in the next step's first
-// forward, beside behind the update. The link between the processes is made so slow that all
-// parameters take a quarter of what a step computes. Rank 0 prints medians in milliseconds, and
-// that of the pairs' ratios.
+// level=3: ranks gather parameters one bucket ahead of the layers that use them, compared with a
+// gather when each bucket is needed. level=1: ranks gather the optimizers' blocks in the next
+// step's first forward, compared with a gather after the update. The link between the processes is
+// made so slow that all parameters take a quarter of a step's computing. Rank 0 prints medians in
+// milliseconds, and the median of the pairs' ratios.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -97,7 +97,7 @@ void print_medians(int pairs, bool in_turn) {
   using plan = typename job::plan_type;
   auto engine = plait_benchmark::make_engine();
   double const step = time_of_step();
-  auto const pass = double(alone::plan_type::memory(0, {}).parameters) / 2;  // that a rank sends
+  auto const pass = double(alone::plan_type::memory(0, {}).parameters) / 2;  // bytes of a rank
   engine = testing::slow_link(engine, {.bytes_per_second = pass / (step / 4)});
   auto const data = text();
   processes const backend{

@@ -17,7 +17,7 @@ namespace plait_benchmark {
 
 namespace {
 
-// Connections beside plait's, made as Gloo's manual makes them.
+// Connections besides plait's, made as in Gloo's manual.
 std::shared_ptr<gloo::Context> const& own_context() {
   static auto const made = [] {
     auto const here = plait::ext::read_process_ranks(

@@ -9,7 +9,7 @@
 
 #include "plait/plait.hpp"
 
-// A GPT small enough to be trained by two processes on one machine, and how its steps are timed.
+// A GPT small enough for two processes on one machine, and the timing of its steps.
 namespace small_gpt {
 
 using namespace plait;

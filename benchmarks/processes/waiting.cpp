@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much slower a rank computes while its second thread waits for the others: two processes, of
-// which rank 1 comes 200 ms late to a sum, so that rank 0 has a processor of its own.
+// Measures the slowdown of a rank's computation while its second thread waits for others: rank 1 of
+// two processes comes 200 ms late to a sum, so that rank 0 has a processor of its own.
 //   waiting [pairs=N]
-// Prints medians in milliseconds of rank 0's computing beside a call and without, and that of the
-// pairs' ratios.
+// Prints medians in milliseconds of rank 0's computing with a call and without, and the median of
+// the pairs' ratios.
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -28,7 +28,7 @@ using namespace small_gpt;
 constexpr std::chrono::milliseconds late{200};
 struct job : parallel<model, data_parallel<2>> {};
 
-/// What rank 0 computes are steps of a model of its process alone, at least 150 ms of them.
+/// The computation of rank 0: steps of a model in its process alone, for at least 150 ms.
 void print_medians(int pairs) {
   auto const data = text();
   launch<job>(
@@ -49,7 +49,7 @@ void print_medians(int pairs) {
           };
           std::vector<double> beside, without, ratios;
           for (int pair = 0; pair < pairs; ++pair) {
-            double took[2]{1, 1};  // of rank 0
+            double took[2]{1, 1};  // by rank 0
             for (bool const calls : {false, true}) {
               rank.world().barrier();
               if (rank.world_rank() == 1) std::this_thread::sleep_for(late);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products of a training step and nothing else, on two threads that have half of the
-// batch each, for scripts/benchmark: product_steps gpt|mlp. Each product has buffers of its own;
-// attention is counted in full, without what its mask would save.
+// Only the matrix products of a training step, on two threads that have half of the batch each, for
+// scripts/benchmark: product_steps gpt|mlp. Each product has buffers of its own; attention is
+// computed in full, without the savings of its mask.
 #include <barrier>
 #include <chrono>
 #include <cstddef>
@@ -23,7 +23,7 @@ using clock = std::chrono::steady_clock;
 /// The products of y = x w and its gradients.
 struct linear {
   std::size_t rows, in, out;
-  bool first;  // of the model: nobody wants its input's gradient
+  bool first;  // in the model: no layer needs its input's gradient
   std::vector<float> x, w, y, dw, dx;
 
   linear(std::size_t r, std::size_t i, std::size_t o, bool is_first = false)
@@ -47,7 +47,7 @@ struct linear {
   }
 };
 
-/// The products of attention: for each of `heads`, of all samples, with all keys.
+/// The products of attention, for all heads and samples, with all keys.
 struct attention {
   std::size_t heads, sequence, width;
   std::vector<float> q, k, v, scores, dscores, out, dq, dk, dv;

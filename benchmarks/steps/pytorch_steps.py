@@ -6,11 +6,11 @@ MODEL    gpt (4 layers of width 256, 8 x 128 tokens, AdamW), mlp (784-1024-1024-
          (torchvision's ResNet-50, 8 pictures of 224 x 224, SGD), in float32 on two threads
 VARIANT  eager       as one writes it
          tuned       scaled_dot_product_attention and the fused optimizer
-         compiled    the same, by torch.compile
+         compiled    as tuned, by torch.compile
          ddp         two processes of one thread, DistributedDataParallel over Gloo
-         ddp-tuned   the same, tuned, gradients as views of buckets of 4 MB
-         pipelined   of resnet: two processes of one thread, a stage each, 1F1B with four microbatches over Gloo
-Reads how many steps the next turn has, and answers with their milliseconds and the last loss, as turns.hpp does.
+         ddp-tuned   as ddp, tuned, gradients as views of buckets of 4 MB
+         pipelined   for resnet: two processes of one thread, a stage each, 1F1B with four microbatches over Gloo
+Reads the number of steps of the next turn, and answers with their milliseconds and the last loss, as turns.hpp does.
 """
 import os
 import socket

@@ -12,7 +12,7 @@
 /// Trains a job on threads, a few steps in each turn.
 template <class Job>
 void train_in_turns(auto const& data, auto optimizer, std::size_t batch, int microbatches) {
-  int steps = 0;  // of this turn; written by rank 0 between two barriers
+  int steps = 0;  // in this turn; rank 0 writes it between two barriers
   plait::threads const backend{.options = {.timeout = std::chrono::hours(1)}};
   plait::launch<Job>(backend, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, optimizer, {.seed = 1});

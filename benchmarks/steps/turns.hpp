@@ -6,12 +6,12 @@
 #include <iostream>
 #include <string>
 
-// How a program takes its turn among others: `scripts/benchmark` keeps all of them alive, writes to
-// one how many steps it shall do, and reads how long each took.
+// The turns of a program among others: `scripts/benchmark` keeps all of them alive, writes to one
+// the number of steps to do, and reads the time of each step.
 namespace turns {
 
-/// The steps of the next turn; 0 when there is no other. The first call says that all is set up,
-/// and by which products.
+/// Returns the steps of the next turn, or 0 when there is no other. The first call reports that the
+/// program is set up, and the library of its products.
 inline int next(std::string const& products = "") {
   static bool const said = [&] {
     std::cout << "ready " << products << std::endl;
@@ -26,7 +26,7 @@ inline void step_took(std::chrono::steady_clock::duration time) {
   std::printf("%.4f ", std::chrono::duration<double, std::milli>(time).count());
 }
 
-/// Ends the turn; `loss` is that of its last step, for whoever compares programs.
+/// Ends the turn; `loss` is the loss of its last step, for comparisons of programs.
 inline void end(double loss) {
   std::printf("%.9g\n", loss);
   std::fflush(stdout);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest layer of one's own, in a project of one's own.
+// A minimal layer in a separate project.
 #include <plait/plait.hpp>
 
 #include <cstdio>

@@ -26,22 +26,22 @@ namespace command_line {
 
 using plait::detail::in_quotes;
 
-/// Where a number goes, and what it may be.
+/// The variable for a number, and its range.
 template <class Number>
 struct number {
   Number* value = nullptr;
   Number least{}, most{};
 };
 
-/// A word such as --steps, and where its value goes; a flag is set to true and has no value.
+/// A word such as --steps, and the variable for its value; a flag is set to true and has no value.
 struct option {
   std::string_view name;
   std::variant<bool*, std::string*, number<std::int64_t>, number<double>> target;
-  char const* backend = nullptr;  ///< the only one that it means something to; null: all
+  char const* backend = nullptr;  ///< the only backend that uses it; null: all do
   bool given = false;
 };
 
-/// Errors: input_error with the range, if the text is no number of it.
+/// Errors: input_error with the range, if the text is not a number of it.
 template <class Number>
 void read_number(std::string_view name, std::string_view text, number<Number> const& into) {
   constexpr bool whole = std::is_integral_v<Number>;
@@ -54,7 +54,7 @@ void read_number(std::string_view name, std::string_view text, number<Number> co
     is_number = true;
     value = *found;
   }
-  bool const in_range = value >= into.least && value <= into.most;  // false for what is no number
+  bool const in_range = value >= into.least && value <= into.most;  // false for nan
   if (!is_number || !in_range) {
     char range[80];
     if constexpr (whole)
@@ -69,8 +69,9 @@ void read_number(std::string_view name, std::string_view text, number<Number> co
 
 /// Reads the words of main() into the targets and notes which options were given.
 ///
-/// Errors: input_error for an unknown option, one given twice, and a missing or wrong value. A text
-///         that begins with '-' is taken for an option that was meant to be one.
+/// Errors: input_error for an unknown option, an option given twice, and a missing or wrong value.
+/// A
+///         text that begins with '-' counts as an option.
 inline void parse(std::span<option> options, int count, char const* const* words) {
   for (int i = 1; i < count; ++i) {
     std::string_view const word = words[i];
@@ -100,7 +101,7 @@ inline void parse(std::span<option> options, int count, char const* const* words
   }
 }
 
-/// Errors: input_error if an option is given that means nothing to this backend.
+/// Errors: input_error if an option is given that this backend does not use.
 inline void check_backend(std::span<option const> options, std::string_view backend) {
   for (auto const& one : options)
     if (one.given && one.backend != nullptr && backend != one.backend)
@@ -108,9 +109,9 @@ inline void check_backend(std::span<option const> options, std::string_view back
                                ", not " + in_quotes(backend));
 }
 
-/// Makes a pipe that nobody reads any more, and a file beyond the limit of its size, errors of the
-/// write instead of the end of the program. No file that is opened later becomes standard input,
-/// output or error because the caller has closed that.
+/// Turns a pipe without a reader, and a file beyond the limit of its size, into errors of the write
+/// instead of the end of the program. If the caller has closed standard input, output or error, no
+/// file that is opened later takes its place.
 ///
 /// Errors: input_error if standard output is closed.
 inline void hold_standard_files() {
@@ -123,7 +124,7 @@ inline void hold_standard_files() {
   }
 }
 
-/// Errors: input_error if what was printed so far could not be written.
+/// Errors: input_error if earlier output could not be written.
 inline void check_output() {
   errno = 0;
   bool const flushed = std::fflush(stdout) == 0;

@@ -13,10 +13,10 @@ struct config_line {
   std::string name;
   /// The values as JSON: the model's own first, then others with the same meaning.
   std::vector<std::string> values;
-  /// The default of transformers where the file does not give the value, as JSON; empty: any value
+  /// The default of transformers if the file does not give the value, as JSON; empty: any value
   /// agrees.
   std::string if_not_given{};
-  /// Numbers that are at least this one agree, too; 0: no number does so.
+  /// Numbers that are at least this one agree, too; 0: no further number agrees.
   std::size_t or_at_least = 0;
 };
 

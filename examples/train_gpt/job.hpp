@@ -19,7 +19,7 @@
 #include "train_gpt/model.hpp"
 #include "train_gpt/registry.hpp"
 
-// What a unit does with its job: the whole training, with no run-time choice of plan left.
+// The code of a unit for its job: the whole training, without a run-time choice of plan.
 namespace train_gpt {
 
 template <class Job>
@@ -160,7 +160,7 @@ outcome run(request const& wanted, Backend const& backend) {
   return out;
 }
 
-/// What a plan is explained for.
+/// The workload for which a plan is explained.
 template <class Size, class Job, class Backend>
 [[gnu::cold]] plait::workload planned_load(request const& wanted) {
   auto load = workload_of<Job>(wanted, Size::sequence);
@@ -168,8 +168,8 @@ template <class Size, class Job, class Backend>
   return load;
 }
 
-/// Enters a job; Backend::make(request) gives what to launch it on. Without a run where the size
-/// `explains_alone`.
+/// Enters a job into the list; Backend::make(request) returns the backend for its launch. A size
+/// that `explains_alone` has no run.
 template <class Size, class Job, class Backend, int Lora = 0>
 [[gnu::cold]] registration enter(char const* size, char const* plan_name, char const* precision) {
   using plan = typename Job::plan_type;

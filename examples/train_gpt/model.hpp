@@ -25,7 +25,7 @@ consteval plait::initializer residual_start(double deviation, double layers) {
   return plait::normal(deviation / root);
 }
 
-/// What all sizes have in common.
+/// The common part of all sizes.
 template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct gpt_body {
   static constexpr std::size_t sequence = Sequence;
@@ -70,8 +70,8 @@ struct byte_gpt : gpt_body<Layers, Width, Heads, Sequence> {
   using objective = plait::objective<model, plait::nn::cross_entropy<vocabulary>>;
 };
 
-/// A GPT on tokens. Its head is the table of the embedding, which is held with PaddedTo rows so
-/// that ranks can divide it; on a tensor axis both cut it by vocabulary.
+/// A GPT on tokens. Its head is the table of the embedding, which has PaddedTo rows so that ranks
+/// can divide it; on a tensor axis both cut it by vocabulary.
 template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence,
           std::size_t Vocabulary, std::size_t PaddedTo>
 struct token_gpt : gpt_body<Layers, Width, Heads, Sequence> {
@@ -133,7 +133,7 @@ using dp4_within2_zero3 = plait::data_parallel<4, plait::within<2>, plait::zero<
 // With the rows between the layers cut by positions.
 using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;
 
-// For --reproducible: of any number of data ranks, which is given at launch.
+// For --reproducible: any number of data ranks, which is given at launch.
 using dpN = dp<plait::at_launch>;
 using dpN_zero = plait::data_parallel<plait::at_launch, plait::zero<1>>;
 using dpN_tp2 = plait::hybrid<dpN, tp<2>>;

@@ -15,11 +15,11 @@
 // The command line of train_gpt and train_llama.
 namespace train_gpt {
 
-/// Most samples of a step: far more than any machine holds, and few enough that no count of bytes
-/// overflows.
+/// The maximum of samples of a step: far more than any machine holds, and few enough that no count
+/// of bytes overflows.
 inline constexpr std::int64_t most_batch = 1'000'000;
 
-/// The names that transformers gives to tensors in files, where the model has other names.
+/// The names that transformers gives to tensors in files, if the model has other names.
 struct names_in_files {
   char const* prefix;  ///< begins all names but the head's in some files
   char const* table;   ///< the name of the embedding's table in the model
@@ -29,13 +29,13 @@ struct names_in_files {
   std::array<std::string_view, 2> left_out;  ///< patterns of tensors that are no parameters
 };
 
-/// What is one program's own: train_gpt and train_llama have the rest in common.
+/// The parts that differ between train_gpt and train_llama.
 struct program_description {
   char const* name;
-  char const* usage;                      ///< what it does, and its words on --data and --size
-  std::array<std::string_view, 3> sizes;  ///< behind the last empty ones
-  char const* tied_size;                  ///< whose head is the embedding's table
-  char const* variables;                  ///< what the names of CMake's variables begin with
+  char const* usage;  ///< the head of its help, and the help for --data and --size
+  std::array<std::string_view, 3> sizes;  ///< empty after the last
+  char const* tied_size;                  ///< the size whose head is the embedding's table
+  char const* variables;                  ///< the prefix of CMake's variables
   names_in_files in_files;
   bool has_lora = false;  ///< if false, it has --reproducible
 

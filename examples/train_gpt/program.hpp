@@ -35,7 +35,7 @@
 #include "train_gpt/registry.hpp"
 
 // The main program of train_gpt and of train_llama: finds the job that the command line asks for,
-// gives it files and a terminal, and explains or runs it.
+// opens its files and terminal, and explains or runs it.
 namespace train_gpt {
 
 namespace fs = std::filesystem;
@@ -87,13 +87,13 @@ inline std::string kind_of(options const& wanted) {
          (wanted.lora > 0 ? " with --lora " + std::to_string(wanted.lora) : "");
 }
 
-/// As entries have it: one for all engines.
+/// The name of the backend in entries, which is the same for all engines.
 inline std::string backend_of(options const& wanted) {
   bool const is_process = wanted.backend == "mpi" || wanted.backend == "gloo";
   return is_process ? process_backend : wanted.backend;
 }
 
-/// What is built instead of a plan, and how to configure for it.
+/// The plans that are built instead of a missing one, and how to configure for it.
 inline std::string how_to_build(options const& wanted, std::string const& built,
                                 std::string const& plan) {
   auto const text = built.empty() ? std::string("none is") : "built are " + built;
@@ -125,8 +125,8 @@ inline std::string how_to_build(options const& wanted, std::string const& built,
          (wanted.of->has_lora ? "" : ", or let scripts/demo do it");
 }
 
-/// The data ranks of a plan's name, and the name with N in their place: "dp3.pp2" and "pp2" are
-/// "dpN.pp2" of 3 and of 1. Errors: input_error for a number that is none.
+/// The data ranks of a plan's name, and the name with N instead: "dp3.pp2" and "pp2" are "dpN.pp2"
+/// with 3 and with 1. Errors: input_error for an invalid number.
 inline std::pair<std::string, int> with_data_ranks_apart(std::string const& plan) {
   if (plan == "serial") return {"dpN", 1};
   if (!plan.starts_with("dp")) return {"dpN." + plan, 1};
@@ -140,7 +140,7 @@ inline std::pair<std::string, int> with_data_ranks_apart(std::string const& plan
   return {"dpN" + plan.substr(end), ranks};
 }
 
-/// One of those that are reproducible, with its data ranks.
+/// A reproducible plan, with its data ranks.
 inline entry find_reproducible(options const& wanted) {
   auto const [name, data_ranks] = with_data_ranks_apart(wanted.plan);
   std::string built;
@@ -160,7 +160,7 @@ inline entry find_reproducible(options const& wanted) {
                            kind_of(wanted) + "; " + how_to_build(wanted, built, name));
 }
 
-/// Those that may be meant, but for reproducible ones.
+/// The entries that the command line may mean, except reproducible ones.
 inline std::vector<entry> const& entries_for(options const& wanted) {
   return wanted.recompute.empty() ? entries() : recompute_entries();
 }
@@ -237,7 +237,7 @@ inline std::vector<fs::path> own_text() try {
                            "); give another by --data FILE");
 }
 
-/// The file of --losses: what cannot be written is found before the training, and the file appears
+/// The file of --losses: an error of writing is found before the training, and the file appears
 /// when it is complete.
 class losses_file {
  public:
@@ -277,7 +277,8 @@ inline bool is_one_file(fs::path const& one, fs::path const& other) {
   return whole(one) == whole(other);
 }
 
-/// Errors: input_error if two options name one file, or one what standard output or error are.
+/// Errors: input_error if two options name one file, or an option names the file of standard output
+///         or error.
 inline void check_files(options const& wanted) {
   struct named {
     char const* option;
@@ -302,7 +303,7 @@ inline void check_files(options const& wanted) {
                                  " are the same file");
 }
 
-/// Bytes as text, tokens as numbers: there is no tokenizer here.
+/// Prints bytes as text and tokens as numbers, because the program has no tokenizer.
 inline std::string printable(std::vector<std::int32_t> const& sample, bool tokens) {
   std::string text;
   for (auto const one : sample)
@@ -335,10 +336,10 @@ inline std::shared_ptr<plait::ext::process_engine> make_engine(options const& wa
                            " is not built in; configure where its library is found");
 }
 
-/// Checkpoints as the command line wants them.
+/// Checkpoints with the options of the command line.
 class kept_checkpoints final : public rank_checkpoints {
  public:
-  /// `problem`: the first rank puts there why the last one could not be written.
+  /// `problem`: the first rank stores the reason there if the last checkpoint could not be written.
   kept_checkpoints(options const& wanted, std::unique_ptr<plait::saved_state> state,
                    plait::ext::batch_description const& batches, std::uint64_t epoch,
                    std::string& problem)
@@ -389,7 +390,7 @@ class kept_checkpoints final : public rank_checkpoints {
   std::unique_ptr<plait::checkpoints> saves_;
 };
 
-/// Of ranks whose files another writes.
+/// The checkpoints of ranks whose files another process writes.
 struct no_sink : tensor_sink {
   void write(std::string const&, std::span<float const>) override {}
   void write(std::string const&, std::span<double const>) override {}
@@ -425,7 +426,7 @@ inline int train(options const& wanted, entry const& job) {
   request.attention = wanted.attention;
   request.schedule_seed = static_cast<std::uint64_t>(wanted.schedule_seed);
 
-  // Of several processes the root alone writes, to files and to the terminal.
+  // With several processes only the root writes to files and to the terminal.
   request.engine = make_engine(wanted);
   request.timeout = wanted.timeout;
   bool const is_root = request.engine == nullptr || request.engine->ranks().rank == 0;
@@ -500,7 +501,7 @@ inline int train(options const& wanted, entry const& job) {
     std::printf("\n%s, loss %.4f -> %.4f%s\n", stopped.what(), first_loss, last_loss,
                 save ? "; the weights are saved" : "");
     return stopped.exit_code();
-  } catch (plait::work_failed const& problem) {  // a log's disk is full, or the like
+  } catch (plait::work_failed const& problem) {  // for example if the disk of a log is full
     bool const is_saved = !wanted.checkpoint.empty() && unsaved.empty();
     if (is_root)
       std::fprintf(stderr, "%s: %s%s\n", wanted.of->name, problem.what(),
@@ -519,7 +520,7 @@ inline int train(options const& wanted, entry const& job) {
   return unsaved.empty() ? 0 : 2;
 }
 
-/// What a plan says depends on.
+/// The workload of a plan for its explanation.
 inline request planned_request(options const& wanted, entry const& job) {
   request request;
   request.batch = static_cast<std::size_t>(wanted.batch);
@@ -530,8 +531,8 @@ inline request planned_request(options const& wanted, entry const& job) {
   return request;
 }
 
-/// The plan, once, and of processes one line each: which rank the launcher says it is. Only where a
-/// launcher has started as many processes as the plan has ranks do they meet, to say which groups
+/// Prints the plan, once, and a line of each process with its rank according to the launcher. If a
+/// launcher has started as many processes as the plan has ranks, they meet, to say which groups
 /// cross hosts.
 inline void explain(options const& wanted, entry const& job) {
   auto request = planned_request(wanted, job);
@@ -555,7 +556,7 @@ inline void explain(options const& wanted, entry const& job) {
               wanted.backend == "mpi" ? "; MPI_COMM_WORLD decides when the job runs" : "");
 }
 
-/// Of several processes the first one that the launcher has started draws.
+/// Draws the pictures. With several processes the launcher's first process draws.
 inline void draw(options const& wanted, entry const& job) {
   if (job.backend == process_backend) try {
       if (plait::ext::read_process_ranks().rank != 0) return;
@@ -586,7 +587,7 @@ inline int run(options const& wanted) {
   return 0;
 }
 
-/// What main() of `of` returns for its words.
+/// Runs the program `of` with the words of main(), and returns its exit code.
 inline int main_of(program_description const& of, int count, char** words) {
   auto const say = [&](char const* problem) { std::fprintf(stderr, "%s: %s\n", of.name, problem); };
   try {

@@ -22,8 +22,8 @@
 
 #include "train_gpt/config_line.hpp"
 
-// What the main program knows of the jobs: every (size, plan, precision, backend) is compiled apart
-// from it, some in each unit, and enters itself into one list.
+// The main program's list of jobs: every (size, plan, precision, backend) is compiled separately,
+// some in each unit, and enters itself into one list.
 namespace train_gpt {
 
 /// The name and shape of a parameter.
@@ -32,7 +32,7 @@ struct tensor_shape {
   std::vector<std::size_t> lengths;
 };
 
-/// Whole parameters by name, to a file.
+/// Writes whole parameters by name to a file.
 struct tensor_sink {
   virtual ~tensor_sink() = default;
   virtual void write(std::string const& name, std::span<float const> values) = 0;
@@ -49,16 +49,16 @@ struct rank_checkpoints {
   virtual void finish() = 0;
 };
 
-/// What the backend `simulated` is told besides the seed; see its own header.
+/// Options of the backend `simulated` besides the seed; see its own header.
 struct simulation;
 
 struct request {
-  /// What the model reads; which of the two, its size says.
+  /// The data of the model; its size determines which of the two.
   std::variant<plait::byte_text const*, plait::token_shards const*> text;
   std::int64_t steps = 200;
   std::size_t batch = 16;
-  int microbatches = 0;  ///< 0: what the plan needs
-  int data_ranks = 0;    ///< of a plan that leaves them to the launch
+  int microbatches = 0;  ///< 0: as many as the plan needs
+  int data_ranks = 0;    ///< for a plan that leaves them to the launch
   std::uint64_t seed = 0;
   double learning_rate = 3e-3;
   double weight_decay = 0.01;
@@ -69,7 +69,7 @@ struct request {
   bool replay = false;     ///< record a step and repeat it (CUDA graphs; one rank)
   bool share_gpu = false;  ///< all ranks on one GPU
   bool tf32 = false;       ///< products of float matrices in TF32 on a GPU
-  /// Who computes attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN where it is linked.
+  /// The kernels of attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN if it is linked.
   std::string attention{};
   bool deterministic_attention = true;  ///< as in cuda_options, these eight
   bool fused_gelu = true;
@@ -79,20 +79,20 @@ struct request {
   bool one_pass_layer_norm = true;
   bool fused_bias_gradient = false;
   bool time_products = false;
-  std::uint64_t schedule_seed = 0;  ///< of the simulated device's order of events
+  std::uint64_t schedule_seed = 0;  ///< seed of the simulated device's order of events
   std::shared_ptr<plait::ext::process_engine> engine{};  ///< between processes
-  double timeout = 0;  ///< seconds that a process waits for others; 0: as the backend has it
-  simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
+  double timeout = 0;  ///< seconds that a process waits for others; 0: the backend's default
+  simulation const* simulated = nullptr;  ///< options of simulation, for tests of plait
   plait::stop_on_signals const* stop = nullptr;
-  /// Gives a rank's trainer its first weights; those of its seed if it is empty.
+  /// Gives a rank's trainer its first weights; if it is empty, the seed determines them.
   std::function<void(plait::saved_state&)> load;
   tensor_sink* save = nullptr;
-  /// Makes the checkpoints of a rank; none if it is empty. The main program alone knows how.
+  /// Makes the checkpoints of a rank; none if it is empty. Only the main program knows how.
   std::function<std::unique_ptr<rank_checkpoints>(std::unique_ptr<plait::saved_state>,
                                                   plait::ext::batch_description const&,
                                                   std::uint64_t epoch)>
       checkpoints;
-  /// Where the gradients of every step go; for comparisons.
+  /// Takes the gradients of every step, for comparisons.
   tensor_sink* gradients = nullptr;
   std::function<void(plait::step_report const&, double tokens_per_second)> on_step;
 };
@@ -110,12 +110,12 @@ struct outcome {
 /// One compiled job.
 struct entry {
   std::string size, plan, precision, backend;
-  int ranks = 1;       ///< but for data ranks that are left to the launch
+  int ranks = 1;       ///< without data ranks that are left to the launch
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
-  int slices = 0;           ///< of a plan that is reproducible
-  std::string recompute{};  ///< what is made again, if anything is
-  int lora = 0;             ///< the rank of the matrices that alone are trained; 0: all are
+  int slices = 0;           ///< of a reproducible plan
+  std::string recompute{};  ///< the kind of recomputation, if any
+  int lora = 0;             ///< the rank of LoRA's matrices; 0: all parameters are trained
   std::size_t sequence = 0;
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< from a token file, not bytes from a text
@@ -133,12 +133,12 @@ inline std::vector<entry>& entries() {
   static std::vector<entry> all;
   return all;
 }
-/// Those that are reproducible, of any number of data ranks.
+/// The reproducible jobs, for any number of data ranks.
 inline std::vector<entry>& reproducible_entries() {
   static std::vector<entry> all;
   return all;
 }
-/// Those that make something again.
+/// The jobs that recompute.
 inline std::vector<entry>& recompute_entries() {
   static std::vector<entry> all;
   return all;
@@ -153,10 +153,10 @@ struct registration {
   }
 };
 
-/// What entries say whose ranks are processes; the command line names the engine.
+/// The backend's name in entries whose ranks are processes; the command line names the engine.
 inline constexpr char const* process_backend = "process";
 
-/// What can carry bytes between processes.
+/// The engines that can carry bytes between processes.
 struct engine_entry {
   char const* name = "";
   std::shared_ptr<plait::ext::process_engine> (*make)() = nullptr;

@@ -37,12 +37,12 @@ struct shape {
   attention_options attention{};
 };
 
-/// As PyTorch's Linear stores it.
+/// Options of a linear layer without bias, stored as PyTorch's Linear.
 inline constexpr linear_options matrix{.bias = false, .order = weight_order::output_input};
 // example-end
 
 // example-begin trained
-/// Of a model whose parameters are all trained.
+/// Trains all parameters of a model.
 struct all_trained {
   template <class L>
   using layer = L;
@@ -50,7 +50,7 @@ struct all_trained {
   using adapted = L;
 };
 
-/// Of one that stays as it is, but for two matrices beside each `adapted` layer.
+/// Freezes a model, and trains two additional matrices for each `adapted` layer.
 template <std::size_t Rank, std::size_t Alpha = 2 * Rank>
 struct lora_trained {
   template <class L>
@@ -61,7 +61,7 @@ struct lora_trained {
 // example-end
 
 // example-begin block
-/// The blocks of a Llama. `Trained` says which parameters are.
+/// The blocks of a Llama. `Trained` selects the trained parameters.
 template <shape S, class Trained>
 struct llama_block {
   template <class L>
@@ -91,7 +91,7 @@ struct llama_block {
 // example-end
 
 // example-begin model
-/// A Llama with `Head` behind it.
+/// A Llama followed by `Head`.
 template <shape S, class Trained, class Table, class Head>
 using llama_with = sequential<
     named<
@@ -109,7 +109,7 @@ using llama =
 
 // example-end
 
-/// One whose head is the table of the embedding; on a tensor axis both cut it by vocabulary.
+/// A Llama whose head is the table of the embedding; on a tensor axis both cut it by vocabulary.
 template <shape S>
 using free_head = linear<S.width, S.vocabulary, matrix>;
 template <shape S>
@@ -147,7 +147,7 @@ using tied_llama =
 
 namespace sizes {
 
-/// On bytes: two blocks.
+/// A Llama on bytes, with two blocks.
 inline constexpr shape tiny_shape{.layers = 2,
                                   .width = 64,
                                   .hidden = 160,

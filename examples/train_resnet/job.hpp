@@ -16,7 +16,7 @@
 
 #include "train_resnet/model.hpp"
 
-// One job of train_resnet: what a unit compiles, and the list in which the main program finds it.
+// One job of train_resnet, which a unit compiles, and the list in which the main program finds it.
 namespace train_resnet {
 
 struct options {
@@ -29,7 +29,7 @@ struct options {
 struct entry {
   std::string model, plan;
   std::string (*explain)(options const& wanted);
-  void (*train)(options const& wanted);  ///< null for one that was built to be explained alone
+  void (*train)(options const& wanted);  ///< null for a job that can only be explained
 };
 inline std::vector<entry>& entries() {
   static std::vector<entry> all;
@@ -49,7 +49,7 @@ struct resnet18 {
   static constexpr shape of{};
   using net = train_resnet::resnet18<of>;
 };
-/// That of ImageNet: 224 x 224, a thousand classes.
+/// Pictures of ImageNet: 224 x 224, a thousand classes.
 struct resnet50 {
   static constexpr shape of{.edge = 224, .classes = 1000};
   using net = train_resnet::resnet50<of>;
@@ -77,14 +77,14 @@ std::string explain(options const& wanted) {
 template <class Size, class Job, class Data>
 void train_on(options const& wanted, Data const& data) {
   auto const seed = static_cast<std::uint64_t>(wanted.seed);
-  // A last group of one sample has no variance where maps have one place.
+  // A last group of one sample has no variance if maps have one place.
   auto const last =
       data.size() % Size::of.group == 1 ? plait::last_batch::drop : plait::last_batch::keep;
   plait::launch<Job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(
         rank, plait::sgd{.learning_rate = wanted.learning_rate, .momentum = wanted.momentum},
         {.seed = seed});
-    // PyTorch counts batches in each layer of statistics; nothing is made of that here.
+    // PyTorch counts batches in each layer of statistics; this program ignores the counts.
     if (!wanted.init.empty())
       plait::load_weights(trainer, plait::safetensors_reader(wanted.init),
                           {.extra = {"*num_batches_tracked"}});
@@ -104,8 +104,8 @@ void train_on(options const& wanted, Data const& data) {
   });
 }
 
-/// On the tensors x (samples, 3, edge, edge), or (samples, 3 edge edge), and y of a safetensors
-/// file, or on pictures made up.
+/// Trains on the tensors x (samples, 3, edge, edge), or (samples, 3 edge edge), and y of a
+/// safetensors file, or on generated pictures.
 template <class Size, class Job>
 void train(options const& wanted) {
   constexpr std::size_t width = 3 * Size::of.edge * Size::of.edge;

@@ -15,11 +15,11 @@ using plait::residual;
 using plait::sequential;
 namespace nn = plait::nn;
 
-/// What ResNets of one size have in common.
+/// The common part of ResNets of one size.
 struct shape {
   std::size_t edge = 32;  ///< rows and columns of a picture
   std::size_t classes = 10;
-  std::size_t group = 4;  ///< samples whose statistics are made together
+  std::size_t group = 4;  ///< samples with common statistics
 };
 
 // example-begin block
@@ -29,7 +29,7 @@ template <class Image, std::size_t Outputs, std::size_t Kernel, std::size_t Stri
 using conv = nn::conv2d<Image, Outputs,
                         {.kernel = Kernel, .stride = Stride, .padding = Kernel / 2, .bias = false}>;
 
-/// x + Branch(x), or where the branch makes another shape a projection of x + Branch(x); then relu.
+/// x + Branch(x), then relu; if the branch changes the shape, x is projected first.
 template <std::size_t Group, std::size_t Stride, class In, class Out, class Branch>
 struct shortcut {
   using projection = conv<In, Out::channels, 1, Stride>;
@@ -70,7 +70,7 @@ struct bottleneck {
 };
 // example-end
 
-/// `Count` blocks, of which the first has the stride.
+/// `Count` blocks; the first has the stride.
 template <template <class, std::size_t, std::size_t, std::size_t> class Block, class In,
           std::size_t Width, std::size_t Stride, std::size_t Group, std::size_t Count>
 struct stage;
