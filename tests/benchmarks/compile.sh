@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Benchmarks are built by few: here the compiler reads each that runs on processors, with the warnings of tests.
+# Few people build the benchmarks, so this test compiles each that runs on processors, with the warnings of tests.
 #   compile.sh COMPILER [FLAG]...
-# Those on Google Benchmark are left out where that is missing.
+# It skips benchmarks that need Google Benchmark if that is missing.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 read_by_compiler() {

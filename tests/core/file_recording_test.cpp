@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: alone
-// What a save does to the disk, call by call: this program's own open, pwrite, fsync and so on
-// stand in front of the system's, write down each call, and can end the process before any of them.
+// The effects of a save on the disk, call by call: this program's own open, pwrite, fsync and so on
+// replace the system's, record each call, and can end the process before any of them.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -115,7 +115,7 @@ namespace {
 
 // ---- What a disk can hold after the power has failed ----
 
-/// A disk that has got some calls. What was not synchronised may be there or not.
+/// A disk after some calls. Unsynchronised data may be there or not.
 class disk {
  public:
   disk(std::string const& name, std::string const& content) {
@@ -208,8 +208,8 @@ class Save : public testing::Test {
     return recorded.calls;
   }
 
-  /// Whether each beginning of these calls leaves one of the two files, and all of them the new
-  /// one.
+  /// Returns true if each beginning of these calls leaves one of the two files, and all calls leave
+  /// the new one.
   [[nodiscard]] bool is_safe(std::vector<call> const& calls) const {
     disk some(path_, old_text);
     for (auto const& next : calls) {

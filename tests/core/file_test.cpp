@@ -195,7 +195,7 @@ TEST_F(File, KeepsTheListOfAccess) {
   EXPECT_EQ(content(), "new");
 }
 
-// A limit on the size of files stands for a full disk: the write fails halfway.
+// A limit on the size of files emulates a full disk: the write fails halfway.
 TEST_F(File, AFullDiskLeavesWhatWasThere) {
   std::ofstream(path_) << "what was there";
   auto const old_handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -220,7 +220,7 @@ TEST_F(File, RoomIsTakenAtOnce) {
   EXPECT_NE(text, "no input_error");
 }
 
-// Whatever lies beside it, also under a name that the file could have before it is complete.
+// Other files in the folder stay, also one with a name that a partial file could have.
 TEST_F(File, NothingBesideItIsTouched) {
   fs::path const beside = path_.string() + ".partial", target = folder_ / "target";
   std::ofstream(target) << "of the user";

@@ -52,8 +52,8 @@ TEST(RandomNormal, IsWhatTheFunctionsOfTheLibraryGive) {
   EXPECT_LT(by_two, n / 1000);
 }
 
-// The words at which a logarithm or a cosine is hardest to get right, with the C library's values
-// beside them; in two lanes that differ.
+// The words at which a logarithm or a cosine is hardest to get right, with the C library's values;
+// in two different lanes.
 TEST(RandomNormal, IsRightAtTheEndsAndZeros) {
   using two = detail::normal_lanes<false>;
   for (std::uint64_t const centre :
@@ -72,7 +72,7 @@ TEST(RandomNormal, IsRightAtTheEndsAndZeros) {
     }
 }
 
-// The same in every build: a hash of the bits that g++ and clang++ gave, with and without AVX2,
+// A hash of the bits is the same in every build: g++ and clang++ gave it, with and without AVX2,
 // AVX-512 and fused multiply-adds.
 TEST(RandomNormal, HasTheSameBitsInEveryBuild) {
   std::uint64_t hash = 0;

@@ -38,7 +38,7 @@ TEST(TypeList, HasTheTypeAtAPlace) {
   using list = std::tuple<int, declared_only, int, void, double&>;
   EXPECT_TRUE((std::is_same_v<type_at<list, 0>, int>));
   EXPECT_TRUE((std::is_same_v<type_at<list, 1>, declared_only>));
-  EXPECT_TRUE((std::is_same_v<type_at<list, 2>, int>));  // a type may stand in it twice
+  EXPECT_TRUE((std::is_same_v<type_at<list, 2>, int>));  // a list may contain a type twice
   EXPECT_TRUE((std::is_same_v<type_at<list, 3>, void>));
   EXPECT_TRUE((std::is_same_v<type_at<list, 4>, double&>));
 }

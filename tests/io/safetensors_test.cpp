@@ -61,7 +61,7 @@ constexpr unsigned char written_by_python[]{
     0x00, 0x00, 0x80, 0x3e, 0x00, 0x00, 0x40, 0x40, 0x00, 0x00, 0x80, 0x40, 0x00, 0x00, 0x00, 0xbf,
     0x00, 0x3c, 0x00, 0xb8, 0x01, 0x00, 0x00, 0x7c};
 
-// While it lives, no file of this process grows beyond so many bytes: stands for a full disk.
+// While it lives, no file of this process grows beyond this many bytes. It emulates a full disk.
 class file_size_limit {
  public:
   explicit file_size_limit(::rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -425,7 +425,7 @@ TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
   std::filesystem::create_directory(path_);
   EXPECT_EQ(refusal_of_file(), " cannot be read: it is a directory");
   std::filesystem::remove(path_);
-  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);  // nobody writes it: to open it must not wait
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);  // it has no writer: opening it must not wait
   EXPECT_EQ(refusal_of_file(), " cannot be read: it is not a regular file");
 }
 
@@ -550,7 +550,7 @@ TEST_F(Safetensors, AFileOfAnotherKindIsCalledWhatItIs) {
   EXPECT_EQ(is(zip("readme.txt")), " is a zip archive");
   EXPECT_EQ(is("\x93NUMPY\x01"), " is an array of NumPy (.npy)");
   EXPECT_EQ(is("\x1f\x8b\x08."), " is compressed by gzip");
-  // Without a time its first bytes are a small number, as those of safetensors are.
+  // Without a time its first bytes are a small number, as in safetensors files.
   EXPECT_EQ(is(std::string("\x1f\x8b\x08\0\0\0\0\0\0\3", 10) + std::string(600'000, 'x')),
             " is compressed by gzip");
   EXPECT_EQ(is("\x89HDF\r\n\x1a\n"), " is an HDF5 file");

@@ -43,7 +43,7 @@ TEST(ShardingInfo, IsWhatPyTorchWrites) {
   EXPECT_THROW((void)make_sharding_metadata({{"\xff", {}}}), plait::input_error);
 }
 
-// What later versions may say of a tensor is passed over, whatever it is; offsets are still read.
+// Unknown members of a tensor, from later versions, are ignored; offsets are still read.
 TEST(ShardingInfo, MayHaveOtherKeys) {
   for (std::string const other :
        {"1", "-1", "1.5", "true", "null", R"("v")", "[]", "{}", "[1,[2]]", R"({"a":1,"a":2})",

@@ -50,8 +50,8 @@ TEST(Form, SlotsStandAsTheFormSaysOrAsTheyFollow) {
   EXPECT_EQ(placement_of(follower, read<whole>), invariant);
 }
 
-// Where ranks repeat one computation a parameter's gradient is complete on each of them; where they
-// work on different rows or columns each has a summand of it.
+// If ranks repeat one computation, a parameter's gradient is complete on each of them; if they work
+// on different rows or columns, each has a summand of it.
 TEST(Form, UnusedParametersFollowTheInput) {
   EXPECT_EQ(read<whole>.uses[0], invariant);
   EXPECT_EQ(read<whole>.uses[1], invariant);

@@ -158,8 +158,8 @@ TEST(Layer, BodiesAreFoundWithoutBeingInstantiated) {
   EXPECT_TRUE(has<other_numbers>(true, true, false, false));
 }
 
-// Near misses of the protocol's names count only where the proper name is missing, and a layer's
-// own name is none.
+// Near misses of the protocol's names count only if the proper name is missing; a layer's own name
+// is not a near miss.
 struct form : minimal {};
 struct save final : minimal {};
 struct unit : minimal {

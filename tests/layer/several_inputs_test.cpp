@@ -47,7 +47,7 @@ struct sum_of_four {
   using one = plait::features<8>;
   using input = plait::inputs<one, one, one, one>;
   using output = one;
-  // As if it worked on pairs of features: four ranks divide 4, and not eight.
+  // A length as of pairs of features: four ranks divide 4, and eight do not.
   using forms = plait::forms<plait::whole,
                              plait::form<"pairs", plait::shard<plait::dim::features>,
                                          plait::shard<plait::dim::features>, plait::units_of<4>>>;

@@ -17,7 +17,7 @@ using namespace plait;
 using namespace plait::ext;
 
 constexpr std::size_t ranks = 2, n = 4;
-using matrix = std::array<double, n * n>;  // one that is smaller on a rank has zeros behind it
+using matrix = std::array<double, n * n>;  // a block that is smaller on a rank is followed by zeros
 using blocks = std::array<matrix, ranks>;
 
 struct shaped {
@@ -40,7 +40,7 @@ std::size_t global(placement at, std::size_t whole, std::size_t r, std::size_t i
   return i / piece * part + r * piece + i % piece;
 }
 
-/// What the ranks hold of `whole`; the summands of a partial value are made from `salt`.
+/// Returns the ranks' blocks of `whole`; `salt` determines the summands of a partial value.
 blocks cut(matrix const& whole, shaped shape, placement at, double salt) {
   blocks out{};
   auto const local = local_shape(shape, at);
@@ -58,7 +58,7 @@ blocks cut(matrix const& whole, shaped shape, placement at, double salt) {
   return out;
 }
 
-/// Whether the local blocks denote `whole` in the placement `at`.
+/// Returns true if the local blocks denote `whole` in the placement `at`.
 bool denotes(blocks const& local, matrix const& whole, shaped shape, placement at) {
   if (at.kind == placement_kind::partial) {
     for (std::size_t i = 0; i < shape.rows * shape.columns; ++i)
@@ -85,7 +85,8 @@ std::optional<matrix> times(matrix const& a, shaped of_a, matrix const& b, shape
   return out;
 }
 
-/// Whether ranks that multiply their blocks get the block of the product in placement `out`.
+/// Returns true if ranks that multiply their blocks get the block of the product in placement
+/// `out`.
 bool product_denotes(placement a, placement b, placement out, int seed) {
   auto const whole_a = random_matrix(seed), whole_b = random_matrix(seed + 1);
   auto const result = *times(whole_a, {}, whole_b, {});
@@ -129,8 +130,8 @@ TEST(Typing, TheGradientsOfAProductAreProducts) {
 
 bool adds_row(placement to, placement row) { return allows(operation::add_row::is, {row, to}); }
 
-/// Whether ranks that add the row to each row of their block get the block of the sum, and the sums
-/// of their gradient's rows are the row's gradient.
+/// Returns true if ranks that add the row to each row of their block get the block of the sum, and
+/// the sums of their gradient's rows are the row's gradient.
 bool adding_a_row_is_sound(placement of_matrix, placement of_row) {
   auto const whole = random_matrix(1), row = random_matrix(2), gradient = random_matrix(3);
   shaped const row_shape{1, n};
@@ -181,7 +182,7 @@ TEST(Typing, TheTransposeIsAnInvolution) {
   }
 }
 
-/// Whether ranks that apply f to the elements of their blocks get the block of the result.
+/// Returns true if ranks that apply f to the elements of their blocks get the block of the result.
 bool map_denotes(auto f, placement a, placement b, placement out) {
   auto const whole_a = random_matrix(1), whole_b = random_matrix(2);
   if (local_shape({}, a) != local_shape({}, out) || local_shape({}, b) != local_shape({}, out))

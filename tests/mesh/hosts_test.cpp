@@ -82,7 +82,7 @@ TEST(Hosts, AnyOrderIsAPermutationThatCrossesNoMore) {
     for (int i = 0; i < grid.world_size(); ++i) EXPECT_EQ(sorted[std::size_t(i)], i);
     EXPECT_LE(crossing(grid, hosts.renumbered(order)), crossing(grid, hosts));
     better += crossing(grid, hosts.renumbered(order)) < crossing(grid, hosts);
-    // Where every host has a whole number of tensor groups, none crosses.
+    // If every host has a whole number of tensor groups, no group crosses hosts.
     auto const tensor = std::size_t(grid.size(axis::tensor));
     bool fits = true;
     for (char const host : {'a', 'b', 'c'})

@@ -188,8 +188,8 @@ TEST(Mesh, APlaceInAGroupIsThatAmongItsMembers) {
       }
 }
 
-// Blocks are numbered as scatters leave them, along data and then along replicas, whatever the
-// order of ranks is.
+// Blocks are numbered as scatters leave them, along data and then along replicas, for any order of
+// ranks.
 TEST(Mesh, BlocksAreNumberedInTheOrderOfScatters) {
   plait::ext::mesh data_first, data_last;
   data_first.add(axis::data, 2), data_first.add(axis::stage, 2), data_first.add(axis::replica, 3);

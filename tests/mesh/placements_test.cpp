@@ -48,7 +48,8 @@ TEST(Placements, OtherRowsAreNotJoined) {
                      .allowed);  // no row
 }
 
-// Along data, then along replicas: a block that replicas have cut is no run of elements for data.
+// Along data, then along replicas: for data, a block that replicas have cut is not a run of
+// elements.
 TEST(Placements, OfElementsCutAlongTwoAxesTheLastCutGoesFirst) {
   constexpr auto cut = shard<dim::elements>;
   constexpr auto both = anywhere.with(axis::data, cut).with(axis::replica, cut);

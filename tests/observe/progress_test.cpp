@@ -60,7 +60,7 @@ TEST(Progress, FewStepsGetALineEach) {
   EXPECT_NE(text.find("step 3/3"), std::string::npos);
 }
 
-/// What progress asks of a trainer and of its batches.
+/// A trainer and batches with the members that progress uses.
 struct stand_in {
   bool root = true;
   stand_in& rank() { return *this; }
@@ -116,7 +116,7 @@ TEST(Progress, OfBatchesWithoutAnEndSaysNoTimeLeft) {
 
 TEST(Progress, IsShownByTheRootAlone) { EXPECT_EQ(output_of({.root = false}, {}), ""); }
 
-// What a terminal is given of 500 steps that are over at once.
+// The output on a terminal for 500 steps that take no time.
 class Terminal : public testing::Test {
  protected:
   void SetUp() override {

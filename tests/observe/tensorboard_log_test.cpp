@@ -25,7 +25,8 @@ std::string in_hex(std::string const& bytes) {
   return out;
 }
 
-// What RecordWriter and Event of the Python package tensorboard 2.20 make of the same numbers.
+// The bytes that RecordWriter and Event of the Python package tensorboard 2.20 write for the same
+// numbers.
 TEST(TensorboardLog, HasTheBytesOfTensorboard) {
   EXPECT_EQ(in_hex(plait::detail::tensorboard_head(1234.5)),
             "1800000000000000a37f4b220900000000004a93401a0d627261696e2e4576656e743a3265b8d3fb");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows that are said to be the adjoints of others: their operands are bound by name to those of
-// the forward, and what they make is compared with differences of the forward.
+// The rows that are declared as adjoints of others: their operands are bound by name to operands of
+// the forward, and their results are compared with differences of the forward.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,7 @@ class adjoint_check {
     return {host_rows::number_of(Row::is, name.substr(1)), true};
   }
 
-  /// Gradients that an adjoint reads are random, those of other results zero.
+  /// Gradients that an adjoint reads are random, gradients of other results zero.
   template <class Adjoint>
   void give_cotangents() {
     for (int i = 0; i < operation::indices_of<Adjoint>.count; ++i) {

@@ -106,8 +106,8 @@ TEST(Signature, FunctionsOfElementsAreAllowedAsByHand) {
   });
 }
 
-// A lookup in maxima gives maxima, but sums of them are not those of the whole: neither is
-// allowed. The heads' parts are those of the result, or it would have parts of heads.
+// A lookup in maxima gives maxima, but sums of maxima are not sums of the whole: neither is
+// allowed. The heads' parts are the parts of the result, or the result would have parts of heads.
 TEST(Signature, LookupsHeadsAndConvolutionsAreAllowedAsByHand) {
   expect<3>("gather_rows", operation::gather_rows::is, [](places at) {
     if (is_rows(at[2])) return at[0] == at[2] && at[1] == replicate;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The placements that the indices of an operation allow, against a trial of each: operands are cut
-// as they are placed, the operation runs on the pieces, and the results are put together and
-// compared with those of the whole. The gradients go the same way in the dual placements.
+// The placements that the indices of an operation allow, against a trial of each: the test cuts
+// operands by their placements, runs the operation on the pieces, puts the results together and
+// compares them with the results of the whole. It does the same with gradients in the dual
+// placements.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -299,7 +300,7 @@ class trial_runner {
       target(to[rank]) = std::move(piece);
     }
   }
-  /// Returns true if the pieces of the ranks are those of a matrix that is placed so.
+  /// Returns true if the ranks hold the pieces of a matrix in this placement.
   template <class Source>
   bool denotes(matrix const& whole, std::size_t i, placement at, Source source,
                std::vector<pieces> const& on) const {
@@ -375,9 +376,9 @@ counted compare(trial const& what) {
     bool const written = what.is_written(i);
     auto& mine = choices.emplace_back(what.cuts);
     mine.push_back(replicate);
-    if (!what.integers.contains(i)) mine.push_back(partial);  // integers are no summands
+    if (!what.integers.contains(i)) mine.push_back(partial);  // integers are not summands
     if (what.has_gradients) mine.push_back(invariant);
-    // A maximum still to be made is no operand of any operation.
+    // No operation takes a maximum that is still to be made.
     if (written && what.is.maximum != 0) mine.push_back(partial_max);
     if (!what.is_placed(i)) mine = {operation::unplaced};
     (written ? results : reads).push_back(static_cast<std::size_t>(i));
@@ -460,7 +461,7 @@ trial trial_of(lengths const& of, operand_widths widths = ones) {
   return {Row::is.name, Row::is, of, std::move(widths), run<Row>};
 }
 
-/// A trial that compares results alone, as those of a gradient.
+/// A trial that compares only results, for example of a gradient.
 template <class Row>
 trial results_of(lengths const& of, std::vector<int> constants, operand_widths widths = ones) {
   trial out = trial_of<Row>(of, std::move(widths));

@@ -107,7 +107,7 @@ def train(model):
 
 
 def logits(model, mask=None):
-    """Every 37th of those of one batch."""
+    """Every 37th logit of one batch."""
     with torch.no_grad():
         return model(batch(0)[0], attention_mask=mask).logits.reshape(-1)[::37 * 41].tolist()
 

@@ -28,7 +28,7 @@ def fixture(folder):
         for tensor in model.parameters():
             tensor.copy_(torch.randn(tensor.shape) / 50 + (1 if tensor.dim() == 1 else 0))
     model.save_pretrained(folder, max_shard_size="80KB")
-    # What stands beside them says nothing of weights.
+    # The other files in the folder do not concern weights.
     os.remove(os.path.join(folder, "generation_config.json"))
 
 

@@ -44,7 +44,7 @@ class Net(torch.nn.Module):
 
 
 def run(loss, groups=None, balance=0.0, average=0.0):
-    """With `average` the losses, after each step, of the averages of the weights on the batch behind it."""
+    """With `average` the losses, after each step, of the averages of the weights on the next batch."""
     net = Net()
     averages = [parameter.detach().clone() for parameter in net.parameters()]
     optimizer = torch.optim.AdamW(groups(net) if groups else net.parameters(), lr=0.02,

@@ -147,7 +147,7 @@ def in_order(words):
 
 
 def same(one, other):
-    """The same numbers to the bit, and nan at the same places."""
+    """True if both have the same numbers to the bit, and nan at the same places."""
     one, other = numpy.asarray(one, dtype=float), numpy.asarray(other, dtype=float)
     if one.shape != other.shape:
         return False

@@ -64,7 +64,7 @@ def without_names(sentence):
 
 
 def expected_tensors(path):
-    """As safetensors has them, in double precision."""
+    """The tensors as safetensors reads them, in double precision."""
     files = sorted(f for f in path.glob("*.safetensors") if not f.name.startswith(".")) if path.is_dir() else [path]
     tensors = {}
     for file in files:

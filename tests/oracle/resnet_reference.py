@@ -82,7 +82,7 @@ def run(size, dtype, rate=1e-5):
 
 
 def digest(named_tensors):
-    """How many tensors and elements there are, and a number that changes with most names and shapes."""
+    """The number of tensors and of elements, and a number that changes with most names and shapes."""
     count, elements, mixed = 0, 0, 0
     for name, tensor in named_tensors:
         count, elements = count + 1, elements + tensor.numel()

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares the losses of 20 steps of train_gpt with PyTorch's. See README.md beside this file.
+# Compares the losses of 20 steps of train_gpt with PyTorch's. See README.md in this folder.
 #   run_oracle.sh [--stored | --pytorch | --renew] TRAIN_GPT BUILD_DIR
-# --stored: with PyTorch's losses kept here. --pytorch: with PyTorch run now, skipped where it is
-# missing. Neither: both. --renew: runs PyTorch and writes the losses kept here.
+# --stored: compares with the stored losses of PyTorch. --pytorch: runs PyTorch and compares with it;
+# skipped if it is missing. Neither: both. --renew: runs PyTorch and writes the stored losses.
 # Scratch files go to BUILD_DIR/oracle.
-# Exit codes: 0 agreed or skipped, 1 not, 2 wrong arguments or something is missing.
+# Exit codes: 0 equal or skipped, 1 different, 2 wrong arguments or something is missing.
 set -euo pipefail
 export LC_ALL=C
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -11,8 +11,8 @@
 
 namespace plait_test {
 
-/// The line with this name of a file of numbers that another library made, of tests/oracle/. A test
-/// fails where there is none.
+/// Returns the line with this name from a file in tests/oracle/ with numbers of another library. A
+/// test fails if there is none.
 inline std::vector<double> stored_numbers(std::string const& file_name, std::string const& name) {
   char const* const tests = std::getenv("PLAIT_TESTS");
   std::ifstream file(std::string(tests == nullptr ? "tests" : tests) + "/oracle/" + file_name);

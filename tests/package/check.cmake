@@ -45,7 +45,7 @@ function(refused text)
 endfunction()
 
 if(MODE STREQUAL "install")
-  # The installed tree is moved before anybody uses it: nothing in it may remember where it was.
+  # The installed tree is moved before it is used: nothing in it may depend on its first place.
   file(REMOVE_RECURSE "${installed}")
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${scratch}/prefix)
   file(RENAME "${scratch}/prefix" "${installed}")
@@ -74,13 +74,13 @@ elseif(MODE STREQUAL "installed")
 elseif(MODE STREQUAL "subdirectory")
   run(${configure} -D "CONSUMER_SUBDIRECTORY=${SOURCE}" -D "CONSUMER_COMPONENTS=${COMPONENTS}")
   build_and_run()
-  # As a variable or on the command line.
+  # The components are named by a variable or on the command line.
   set(of_subdirectory -D "CONSUMER_SUBDIRECTORY=${SOURCE}" -D CONSUMER_COMPONENTS=)
   refused("plait has no component 'telepathy'; its components are: blas, safetensors"
     ${of_subdirectory} -D CONSUMER_COMPONENTS=telepathy)
   refused("plait has no component 'telepathy'; its components are: blas, safetensors"
     ${of_subdirectory} -D PLAIT_COMPONENTS=telepathy)
-  # CMake says that there is no such target, and what has been said before says why.
+  # CMake reports that there is no such target, and an earlier line gives the reason.
   refused("PLAIT_COMPONENTS is '', and plait::<name> is a target for those alone; set it before add_subdirectory"
     ${of_subdirectory} -D PLAIT_COMPONENTS= -D CONSUMER_UNNAMED=plait::blas)
 
@@ -110,7 +110,7 @@ elseif(MODE STREQUAL "missing_dependency")
   hidden(mpi "an MPI library (Debian: libopenmpi-dev or libmpich-dev)" -D CMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
   hidden(cuda "the CUDA toolkit 12.4 or newer" -D CMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
   hidden(cudnn "plait::cuda, that is the CUDA toolkit" -D CMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
-  # What is found, or leaves its target behind, and is not there.
+  # A dependency that is found, or whose target exists, but whose files are missing.
   file(WRITE "${scratch}/left/FindMPI.cmake" "add_library(MPI::MPI_CXX INTERFACE IMPORTED)
     set(MPI_CXX_FOUND FALSE)\n")
   hidden(mpi "an MPI library (Debian: libopenmpi-dev or libmpich-dev)" -D "CMAKE_MODULE_PATH=${scratch}/left")

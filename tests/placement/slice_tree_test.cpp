@@ -29,7 +29,7 @@ TEST(SliceTree, IsThatOfPowersOfTwo) {
   EXPECT_EQ(slice_tree(12).sums_of_slices().size(), 11u);
 }
 
-// What ranks do, carried out on texts, gives the same brackets for every number of ranks.
+// The actions of ranks, carried out on texts, give the same brackets for every number of ranks.
 TEST(SliceTree, GivesOneSumForEveryNumberOfRanks) {
   for (int slices = 1; slices <= 40; ++slices)
     for (int ranks = 1; ranks <= slices; ++ranks) {

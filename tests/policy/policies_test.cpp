@@ -88,7 +88,7 @@ struct own_replicas : own_data {
   static constexpr axis along = axis::replica;
 };
 
-// What `explain` advises.
+// The advice of `explain`.
 TEST(Policies, BlocksOfOwnersAreAdvisedInTheWordsOfThePolicy) {
   using detail::with_owned_blocks;
   EXPECT_EQ((with_owned_blocks<hybrid<pipeline<2>, data_parallel<3>>>()),

@@ -123,7 +123,7 @@ struct times {
   }
 };
 template <std::size_t Width>
-struct centred {  // y = x - the mean of x over all samples; in evaluation that of the
+struct centred {  // y = x - the mean of x over all samples; in evaluation the mean of the
                   // steps before
   using concept_tag = plait::layer_tag;
   using input = plait::features<Width>;
@@ -146,7 +146,7 @@ struct centred {  // y = x - the mean of x over all samples; in evaluation that 
 
   static void find_mean(auto& ops, auto const& l, auto of, auto to) {
     of.rows =
-        l.context.present();  // in a last partial batch the places behind have no sample
+        l.context.present();  // in a last partial batch the last places have no sample
     ops.clear(to);
     ops.accumulate_column_sums(of, to);
     ops.sum_over_samples(to);
@@ -377,7 +377,7 @@ using token_input = plait::tokens;  // one number for each position of each samp
 // example-end
 // example-begin reals
 using two_targets =
-    plait::inputs<plait::features<2>, plait::reals<2>>;  // outputs beside real targets
+    plait::inputs<plait::features<2>, plait::reals<2>>;  // outputs and real targets
 // example-end
 
 struct half_square {  // the loss (x - t)^2 / 2 of one number
@@ -611,7 +611,7 @@ void optimize() {
 int stop_in_time() {
   plait::in_memory<float> const data = plait::in_memory<float>::random_classes(64, 10, 2);
   // example-begin stop_on_signals
-  plait::stop_on_signals const stop;  // Ctrl-C ends the job behind a step
+  plait::stop_on_signals const stop;  // Ctrl-C ends the job after a step
   try {
     plait::launch<job>(plait::threads{}, [&](auto& rank) {
       auto trainer = plait::trainer<job>(rank, plait::sgd{}, {.stop = &stop});

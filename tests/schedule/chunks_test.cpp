@@ -27,11 +27,11 @@ constexpr int most_stages = 8;
 template <class Schedule>
 constexpr int chunks_of = shape_of<Schedule>().chunks;
 
-/// Of a stage, for one microbatch.
+/// The costs of a stage, for one microbatch.
 struct stage_costs {
   std::int64_t forward = 1, backward = 2, message = 0;
 };
-/// 12 units are one of a stage, whatever its chunks.
+/// A forward of a stage takes 12 units of time, for any number of chunks.
 template <class Schedule>
 schedule_times timed(timetable const& table, stage_costs const& of, std::int64_t unit = 12) {
   std::int64_t const chunk = unit / chunks_of<Schedule>;
@@ -150,7 +150,7 @@ TEST(ChunkSchedules, AreIdleAsPublished) {
     double const work = one.forward + one.backward_input + one.backward_parameters;
     auto const idle = [&](double span) { return (span - m * work) / span; };
     EXPECT_NEAR(idle(double(times.longest_span()) / 1000), one.idle, 5.1e-5) << p << ' ' << m;
-    // Of interleaved the published runs lack p times the latency of this list.
+    // The published runs of interleaved lack p times the latency of this list.
     double const v = one.chunks;
     double const span = m * work + (p - 1) * work / v + (2 * p * v - 2 - p) * one.message;
     EXPECT_NEAR(idle(span), one.idle_interleaved, 5.1e-5) << p << ' ' << m;
@@ -175,8 +175,8 @@ std::vector<std::string> messages_between(timetable const& table, bool sent) {
   return out;
 }
 
-/// The lists with each receive just before the computation that needs it, and each send behind the
-/// one that makes it.
+/// The lists with each receive just before the computation that needs it, and each send after the
+/// computation that makes it.
 timetable received_where_used(timetable table) {
   for (int s = 0; s < table.stage_count(); ++s) {
     auto& list = table.stages[std::size_t(s)].operations;
@@ -228,7 +228,7 @@ TEST(ChunkSchedules, WavesAreProvedAndHandOverWithoutMessages) {
             8 * 6);
 }
 
-/// The same warm-up, but with the backward before the forward.
+/// A schedule with the same warm-up, but with the backward before the forward.
 struct backward_first : interleaved<2> {
   static constexpr std::vector<scheduled_work> order(int stages, int stage, int microbatches) {
     auto list = interleaved<2>::order(stages, stage, microbatches);
@@ -244,7 +244,7 @@ TEST(ChunkSchedules, BackwardsBeforeForwardsNeverEnd) {
   EXPECT_FALSE(check(training_timetable<backward_first>(2, 4)).proven());
 }
 
-// What is changed in a list is refused, or, where neighbours are swapped, right again.
+// The check refuses each change of a list, except swaps of neighbours that are right again.
 TYPED_TEST(Chunked, RefusesWhatIsChanged) {
   int refused = 0, swapped = 0, right = 0;
   for (int const p : {2, 3, 4})

@@ -11,8 +11,8 @@ namespace plait_test {
 
 using namespace plait::ext;
 
-/// All forwards, then the backwards, in which the half for the parameters of a microbatch comes
-/// behind the half for the inputs of the next one.
+/// All forwards, then the backwards, in which the half for the parameters of a microbatch follows
+/// the half for the inputs of the next microbatch.
 struct halves_of_two_chunks {
   using concept_tag = schedule_tag;
   static constexpr std::string_view name = "halves_of_two_chunks";

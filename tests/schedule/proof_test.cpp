@@ -62,7 +62,7 @@ TYPED_TEST(Proof, HoldsForManySizes) {
       plait::planning::check(plait::planning::training_timetable<TypeParam>(64, 512)).proven());
 }
 
-// What one would write first: receive, compute, send around every computation.
+// The obvious first draft: receive, compute, send around every computation.
 template <class Schedule>
 timetable naive_timetable(int stages, int microbatches) {
   auto table = plait::planning::training_timetable<Schedule>(stages, microbatches);

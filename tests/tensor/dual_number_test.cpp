@@ -20,7 +20,7 @@ using plait::ext::dual_number;
 using plait::functions::derivative_of;
 namespace functions = plait::functions;
 
-/// Compares the slope of f with that of its values around x.
+/// Compares the slope of f with the slope of its values around x.
 template <class Function>
 void expect_slope(char const* name, Function f, std::vector<double> const& at) {
   for (double const x : at) {

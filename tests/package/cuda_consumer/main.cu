@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program of another project looks like that trains a layer of its own on GPUs. Where there
-// is none it says why.
+// A program of another project that trains a layer of its own on GPUs. Without a GPU it prints the
+// reason.
 #include <plait/backend/cuda/cuda.hpp>
 #include <plait/plait.hpp>
 
