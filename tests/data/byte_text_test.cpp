@@ -102,7 +102,7 @@ TEST_F(ByteText, BadFilesAreRefusedInOneSentence) {
             "text file '" + folder_.string() + "' cannot be read: it is a directory");
   EXPECT_EQ(refusal([] { (void)byte_text::from_file("/dev/zero", 8); }),
             "text file '/dev/zero' cannot be read: it is not a regular file");
-  auto const pipe = folder_ / "pipe";  // nobody writes it: to open it must not wait
+  auto const pipe = folder_ / "pipe";  // it has no writer: opening it must not wait
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(refusal([&] { (void)byte_text::from_file(pipe, 8); }),
             "text file '" + pipe.string() + "' cannot be read: it is not a regular file");

@@ -55,7 +55,8 @@ struct buffers {
   }
   void expect(std::uint64_t step) {
     auto const buffer = ahead.take(step);
-    // What is out is not written: a reader that is too early would be seen by a sanitizer, too.
+    // Readers do not write a batch that the program holds; a sanitizer would also see an early
+    // reader.
     for (int look = 0; look < 3; ++look) {
       for (auto const found : of[buffer]) ASSERT_EQ(found, step);
       std::this_thread::yield();
@@ -72,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(OfAll, ReadsAhead,
                                          std::pair{3u, 4}, std::pair{7u, 2}, std::pair{2u, 16}));
 
 TEST_P(ReadsAhead, FillsEachPlaceOfEachStepOnce) {
-  EXPECT_EQ(all.fills, 0u);  // nobody has said where it begins
+  EXPECT_EQ(all.fills, 0u);  // no call has said where to begin
   for (std::uint64_t step = 0; step < 200; ++step) all.expect(step);
   EXPECT_GE(all.fills, 2000u);
   EXPECT_LE(all.furthest, 199 + all.how.ahead);
@@ -93,7 +94,7 @@ TEST_P(ReadsAhead, EndsWithTheLastStep) {
 
 TEST_P(ReadsAhead, ThrowsWhatTheFirstPlaceThatFailsThrowsAtItsStep) {
   for (int again = 0; again < 20; ++again) {
-    all.fails_at = 53;  // and all places behind it
+    all.fails_at = 53;  // and all places after it
     for (std::uint64_t step = 3; step < 5; ++step) all.expect(step);
     for (int twice = 0; twice < 2; ++twice) try {
         (void)all.ahead.take(5);

@@ -116,7 +116,7 @@ TEST(Sampler, EverySampleIsSeenByExactlyOneDataRank) {
           }
 }
 
-// What one rank alone would see in a step is what all data ranks together see in it.
+// All data ranks together see in a step the samples that one rank alone would see.
 TEST(Sampler, BatchesDoNotDependOnTheNumberOfDataRanks) {
   sampler const samples(100, {.seed = 8});
   auto const one = samples.slice(global_batch<12>{}, 3, 0, 1);

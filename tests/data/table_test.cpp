@@ -46,7 +46,7 @@ class Table : public testing::Test {
     return folder_ / "t.csv";
   }
 
-  // The message of the input_error that opening the file ends with, behind its name.
+  // The message of the input_error from opening the file, after its name.
   template <class Of = table<float, float>>
   [[nodiscard]] std::string refusal(std::string const& text,
                                     table_options const& options = {.targets = {"y"}}) const {
@@ -131,7 +131,7 @@ TEST_F(Table, AMissingNumberIsReplacedOrNoTarget) {
   EXPECT_TRUE(std::isnan(targets(data, 1)[0]));
 }
 
-// The same number whatever way it is written, to the last bit.
+// All ways to write a number give the same bits.
 TEST_F(Table, NumbersAreTheNearestOnes) {
   table<double, double> const data(
       file("x,y\n0.1,1\n1.7976931348623157e308,1\n4.9e-324,1\n0.30000000000000004,1\n-0,1\n"
@@ -416,7 +416,7 @@ TEST_F(Table, MissingFeaturesDoNotReachATraining) {
             "normalize::from: feature 0 of sample 1 is nan");
 }
 
-// A nan stands for a missing feature there, so a function must not make others.
+// A nan marks a missing feature there, so a function must not make others.
 TEST_F(Table, AFunctionMakesNoMissingFeatures) {
   table<float> const data(file("x,z,y\n,1,a\n-2,1,b\n"), {.targets = {"y"}, .keep_missing = true});
   auto const logarithm = data | plait::map([](float x) { return std::log(x); }, "log");

@@ -40,7 +40,7 @@ class TensorTable : public testing::Test {
   }
   ~TensorTable() override { std::filesystem::remove_all(folder_); }
 
-  // The header has an odd length, so that no number lies where its type would want it.
+  // The header has an odd length, so that no number is aligned for its type.
   [[nodiscard]] std::filesystem::path file(std::vector<written> const& tensors) const {
     std::string header, data;
     for (auto const& one : tensors) {

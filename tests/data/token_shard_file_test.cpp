@@ -47,7 +47,7 @@ class TokenShardFile : public testing::Test {
     return bytes(tokens, {20240520, 1, static_cast<std::int32_t>(tokens.size())});
   }
 
-  // The message of the input_error that opening the file ends with, behind its name.
+  // The message of the input_error from opening the file, after its name.
   static std::string refusal(std::filesystem::path const& path, std::size_t sequence = 3,
                              std::size_t vocabulary = 50257) {
     try {

@@ -266,7 +266,7 @@ TEST_F(TokenShards, SparseFilesOf64GigabytesAreOpenedWithoutReadingThem) {
     fastest = std::min(fastest, took.count());
     EXPECT_LT(read_by_this_process() - before, 100'000u);
     EXPECT_EQ(data.tokens(), 17 * count);
-    // Within one of the last tokens of the 16th file lies a border.
+    // A border is within one of the last tokens of the 16th file.
     std::size_t const end = 16 * count, sample = end / 1024;
     auto const found = inputs(data, sample);
     EXPECT_EQ(found[end % 1024 - 1], 22);

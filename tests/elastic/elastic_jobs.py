@@ -82,7 +82,7 @@ class Etcd:
         self.process.wait()
 
     def is_full(self, full):
-        """As if it had reached its quota: it refuses what would make it larger."""
+        """Makes etcd behave as over its quota: it refuses writes that would make it larger."""
         self.call("maintenance/alarm", action="ACTIVATE" if full else "DEACTIVATE", alarm="NOSPACE", memberID="0")
 
     def call(self, what, **body):
@@ -97,7 +97,7 @@ class Etcd:
 
 
 class SecuredEtcd(Etcd):
-    """One that is reached by TLS, by who knows a password; its tokens end after a second or two."""
+    """An etcd with TLS and a password; its tokens expire after a second or two."""
     scheme = "etcds"
 
     def __init__(self, folder):
@@ -158,7 +158,7 @@ class SecuredEtcd(Etcd):
 
 
 class Proxy(threading.Thread):
-    """Stands between members and etcd; cut() leaves all bytes lie."""
+    """Forwards bytes between members and etcd; after cut() it forwards nothing."""
 
     def __init__(self, to):
         super().__init__(daemon=True)
@@ -266,7 +266,7 @@ class Job:
         raise Wrong("not within %d s: %s\n%s" % (seconds, what, self.texts()))
 
     def generation(self, ranks=None, above=0, seconds=300):
-        """Waits for a whole generation, of so many ranks, behind that number; returns its processes by rank."""
+        """Waits for a whole generation, with this many ranks and above this number; returns its processes by rank."""
         def look():
             found = {}
             for number, rank, size, step, pid, when in self.events():
@@ -306,7 +306,7 @@ class Job:
                 for name in names if re.fullmatch(r"step-\d+(\.lease-\d+-\d+)?", name)]
 
     def check_saves(self):
-        """Of a job that has ended: what is there counts, as the newest root has cleaned what older ones left."""
+        """After the end of a job: all saves count, because the newest root has removed the remains of older roots."""
         found = self.saves()
         expect(found and all(counts for _, counts in found), "%s\n%s" % (found, self.texts()))
 
@@ -438,8 +438,8 @@ def samples_are_read_ahead():
 
 
 def strangers_at_every_port():
-    """As members of each generation meet, others come to their ports; nobody is let in. A port is open for
-    milliseconds: where the machine is busy it is not seen in every rendezvous."""
+    """While members of each generation meet, strangers come to their ports; none is admitted. A port is open for
+    milliseconds: on a busy machine the strangers do not see it in every rendezvous."""
     with Job(steps=500, pause=4) as job:
         strangers = Strangers(lambda: list(job.members))
         job.add(3)
@@ -686,7 +686,7 @@ def expect_said(job, words, by=None):
 
 
 def without_etcd(seconds, begin, end, **settings):
-    """Etcd is away for longer than members wait for each other: nobody ends, and no step is lost."""
+    """Etcd is away for longer than members wait for each other: no member ends, and no step is lost."""
     with Job(bounds="1:3", pause=5, **settings) as job:
         job.add(3)
         job.generation(3)
@@ -754,7 +754,7 @@ def etcd_paused_for_120_s():
 
 
 def too_few_while_etcd_is_gone():
-    """The time in which members are waited for stands still."""
+    """The time limit for missing members is held."""
     with Job(bounds="2:2", pause=5, wait=20000, wait_for_state=20000) as job:
         job.add(2)
         number, ranks = job.generation(2)
@@ -832,7 +832,7 @@ def store_wait_is_over():
 
 
 def etcd_gone_at_the_end():
-    """Those who are done wait until they can write it down, else others would begin anew."""
+    """Members that are done wait until they can record it, because spares would otherwise start the job again."""
     with Job(steps=60, bounds="2:3", pause=20) as job:
         job.add(3)
         job.generation(3)
@@ -912,7 +912,7 @@ def strangers_are_refused():
                "or delete the key '/plait/%s/done' in etcd" % job.name in said, said)
         texts = job.texts()
         expect(texts.count("is done") == 1, texts)
-        # As it says.
+        # The remedy that the message names.
         job.etcd.call("kv/deleterange", key=base64.b64encode(b"/plait/%s/done" % job.name.encode()).decode())
         again = job.add(1, steps=301)[0]
         expect(again.wait() == 0 and "hash: " in open(again.out.name).read(), job.texts())
@@ -987,12 +987,12 @@ def newcomers_are_refused():
                 said = file.read()
             expect("elastic: this process is refused by job '%s': " % job.name in said and text in said, said)
             job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
-        for _ in range(2):  # what it cannot do by itself is no matter of the job, either
+        for _ in range(2):  # a failure of the newcomer alone does not concern the job, either
             one = job.add(1, batch=20)[0]
             expect(one.wait() == 1, job.texts())
             job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
         expect("is refused, and the job goes on: " in job.texts(), job.texts())
-        job.add(1)  # who brings the same is taken
+        job.add(1)  # a newcomer with equal options is accepted
         job.generation(3)
         job.check()
 
@@ -1015,7 +1015,7 @@ def second_launcher():
 
 
 def first_generation_differs():
-    """Nobody knows who is right."""
+    """No rank knows which of them is right, so all end."""
     with Job(steps=100, bounds="2:2") as job:
         job.add(1)
         job.add(1, seed=7)
@@ -1111,7 +1111,7 @@ def storm(changes=40, seed=5):
 
 
 def storm_with_outages(changes=30, seed=5):
-    """The same, and etcd goes away and comes back at random moments, killed or stopped."""
+    """The storm, and etcd goes away and comes back at random moments, killed or stopped."""
     dice = random.Random(seed)
     with Job(steps=600, bounds="2:6", pause=3, every=50) as job:
         job.add(4)
@@ -1204,7 +1204,7 @@ def cut_cable(plan="dp", most=4, of_root=False, **settings):
     """Two hosts, which are name spaces; the cable of one is drawn. Needs the right to make them."""
     def ip(*words):
         subprocess.run(["ip", *words], check=True, capture_output=True)
-    own = os.getpid()  # another run may be under way, or have left something behind
+    own = os.getpid()  # another run may be under way, or have left something
     net, bridge = "10.211.%d." % (own % 256), "plait%d" % own
     hosts, cables = [["%s%s%d" % (what, end, own) for end in "xy"] for what in ("plait-", "pv")]
     if shutil.which("ip") is None:

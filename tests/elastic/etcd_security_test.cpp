@@ -46,7 +46,7 @@ void write(fs::path const& path, std::string_view text, ::mode_t mode = 0600) {
   ::chmod(path.c_str(), mode);
 }
 
-/// What `call` throws.
+/// Returns the text of the exception that `call` throws.
 template <class Error = etcd_refusal, class Call>
 std::string refusal(Call&& call) {
   try {
@@ -77,7 +77,7 @@ class certificates {
   }
   [[nodiscard]] fs::path pem(std::string const& name) const { return folder_ / (name + ".pem"); }
   [[nodiscard]] fs::path key(std::string const& name) const { return folder_ / (name + ".key"); }
-  /// etcd reads its files anew for each connection.
+  /// etcd reads its files again for each connection.
   void show(std::string const& name) const {
     fs::copy_file(key(name), folder_ / "shown.key", fs::copy_options::overwrite_existing);
     fs::copy_file(pem(name), folder_ / "shown.pem", fs::copy_options::overwrite_existing);
@@ -151,7 +151,7 @@ class EtcdSecurity : public testing::Test {
                            "\"}}");
     call("enable", "{}");
   }
-  // Before there are users: who gives one believes that he is asked for it.
+  // Before etcd has users: a client that passes a user expects to be asked for it.
   static void expect_no_user_is_no_secret() {
     expect_words(refusal([] { etcd(access(), 20s).read("/plait/"); }),
                  "etcd asks nobody who he is");
@@ -208,7 +208,7 @@ TEST_F(EtcdSecurity, WhoIsLetInUsesAll) {
   EXPECT_GT(changes, 0);
 }
 
-// A token ends after a while, and when etcd is started again; who has one learns it from an error.
+// A token expires after a while, and when etcd restarts; its holder learns it from an error.
 TEST_F(EtcdSecurity, TokensAreRenewed) {
   auto const with = access();
   etcd one(with, 30s), other(access(), 30s);
@@ -272,7 +272,7 @@ TEST_F(EtcdSecurity, ServersThatAreNotWhoTheyShouldBe) {
   auto said = files();
   said.ca = made().pem("other");
   expect_words(read_refused(said), "certificate");
-  said.ca.clear();  // whom the system trusts has not signed it
+  said.ca.clear();  // no authority that the system trusts has signed it
   expect_words(read_refused(said), "certificate");
   EXPECT_NO_THROW(etcd(access(), 20s).read(prefix()));
 }
@@ -287,7 +287,8 @@ TEST_F(EtcdSecurity, WhoIsNotLetIn) {
   said = files();
   said.user.clear();
   said.password_file.clear();
-  expect_words(read_refused(said), "user name is empty");  // not that of the server's certificate
+  expect_words(read_refused(said),
+               "user name is empty");  // not the name of the server's certificate
   expect_words(read_refused(said), "PLAIT_ELASTIC_PASSWORD_FILE");
   expect_words(refusal([&] {
                  etcd(access(said), 20s).change({}, {{.key = "/plait/job/done", .value = ""}});

@@ -102,7 +102,7 @@ class black_hole : public listener {
   std::vector<int> others_{};
 };
 
-/// Whether a request comes; its body is one object.
+/// Returns true if a request comes; its body is one object.
 bool hear(int caller) {
   std::string heard;
   char buffer[4096];
@@ -195,7 +195,7 @@ class counter {
     return [this] { ++count_; };
   }
   [[nodiscard]] int now() const { return count_; }
-  /// Whether it becomes more than `than` in this time.
+  /// Returns true if it becomes more than `than` in this time.
   bool grows(int than, std::chrono::milliseconds time) const {
     auto const begin = clock_type::now();
     while (count_ <= than && since(begin) < time) std::this_thread::sleep_for(1ms);
@@ -206,7 +206,7 @@ class counter {
   std::atomic<int> count_ = 0;
 };
 
-/// What `call` throws.
+/// Returns the text of the exception that `call` throws.
 template <class Error = etcd_error, class Call>
 std::string refusal(Call&& call) {
   try {
@@ -634,7 +634,7 @@ TEST(EtcdCall, TakesItsTimeAtMostByteByByte) {
   }
 }
 
-// Which getaddrinfo does, as nobody ends it.
+// getaddrinfo does so, because nothing ends it.
 TEST(EtcdCall, DoesNotWaitForNames) {
   auto const before = threads();
   auto begin = clock_type::now();

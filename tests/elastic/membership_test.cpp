@@ -44,7 +44,7 @@ TEST(Replicas, AreOnOneHostWhereTheyCan) {
   EXPECT_EQ(make_replicas(of, 2, 2), (std::vector<std::string>{"a", "c", "b", "d"}));
 }
 
-// ---- The simulated store and what members do beside the protocol
+// ---- The simulated store, and the actions of members besides the protocol
 
 struct simulated_store {
   std::int64_t revision = 1;
@@ -78,7 +78,8 @@ struct simulated_store {
   }
 };
 
-/// What the ranks of a generation exchange, as barriers: number b is complete when all have come.
+/// The exchanges of the ranks of a generation, as barriers: number b is complete when all have
+/// come.
 struct simulated_generation {
   struct options {
     bool are_accepted;
@@ -207,7 +208,7 @@ class simulation {
     is_away_ = true;
     away_since_ = now_;
   }
-  /// Either all leases have ended, or the store has begun anew with its data and prolongs them.
+  /// Either all leases have ended, or the store has restarted with its data and prolongs them.
   void end_outage() {
     now_ += milliseconds{1000 * pick(40)};
     auto const lasted = now_ - away_since_;
@@ -235,7 +236,7 @@ class simulation {
       case 2:
         if (one != nullptr) one->is_stopped = false;
         break;
-      case 3:  // a lease that nobody has renewed in time
+      case 3:  // a lease that was not renewed in time
         if (one != nullptr && (one->is_stopped || one->is_cut_off)) lose(one->uid);
         break;
       case 4:
@@ -438,7 +439,7 @@ class simulation {
         if (now_.count() - me.waits_since > 300 && !is_away_) come_back(me);
         return;
       case process::training: {
-        // Without a lease nobody updates, nor is the end written down.
+        // Without a lease no member updates, or records the end.
         if (is_away_ && now_ - away_since_ > milliseconds{100}) return;
         if (!here.record.closing.empty()) {
           if (is_away_ || !pass(me, here)) return;
@@ -510,13 +511,13 @@ class simulation {
     for (auto const& one : processes_)
       if (one->generation == me.generation && one->where == process::training && one.get() != &me)
         if (std::abs(one->step - me.step) > 1) problem_ = "members are two steps apart";
-    for (auto const& one : processes_)  // who is behind must be able to catch up
+    for (auto const& one : processes_)  // a member that is behind must be able to catch up
       if (one->generation == me.generation && one->where == process::training &&
           one->step + 1 == me.step && !one->is_ready)
         problem_ = one->uid + " is behind and cannot catch up";
     if (announced_ && pick(2) == 0) come_back(me);
   }
-  /// All of a block is gone: not because somebody has given it up who could have gone on.
+  /// All copies of a block are gone, and no member has given up a copy that it could have kept.
   void check_lost(simulated_generation const& here) {
     ++lost_;
     for (auto const& one : processes_)

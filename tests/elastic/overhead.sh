@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How much longer the steps of an elastic job of two ranks take in which nothing happens than those of a fixed
-# one, over pairs of runs that take turns. Arguments: elastic_job, the launcher, a scratch folder, pairs, steps, samples
-# of a step.
+# Compares the steps of an elastic job of two ranks without any events with the steps of a fixed job, over pairs of runs
+# that take turns. Arguments: elastic_job, the launcher, a scratch folder, pairs, steps, samples of a step.
 set -eu
 job="$1" launch="$2" folder="$3" pairs="${4:-200}" steps="${5:-1000}" batch="${6:-24}"
 export OPENBLAS_NUM_THREADS=1

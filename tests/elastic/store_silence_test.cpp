@@ -45,7 +45,7 @@ TEST(StoreSilence, IsSaidWithinThreeSecondsAndEveryThirty) {
   EXPECT_FALSE(store.is_away());
   EXPECT_EQ(store.says(""), "plait: elastic: etcd at a:1 answers again, after 70 s");
   EXPECT_EQ(store.says(""), "");
-  EXPECT_EQ(fails(store, 200'000, 202'000).size(), 1U);  // the next one is said anew
+  EXPECT_EQ(fails(store, 200'000, 202'000).size(), 1U);  // the next outage is reported again
 }
 
 TEST(StoreSilence, ThatIsShortIsNotSaid) {

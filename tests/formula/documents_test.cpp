@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=30
-// Attention of several documents in one sample is that of each document alone.
+// Attention of several documents in one sample equals the attention of each document alone.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -358,8 +358,8 @@ TEST(FormulaEquivalence, ImagesHaveSameBitsOnTensorRanks) {
   expect_same_bits_of_images<tensor_parallel<2>>();
 }
 
-/// The gated layer of Llama: in layers, and as one formula, which makes one function of what
-/// stands between its products, so that it rounds once where layers round twice.
+/// The gated layer of Llama: in layers, and as one formula. The formula makes one function of the
+/// elements between its products, so that it rounds once where layers round twice.
 template <class Of>
 struct gate;
 template <>

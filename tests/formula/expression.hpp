@@ -21,7 +21,7 @@ namespace formula_testing {
 namespace formula = plait::formula;
 using namespace plait::testing::tables;
 
-/// A value of a formula; rows are positions times samples, or those of a parameter.
+/// A value of a formula; its rows are positions times samples, or the rows of a parameter.
 struct expression_value {
   bool is_per_row = false;
   std::size_t rows = 1;
@@ -436,7 +436,7 @@ class expression_evaluator : private expression_words {
   value made(formula::term<formula::op::softmax<IsCausal>, X>) {
     return softmax(of(X{}), IsCausal);
   }
-  /// The rows of the term stand after those of the output.
+  /// The rows of the term follow the rows of the output.
   template <class Y, class Loss>
   value made(formula::term<formula::op::with_loss, Y, Loss>) {
     value out = of(Y{});

@@ -78,7 +78,7 @@ constexpr bool are_alike(plait::ext::form_info const& a, plait::ext::form_info c
   for (std::size_t k = 0; k < std::size_t(parameters); ++k) out = out && a.uses[k] == b.uses[k];
   return out;
 }
-/// Returns true if each form of A is one of B, whatever their labels.
+/// Returns true if each form of A is a form of B, apart from labels.
 template <class A, class B>
 constexpr bool has_all_forms_of() {
   auto const &of = info_of<A>, &in = info_of<B>;

@@ -21,7 +21,7 @@ using weights = plait::parameter<Label, plait::extents<Lengths...>, plait::norma
 // ---- Products, biases and functions of elements -------------------------------------------------
 
 /// A bias that a product adds, a matrix that is read transposed, and a bias that a product cannot
-/// add, as something stands between.
+/// add, because another operation is between them.
 template <std::size_t Width, std::size_t Hidden>
 struct residual_mlp {
   static constexpr weights<"up", Width, Hidden> up{};
@@ -92,7 +92,7 @@ struct centred_norm {
 };
 
 /// A block with its residual: ranks that cut the hidden features add up the branch before x is
-/// added, and the gradient of the branch before that of the residual.
+/// added, and the gradient of the branch before the gradient of the residual is added.
 template <std::size_t Width, std::size_t Hidden>
 struct residual_block {
   static constexpr weights<"gamma", Width> gamma{};
@@ -372,8 +372,8 @@ struct scaled_pieces {
   }
 };
 
-/// Each feature times each of some numbers of the row, side by side: the numbers cannot be cut, as
-/// their blocks lie apart.
+/// Each feature times each of some numbers of the row, side by side: the numbers cannot be cut,
+/// because their blocks are not contiguous.
 template <std::size_t Width, std::size_t Count>
 struct flat_outer_product {
   static constexpr weights<"numbers", Width, Count> numbers{};
@@ -509,7 +509,7 @@ struct within_document {
   }
 };
 /// Attention of several documents in one sample, each of which ends with token 0: a position sees
-/// those of its own document. Its number is that of the ends before it.
+/// the positions of its own document. The number of a document is the number of ends before it.
 template <std::size_t Tokens, std::size_t Width, std::size_t Heads, std::size_t Sequence,
           bool HasDocuments = true>
 struct document_attention {

@@ -201,7 +201,7 @@ TEST(FormulaLosses, TheSquareIsThatOfNn) {
   expect_same_training<nn::mse<classes>, squared_loss<classes>, data_parallel<2>>(data);
 }
 
-/// In places without a sample targets are 0, of which there is no logarithm.
+/// In places without a sample targets are 0, which has no logarithm.
 TEST(FormulaLosses, RowsThatDoNotCountChangeNothing) {
   auto const data = data_of_numbers();
   using loss = logarithmic_loss<classes>;

@@ -129,7 +129,8 @@ struct sink_attention {
 struct sign_of {  // a step, whose slope is 0
   PLAIT_HOST_DEVICE auto operator()(auto x) const { return decltype(x)(x > 0 ? 1 : -1); }
 };
-/// Positions see those of their own document only: of two documents, the sign of `mark` says which.
+/// Positions see only positions of their own document; the sign of `mark` tells the two documents
+/// apart.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct document_attention {
   static constexpr weights<"qkv", Width, 3 * Width> qkv{};

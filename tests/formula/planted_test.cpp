@@ -150,8 +150,8 @@ TEST(FormulaMemory, SlotsAreShared) {
 // ---- Faults in gradients ------------------------------------------------------------------------
 
 /// Plants a fault into each node for which `plant` returns true, one at a time, and returns their
-/// number. Finite differences have to find them. No fault is a change that leaves all numbers as
-/// they are, such as that of the operands of a product of elements.
+/// number. Finite differences have to find them. A change that leaves all numbers as they are, such
+/// as a swap of the operands of a product of elements, is not a fault.
 int count_found_by_differences(auto plant) {
   int planted = 0;
   for (auto const& [name, of] : formulas())
@@ -336,7 +336,7 @@ struct only_bias {
   using input = plait::features<2>;
   static constexpr auto formula(auto x) { return x + bias; }
 };
-/// The factor of an input of ones: a function of elements stands before the sum over rows.
+/// The factor of an input of ones: a function of elements precedes the sum over rows.
 struct only_factor {
   static constexpr plait::parameter<"factor", plait::extents<2>> factor{};
   using input = plait::features<2>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formulas that nobody has written: the table against the definitions of the words, the gradients
-// against finite differences, every form against the whole, every refusal against numbers.
+// Random formulas: the table against the definitions of the words, the gradients against finite
+// differences, every form against the whole, every refusal against numbers.
 #include <gtest/gtest.h>
 
 #include <cstddef>

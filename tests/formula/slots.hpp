@@ -65,7 +65,7 @@ class slot_run {
     for (int i = 0; i < g.size; ++i)
       if (runs[i]) make(i);
     if (which == formula::body::backward_parameters || which == formula::body::forward) return;
-    for (int k = 0; k < g.input_count; ++k)  // a gradient that is that of another value, too
+    for (int k = 0; k < g.input_count; ++k)  // a gradient that belongs to another value, too
       if (int const dx = g.gradient[g.inputs[k]]; dx >= 0)
         if (plan_.home[dx] != formula::storage::input_gradient) dx_[std::size_t(k)] = at(dx);
   }
@@ -137,8 +137,8 @@ class slot_run {
   numbers y_, nowhere_;
 };
 
-/// The distance of the gradients that bodies make in slots from those of a table with room for each
-/// value; infinity if a slot is shorter than what is read of it.
+/// The distance of the gradients that bodies make in slots from the gradients of a table with room
+/// for each value; infinity if a slot is shorter than the range that is read.
 inline double distance_in_slots(tested_formula const& of, memory_plan const& plan) {
   auto const given = of.given();
   auto const expected = of.run(given);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a text, behind eight bytes for the sequence length.
+// Any bytes as a text, after eight bytes for the sequence length.
 #include <vector>
 
 #include "fuzz/fuzzing.hpp"

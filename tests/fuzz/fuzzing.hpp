@@ -15,8 +15,8 @@
 
 #include "plait/core/error.hpp"
 
-// What the fuzz targets share. A target gets bytes that libFuzzer has made up; what must not happen
-// ends the program, and so does an exception that is no input_error.
+// The common part of the fuzz targets. A target gets bytes that libFuzzer has made up. A violated
+// expectation ends the program, and so does an exception that is not an input_error.
 namespace fuzzing {
 
 inline void expect(bool condition, char const* what) {
@@ -25,7 +25,7 @@ inline void expect(bool condition, char const* what) {
   std::abort();
 }
 
-/// What every message about wrong input is: one line without anything that a terminal would obey.
+/// Checks a message about wrong input: one line without control sequences for terminals.
 inline void expect_message(std::string_view text) {
   expect(text.size() > 10, "the message says nothing");
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -19,7 +19,7 @@ std::string text_from(std::span<std::uint8_t const> bytes) {
   return text + plait::detail::manifest_tail(plait::detail::crc_of_text(text));
 }
 
-// What the rules promise to whoever opens the files.
+// The promises of the rules to code that opens the files.
 void expect_rules(plait::ext::checkpoint_manifest const& manifest) {
   for (auto const& block : manifest.blocks) {
     fuzzing::expect(block.file.find_first_of(std::string("/\0", 2)) == std::string::npos &&
@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     fuzzing::expect(plait::ext::to_text(plait::ext::parse_manifest(again)) == again,
                     "another text");
   });
-  // As the name of a folder, too.
+  // The bytes also serve as the name of a folder.
   if (auto const name = plait::detail::checkpoint_name::from(text))
     fuzzing::expect(name->text() == text, "another name");
   return 0;

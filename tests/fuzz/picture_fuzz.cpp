@@ -38,7 +38,7 @@ void read(std::span<std::byte const> file, std::size_t choice) {
 int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   std::span<std::uint8_t const> bytes(data, size);
   auto const choice = fuzzing::take(bytes, 1);
-  // A copy of just these bytes, so that the sanitizer sees what is read behind them.
+  // A copy of just these bytes, so that the sanitizer sees reads after them.
   std::vector<std::uint8_t> const copy(bytes.begin(), bytes.end());
   fuzzing::accepts([&] {
     try {

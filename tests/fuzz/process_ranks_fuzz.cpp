@@ -9,7 +9,7 @@
 #include "plait/backend/process_ranks.hpp"
 
 int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
-  // What is added comes last: the corpus has numbers of names.
+  // New names come last, because the corpus has numbers of names.
   constexpr std::array names{"RANK",
                              "WORLD_SIZE",
                              "LOCAL_RANK",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as files of tokens. Eight bytes are the sequence length, three the vocabulary; if the
-// next one is odd, the rest is the one file, otherwise it is the tokens behind right headers: of 32
-// bits if the next bit is set, and in two files, of which that byte, less these bits, says where
-// the second begins, if it is not 0.
+// Any bytes as files of tokens. Eight bytes are the sequence length, three the vocabulary. If the
+// next byte is odd, the rest is one file. Otherwise the rest is the tokens after valid headers: of
+// 32 bits if the next bit is set, and in two files if that byte, without these bits, is not 0. It
+// is then the place where the second file begins.
 #include <algorithm>
 #include <fstream>
 #include <vector>

@@ -13,7 +13,7 @@ plait::detail::weights_index parsed(std::string const& text) {
   return plait::detail::parse_weights_index(text, plait::detail::file_name("index", "i"));
 }
 
-// What the parser promises to whoever opens the files.
+// The promises of the parser to code that opens the files.
 void expect_rules(plait::detail::weights_index const& index, std::string_view text) {
   fuzzing::expect(!index.empty(), "an index without a tensor");
   for (auto const& [tensor, file] : index) {
@@ -22,7 +22,7 @@ void expect_rules(plait::detail::weights_index const& index, std::string_view te
              c == '.' || c == '_' || c == '-';
     });
     fuzzing::expect(is_plain && !file.empty() && file[0] != '.', "a file is not in the folder");
-    // Escapes of JSON are longer than what they stand for.
+    // Escapes of JSON are longer than the characters that they encode.
     fuzzing::expect(tensor.size() + file.size() < text.size(), "more names than there are");
   }
 }
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     fuzzing::expect(parsed(again) == index, "another index is read back");
     fuzzing::expect(plait::detail::to_text(parsed(again), size) == again, "another text");
   });
-  // As a file, too: what is said of it is the same.
+  // The same text in a file gives the same message.
   fuzzing::expect(fuzzing::accepts([&] {
                     (void)plait::detail::read_weights_index(fuzzing::file_of({data, size}));
                   }) == fuzzing::accepts([&] { (void)parsed(text); }),

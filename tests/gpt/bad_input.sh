@@ -158,7 +158,7 @@ refused "--init 'mine' and --save 'mine' are the same file" "${some[@]}" --init 
 keeps mine
 rm hard soft
 
-# Names beside a file are the user's: no file is written under them on the way.
+# Other names in the folder of a file are the user's: train_gpt writes no temporary file under them.
 echo "of the user" >w.partial
 ln -s mine l.partial
 refused "--log 'new' and --draw './new' are the same file" --log new --draw ./new
@@ -182,14 +182,14 @@ head -n 1 q | grep -qx 'step,loss' || complain "--losses q is lost beside --save
 grep -qa dtype q.partial || complain "--save q.partial is lost beside --losses q"
 rm w l w.partial l.partial corpus corpus.partial q q.partial
 
-# The access mode of a file that is replaced stays; that of a new one is the usual.
+# A replaced file keeps its access mode; a new file has the usual mode.
 : >private && chmod 600 private
 (umask 027 && "$train_gpt" "${some[@]}" --steps 0 --save private --losses fresh >/dev/null) ||
   complain "--save private --losses fresh failed"
 [[ $(stat -c %a private fresh) == $'600\n640' ]] || complain "modes: $(stat -c '%a %n' private fresh)"
 rm private fresh
 
-# Where nothing can be printed.
+# Standard output cannot be written.
 before="$(find . | sort)"
 code=0
 "$train_gpt" "${some[@]}" --steps 1 --save w >&- 2>../err || code=$?
@@ -209,7 +209,7 @@ for option in --save --losses; do
     complain "$option on standard output: exit code $code: $(cat ../err)"
   rm printed
 done
-# A pipe that nobody reads does not cost the weights.
+# A pipe without a reader does not cost the weights.
 code=0
 { "$train_gpt" "${some[@]}" --steps 40 --save w 2>../err || echo $? >../code; } | head -n 1 >../out
 [[ $(cat ../code) == 2 && -s w && $(cat ../err) == "train_gpt: standard output cannot be written"* ]] ||
@@ -220,7 +220,7 @@ code=0
 (ulimit -f 100 && exec "$train_gpt" "${some[@]}" --save w) >../out 2>../err || code=$?
 [[ $code == 2 && $(cat ../err) == "train_gpt: safetensors file 'w' cannot be written: File too large" && ! -s ../out ]] ||
   complain "no room: exit code $code: $(cat ../err)"
-# What turns up under the name during the training is the user's, and the weights are not lost.
+# A file that appears under the name during the training is the user's, and the weights are not lost.
 "$train_gpt" "${some[@]}" --steps 400 --save w >../out 2>../err &
 until [[ -s ../out ]]; do sleep 0.1; done
 mkfifo w
@@ -327,7 +327,7 @@ code=0
 grep -q "import_parameters: tensor '.*' holds nan at place" ../err || complain "no name: $(cat ../err)"
 [[ "$(find . | sort)" == "$before" ]] || complain "a file was written: $(find . | sort)"
 
-# What is written: the same first loss from saved weights, losses that round-trip, files that replace.
+# The written files: the same first loss from saved weights, losses that round-trip, replaced files.
 first() { sed -n 2p "$1"; }
 succeeds "${some[@]}" --steps 2 --losses from_seed
 succeeds "${some[@]}" --steps 2 --losses from_file --init good --seed 0
@@ -348,7 +348,7 @@ grep -q "it starts as a copy of that" ../out || complain "the head is copied wit
 succeeds "${some[@]}" --steps 2 --losses from_file --init same_head --seed 0
 [[ "$(first from_file)" == "$(first from_hf)" ]] ||
   complain "the first loss is $(first from_hf) with a head that is the table, and $(first from_file) with a copy of it"
-# The same of a folder, which an index may spoil.
+# Weights in a folder, which an index may spoil.
 succeeds "${some[@]}" --steps 0 --save hf/
 [[ "$(ls hf)" == model.safetensors ]] || complain "--save hf/ wrote $(ls hf)"
 succeeds "${some[@]}" --steps 2 --losses from_folder --init hf --seed 0
@@ -364,7 +364,7 @@ succeeds "${some[@]}" --steps 3 --losses from_seed
   complain "too few digits of a loss: $(first from_seed)"
 [[ -z "$(find . -name '*.partial*')" ]] || complain "partial files are left"
 
-# Output that is no terminal is plain lines.
+# Output that is not a terminal has plain lines.
 succeeds "${some[@]}" --steps 40
 ! grep -q $'[\r\033]' ../out || complain "control characters in plain output"
 grep -q '^loss [0-9.]* -> [0-9.]*, [0-9]* tokens/s$' ../out || complain "no last line: $(cat ../out)"

@@ -2,7 +2,7 @@
 // Trains a GPT, or a Llama, under every compiled plan and compares losses, gradients and final
 // weights with the serial run's on the same microbatches.
 //   equivalence TEXT SIZE PRECISION [LORA]
-//                                      every plan must agree; LORA: those of train_llama's --lora
+//                                      every plan must agree; LORA: with train_llama's --lora
 //   equivalence TEXT mutants           every planted bug must be reported
 // Plans with pipeline stages only must agree bit for bit, with and without clipping.
 #include <algorithm>
@@ -28,7 +28,7 @@ using train_gpt::entry;
 constexpr double usual_clip = 1.0;
 constexpr std::int64_t unclipped_steps = 5;
 
-/// What a comparison asks for.
+/// The request of a comparison.
 struct task {
   std::string size, precision;
   plait::byte_text const& text;

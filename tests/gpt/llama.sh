@@ -57,7 +57,7 @@ echo '{"model_type": "mistral", "sliding_window": 4096, "rms_norm_eps": 1e-05}' 
 train --steps 1 --init "$out/gemma"
 [[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file, and $(first_loss) with a configuration"
 
-# B starts as zeros, so that the first loss is that of the base.
+# B starts as zeros, so that the first loss is the loss of the base.
 train --steps 5 --init "$out/base" --lora 8 --plan dp2.tp2.pp2 --save "$out/adapter_model.safetensors"
 [[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file, with LoRA $(first_loss)"
 expected="$(for layer in 0 1; do

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs each plan that is linked, those of any number of data ranks on one, on two, and on five, of
-// which some have more slices than others; the address sanitizer and guarded arenas end it where
-// memory is written past its end.
+// Runs each linked plan; plans for any number of data ranks run on one, on two, and on five, some
+// of which have more slices than others. The address sanitizer and guarded arenas end the program
+// when memory is written past its end.
 //   memory TEXT
 #include <cstdio>
 #include <exception>

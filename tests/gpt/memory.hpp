@@ -10,7 +10,8 @@
 #include "testing/guarded_threads.hpp"
 #include "train_gpt/job.hpp"
 
-// All that train_gpt and a trainer do, under one plan, in arenas that end where nobody may write.
+// All actions of train_gpt and a trainer, under one plan, in arenas that end at an inaccessible
+// page.
 namespace memory {
 
 /// A plan of train_gpt: reproducible if it leaves the number of data ranks to the launch.
@@ -29,7 +30,7 @@ void run(plait::byte_text const& text, int data_ranks) {
     (void)trainer.predict(batches.at(2));
     if (data_ranks == 0 || Job::plan_type::slices % data_ranks == 0)
       (void)trainer.predict(batches.at(2), plait::predicted::of_all);
-    // Of two batches the last is a partial one.
+    // The last of two batches is partial.
     auto const few =
         plait::byte_text::from_text(std::string(30 * Size::sequence + 1, 'x'), Size::sequence);
     (void)trainer.evaluate(few, plait::global_batch<>{24}, plait::measures::accuracy{});

@@ -6,7 +6,7 @@
 
 #include "plait/data/byte_text.hpp"
 
-// What the program that runs them knows of the plans, which are compiled apart from it.
+// The list by which the program that runs the plans knows them; they are compiled separately.
 namespace memory {
 
 /// One compiled plan.

@@ -28,7 +28,7 @@ for plan in serial dp2.tp2.pp2; do
   done
 done
 
-# What was saved without it goes on with it.
+# A run that was saved without recompute continues with it.
 run --plan serial --steps 4 --checkpoint folder --every 4
 run --plan serial --steps 6 --checkpoint folder --resume --save resumed --recompute all
 same serial resumed

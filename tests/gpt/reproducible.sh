@@ -24,7 +24,7 @@ weights() {
   "${command[@]}" </dev/null --data "$text" --generate 0 --batch 48 --steps "$steps" --plan "$plan" --save "$name" "$@" >out 2>err ||
     complain "exit code $?: $plan $*: $(cat err)"
 }
-# same NAME PLAN ARGUMENTS...: they are those of file NAME.
+# same NAME PLAN ARGUMENTS...: the losses equal the losses in file NAME.
 same() {
   local expected="$1"
   shift

@@ -48,7 +48,7 @@ is_quiet() { ! grep -q 'Traceback\|a fault of the launcher' err; }
 says() { grep -qE -- "$1" err; }
 prints() { [[ $(sort out) == "$1" ]]; }
 processes() { grep -lsz "^MARK=of $$\$" /proc/[0-9]*/environ | wc -l; }
-# until_true CONDITION...: within a minute. What comes is waited for, however slow the machine is.
+# until_true CONDITION...: waits up to a minute for the condition, because the machine may be slow.
 until_true() {
   local turn
   for turn in {1..1200}; do
@@ -143,7 +143,7 @@ fi
 launch -n 3 sh -c 'test $PLAIT_RANK != 1 || exit 3; exec sleep 60'
 check "exit code of a rank" test "$code" = 3
 check "exit code of a rank" says '^launch: rank 1 \(process [0-9]+\) ended with exit code 3; the other ranks have been ended$'
-# Who has been waited for is no process any more.
+# A process that the test has waited for no longer exists.
 launch --after-failure 0.5 -n 3 sh -c 'test $PLAIT_RANK != 0 || { echo $$ >rank.0; exit 5; }
   until test -s rank.0; do sleep 0.02; done
   while kill -0 "$(cat rank.0)" 2>/dev/null; do sleep 0.02; done; exit $((PLAIT_RANK + 5))'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts/launch --elastic: what members find, who takes the place of those that fail, how the job ends, and that
-# neither they nor the etcd of the job are left. Arguments: a scratch folder, and the launcher, if another than
+# scripts/launch --elastic: the environment of members, the replacement of failed ones, the end of the job, and that
+# neither members nor the etcd of the job remain. Arguments: a scratch folder, and the launcher, if it is not
 # scripts/launch.
 set -uo pipefail
 folder="$1"
@@ -53,7 +53,7 @@ now() { echo $(($(date +%s%N) / 1000000)); }  # ms
 is_quiet() { ! grep -q 'Traceback\|a fault of the launcher' err; }
 says() { grep -qE -- "$1" err; }
 processes() { grep -lsz "^MARK=of $$\$" /proc/[0-9]*/environ | wc -l; }
-# until_true CONDITION...: within a minute. What comes is waited for, however slow the machine is.
+# until_true CONDITION...: waits up to a minute for the condition, because the machine may be slow.
 until_true() {
   local turn
   for ((turn = 0; turn < 3000; ++turn)); do
@@ -69,7 +69,7 @@ has_lines() { (($(wc -l <out) == $1)); }
 wait_for_lines() { until_true has_lines "$1"; }
 none_is_left() { (($(processes) == 0)); }
 nothing_is_left() { until_true none_is_left && [[ -z $(ls tmp; ls -d "/dev/shm/plait-$(cat job)" 2>/dev/null) ]]; }
-# Of those of this test, as others may run.
+# Only processes of this test, because others may run.
 servers() { grep -lsz "^MARK=of $$\$" /proc/[0-9]*/environ | sed s/environ/comm/ | xargs grep -lsx etcd | cut -d / -f 3; }
 call() { sh call.sh "$(cat at)" "v3/$1" "$2"; }
 as64() { printf %s "$1" | base64 -w 0; }
@@ -79,7 +79,7 @@ has() { range "$1" | grep -q '"kvs"'; }
 has_not() { range "$1" | grep -q '"header"' && ! has "$1"; }
 member_key() { echo "/plait/$(cat job)/members/$(cat "member.$1")"; }
 
-# call.sh AT CALL [BODY]: one question to etcd, where AT is as in PLAIT_ELASTIC_AT; the file token has that of a user.
+# call.sh AT CALL [BODY]: one question to etcd, where AT is as in PLAIT_ELASTIC_AT; the file `token` has a user's token.
 cat >call.sh <<'END'
 at="$1" call="$2" body="$3"
 case "$at" in
@@ -90,7 +90,7 @@ esac
 [ ! -e token ] || set -- -H "Authorization: $(cat token)" "$@"
 exec curl -sf --max-time 2 ${body:+-d "$body"} "$@"
 END
-# A member takes a number, which need not be that of the launcher's.
+# A member takes a number, which may differ from the launcher's number for it.
 cat >member.sh <<'END'
 number=0
 until (set -C; echo $$ >process.$number) 2>/dev/null; do number=$((number + 1)); done
@@ -129,7 +129,7 @@ check "a folder of etcd's" test "$(wc -l <folders)" = 1
 check "etcd ends with the job" nothing_is_left
 
 # ---- Another user of the machine ----
-# Of etcd 3.4 with a password, but a port, everybody may list the leases and keep those of the dead alive.
+# With etcd 3.4 on a port, even with a password, everyone can list the leases and keep leases of dead members alive.
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
   begin --elastic 1:1 sh member.sh
   check "a member" wait_for_lines 1
@@ -203,7 +203,7 @@ check "restarts run out" says '^launch: member 2 \(process [0-9]+\) ended with e
 launch --elastic 1:1 --restarts 1 sh -c 'mkdir left 2>/dev/null && { sleep 600 & echo $! >orphan; exit 4; }
   for turn in $(seq 600); do kill -0 "$(cat orphan)" 2>/dev/null || exit 0; sleep 0.1; done; exit 1'
 check "what a member has left is killed" test "$code" = 0
-# Who has been waited for is no process any more.
+# A process that the test has waited for no longer exists.
 cat >gone.sh <<'END'
 begins() { mkdir "$1" 2>/dev/null && echo $$ >"$1.pid"; }
 gone() {
@@ -417,7 +417,8 @@ if command -v openssl >/dev/null; then
   end
   check "a job by TLS" test "$code" = 137
   check "no word of the password" test -z "$(grep -l secret out err)"
-  # Who does not know the server tells it nothing, and who is not known learns nothing: the lease is not revoked.
+  # A launcher that does not recognise the server tells it nothing, and an unknown client learns nothing: the lease is
+  # not revoked.
   for wrong in "PLAIT_ELASTIC_CA=$PWD/tls/other.pem" "PLAIT_ELASTIC_PASSWORD_FILE=$PWD/wrong"; do
     env "$wrong" "$launcher" --elastic 1:1 --restarts 1 sh -c 'exit 9' >out 2>err </dev/null || code=$?
     check "not let in: $wrong" test "$code $(grep -c 'takes its place' err)" = "9 1"

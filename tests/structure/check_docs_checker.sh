@@ -110,7 +110,7 @@ page '<!-- run -->'
 expect 1 'README.md:3: no fence behind the marker run' --check run build
 page '<!-- run -->' '```sh' 'false \' '```'
 expect 1 'exit code 1 of: false' --check run build
-# A program that a stand-in looks for, a plan and a backend that a build may lack.
+# A program that a stand-in looks for, and a plan and a backend that a build may lack.
 mkdir -p tests/structure/stand_ins
 printf '#!/bin/sh\necho "skipped: there is no Slurm"; exit 77\n' >tests/structure/stand_ins/srun
 chmod +x tests/structure/stand_ins/srun

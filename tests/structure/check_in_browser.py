@@ -43,7 +43,7 @@ function faults() {
 }
 """
 
-# Of pages, in frames of the width that is wanted.
+# The faults of pages, in frames of the wanted width.
 SITE = """
 function numbers(colour) {
   const found = colour.match(/[\\d.]+/g).map(Number);
@@ -94,7 +94,7 @@ class Browser:
         self.scratch = scratch
 
     def ask(self, name, script, body, dark, width):
-        """What faults() of a page with this body returns."""
+        """The result of faults() for a page with this body."""
         path = os.path.join(self.scratch, name + ".html")
         with open(path, "w", encoding="utf-8") as file:
             file.write('<!DOCTYPE html><meta charset="utf-8"><style>body { margin: 0 }</style>%s<pre id="answer"></pre><script>%s'
@@ -112,7 +112,7 @@ class Browser:
 
 
 def pictures_of(root, build, scratch):
-    """{name: svg}: those of pages, and those of train_gpt and of the test of pictures where these were built."""
+    """{name: svg}: the pictures of pages, and of train_gpt and of the test of pictures if these were built."""
     out, folder = {}, os.path.join(root, "docs/pictures")
     for name in sorted(os.listdir(folder)):
         out[name] = open(os.path.join(folder, name), encoding="utf-8").read()

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-# Reads every #include of the headers under INCLUDE/plait, and of the .ipp files with the definitions of what they declare,
-# and reports each that breaks a rule:
+# Reads every #include of the headers under INCLUDE/plait, and of the .ipp files with their definitions, and reports each
+# that breaks a rule:
 #   - a folder includes itself and the folders before it in the order below, never a later one;
 #   - backend/<x>/ includes no other backend but host/ and process/, which are always there, and
 #     the files of backend/ itself none;
-#   - a header of an optional component is included only by headers of the same component, or of one
-#     that is said to build on it (plait_components_of_<name>);
+#   - a header of an optional component is included only by headers of the same component, or of a
+#     component that is declared to build on it (plait_components_of_<name>);
 #   - only backend/<name>/ and component headers include anything outside the standard library;
 #   - only backend/, testing/ and the executor (run/move.hpp, run/exchange_runner.hpp) call collectives;
 #   - axes are named by their roles in few places outside policy/ and testing/, and none by a
-#     using enum: what differs from axis to axis is said by policies and placements;
-#   - what most programs include uses algorithms by iterators: those of std::ranges cost compilers a
+#     using enum: policies and placements have the differences between axes;
+#   - headers that most programs include call algorithms by iterators: std::ranges costs compilers a
 #     seventh of a program;
-#   - what runs in constants alone is the branch of __builtin_is_constant_evaluated(), without which each
+#   - code that only runs in constants is the branch of __builtin_is_constant_evaluated(); otherwise each
 #     program compiles it, too;
-#   - plan/ and what it stands on, run/ and train/ keep records of their own in lean_vectors: each record
-#     in a std::vector costs every program some 60 functions;
-#   - texts are made by concat: each + of strings is a text of its own, and what gives it back, in every
-#     program;
-#   - plait.hpp brings no standard header that costs every program's compiler a fiftieth and is not
-#     needed by most; clocks come with core/clock.hpp;
+#   - plan/ and lower floors, run/ and train/ keep records of their own in lean_vectors: each record in a
+#     std::vector costs every program some 60 functions;
+#   - texts are made by concat: each + of strings is a text of its own, with the code that releases it, in
+#     every program;
+#   - plait.hpp includes no standard header that costs every program's compiler a fiftieth and that most
+#     programs do not need; clocks are in core/clock.hpp;
 #   - own headers are written "plait/...", and start with the licence line and #pragma once;
 #   - x.ipp is included by x.hpp, at its end for programs that are header-only, and by exactly one file of the runtime,
 #     and by no other; each of its definitions begins with PLAIT_DECL.
@@ -30,7 +30,7 @@ set(floors
   core placement operation mesh layer schedule policy plan draw                           # the plan half
   tensor backend run formula nn io data train checkpoint elastic observe testing runtime)          # the run half
 
-# The folders of a floor, lowest first; what stands on the floor itself is above all of them.
+# The folders of a floor, lowest first; headers on the floor itself are above all of them.
 set(floors_of_plan model memory sharding schedule report)
 set(floors_of_train options checks measures state)
 
@@ -45,7 +45,7 @@ set(in_std_vectors "${numbers_and_texts}|element|parameter_element|\
 (ext::)?(scheduled_work|parameter_group|saved_tensor|saved_rectangle)")
 
 set(most_axis_names 20)
-# Words that stand for one axis, or for one rank of it: placements are to be asked instead.
+# Words for one axis, or for one rank of it: code has to ask placements instead.
 set(axis_words "tensor_rank|stage[(][)]|is_first|on_stage|with_form|within_layers|tensor_group|batch_axes")
 set(most_axis_words 100)
 
@@ -131,7 +131,7 @@ foreach(header IN LISTS headers)
     endif()
   endif()
 
-  # Lines that are no #include are emptied first: a CMake list cannot hold them whole.
+  # Lines without an #include are emptied first: a CMake list cannot hold them whole.
   file(READ "${INCLUDE}/${header}" text)
   if(NOT text MATCHES "^// SPDX-License-Identifier: Apache-2.0\n#pragma once\n")
     report("the first two lines are not the licence and #pragma once")

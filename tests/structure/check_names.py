@@ -14,7 +14,7 @@ import sys
 
 MOST = 200  # of plait::, which a program's reader has to know
 SPACES = ("plait", "plait::ext")
-# What users may name: the reference has these, and each type and function in them has its sentence.
+# The namespaces for users: the reference has these, and each type and function in them has its sentence.
 PUBLIC = SPACES + ("plait::nn", "plait::nn::losses", "plait::rates", "plait::measures", "plait::testing", "plait::literals",
                    "plait::number_ranges", "plait::functions", "plait::dim", "plait::units")
 PAGE = "docs/reference/names.md"
@@ -39,7 +39,7 @@ def masked(text):
 
 @functools.lru_cache(maxsize=None)
 def declarations(text):
-    """Each declaration that stands in a namespace, as (namespace, its text without bodies, places of its begin and end)."""
+    """Each declaration in a namespace, as (namespace, its text without bodies, places of its begin and end)."""
     text = masked(text)
     spaces, begin, depth, head, out = [], 0, 0, "", []
     for place, letter in enumerate(text):
@@ -68,7 +68,7 @@ def declarations(text):
 
 
 def ends_at_brace(head, rest):
-    """True if the brace closes the body of a function, behind which no semicolon comes."""
+    """True if the brace closes the body of a function, which no semicolon follows."""
     if re.match(r"\s*[;(,<>.&|=)?:+\-*/%{]", rest):
         return False
     return not re.search(r"\brequires\s*(\(\))?\s*}$", head)
@@ -90,7 +90,7 @@ def without_template(head):
 
 
 def end_of_name(text):
-    """The place of the parenthesis, or of the sign =, that comes behind the declared name."""
+    """The place of the parenthesis, or of the sign =, after the declared name."""
     depth = 0
     for place, letter in enumerate(text):
         if letter in "(=" and depth == 0:
@@ -150,7 +150,7 @@ def public_declarations(headers):
 
 
 def outside_of_plait_hpp(headers):
-    """Those that `plait.hpp` does not include, nor what it includes."""
+    """The headers that `plait.hpp` includes neither directly nor indirectly."""
     found, ahead = set(), ["plait.hpp"]
     while ahead:
         header = ahead.pop()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The site has no warning and no dead link, and is the same bytes when it is made again. Faults that are planted into
-# a copy of the pages are found: a dead anchor, a function that is called otherwise, a name without a page.
+# The site has no warning and no dead link, and has the same bytes when it is made again. The test plants faults into a
+# copy of the pages and checks that they are found: a dead anchor, a misnamed function, a name without a page.
 #   check_site.sh SCRATCH
 # SCRATCH/site is the site. Exit code 77 if a program or a package is missing.
 set -euo pipefail
@@ -43,12 +43,12 @@ for text in "no-such-heading" "the reference has no plait::explained" "the refer
 done
 [[ ! -e $scratch/again ]] || fail "a site with faults was put in its place"
 
-# What Doxygen says: of a comment that names a parameter which is not there.
+# A warning of Doxygen: a comment names a parameter that does not exist.
 sed -i 's,^/// Returns the placement as text.*,&\n/// @param nothing is there,' "$copy/include/plait/placement/placement.hpp"
 if "$copy/scripts/site" --offline "$scratch/again" >"$scratch/said" 2>&1; then fail "a warning of Doxygen is none"; fi
 grep -qF "argument 'nothing'" "$scratch/said" || fail "Doxygen said: $(cat "$scratch/said")"
 
-# Links of the site itself: a page that links a place that is not there, and one that nobody links.
+# Links of the site itself: a page with a dead link, and a page without a link to it.
 mkdir "$scratch/small"
 printf '<a href="b.html#c">b</a><a href="/etc">e</a><img src="https://example.org/a.png">' >"$scratch/small/index.html"
 printf '<p id="d"></p>' >"$scratch/small/b.html"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Reports each tracked file that does not belong: what may not stand in the root, and what is not text.
+# Reports each tracked file that does not belong: files that may not be in the root, and files that are not text.
 #   check_tracked.sh ROOT
 set -euo pipefail
 cd "$1"
 
 in_root=(.ci .clang-format .gitignore CHANGELOG.md CMakeLists.txt CMakePresets.json LICENSE README.md
   benchmarks cmake docs examples include packaging scripts tests)
-# What programs read byte by byte: inputs of the fuzzers, and files as others write them.
+# Files that programs read byte by byte: inputs of the fuzzers, and files as written by other libraries.
 not_text='^tests/(fuzz/corpus/.*|checkpoint/fixtures/.*[.]safetensors|data/pictures/.*[.](png|jpg))$'
 
 if [[ "$(git rev-parse --show-toplevel 2>&1)" != "$(pwd -P)" ]]; then

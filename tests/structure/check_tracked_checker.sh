@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_tracked.sh must accept a proper checkout, report each planted file, and skip what is no checkout.
+# check_tracked.sh must accept a proper checkout, report each planted file, and skip a folder that is not a checkout.
 #   check_tracked_checker.sh SCRATCH
 set -euo pipefail
 checker="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_tracked.sh"

@@ -12,7 +12,7 @@ import sys
 
 import check_names
 
-# Comments: who acts is to be named. Pages: the same words.
+# Words that hide the actor, in comments and pages.
 VAGUE = re.compile(r"\b(what of|whatever|whoever|one's own|other ones)\b", re.IGNORECASE)
 # A first sentence says what a thing is or what a function does: it is not the answer to a question.
 QUESTION = ("What", "Whether", "Who", "Whoever", "Which", "Where", "When", "How", "Why", "As", "For", "From", "Of", "To")
@@ -25,7 +25,7 @@ PUBLIC = re.compile(r"(inline )?namespace (%s) \{" % "|".join(
 
 
 def blocks_of(text):
-    """Each block of /// lines at the left margin, as (line, its text, the namespace it stands in)."""
+    """Each block of /// lines at the left margin, as (line, its text, its namespace)."""
     lines, spaces, out, i = text.split("\n"), [], [], 0
     while i < len(lines):
         if re.match(r"(inline )?namespace [\w:]+ \{$", lines[i]):
@@ -74,7 +74,7 @@ def faults_of_names(headers):
 
 
 def operations_of(headers):
-    """The public member functions of `ops`, but for those that the library itself calls."""
+    """The public member functions of `ops`, except those that only the library calls."""
     out = set()
     for name in ("operations", "attention_operations", "image_operations", "element_operations", "listed_operations", "term_operations"):
         is_public = False
@@ -104,7 +104,7 @@ def lines_of_rows(header):
 
 
 def faults_of_indices(header, page):
-    """Operations of a row whose line in the page is missing, or is not that of the row."""
+    """Operations of a row whose line in the page is missing, or differs from the row."""
     rows = lines_of_rows(header)
     sections = re.split(r"^### ops\.(\w+)$", page, flags=re.MULTILINE)
     return ["docs/reference/ops.md, ops.%s: a line must be %s" % (name, rows[name])

@@ -13,7 +13,7 @@ function(header_chains)
     set(included_by_${header} ${included})
   endforeach()
 
-  # What each includes at all: a header is done when those that it includes are.
+  # All includes of each header: a header is done when its includes are done.
   set(left ${ARGN})
   set(sizes "")
   while(left)

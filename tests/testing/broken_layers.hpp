@@ -21,7 +21,7 @@ namespace broken {
 using namespace plait;
 using namespace plait::ext;
 
-/// The same memory under another placement: what no honest layer does.
+/// The same memory under another placement, which no correct layer does.
 template <placement To, class T, placement At, class Memory>
 constexpr view<T, To, Memory> retagged(view<T, At, Memory> of) {
   return {of.data, of.rows, of.columns};
@@ -69,7 +69,7 @@ struct accumulate_row {
 };
 
 /// y = w x for each row. On sequence shards every rank has a summand of dw; used as `Use` =
-/// invariant instead of replicate nobody adds them up.
+/// invariant instead of replicate no rank adds them up.
 template <placement Use>
 struct scale_rows {
   using concept_tag = layer_tag;
@@ -140,8 +140,8 @@ struct unwritten_output : overwritten_gradient {
   }
 };
 
-/// A row-split layer that adds up its summands itself, behind which it wants the largest of each
-/// row of its input. `fault` says what of it the form does not list.
+/// A row-split layer that adds up its summands itself, and then takes the largest element of each
+/// row of its input. `fault` selects the move that the form does not list.
 struct moving_row {
   enum class moves { as_listed, once_more, once_less, wider, elsewhere };
   static inline moves fault = moves::as_listed;
@@ -197,7 +197,7 @@ struct batch_sum {
   static void backward_input(auto& ops, auto l) { add_sum(ops, l.dy, l.dx, l.scratch[sum{}]); }
 };
 
-/// The same, of which it says that only three samples go together.
+/// The sum over all samples, with a declaration that only three samples go together.
 struct batch_sum_of_three : batch_sum {
   static constexpr std::size_t sequence = 1;
   static constexpr std::size_t mixes_samples = 3;
@@ -209,8 +209,8 @@ struct divided_by {
   PLAIT_HOST_DEVICE auto operator()(auto a) const { return a / decltype(a)(count); }
 };
 
-/// The same of all samples of the microbatch, on all ranks, as its form lists it. `fault` says what
-/// of it the form does not list.
+/// The sum over all samples of the microbatch, on all ranks, as its form lists it. `fault` selects
+/// the sum that the form does not list.
 struct summing_row {
   enum class sums { as_listed, once_more, once_less, shorter, shared_by_one_rank };
   static inline sums fault = sums::as_listed;
@@ -328,7 +328,7 @@ struct squared_distance {
   }
 };
 
-/// y = w x with w = |weight|, whose gradient is that of a positive weight.
+/// y = w x with w = |weight|, with the gradient of a positive weight.
 struct positive_weight : scale_rows<replicate> {
   struct multiply {
     PLAIT_HOST_DEVICE void operator()(std::size_t columns, auto const* x, auto const* w,
@@ -411,7 +411,7 @@ struct square_of_label {
     counted_once,        ///< all targets count as one
     left_unwritten,      ///< no gradient is written where one is ignored
     read_where_ignored,  ///< an ignored label is read as a column before its row
-    read_past_rows       ///< a label that is no column is not refused
+    read_past_rows       ///< accepts a label that is not a column
   };
   static inline labels fault = labels::right;
 

@@ -173,7 +173,7 @@ class deferred_queue : public plait::ext::queue_calls<deferred_queue> {
     if (streams_->wrong != flaw::discards_clear_more || bytes == 0) return;
     streams_->put(on_, [=] { std::fill_n(static_cast<std::byte*>(data) - 8, 8, std::byte{}); });
   }
-  // There is no kernel for one of the rows.
+  // One of the rows has no kernel.
   template <operation::is_row Row, class... Arguments>
     requires(!std::same_as<Row, operation::exchange_blocks>)
   void run(Row row, Arguments... arguments) const {

@@ -38,8 +38,8 @@ TYPED_TEST(InOtherTypes, Bfloat16IsNearDouble) {
   EXPECT_GE(report.checked.size(), 2u);
 }
 
-// Those that add up more than a few numbers: what the others do in float is between bfloat16 and
-// double.
+// Layers that add up more than a few numbers; the float results of the others are between bfloat16
+// and double.
 template <class L>
 struct InFloat : testing::Test {};
 using layers_that_add_up =

@@ -110,7 +110,7 @@ TEST(CheckPolicy, ADifferenceIsASentenceWithBothNumbers) {
   auto const report = plait::testing::check_policy<data_parallel<3>>({.tolerance = 0});
   EXPECT_FALSE(report.passed());
   EXPECT_NE(report.text().find("the same as on one rank"), std::string::npos) << report.text();
-  // Everything is near everything if the bound is no number.
+  // Everything is near everything if the bound is nan.
   EXPECT_THROW((void)plait::testing::check_policy<data_parallel<3>>({.tolerance = std::nan("")}),
                input_error);
   // A norm by which nothing is clipped is not compared, either.

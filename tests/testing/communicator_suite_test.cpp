@@ -71,7 +71,8 @@ enum class flaw {
   place_reversed
 };
 
-// What has come on channels, but is not where it should be before all streams are waited for.
+// Messages that have arrived on channels, but are not in their place before all streams have been
+// waited for.
 struct late_messages {
   std::deque<std::vector<std::byte>> values;
   std::vector<std::function<void()>> copies;
@@ -109,8 +110,8 @@ struct flawed_device : plait::ext::host_device {
   flaw flaw_;
 };
 
-// A communicator over threads with one flaw. `spare_` makes the calls that nobody asked for, so
-// that they are not counted.
+// A communicator over threads with one flaw. `spare_` makes the additional calls, so that they are
+// not counted.
 class flawed_communicator : public plait::ext::thread_communicator {
   using base = plait::ext::thread_communicator;
 
@@ -453,7 +454,7 @@ TEST(CommunicatorSuite, FindsNothingWhereNothingIsPlanted) {
   EXPECT_TRUE(report.passed()) << report.text();
 }
 
-// What a backend does not promise is no failure.
+// An unpromised law is not a failure.
 TEST(CommunicatorSuite, SumsInAnotherOrderPassIfNoOrderIsPromised) {
   flawed_threads const backend{flaw::sums_in_reverse};
   auto options = few;

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <new>
 
-// Counts what a program asks operator new for. One source file of a program includes it, and that
-// stands alone (`// test: alone`).
+// Counts a program's calls of operator new. One source file of a program includes it, and is a
+// program by itself (`// test: alone`).
 namespace plait_test {
 
 inline std::atomic<long> allocations{0};
@@ -31,8 +31,8 @@ inline void give_back(void* memory) {
 
 }  // namespace plait_test
 
-// The array forms call these, and the nothrow ones do, but where a sanitizer has its own. Not
-// inline, as the compiler would else take malloc and operator delete for a mismatched pair.
+// The array forms and the nothrow forms call these, unless a sanitizer has its own. Not inline,
+// because the compiler would otherwise report malloc and operator delete as a mismatched pair.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return plait_test::counted(memory);
   throw std::bad_alloc{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend as a user might write it: ranks share nothing but the files of a folder. Every call of
-// a group has a number; each member writes a letter with its call and its values, and reads those
-// of the others.
+// A backend as a user might write it: ranks share only the files of a folder. Every call of a group
+// has a number; each member writes a letter with its call and its values, and reads the letters of
+// the others.
 #pragma once
 
 #include <stdlib.h>
@@ -104,7 +104,7 @@ class file_communicator : public plait::ext::communicator_calls<file_communicato
                       std::to_string(number));
   }
 
-  // Under another name first, so that nobody reads half a letter.
+  // Under another name first, so that no rank reads half a letter.
   void write(std::filesystem::path const& name, call_type const& call, std::size_t bytes) const {
     auto const draft = name.string() + ".draft";
     std::ofstream out(draft, std::ios::binary);
@@ -205,7 +205,7 @@ inline void run_file_rank(std::filesystem::path const& folder,
   }
 }
 
-// A folder of one's own, removed with what is in it.
+// A new folder, removed with its contents.
 class temporary_folder {
  public:
   temporary_folder() {
@@ -250,7 +250,7 @@ struct files {
   }
 };
 
-// A backend: each rank is a process, which somebody else has started; `folder` is that of the job.
+// A backend: each rank is a process, which a launcher has started; `folder` is the job's folder.
 struct file_process {
   std::filesystem::path folder;
   int rank = 0;

@@ -15,9 +15,9 @@
 
 namespace plait_test {
 
-/// A host device each of whose arenas ends where a page begins that nobody may touch, and begins
-/// behind one: who writes past an arena's end is stopped there. What lies between an arena and
-/// these pages is looked at when it is freed. Memory is full of numbers that no result has.
+/// A host device whose arenas are between inaccessible pages: a write past an arena's end stops the
+/// program. The bytes between an arena and these pages are checked when it is freed. Memory is full
+/// of numbers that no result has.
 struct guarded_device : plait::ext::host_device {
   class arena {
    public:

@@ -51,7 +51,7 @@ int main(int count, char** arguments) {
   });
   if (names.empty()) return failure("no test of this program is in the file " + std::string(file));
 
-  // A filter knows names and not files; and a test in a header would be asked for by nobody.
+  // A filter knows names and not files; and no ctest would ask for a test in a header.
   std::string problem;
   for_each_test([&](testing::TestInfo const& test, std::string const& name) {
     std::string const path = test.file();

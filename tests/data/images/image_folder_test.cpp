@@ -90,7 +90,7 @@ class ImageFolder : public testing::Test {
   [[nodiscard]] std::string opening(plait::image_folder_options const& options = {}) const {
     return refusal([&] { image_folder<3, 13, 21> const data(folder_, options); });
   }
-  // Of a folder that has this picture alone, whose data are not looked at before they are read.
+  // Opens a folder that only has this picture; the data of pictures are read later.
   [[nodiscard]] std::string reading(std::string const& name, std::string const& bytes) const {
     std::filesystem::remove_all(folder_ / "a");
     add("a/" + name, bytes);
@@ -237,7 +237,7 @@ TEST_F(ImageFolder, WrongFoldersAreRefusedInOneSentence) {
             "folder of pictures 'z.png' cannot be read: Not a directory");
 }
 
-// The header of a PNG of so many pixels, and nothing behind it that is right.
+// The header of a PNG with this many pixels, followed by garbage.
 std::string png_header(std::uint32_t width, std::uint32_t height) {
   std::string out = content(pictures() / "rgb_8.png").substr(0, 33);
   for (std::size_t i = 0; i < 4; ++i) {
