@@ -22,7 +22,7 @@ checkpoint_settings settings_of(std::string const& text, std::uint64_t content =
       out, {.samples = 8, .data_set = 100, .content = content, .text = text});
   return out;
 }
-/// What differs, if a run with `now` goes on from a checkpoint with `saved`.
+/// Returns the difference, if a run with `now` continues from a checkpoint with `saved`.
 std::string difference(checkpoint_settings const& saved, checkpoint_settings const& now) {
   std::string out;
   for (auto const& one :
@@ -57,7 +57,7 @@ TEST(BatchSettings, OfALongTextKeepItsBeginningAndAFingerprint) {
   EXPECT_LT(saved[1].second.size(), 2200u);
   EXPECT_EQ(difference(saved, settings_of(long_text + " | take(1)")), "");
   EXPECT_NE(difference(saved, settings_of(long_text + " | take(2)")), "");
-  // A difference behind 200 bytes is to be seen.
+  // A difference after 200 bytes must be visible.
   std::string const middle(300, 'x');
   EXPECT_EQ(difference(settings_of(middle + " | take(1)"), settings_of(middle + " | take(2)")),
             "data_set is ..." + std::string(42, 'x') + " | take(1) in the checkpoint and ..." +

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint timeout=300 seconds=10
 //
-// State that is not trained: batch_norm's running statistics. What follows them in forward is found
-// here and elsewhere: nn/buffer_mutants.sh.
+// State that is not trained: batch_norm's running statistics. nn/buffer_mutants.sh checks that
+// tests find faults.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -82,7 +82,7 @@ tensors train(files::path const& folder, std::uint64_t end, int microbatches = 0
     tensors averages;
     trainer.with_ema([&] { trainer.export_parameters(into(averages)); });
     if (!rank.is_root()) return;
-    // Buffers are no averages.
+    // Buffers have no averages.
     EXPECT_EQ(averages["bn.running_mean"], out["bn.running_mean"]);
     EXPECT_EQ(averages["bn.running_var"], out["bn.running_var"]);
     EXPECT_NE(averages["bn.weight"], out["bn.weight"]);
@@ -124,7 +124,7 @@ TEST(Buffers, GoOnUnderAnyPlan) {
   expect_near(undisturbed, train<serial>(from_three, 20), "from dp3");
 }
 
-// Of all samples of a microbatch, of which each plan has two.
+// Statistics of all samples of a microbatch; each plan has two microbatches.
 TEST(Buffers, OfAllSamplesGoOn) {
   using whole = nn::batch_norm<conv::output>;
   auto const undisturbed = train<serial, whole>(scratch("all"), 20, 2);
@@ -180,7 +180,7 @@ TEST(Buffers, OfNumbersFarFromZero) {
   expect_statistics<float, data_parallel<2>, 0>(1000, 1e-5);
 }
 
-// Where layers see bfloat16 what follows a step is not rounded to it, and is exported as it is.
+// If layers see bfloat16, buffers are not rounded to it, and are exported as they are.
 TEST(Buffers, AreNotRoundedToWhatLayersSee) {
   expect_statistics<plait::precision<plait::bfloat16, float>, serial, 4>(0, 1e-5);
   expect_statistics<plait::precision<plait::bfloat16, float>, data_parallel<2, zero<1>>, 0>(0,
@@ -341,7 +341,7 @@ TEST(Buffers, OfAFrozenLayerAreRead) {
     auto const report = trainer.step(batches.at(0));
     EXPECT_NEAR(report.loss, evaluated, 1e-13);
     trainer.export_parameters(into(after));
-    // The gradient is that of the loss: conv's, by a difference.
+    // The gradient must be the loss's; conv's is checked by a difference.
     tensors gradients;
     trainer.gradients_of(batches.at(1));
     trainer.export_gradients(into(gradients));

@@ -39,7 +39,7 @@ using plait::ext::checkpoint_manifest;
 using plait::ext::checkpoint_save;
 using plait::ext::list_checkpoints;
 
-// A manifest of two ranks' files; `what` stands for their content.
+// A manifest of two ranks' files; `what` represents their content.
 checkpoint_manifest manifest_of(std::int64_t step, std::string const& what = "",
                                 std::string const& job = "job") {
   return {
@@ -51,7 +51,7 @@ checkpoint_manifest manifest_of(std::int64_t step, std::string const& what = "",
       .blocks = {{"rank-0", "w", {0, 0}, {1, 2}, 1}, {"optimizer/rank-1", "w", {1, 0}, {1, 2}, 2}}};
 }
 
-// "200 100", with a '!' behind a damaged one.
+// "200 100", with a '!' after a damaged one.
 std::string text_of(std::vector<plait::ext::found_checkpoint> const& list) {
   std::string out;
   for (auto const& one : list)
@@ -248,7 +248,7 @@ TEST_F(CheckpointFolder, AnotherOfTheSameStepIsReplaced) {
   save(folder, 100, "second");
   EXPECT_EQ(content("step-00000100/optimizer/rank-1"), "onesecond");
   EXPECT_EQ(names(), "plait.lock step-00000100");
-  // What has no manifest may be anybody's: it lies aside.
+  // A folder without a manifest may be a user's: it is moved aside.
   fs::remove(path_ / "step-00000100" / "plait.json");
   save(folder, 100, "third");
   EXPECT_EQ(text_of(list_checkpoints(path_)), "100");
@@ -366,7 +366,7 @@ TEST_F(CheckpointFolder, AFullDiskIsAnError) {
 }
 
 TEST_F(CheckpointFolder, NoPermissionIsAnError) {
-  // Where root may not write either.
+  // A place where root may not write either.
   EXPECT_NE(refusal([&] { checkpoint_folder("/proc/plait", "job"); }).find("cannot be made: "),
             std::string::npos);
   EXPECT_NE(refusal([&] { checkpoint_folder("/proc/self", "job"); }).find("cannot be locked: "),
@@ -391,7 +391,7 @@ TEST_F(CheckpointFolder, OtherHostsSeeTheProbe) {
   folder.remove_probe("plait.lock");
   folder.remove_probe(name);
   EXPECT_FALSE(plait::ext::sees_probe(path_, name, bytes));
-  {  // Who is patient sees what comes later.
+  {  // A patient reader sees later checkpoints.
     std::jthread const later([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(120));
       std::ofstream(path_ / name, std::ios::binary).write("\1\0\3", 3);
@@ -404,7 +404,7 @@ TEST_F(CheckpointFolder, OtherHostsSeeTheProbe) {
 
 // ---- On a disk whose power may fail ----------------------------
 
-// Without a lock, somebody may be writing what looks like remains.
+// Without a lock, another process may be writing a folder that looks like remains.
 TEST(SimulatedDisk, WithoutLocksNothingIsCleaned) {
   simulated::disk disk;
   for (int const code : {ENOLCK, EOPNOTSUPP}) {
@@ -437,7 +437,7 @@ class power_test {
     disk.changed = [this] { look(); };
   }
 
-  /// As a job does: its ranks write, then it commits and keeps one.
+  /// Saves as a job does: its ranks write, then it commits and keeps one.
   void save(checkpoint_folder& folder, std::int64_t step, std::string const& what) {
     auto const manifest = manifest_of(step, what);
     auto const begun = folder.begin(step);
@@ -498,7 +498,7 @@ class power_test {
     if (!newest) return note("no checkpoint is left");
     if (*newest < *sure_step_) return note("a checkpoint that was complete is lost");
     auto const& of_step = saved_[*sure_step_];
-    // Of the same step only that one, or one that was saved later.
+    // The same step has only that checkpoint, or one that was saved later.
     auto const at = std::ranges::find(of_step, sure_);
     if (*newest == *sure_step_ && std::find(at, of_step.end(), newest_files) == of_step.end())
       note("an older checkpoint of the step is back");
@@ -605,8 +605,8 @@ TEST(PowerFailure, NoFsyncCanBeLeftOut) {
   }
 }
 
-// Those that only count after a job that was killed: of begin(), before it removes remains, and of
-// a commit() that finds its checkpoint there.
+// The calls that only matter after a killed job: of begin(), before it removes remains, and of a
+// commit() that finds its checkpoint there.
 TEST(PowerFailure, NamesThatAKilledJobLeftAreMadeSure) {
   for (bool const same_again : {false, true}) {
     bool found = false, killed = true;
@@ -621,7 +621,7 @@ TEST(PowerFailure, NamesThatAKilledJobLeftAreMadeSure) {
         test.save(folder, same_again ? 200 : 100, "another");
       };
       killed = kill_before(test, call, go_on);
-      int parents = 0;  // the first is that of the folder above
+      int parents = 0;  // the first is for the parent folder
       test.disk.does = [&](simulated::disk::sync kind) {
         return kind != simulated::disk::sync::parent || parents++ != 1;
       };
@@ -650,7 +650,7 @@ TEST(PowerFailure, OtherOrdersAreSeen) {
   }
 }
 
-// What fsync could not do is not tried again: the save is given up, and the one before is there.
+// A failed fsync is not tried again: the save is given up, and the previous one is there.
 TEST(PowerFailure, AnFsyncThatFailsEndsTheSave) {
   using sync = simulated::disk::sync;
   for (auto const kind :

@@ -49,7 +49,7 @@ struct outcome {
   std::vector<std::string> left_out;
   std::vector<std::byte> extra;
   std::uint64_t begun_at = 0;
-  std::vector<bool> are_best;  // the weights behind each step that was told a value
+  std::vector<bool> are_best;  // the weights after each step that was told a value
 };
 
 struct settings {
@@ -60,11 +60,11 @@ struct settings {
   bool has_other_data = false;
   checkpoint_options saves{};
   bool resumes = true, saves_at_end = false, sets_extra = false, has_warning = false;
-  /// Behind that step, before checkpoints are told of it, their folder is taken away.
+  /// After that step, before checkpoints are told of it, their folder is taken away.
   std::int64_t folder_goes_at = -1;
   /// After this step some parameters are taken from elsewhere.
   std::int64_t imports_at = -1;
-  /// What is told behind steps 1, 2, ...; and whether ranks tell each their own, or have another
+  /// The values that are told after steps 1, 2, ...; each rank may tell its own, or have another
   /// measure.
   std::vector<double> values{};
   bool values_differ = false, measures_differ = false;
@@ -368,8 +368,8 @@ void expect_little_is_read(files::path const& path, int data_ranks = 0) {
     std::uint64_t kept = 0;
     for (auto const& block : plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()))
       for (auto const& each : block.rectangles) kept += each.count();
-    // Of what optimizers own and of averages a rank has a share under zero<1>, as it saves it; of
-    // what all tensor ranks have the first alone saves that.
+    // Under zero<1> a rank has a share of the optimizer's state and of averages, and saves it. If
+    // all tensor ranks have a value, only the first saves it.
     std::uint64_t owned = kept;
     if (plan::cuts_arenas) {
       owned = rank.tensor_rank() == 0 ? 0 : state->count();
@@ -474,7 +474,7 @@ TEST(Checkpoints, ThatAreDamagedAreLeftForTheOneBefore) {
   ASSERT_EQ(found.left_out.size(), 1u);
   EXPECT_NE(found.left_out[0].find("is damaged: tensor"), std::string::npos) << found.left_out[0];
   EXPECT_EQ(found.problem, "");
-  // With none left nobody begins anew without a word.
+  // If none is left, the job does not start over silently.
   files::remove(at.path / "step-00000002" / "plait.json");
   expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none can be used");
   files::remove_all(at.path / "step-00000004");
@@ -590,7 +590,7 @@ TEST(Checkpoints, KeepTheBestWeightsBesides) {
   EXPECT_EQ(folders_in(at.path), (names{"best-00000002", "step-00000004"}));
   EXPECT_EQ(find_best(at.path)->value, 3);
 
-  // They are those behind the second step.
+  // They are the weights after the second step.
   using job = small_gpt::job<data_parallel<2>>;
   auto const two = run({.steps = 2, .saves = {.folder = none.path}});
   std::map<std::string, std::vector<double>> loaded;
@@ -756,8 +756,8 @@ TEST(Checkpoints, OfWhichAnyBitOfDataChangesAreDamaged) {
   EXPECT_FALSE(is_damaged(found, manifest));
 }
 
-// What a header says beside names, types, shapes and places is not used: there a change does not
-// matter, and it is found that it does not.
+// Header fields other than names, types, shapes and places are not used: a change there must not
+// matter.
 TEST(Checkpoints, OfWhichAnyBitOfAHeaderChangesAreDamagedOrTheSame) {
   folder const at("headers");
   files::create_directories(at.path / detail::optimizer_folder);

@@ -44,7 +44,7 @@ using plait::ext::checkpoint_manifest;
 using plait::ext::folder_owner;
 using plait::ext::list_checkpoints;
 
-// A manifest of two ranks' files; `what` stands for their content.
+// A manifest of two ranks' files; `what` represents their content.
 checkpoint_manifest manifest_with(std::int64_t step, std::string const& what) {
   return {
       .step = step,
@@ -145,7 +145,7 @@ TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {
   std::string const lost =
       "folder of checkpoints 'PATH' belongs to generation 3 of the job now; this process is of "
       "generation 1 and must not write there any more";
-  // What is renamed after the take-over, whoever has looked before it, does not count.
+  // A folder that is renamed after the take-over does not count, even after an earlier check.
   fs::copy(begun.path, path_ / "step-00000300.lease-1-9", fs::copy_options::recursive);
   std::ofstream(path_ / "step-00000300.lease-1-9" / "plait.json")
       << plait::ext::to_text(manifest_with(300, ""));
@@ -213,7 +213,7 @@ TEST_F(LeasedFolder, JobsOfBothKindsTakeTurns) {
     EXPECT_EQ(names(),
               "plait.list-2 plait.lock plait.lock-2 step-00000200.lease-1-1 step-00000300");
   }
-  // A copy without what says who had it: all counts, and numbers go on.
+  // A copy without the files that name the owner: all counts, and numbers continue.
   fs::remove(path_ / "plait.list-2");
   fs::remove(path_ / "plait.lock-2");
   EXPECT_EQ(listed(), "step-00000300 step-00000200.lease-1-1");
@@ -244,8 +244,8 @@ TEST_F(LeasedFolder, DamagedListsAreRefused) {
 
 using content = std::map<std::string, std::string>;
 
-/// What one thread gives and another takes. std::binary_semaphore gives its processor away some
-/// times before it sleeps, which lasts far longer than a turn where others are busy there.
+/// A token that one thread gives and another takes. std::binary_semaphore yields its processor a
+/// few times before it sleeps, which takes far longer than a turn on a busy machine.
 class turn {
  public:
   void release() {
@@ -361,7 +361,7 @@ class orders {
     end_clean(left, "after a power failure");
   }
 
-  /// What a root does, once it has the folder: it saves what the job has trained.
+  /// The actions of a root, once it has the folder: it saves what the job has trained.
   void work(root& me) {
     checkpoint_folder folder("run", me.owner_, disk_);
     took(me);
@@ -404,7 +404,7 @@ class orders {
 
   void took(root& me) {
     ++taken_;
-    is_quiet_ = true;  // nobody comes between these calls
+    is_quiet_ = true;  // no other thread runs between these calls
     using namespace plait::detail;
     auto const number = counted_checkpoints("run", disk_).newest(lock_start);
     auto const now = lease_text::read(
@@ -490,7 +490,7 @@ class orders {
   std::string problem_;
 };
 
-// Who has had the folder may have asked whether it has it still, and clean it after it was taken.
+// An old owner may have checked that it has the folder still, and clean it after it was taken.
 TEST(FolderLeases, AnOldOwnerRemovesNothingOfANewerOnes) {
   int times = 0;
   for (;; ++times) {

@@ -77,7 +77,8 @@ bool ask_for_stops() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// Whether a call changes a disk: not if a file is opened for reading or a terminal written.
+/// Returns true if a call changes a disk: not if a file is opened for reading or a terminal
+/// written.
 bool changes_disk(__ptrace_syscall_info const& info) {
   auto const number = static_cast<long>(info.seccomp.nr);
   auto const flags = info.seccomp.args[number == SYS_openat ? 2 : 1];

@@ -16,8 +16,8 @@
 #include "plait/plait.hpp"
 
 // Weights that transformers has written, tests/oracle/llama_weights.py, and a model that has
-// parameters of their names and shapes. What it computes is nothing: weights are taken and given
-// back.
+// parameters of their names and shapes. The model computes nothing: it loads weights and saves
+// them.
 namespace llama_weights {
 
 namespace files = std::filesystem;

@@ -95,7 +95,7 @@ TEST(LoadWeights, OfTransformersUnderEveryPlan) {
     EXPECT_EQ(llama_weights::text_of(one / name), llama_weights::text_of(four / name)) << name;
     EXPECT_EQ(llama_weights::text_of(one / name), llama_weights::text_of(two / name)) << name;
   }
-  // Those that were written are read, and a single file of them.
+  // The written files are read, and a single one of them.
   using job = llama_weights::job<serial, double>;
   auto const file = temporary() / "plait_whole.safetensors";
   launch<job>(threads{}, [&](auto& rank) {
@@ -117,7 +117,7 @@ TEST(LoadWeights, OfTransformersUnderEveryPlan) {
     auto trainer = trainer_of<other_job>(rank);
     std::size_t const before = bytes_read;
     load_weights(trainer, safetensors_reader(file));
-    // Of doubles.
+    // A file of doubles.
     EXPECT_LE(double(bytes_read - before), 1.05 * 4 * double(block_bytes<other_job>(rank)));
   });
   for (auto const& path : {one, four, two, file}) files::remove_all(path);
@@ -185,7 +185,7 @@ TEST(LoadWeights, StarsStandForTheSameInBothNames) {
     });
   };
   auto const nothing = [](auto&) {};
-  // As Meta's own files say it.
+  // The names of Meta's own files.
   std::vector<std::pair<std::string, std::string>> const meta{
       {"model.layers.*.self_attn.*_proj.weight", "layers.*.attention.w*.weight"},
       {"model.*", "*"},

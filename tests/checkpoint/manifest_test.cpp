@@ -356,7 +356,7 @@ TEST(Manifest, ManyBlocksAreCheckedSoon) {
     plait::detail::check_manifest(manifest, plait::detail::manifest_name("plait.json"));
     return static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
   };
-  // Of the processor's time, four times as many take less than what grows with the square.
+  // Four times as many blocks take less of the processor's time than quadratic growth would.
   double few = 1, many = 1;
   for (int i = 0; i < 3; ++i) few = std::min(few, seconds(50)), many = std::min(many, seconds(200));
   EXPECT_LT(many, 10 * few) << "for 5000 blocks " << few << " s";

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Plants faults into checkpoints, one after another, and demands that a test finds each.
 #   mutants.sh SCRATCH_DIR [NAME...]
-# For people who change them: each takes up to half a minute to compile. Each fsync that is left out, and three
-# that come behind the rename, are cases of tests/checkpoint/checkpoint_folder_test.cpp.
+# For people who change them: each takes up to half a minute to compile. tests/checkpoint/checkpoint_folder_test.cpp has
+# the cases of each omitted fsync, and of three that follow the rename.
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
@@ -33,7 +33,7 @@ mutant() {
     PLAIT_TESTS="$root/tests" timeout 600 "$tree/test" >"$tree/said" 2>&1
     local code=$? by
     by="$(sed -nE 's/^\[  FAILED  \] ([^ ,]*).*/\1/p' "$tree/said" | head -n 1)"
-    # Who ends in the middle of a test has not come to that line.
+    # A process that ends in the middle of a test has not come to that line.
     [[ -n $by ]] || by="$(sed -nE 's/^\[ RUN      \] //p' "$tree/said" | tail -n 1)"
     if ((code == 0)); then
       echo "mutants.sh: $name: no test of $test finds it" >&2

@@ -23,10 +23,10 @@ namespace simulated {
 /// The process ends here.
 struct killed {};
 
-/// A disk in memory that knows what a power failure could leave of it: the data of a file is sure
-/// after its fsync, names (made, moved, removed) after that of their folder; until then each may be
-/// there or not, whatever the others are, but for what is moved twice. After every change it calls
-/// `changed`.
+/// A disk in memory that knows what a power failure could leave of it: the data of a file is safe
+/// after its fsync, names (made, moved, removed) after the fsync of their folder. Until then each
+/// may be there or not, independently of the others, except names that are moved twice. After every
+/// change it calls `changed`.
 class disk final : public plait::detail::disk {
  public:
   enum class sync { file, manifest, optimizer_folder, partial_folder, parent };
@@ -36,7 +36,7 @@ class disk final : public plait::detail::disk {
   // ---- What a test sets ----
 
   std::function<void()> changed = [] {};
-  /// Called before each call: whoever calls may end here, or wait while others go on.
+  /// Called before each call: the caller may end here, or wait while others continue.
   std::function<void()> before = [] {};
   /// Asked before each fsync; false: it is not done, though it says so.
   std::function<bool(sync)> does = [](sync) { return true; };
@@ -54,7 +54,7 @@ class disk final : public plait::detail::disk {
 
   // ---- What a power failure leaves ----
 
-  /// How many choices there are: a bit for each name, two for each file.
+  /// The number of choices: a bit for each name, two for each file.
   [[nodiscard]] std::size_t open_choices() const {
     std::size_t count = pending_.size();
     for (auto const& one : nodes_)
@@ -82,7 +82,7 @@ class disk final : public plait::detail::disk {
       auto const& from = one.changes.front().first;
       bool const is_rename = one.changes.size() == 2;
       if (!choose()) continue;
-      // What is moved must be where it is moved from: no folder ever has two names.
+      // A moved folder must be at its old name: no folder ever has two names.
       auto const found = names.find(from);
       if (is_rename && (found == names.end() || found->second != one.changes.back().second))
         continue;
@@ -114,7 +114,7 @@ class disk final : public plait::detail::disk {
   int make_folder(path const& name) override { return make(name, true); }
   int write_file(path const& name, std::span<std::byte const> in) override {
     if (int const code = make(name, false); code != 0) return code;
-    auto const file = find(name);  // also when somebody removes it now
+    auto const file = find(name);  // even if another process removes it now
     count();
     nodes_[file].data.assign(reinterpret_cast<char const*>(in.data()), in.size());
     changed();
@@ -183,7 +183,7 @@ class disk final : public plait::detail::disk {
     change(to.parent_path(), {{to.filename(), node}});
     return 0;
   }
-  /// What nobody has made is there for those who hold it. A lock lasts until end_of its process.
+  /// An unnamed file exists for processes that have it open. A lock lasts until end_of its process.
   int lock(path const& name, lock_for whom, lock_of what,
            plait::detail::file_descriptor&) override {
     before();

@@ -247,7 +247,7 @@ TEST(LoadWeights, FineTunesWithAnotherHeadAndOtherNames) {
   EXPECT_EQ(tuned.at("net.first.bias"), trained.at("body.first.bias"));
   EXPECT_NE(tuned.at("net.first.weight"), start.at("net.first.weight"));
   EXPECT_EQ(tuned.at("head.weight"), start.at("head.weight"));
-  // The same weights, from a single file, into the model that they are from.
+  // The same weights, from a single file, into their own model.
   {
     std::vector<safetensors_entry> const entries{{"body.first.bias", stored_type::f32, {8}},
                                                  {"body.first.weight", stored_type::f32, {10, 8}},

@@ -100,7 +100,7 @@ TEST(WeightsIndex, PartsOfTensorsAreRead) {
 
 struct damage {
   std::function<void(files::path const&)> make;
-  std::string says;  ///< behind the name of the index
+  std::string says;  ///< follows the name of the index
 };
 
 /// Puts another text in the place of the first of its kind in the index.
@@ -212,7 +212,7 @@ TEST(WeightsIndex, TextsAreRefusedInOneSentence) {
   EXPECT_EQ(said("{" + map + R"(,"weight\u005fmap":{}})"), "index 'i' has two weight_maps");
   EXPECT_EQ(said("{" + map + R"(,"size":1e400})"),
             "index 'i' is not JSON (it has a number that is too large)");
-  // Other keys are skipped, whatever they have.
+  // Other keys are skipped, with any contents.
   std::string deep(300'000, '[');
   deep.resize(600'000, ']');
   for (std::string const& other : {std::string("1"), std::string(R"({"a":1,"a":2})"),

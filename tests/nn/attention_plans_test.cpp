@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300
 //
-// Models with attention of groups of heads: the loss of one rank is that of softmax attention
-// written out, and every plan trains as one rank does.
+// Models with attention of groups of heads: the loss of one rank equals the loss of softmax
+// attention written out, and every plan trains as one rank does.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -222,7 +222,7 @@ void expect_room_of_the_device(auto const& backend) {
   });
 }
 
-// A plan is that of all devices, and a GPU needs none of it.
+// A plan holds for all devices, and a GPU needs none of this memory.
 TEST(AttentionPlans, LeaveWhatAttentionWorksInToTheDevice) {
   expect_room_of_the_device(threads{});
   expect_room_of_the_device(simulated{});

@@ -104,7 +104,7 @@ TEST(BatchStatistics, OfFrozenLayersAreTheBuffers) {
   for (double const value : got.weights.at("bn1.running_var")) EXPECT_EQ(value, 1);
 }
 
-/// What the ranks of a job call in a step and in an evaluation is what the list says, in its order.
+/// Checks that the ranks of a job make the list's calls, in its order, in a step and an evaluation.
 template <class Job>
 void expect_calls_of_the_list(int microbatches) {
   launch<Job>(threads{}, [&](auto& rank) {
@@ -136,8 +136,8 @@ TEST(BatchStatistics, SendWhatTheListSays) {
   expect_calls_of_the_list<whole<hybrid<data_parallel<2, buckets<512>>, pipeline<2>>>>(2);
   expect_calls_of_the_list<
       whole<hybrid<data_parallel<2>, tensor_parallel<2>, recompute<again::all>>>>(2);
-  // Of sums for every channel, 8 of them, twice forward and once, of two kinds, backward; none in
-  // an evaluation.
+  // Sums for every channel, 8 of them: two forward, and one of two kinds backward; none in an
+  // evaluation.
   using plan = whole<data_parallel<2>>::plan_type;
   workload const load{.rows = 4, .microbatches = 3};
   std::int64_t sums = 0, bytes = 0;
@@ -149,7 +149,7 @@ TEST(BatchStatistics, SendWhatTheListSays) {
     EXPECT_LT(row.item, 0);
 }
 
-// Those of a body are what its form lists, in training, on every rank.
+// The sums of a body are the sums that its form lists, in training, on every rank.
 struct summing_job : parallel<objective<named<"row", broken::summing_row>, nn::cross_entropy<12>>,
                               data_parallel<2>, double> {};
 std::string said_of_sums(broken::summing_row::sums fault, auto const& backend) {
@@ -204,7 +204,7 @@ TEST(BatchStatistics, OfOneValueAreAnError) {
         << e.what();
   }
 }
-// Of groups it is the last one that may be short.
+// Only the last group may be short.
 TEST(BatchStatistics, OfAGroupOfOneValueAreAnError) {
   using one = nn::image<3, 1, 1>;
   using pairs = nn::batch_norm<one, {.group = 2}>;

@@ -42,7 +42,7 @@ struct job : parallel<sequential<plait::testing::relay<length, width>,
                                  plait::testing::relay<length, width>>,
                       Policy, double> {};
 
-/// What becomes of ones: (samples, positions, features), put together from all ranks and
+/// The result for ones: (samples, positions, features), put together from all ranks and
 /// microbatches.
 template <name Form, class Policy>
 std::vector<double> mask(std::size_t microbatches, std::uint64_t seed = 3, std::uint32_t step = 2) {

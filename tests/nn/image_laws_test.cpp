@@ -38,7 +38,7 @@ TEST(ImageLaws, Conv2dInGroups) {  // whole, groups, by rows
   expect_laws<conv2d<image<12, 2, 3>, 24, {.kernel = 2, .groups = 12, .bias = false}>>(11);
   expect_laws<conv2d<image<12, 3, 5>, 24, {.kernel = 2, .stride = 2, .groups = 12}>>(11);
 }
-// Of 1 x 1, on maps that are large enough to need no patches.
+// Windows of 1 x 1, on maps that are large enough to need no patches.
 TEST(ImageLaws, Conv2dInOtherTypes) {
   static_assert(conv2d<image<2, 16, 16>, 4, {.kernel = 1}>::room == 0);
   expect_laws<conv2d<image<2, 16, 16>, 4, {.kernel = 1}>, plait::precision<plait::bfloat16, float>>(
@@ -76,9 +76,9 @@ TEST(ImageLaws, SizesFollowFromTheImage) {
   static_assert(std::is_same_v<pooled::output, image<64, 56, 56>>);
   static_assert(std::is_same_v<global_average_pool<pooled::output>::output, image<64, 1, 1>>);
   static_assert(first::flops_per_row == 2.0 * 64 * 112 * 112 * 3 * 49);
-  // Of 224 x 224 not all patches are there at once.
+  // With maps of 224 x 224 not all patches exist at once.
   static_assert(first::room == 3 * 49 * 9 * 112);
-  // Of 7 x 7 there are several samples, and their results.
+  // With maps of 7 x 7 there are several samples at once, and their results.
   static_assert(conv2d<image<512, 7, 7>, 512, {.padding = 1}>::room == 512 * 10 * 6 * 49);
 }
 

@@ -49,7 +49,7 @@ struct slot_views {
   }
 };
 
-/// What a layer makes of x, and of the gradient of y.
+/// The results of a layer for x, and for the gradient of y.
 struct outcome {
   numbers y, dx;
   std::vector<numbers> gradients;  ///< of the parameters
@@ -73,7 +73,7 @@ outcome run_layer(std::size_t samples, numbers const& x, std::vector<numbers> pa
     using formed = plait::execution::formed_layer<L, 0>;
     using plait::ext::layer_body;
     operations ops(rank, context, 0);
-    // A rank alone: there is nobody to sum with.
+    // A single rank has no other rank to sum with.
     plait::execution::summing_operations<operations, double, formed, layer_body::forward> forward(
         ops);
     plait::execution::summing_operations<operations, double, formed, layer_body::backward_input>

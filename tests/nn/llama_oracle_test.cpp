@@ -67,7 +67,7 @@ using job_of = plait::parallel<
 
 bool is_lora(std::string const& name) { return name.find(".lora_") != std::string::npos; }
 
-/// Keys are places among the names in their order, of what LoRA adds in that of the layers.
+/// Keys are places among the sorted names; for LoRA's parameters among the layers in order.
 std::map<std::string, std::size_t> keys_of(
     std::vector<plait::ext::saved_tensor> const& parameters) {
   std::vector<std::string> names;

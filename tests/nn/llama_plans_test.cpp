@@ -45,7 +45,7 @@ using heads = sequential<
 using block = sequential<plait::residual<sequential<named<"norm_1", nn::rms_norm<width>>, heads>>,
                          plait::residual<sequential<named<"norm_2", nn::rms_norm<width>>,
                                                     named<"mlp", nn::swiglu<width, 2 * width>>>>>;
-// Where positions are cut a rotary layer and a sum between norms work on positions.
+// If positions are cut, a rotary layer and a sum between norms work on positions.
 using between = sequential<
     named<"norm_0", nn::rms_norm<width>>, named<"turned", nn::rotary<width, head, length>>,
     plait::fan_out<nn::silu<width>, nn::scale<width, plait::fraction(2.0)>>, nn::sum<width, 2>>;

@@ -221,8 +221,8 @@ TEST(Padding, LayersKeepTheLaws) {
   expect_laws<nn::cross_entropy<5, {.padded_to = 12}>>(5);
 }
 
-// Every class has the logit -3200, and padding 0: were the maximum that of padding, every e^(logit
-// - maximum) would be 0.
+// Every class has the logit -3200, and padding 0. If the maximum included padding, every e^(logit -
+// maximum) would be 0.
 TEST(Padding, HasNoPartInTheMaximum) {
   auto const expect_even = []<class Job>(Job) {
     auto weights = train<Job>({}, 0).first;
@@ -253,7 +253,7 @@ TEST(Padding, StaysZeroBetweenOtherLayers) {
     auto const trained = train<Job>();
     EXPECT_EQ(trained.last.at("hidden.bias").size(), 42u);
     EXPECT_NE(trained.last.at("hidden.bias")[41], 0.0);
-    // Were there something behind the 42, then what the file brings back would not be the same.
+    // If there were values after the 42, the file would not bring back the same.
     auto const loaded = train<Job>(trained.last, 0);
     EXPECT_EQ(loaded.logits, trained.logits);
   };

@@ -153,7 +153,7 @@ TEST(ResNet18, IsTorchvisionsInFloat) {
   expect_as_torchvision(train<float, 2 * small.group, small>(1e-6), "groups_float", 1e-4);
 }
 
-/// What digest() of resnet_reference.py makes of names and shapes.
+/// The same as digest() of resnet_reference.py for names and shapes.
 template <class Plan>
 numbers digest() {
   auto const names = plait::planning::parameter_names(Plan::tree, Plan::entries);

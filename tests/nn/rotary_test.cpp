@@ -19,7 +19,7 @@ namespace nn = plait::nn;
 constexpr nn::rotary_options none{.base = 100};
 constexpr nn::rotary_options linear{
     .base = 50, .scaling = nn::rotary_scaling::linear, .factor = plait::fraction(2.5)};
-// Of the 8 angles of a head of 16 some are slow, some fast, and some between.
+// Some of the 8 angles of a head of 16 are slow, some fast, and some between.
 constexpr nn::rotary_options llama3{.base = 1000,
                                     .scaling = nn::rotary_scaling::llama3,
                                     .factor = plait::fraction(8.0),
@@ -145,7 +145,7 @@ TEST(Rotary, IsItsFormulaSlowedDownInPart) {
   expect_formula<llama3>();
 }
 
-// A position above 256 is no bfloat16, and one above 2^24 no float: angles are not formed in these.
+// A bfloat16 cannot hold a position above 256, nor a float one above 2^24: angles need other types.
 TEST(Rotary, AnglesOfFarPositionsAreNotRoundedBefore) {
   constexpr std::size_t positions = 301, head = 4;
   using layer = nn::rotary<head, head, positions, {.base = 10}>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of one's own: gradients by a product, and what needs more than a product: rotary
+// A user's own layers: gradients by a product, and layers that need more than a product: rotary
 // positions, heads that share keys and values, a causal convolution.
 #include <gtest/gtest.h>
 
@@ -194,7 +194,7 @@ struct gated_in_all_ways : gated<In, Out> {
   }
 };
 
-/// The first layer takes an input whose gradient nobody needs, and the last layer is frozen.
+/// The first layer takes an input whose gradient is not needed, and the last layer is frozen.
 template <template <std::size_t, std::size_t> class First,
           template <std::size_t, std::size_t> class Second, class Policy>
 struct gated_job

@@ -120,7 +120,7 @@ static_assert(serial::is_epilogue(3, direction::forward));
 static_assert(serial::is_epilogue(3, direction::backward));
 static_assert(!serial::is_epilogue(2, direction::forward));
 static_assert(!serial::is_epilogue(4, direction::backward));
-// The sum that ends a residual lies where the product before it is written.
+// The sum that ends a residual is in the place of the product before it.
 static_assert(serial::is_epilogue(5, direction::forward));
 static_assert(!serial::is_epilogue(5, direction::backward));
 static_assert(!serial::is_epilogue(4, direction::forward));
@@ -140,8 +140,8 @@ using keeps = plait::ext::plan<sequential<residual<kept_output>>, plait::serial>
 static_assert(keeps::code.steps[2].kind == plait::planning::step_kind::add);
 static_assert(!keeps::is_epilogue(2, direction::forward));
 
-// A residual begins in front of a layer norm: the gradient of the way around it is added there,
-// where anybody wants it.
+// A residual begins before a layer norm: the gradient of the path around it is added there, if a
+// layer needs it.
 using sums = plait::ext::plan<
     sequential<nn::linear<8, 8>, residual<sequential<nn::layer_norm<8>, nn::linear<8, 8>>>>,
     plait::serial>;

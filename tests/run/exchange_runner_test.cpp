@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each operation of a list, carried out on threads with small integers, against sums that are made
-// here from the coordinates of the ranks; what lies around a row's elements is left alone.
+// Each operation of a list, carried out on threads with small integers, against sums that the test
+// makes from the coordinates of the ranks; the elements around a row do not change.
 #include "plait/run/exchange_runner.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using rank_type = threads::rank_type;
 
 constexpr std::size_t room = 32;
 
-/// What rank `rank` has in its arena.
+/// The contents of the arena of rank `rank`.
 double number(int rank, std::size_t i) { return double((rank + 2) * (int(i) + 3) % 23) - 9; }
 numbers numbers_of(int rank) {
   numbers out(room);
@@ -199,7 +199,7 @@ template <class... Policies>
 struct job : parallel<body, hybrid<Policies...>> {};
 
 /// The list's rows for the gradients leave the sum over all ranks in the block that an optimizer
-/// owns; those behind the update bring the blocks to all ranks.
+/// owns; the rows after the update bring the blocks to all ranks.
 template <class Job>
 void expect_sums_of_blocks() {
   using plan = typename Job::plan_type;
@@ -230,7 +230,7 @@ void expect_sums_of_blocks() {
     std::size_t const mine = 2 * std::size_t(rank.place().along(axis::data)) +
                              std::size_t(rank.place().along(axis::replica));
     for (std::size_t i = 0; i < count; ++i) {
-      if (i / block != mine) here[i] = -1000;  // somebody else's
+      if (i / block != mine) here[i] = -1000;  // another rank's
       else EXPECT_EQ(here[i], expected[i]) << i << " of rank " << rank.world_rank();
     }
     EXPECT_EQ(run(exchange_place::gather_parameters), 2);

@@ -74,7 +74,7 @@ TEST(Launch, AGroupThatNoJobAskedForIsAnErrorThatNamesIt) {
   }
 }
 
-/// Threads that stand for processes which somebody has started.
+/// Threads that represent processes of a launcher.
 struct started : threads {
   int processes = 0;
   static constexpr bool processors_are_ranks = true;

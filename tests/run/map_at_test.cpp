@@ -179,8 +179,8 @@ TEST(MapAt, WrongShapesAreSentences) {
             std::string::npos);
 }
 
-// The same training on the threads and on the simulated device, in its orders; ready-made layers
-// that read rows are in it, too.
+// Training gives the same on threads and on the simulated device, in its orders; the model also has
+// ready-made layers that read rows.
 using ready_made = plait::sequential<plait::nn::rms_norm<16>, plait::nn::rotary<16, 4, 8>,
                                      plait::fan_out<plait::nn::silu<16>, plait::nn::relu<16>,
                                                     plait::nn::scale<16, plait::fraction(0.5)>>,

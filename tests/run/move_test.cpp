@@ -146,7 +146,7 @@ double pairing(placement at, instance const& x, instance const& h) {
 using move_function = void (*)(host_queue, thread_communicator&, whole_shape, double const*,
                                double*, double*);
 
-/// What communicators do not do, by way of `invariant`: to one rank or from one.
+/// Moves to or from one rank, which communicators do not offer, go by `invariant`.
 template <placement From, placement To>
 void move_in_two(host_queue queue, thread_communicator& comm, whole_shape shape, double const* in,
                  double* out, double* staging) {
@@ -256,7 +256,7 @@ TEST_P(Move, DenotesTheSameValueAndIsValid) {
     for_each_row(ranks, [&](placement from, placement to) {
       values.push_back(numbers(++key, shape));
       tasks.push_back(make_task(from, to, shape, encode(from, values.back(), shape, ranks)));
-      // The three kinds of rows whose result may stand where the operand stood.
+      // The three kinds of rows whose result may replace the operand in place.
       auto const moves = tasks.back().row().moves;
       if (moves == local_move::none || moves == collective::all_reduce ||
           moves == local_move::mask) {
@@ -335,7 +335,7 @@ TEST_P(Move, EveryPathOfTwoStepsIsTheDirectEdge) {
         paths.emplace_back(from, between, to);
   });
   auto const x = numbers(1, shape), h = numbers(2, shape);
-  // Forward from -> between -> to, and the adjoints back; each beside its direct edge.
+  // Forward from -> between -> to, and the adjoints back; each compared with its direct edge.
   std::vector<task> first, second, direct, back_first, back_second, back_direct;
   for (auto const& [from, between, to] : paths) {
     auto const in = encode(from, x, shape, ranks);

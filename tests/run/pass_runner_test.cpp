@@ -37,8 +37,8 @@ constexpr int microbatches = 2;
 
 double number(std::size_t i) { return (double(i * 37 % 101) - 50) / 64; }
 
-/// In which pieces a chunk is run, and whether the backwards come behind all forwards, where the
-/// stage has slots for that.
+/// The pieces in which a chunk is run; the backwards may follow all forwards if the stage has slots
+/// for that.
 struct manner {
   bool unit_by_unit = false;
   bool forwards_first = false;
@@ -52,7 +52,7 @@ struct outcome {
   friend bool operator==(outcome const&, outcome const&) = default;
 };
 
-/// Where the output of each unit of each microbatch was.
+/// The place of the output of each unit of each microbatch.
 using places = std::map<std::pair<int, int>, std::ptrdiff_t>;
 
 template <class Rank>
@@ -73,7 +73,7 @@ class chunk_of_a_stage {
     for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = number(i);
     outcome out;
     out.gradients.assign(layout.gradient_count(), 0.0);
-    // What is there before the first backward is no gradient; padding is nobody's.
+    // The values before the first backward are not gradients; no unit owns padding.
     for (auto const& one : plan::blocks(stage, 0, rank_.grid()))
       std::fill_n(out.gradients.begin() + std::ptrdiff_t(one.offset), one.count, 1e30);
     auto const arena = rank_.device().allocate(plan::arena_for(stage, load).total_bytes);

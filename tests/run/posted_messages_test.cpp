@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=10
 //
-// Messages between stages go beside the computations.
+// Messages between stages travel during the computations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace plait::ext;
 using slept_steps::job_of;
 using slept_steps::slowness;
 
-/// What a busy machine takes to wake a thread counts, too: the best of some launches.
+/// The best of some launches, because a busy machine takes time to wake a thread.
 template <class Job>
 void expect_overlap(int microbatches) {
   double best = 1e300;
@@ -45,7 +45,7 @@ TEST(PostedMessages, GoBesideComputations) {
   expect_overlap<job_of<interleaved<2>, 4>>(16);
 }
 
-/// What a launch throws in which rank 1 is prepared so.
+/// The error of a launch in which rank 1 is prepared in this way.
 template <class Job>
 std::string failure_with(auto prepare) {
   try {
@@ -77,7 +77,7 @@ TEST(PostedMessages, EndOnAllRanksWhereOneFails) {
              text.find("receive of 32 bytes") != std::string::npos;
     };
     auto const other = failure_with<job>([&](auto& work) { work.mistakes = place; });
-    if (!other.empty()) {  // else it is no message
+    if (!other.empty()) {  // otherwise it is not a message
       ++mistaken;
       EXPECT_TRUE(names_a_message(other)) << place << other;
       EXPECT_NE(other.find("with tag 10"), std::string::npos) << place << other;
@@ -92,7 +92,7 @@ TEST(PostedMessages, EndOnAllRanksWhereOneFails) {
   EXPECT_GT(mistaken, places / 3);
 }
 
-/// What a launch of two stages throws.
+/// The error of a launch of two stages.
 template <class Program>
 std::string failure_of(Program program) {
   try {
@@ -112,8 +112,8 @@ TEST(PostedMessages, ThatNobodyReceivesAreErrors) {
             std::string::npos);
 }
 
-// A program that goes on behind an exception which has ended memory of a message: the other end is
-// told at once.
+// A program that continues after an exception which has freed the memory of a message: the other
+// end learns it at once.
 TEST(PostedMessages, ThatWereGivenUpAreNotWaitedFor) {
   auto const begin = std::chrono::steady_clock::now();
   auto const text = failure_of([](auto& rank) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=3
 //
-// The outputs that a prediction brings to the host are those of the serial run, sample by sample:
-// of one data rank and of all, also of a last batch that is not full, where the output is cut and
-// where another stage makes it.
+// The outputs that a prediction brings to the host equal the serial run's, sample by sample: for
+// one data rank and for all, for a last batch that is not full, for cut outputs and for outputs of
+// another stage.
 #include "plait/run/prediction.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ struct outcome {
   numbers full, last;
 };
 
-/// What each rank gets.
+/// The outputs that each rank gets.
 template <class Job>
 std::vector<outcome> predict(predicted which, int microbatches) {
   using plan = typename Job::plan_type;
@@ -80,7 +80,7 @@ numbers slice(numbers const& of, std::size_t first, std::size_t count) {
   return {begin, begin + std::ptrdiff_t(count * of_sample)};
 }
 
-/// What the serial run predicts.
+/// The predictions of the serial run.
 outcome const& serial_run() {
   static outcome const out = predict<job<serial>>(predicted::of_data_rank, 1).front();
   return out;

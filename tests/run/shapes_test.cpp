@@ -70,7 +70,7 @@ class WrongShape : public testing::Test {
   static constexpr std::size_t sequence = 3, batch = 2, rows = sequence * batch;
   using operations = plait::ext::operations<plait::threads::rank_type>;
 
-  /// What an operation says of a layer on one rank.
+  /// The message of an operation of a layer on one rank.
   template <class Work>
   std::string says(Work work) {
     return message_of([&] {

@@ -14,8 +14,8 @@
 #include "plait/run/step_runner.hpp"
 #include "plait/schedule/times.hpp"
 
-// Steps of a pipeline whose computations sleep: whether messages go beside them, and what happens
-// where one rank fails.
+// Steps of a pipeline whose computations sleep, to see whether messages travel meanwhile, and what
+// happens if one rank fails.
 namespace slept_steps {
 
 using namespace plait;
@@ -26,7 +26,7 @@ template <class Schedule, int Stages>
 using job_of = parallel<objective<repeat<8, nn::linear<4, 4>>, nn::cross_entropy<4>>,
                         pipeline<Stages, Schedule>, double>;
 
-/// What a forward of a stage takes; a backward takes one and a half times as long.
+/// The time of a forward of a stage; a backward takes one and a half times as long.
 constexpr std::chrono::microseconds forward{8'000}, backward{12'000};
 
 /// Sleeps instead of computing, and carries out the messages.
@@ -81,7 +81,7 @@ step_program passes_of_a_step(Rank const& rank, timetable const& table,
   return out;
 }
 
-/// The time of a step beside that of the timetable with messages that take none, the least of some
+/// The time of a step relative to the timetable with messages that take no time, the least of some
 /// tries; `prepare(work)` may plant a fault.
 template <class Job, class Rank, class Prepare>
 double slowness(Rank& rank, int microbatches, int tries, Prepare prepare) {

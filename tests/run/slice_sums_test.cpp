@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of slices is that of one binary tree over their numbers, to the bit, whoever has them.
+// The sum of slices follows one binary tree over their numbers, to the bit, on any ranks.
 #include "plait/run/slice_sums.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using body = objective<sequential<named<"wte", nn::embedding<vocabulary, width>>
 struct job : parallel<body, hybrid<data_parallel<>, reproducible<slices>>, float> {};
 using plan = job::plan_type;
 
-/// What a slice gives to an element: of unlike sizes, so that the order of a sum is seen.
+/// A slice's summand of an element: of unlike sizes, so that the order of a sum shows.
 float value(int turn, int slice, std::size_t element) {
   auto const mixed = (std::uint32_t(slice) * 2654435761u + std::uint32_t(element) * 40503u +
                       std::uint32_t(turn) * 97u) >>
@@ -51,7 +51,7 @@ std::vector<float> tree_sums(int turn, std::size_t count) {
   return out;
 }
 
-/// What all ranks have at the end of two steps, in pieces of `piece` elements (0: as planned).
+/// The values of all ranks at the end of two steps, in pieces of `piece` elements (0: as planned).
 void expect_tree(int data_ranks, std::size_t piece) {
   launch<job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where parameters, gradients and kept values of the units of a stage lie: each has a place of its
-// own inside its arena, further uses have their owner's, and who does not count sees zeros.
+// The places of parameters, gradients and kept values of the units of a stage: each has a place of
+// its own in its arena, further uses have their owner's, and a rank that does not count sees zeros.
 #include "plait/run/stage_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class taken_ranges {
   std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>> all_{};
 };
 
-/// The arenas of one rank, and what says where things lie in them.
+/// The arenas of one rank, and their layouts.
 template <class Job, class Rank>
 struct rank_memory {
   using plan = typename Job::plan_type;
@@ -110,7 +110,7 @@ void expect_places() {
     });
     parameters.expect_apart_within(0, here.parameters.size());
     gradients.expect_apart_within(0, here.gradients.size());
-    // The same as what is exported and imported, which finds its places by copies.
+    // The same values as exports and imports, which find their places by copies.
     for (auto const& one : plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()))
       blocks.push_back({one.offset, one.count});
     std::ranges::sort(found);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program is run operation by operation, in its order, each behind what it has to wait for; and
-// what an exception has ended is begun anew.
+// A program runs operation by operation, in its order, each after its waits; after an exception it
+// starts again from the beginning.
 #include "plait/run/step_runner.hpp"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST(StepRunner, BeginsAnewWhatAnExceptionHasEnded) {
   });
 }
 
-/// What two simulated ranks read of a sum in a program that leaves out what an operation touches.
+/// The values of a sum that two simulated ranks read in a program that omits a touched value.
 std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed) {
   std::vector<double> out(2);
   launch<job>(simulated{.seed = seed}, [&](auto& rank) {
@@ -119,7 +119,7 @@ std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed)
 TEST(StepRunner, WaitsForWhatIsTouchedAndForNothingElse) {
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     EXPECT_EQ(sums_of(9, false, seed), (std::vector<double>{3, 3}));
-  // The program is: send, the row, read. What one of them is not said to touch is found.
+  // The program is: send, the row, read. If one of them does not declare a value, that is found.
   for (std::size_t operation = 0; operation < 3; ++operation)
     EXPECT_THROW(sums_of(operation, false, 0), race_error) << operation;
 }

@@ -47,7 +47,7 @@ struct outcome {
   int events = 0;
 };
 
-/// What is said while the operations are run one behind the other, each of which says its number.
+/// The log of operations that run one after the other; each writes its number.
 outcome run(plait::ext::lean_vector<stream_operation> const& touched,
             plait::ext::lean_vector<program_operation> const& operations, int turns = 1) {
   outcome out;

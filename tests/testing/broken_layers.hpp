@@ -141,7 +141,7 @@ struct unwritten_output : overwritten_gradient {
 };
 
 /// A row-split layer that adds up its summands itself, and then takes the largest element of each
-/// row of its input. `fault` selects the move that the form does not list.
+/// row of its input. `fault` selects the difference from the form's list.
 struct moving_row {
   enum class moves { as_listed, once_more, once_less, wider, elsewhere };
   static inline moves fault = moves::as_listed;
@@ -210,7 +210,7 @@ struct divided_by {
 };
 
 /// The sum over all samples of the microbatch, on all ranks, as its form lists it. `fault` selects
-/// the sum that the form does not list.
+/// the difference from the form's list.
 struct summing_row {
   enum class sums { as_listed, once_more, once_less, shorter, shared_by_one_rank };
   static inline sums fault = sums::as_listed;
