@@ -56,7 +56,7 @@ struct plain_job : parallel<model, Policy> {};
 
 constexpr std::uint64_t steps = 20;
 
-/// The losses of 20 steps and the weights behind them. `resumed_at`: a step before which other
+/// The losses of 20 steps and the weights after them. `resumed_at`: a step before which other
 /// batches take over, in the middle of an epoch.
 template <class Job, class Data = decltype(augmented())>
 std::vector<double> train(batch_options options, std::uint64_t resumed_at = steps,

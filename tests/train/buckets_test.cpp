@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=15
 //
-// Gradients that are reduced bucket by bucket while the backward runs: the same bits as those that
-// are reduced behind it.
+// Gradients that are reduced bucket by bucket while the backward runs have the same bits as
+// gradients that are reduced after it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ using tied_model = objective<
                       nn::cross_entropy_options{.padded_to = small_gpt::vocabulary}>>;
 template <class Policy, class Element = double>
 struct tied_job : parallel<tied_model<"vocabulary", "column">, Policy, Element> {};
-// What the second use finds is summed over the tensor ranks before it is added.
+// The gradient of the second use is summed over the tensor ranks before it is added.
 template <class Policy, class Element = double>
 struct summed_ties : parallel<tied_model<"whole", "sequence">, Policy, Element> {};
 template <class Policy, class Element = double>
@@ -116,7 +116,7 @@ struct on_three_axes {
   using with = hybrid<pipeline<2>, data_parallel<at_launch, Options...>, small_gpt::tp2>;
 };
 
-/// The same bits with buckets of one unit, of the usual size, and behind all passes.
+/// The same bits with buckets of one unit, with buckets of the usual size, and after all passes.
 template <template <class, class> class Job, class Policy, class Element, class... Options>
 void expect_same_bits(auto const& backend, settings const& with) {
   using behind = Job<typename Policy::template with<Options..., buckets<at_end>>, Element>;
@@ -178,7 +178,7 @@ void expect_each_wait_needed(settings const& with, std::uint64_t seeds) {
     ASSERT_EQ(train<Job>(simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics}, with),
               expected)
         << seed;
-  // What the passes send later over the tensor axis has waited for the head's accumulator.
+  // Later rows of the passes over the tensor axis have waited for the head's accumulator.
   auto const list = exchanges_of<typename Job::plan_type>(0, {.data_ranks = 2}, job_part::training);
   auto const is_of_ties = [&](wait_site const& site) {
     int const row = site.where == wait_site::part::step ? row_of_site(site.waiting) : -1;
@@ -218,8 +218,8 @@ void expect_cut(std::size_t least_bytes) {
         continue;
       }
       EXPECT_EQ(layout.parameter_base[std::size_t(one.units.begin)], one.elements.offset);
-      // One that is smaller ends where a chunk begins, or stands behind a unit that owns a tied
-      // parameter, or is one.
+      // A smaller bucket ends at the begin of a chunk, or is a unit that owns a tied parameter, or
+      // follows such a unit.
       bool const is_small = one.elements.count * plan::gradient_bytes < least_bytes;
       auto const owns = [&](int unit) {
         return std::ranges::any_of(layout.entries, [&](entry_place const& entry) {

@@ -42,7 +42,7 @@ struct outcome {
 
 constexpr std::size_t samples = 24;
 
-/// Steps, an evaluation, behind several of them one for a measure, a prediction and the exports.
+/// Steps and evaluations, then an evaluation for a measure, a prediction and the exports.
 template <class Job>
 outcome train(auto const& backend, int microbatches, int steps = 3, std::size_t batch = samples) {
   auto const text = small_gpt::text();

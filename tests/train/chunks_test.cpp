@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=20
 //
-// Two stages of two chunks each, with backward passes in halves: a timetable that is written here,
-// as plait has no schedule of this kind yet. What it trains is what the serial run trains.
+// Two stages of two chunks each, with backward passes in halves: a timetable of this test, because
+// plait has no schedule of this kind yet. It trains as the serial run does.
 #include <gtest/gtest.h>
 
 #include <cstddef>

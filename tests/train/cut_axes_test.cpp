@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=5
 //
-// Optimizers that own blocks along two axes: the training of one rank, by the calls of the list,
-// whatever the order of the two and whatever stands before, between and behind them.
+// Optimizers that own blocks along two axes: they train as one rank does, by the calls of the list,
+// for any order of the two axes and with any axes before, between and after them.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 
 namespace plait_test {
 
-/// What a rank holds, but for batches, is what the plan says.
+/// Checks that a rank holds the bytes of the plan, apart from batches.
 template <class Job>
 void expect_planned_memory(int stage, plait::ext::memory_need const& there,
                            plait::workload const& load) {
@@ -22,7 +22,7 @@ void expect_planned_memory(int stage, plait::ext::memory_need const& there,
   EXPECT_EQ(there.numbers, planned.numbers);
 }
 
-/// What a rank has moved since its groups' counters were reset is what the plan says of one step.
+/// Checks that a rank has moved the bytes of one step of the plan since its counters were reset.
 template <class Job, class Rank>
 void expect_planned_bytes(Rank& rank, plait::workload const& load) {
   for (auto const over : rank.groups().sets())

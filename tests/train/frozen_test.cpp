@@ -63,7 +63,8 @@ void import(auto& trainer, tensors const& values) {
   });
 }
 
-/// What a rank has called since `log` was cleared is the plan's list, and as many bytes.
+/// Checks that a rank has made the calls of the plan's list since `log` was cleared, with its
+/// bytes.
 template <class Job, class Rank>
 void expect_called(Rank& rank, std::vector<detail::logged_call>& log, workload const& load,
                    job_part part) {
@@ -180,7 +181,7 @@ TYPED_TEST(Frozen, IsNotInTheNorm) {
   EXPECT_NEAR(got.reports.back().gradient_norm, std::sqrt(squares), 1e-12);
 }
 
-// What is frozen is held in bfloat16 alone.
+// Frozen parameters are held only in bfloat16.
 TEST(FrozenInBfloat16, IsRoundedOnce) {
   using mixed = job<partly_frozen, data_parallel<2, zero<1>>, precision<plait::bfloat16, float>>;
   auto const got = train<mixed>();

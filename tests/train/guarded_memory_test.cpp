@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=2
 //
-// All that a trainer does, in arenas that end where nobody may write.
+// All actions of a trainer, in arenas that end at an inaccessible page.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -95,7 +95,7 @@ TEST(InterleavedSlices, HaveTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
-// What has ended its life is undefined, and what is written too early races.
+// A value is undefined after its life, and a write that comes too early races.
 template <class Policy>
 void expect_all_waits_needed() {
   using small = small_gpt::job<Policy>;

@@ -99,7 +99,7 @@ struct listed_program {
   plait::ext::lean_vector<exchange> list;
   step_program program;
 
-  /// Of one stage and two microbatches.
+  /// The program of one stage with two microbatches.
   template <class Plan>
   static listed_program of(mesh const& grid) {
     int const ranks = grid.size(batch_axes);

@@ -28,8 +28,8 @@ using namespace levels;
 
 using rooms_job = tied_job<at_launch_level<3>>;
 
-/// What the simulated devices say of one step with a changed program; behind a right one,
-/// look(parts) is called.
+/// The report of the simulated devices on one step with a changed program; after a right one it
+/// calls look(parts).
 std::string found_in_step(auto change, auto look) {
   std::string out;
   auto const text = small_gpt::text();
@@ -75,7 +75,7 @@ TEST(LevelsRooms, HaveNothingBehindAStep) {
   EXPECT_EQ(found, "");
 }
 
-/// The first operation behind `from` that touches what the one at `of` writes first.
+/// The first operation after `from` that touches the first value that the one at `of` writes.
 std::size_t next_that_touches(step_program const& program, std::size_t of, std::size_t from) {
   int const buffer = program.touched[of].writes[0];
   for (std::size_t i = from + 1; i < program.operations.size(); ++i)
@@ -116,7 +116,7 @@ TEST(LevelsRooms, GradientsThatAreNotTakenInTimeAreMissed) {
   int sums = 0;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     if (operations[i].what != operation_kind::accumulate) continue;
-    // Behind the next backward that makes gradients where these lie.
+    // After the next backward that makes gradients in the same place.
     std::size_t made = i;
     while (operations[made].what != operation_kind::add ||
            operations[made].bucket != operations[i].bucket)

@@ -83,7 +83,7 @@ TEST(Levels, HaveTheBitsOfDataParallel) {
   }
 }
 
-// Layers see copies in bfloat16: the same rounding whoever holds which block.
+// Layers see copies in bfloat16: the rounding does not depend on the owners of blocks.
 TEST(Levels, WithCopies) {
   using copied = plait::precision<plait::bfloat16, float>;
   auto const expected = train<tied_job<data_parallel<2>, copied>>(threads{}, {});
@@ -264,7 +264,7 @@ TEST(LevelsMutants, AreFound) {
     auto changed = right;
     change(changed);
     auto const got = steps_by(changed);
-    bool is_found = false;  // by a difference that is no rounding
+    bool is_found = false;  // by a difference that is not rounding
     for (std::size_t i = 0; i < got.size(); ++i)
       is_found = is_found || !(std::abs(got[i] - expected[i]) < 1e-9);
     EXPECT_TRUE(is_found) << name;

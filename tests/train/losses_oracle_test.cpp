@@ -28,7 +28,7 @@ using namespace plait::ext;
 constexpr std::size_t samples = 30, input_width = 6, hidden = 12, out = 3;
 constexpr std::uint64_t steps = 20;
 
-// What PyTorch has.
+// PyTorch's numbers.
 std::vector<double> const mse{
     0.527696721674244, 0.639993047111154, 0.49981619870889,  0.590271821018115, 0.422736120924748,
     0.380350308818285, 0.34247560647102,  0.493314015664232, 0.397155556981991, 0.291927798986467,
@@ -121,8 +121,8 @@ using body = sequential<named<"first", nn::linear<input_width, hidden>>, nn::rel
 template <class Policy, class Loss, class T, class Body = body>
 struct job : parallel<objective<Body, Loss>, Policy, T> {};
 
-/// The losses of 20 steps, before each; where weights are averaged, those of the averages on the
-/// batch behind it.
+/// The losses of 20 steps, before each; if weights are averaged, the losses of the averages on the
+/// next batch.
 template <class Job>
 std::vector<double> losses_of(auto const& data, trainer_options const& options = {}) {
   std::vector<double> losses;
@@ -314,7 +314,7 @@ TEST(LossesOracle, ClassesWithWeightsBesideNumbers) {
   EXPECT_THROW(classes_of_four::count(std::span<double const>(std::vector{3.0, 1.0})), input_error);
 }
 
-// What a loss says of itself holds for the part that it gets.
+// A loss's declarations hold for the part that it gets.
 struct of_pairs : nn::cross_entropy<3> {
   static constexpr std::size_t mixes_samples = 2;
   static constexpr bool takes_weights = false;

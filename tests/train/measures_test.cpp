@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=4
 //
-// Measures over a data set that no batch divides are those of one loop over its samples.
+// Measures over a data set that no batch divides equal one loop over its samples.
 #include "plait/train/measures/measures.hpp"
 
 #include <gtest/gtest.h>
@@ -215,7 +215,7 @@ TEST(Measures, RefuseWhatDoesNotFitTheModel) {
       input_error);
 }
 
-/// Writes behind its numbers.
+/// Writes past its numbers.
 template <std::size_t Behind>
 struct overrun {
   using concept_tag = measure_tag;

@@ -155,7 +155,7 @@ TEST(Mistakes, ABatchThatNoHostHoldsIsAnErrorWithItsBytes) {
 // --- numbers of options
 // --------------------------------------------------------------------------------------
 
-/// How a trainer with these is refused.
+/// Returns a function that makes a trainer with these options, which is refused.
 template <class Optimizer>
 auto made_with(Optimizer optimizer, trainer_options const& options = {}) {
   return [=] {
@@ -232,7 +232,7 @@ TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
 // --- what must be the same on all ranks
 // -----------------------------------------------------------
 
-/// As sgd, with a rate of its own that falls with the steps.
+/// An optimizer like sgd, with a rate of its own that falls with the steps.
 struct falling {
   using concept_tag = optimizer_tag;
   struct numbers {
@@ -325,7 +325,7 @@ struct one_is_other {
   }
 };
 
-/// What each rank says where rank `where` has another sample `which`.
+/// Returns each rank's message if rank `where` has another sample `which`.
 template <class Job, class Backend = threads>
 std::string with_other_samples(int where, std::size_t which, Backend const& backend = {}) {
   std::mutex mutex;
@@ -366,7 +366,7 @@ TEST(Mistakes, RanksReadTheSameDataSet) {
   says(with_other_samples<grid_job>(2, 3, simulated{}), 2);
 }
 
-// Where fingerprints leave a sample out, those see it that are to have the same ones.
+// If fingerprints omit a sample, ranks that must have the same samples see the difference.
 TEST(Mistakes, RanksOfOneDataRankHaveTheSameSamples) {
   auto const says = [](std::string const& text, int one, int other, int data_rank) {
     EXPECT_SAYS(text, "batches 1: rank " + std::to_string(one) + " and rank " +
@@ -411,7 +411,7 @@ TEST(Mistakes, AGroupWithoutEffectIsNamedOnAllRanks) {
   says({.groups = {{.pattern = "*"}, {.pattern = "*"}}}, "the pattern '*' has no effect");
 }
 
-/// What each rank says when rank `odd` imports by source(name, values) and the others zeros.
+/// Returns each rank's message if rank `odd` imports by source(name, values) and the others zeros.
 template <class Job, class Backend = threads, class Source>
 std::multiset<std::string> of_imports(int odd, Source source, Backend const& backend = {}) {
   std::mutex mutex;
@@ -515,7 +515,8 @@ struct some_tokens {
 };
 
 TEST(Mistakes, TokensOutsideTheTableAreNamedWithSampleAndPosition) {
-  using table = nn::embedding<16, input_width, normal(0.02), 32>;  // padding is no vocabulary
+  using table = nn::embedding<16, input_width, normal(0.02),
+                              32>;  // padding does not belong to the vocabulary
   using job = parallel<
       objective<sequential<table, nn::linear<input_width, classes>>, nn::cross_entropy<classes>>,
       data_parallel<2>>;
@@ -836,7 +837,7 @@ TEST(StopOnSignals, BeforeTheFirstStepASignalEndsTheProgram) {
       ::testing::KilledBySignal(SIGTERM), "");
 }
 
-// Who waits for others looks for it, also before the first step.
+// A rank that waits for others checks for it, also before the first step.
 TEST(StopOnSignals, ASignalThatEndsAWaitDoesNotEndTheProgram) {
   using plait::detail::caught_signal;
   {
@@ -855,7 +856,7 @@ TEST(StopOnSignals, HandlersAreThoseOfBeforeAfterwards) {
   {
     stop_on_signals const stop;
     EXPECT_THROW(stop_on_signals{}, input_error);
-    EXPECT_EQ(stop.received(), 0);  // from now on somebody takes care
+    EXPECT_EQ(stop.received(), 0);  // from now on the object handles it
     std::raise(SIGTERM);
     EXPECT_EQ(stop.received(), SIGTERM);
     EXPECT_EQ(mine, 0);

@@ -131,7 +131,7 @@ TEST(LearningRate, FallsAlongHalfACosine) {
                                                          std::min(1.0, double(step - 10) / 90))));
 }
 
-// The numbers are those of PyTorch's formulas.
+// The numbers follow PyTorch's formulas.
 TEST(LearningRate, IsThatOfPyTorch) {
   auto const follow = [](schedule const& got, std::vector<double> const& expected) {
     for (std::size_t step = 0; step < expected.size(); ++step)
@@ -460,7 +460,7 @@ TYPED_TEST(Averages, AreThoseOfTheSerialRun) {
     EXPECT_NEAR(got.outputs_of_averages[i], serial.outputs_of_averages[i], 1e-12);
 }
 
-// What layers see are copies, of which each rank's optimizer writes a part.
+// Layers see copies; each rank's optimizer writes a part of them.
 TEST(AveragesInFloat, AreSeenInBfloat16) {
   using job = small_job<zero2, plait::precision<plait::bfloat16, float>>;
   auto const got = train_with_averages<job>();

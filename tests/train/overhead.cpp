@@ -35,7 +35,7 @@ using read_matrix = plait::view<float const>;
 /// Parameters begin at cache lines, by hand as under a plan.
 constexpr std::size_t aligned(std::size_t count) { return (count + 63) / 64 * 64; }
 
-/// What a layer's body asks for by key, as a program without plans would hand it over.
+/// The values that a layer's body takes by key, as a program without plans would pass them.
 struct linear_parameters {
   float* data;
   static constexpr std::size_t count = aligned(width * width) + aligned(width);

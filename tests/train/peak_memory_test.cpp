@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint alone seconds=5
 //
-// What a job whose ranks hold blocks takes of the heap besides what its plan says: a bucket and a
-// tensor, whatever a trainer does outside its steps.
+// The heap of a job whose ranks hold blocks, in excess of its plan: a bucket and a tensor, for all
+// actions of a trainer outside its steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -25,7 +25,7 @@ using namespace plait;
 using namespace plait::ext;
 using namespace plait::planning;
 
-/// Whether two operations may not be swapped.
+/// Returns true if two operations may not be swapped.
 bool conflict(stream_operation const& a, stream_operation const& b) {
   auto const meet = [](auto const& some, auto const& others) {
     return std::ranges::any_of(
@@ -47,7 +47,7 @@ using tied_model = objective<
     nn::cross_entropy<small_gpt::vocabulary>>;
 struct tied_job : parallel<tied_model, data_parallel<2>, double> {};
 
-/// What each rank has behind a step.
+/// The values of each rank after a step.
 struct rank_outcome {
   double loss = 0, norm = 0;
   std::vector<double> parameters{};
@@ -241,7 +241,8 @@ struct stage_step {
                                  {.clips = true, .updates = true})) {}
 };
 
-/// Runs the program of each rank with the waits that follow from `touched` on those of `stage`.
+/// Runs the program of each rank; on the ranks of `stage` with the waits that follow from
+/// `touched`.
 template <class Job>
 void run_with(plait::ext::lean_vector<stream_operation> const& touched, int stage) {
   launch<Job>(simulated{}, [&](auto& rank) {
@@ -255,7 +256,7 @@ void run_with(plait::ext::lean_vector<stream_operation> const& touched, int stag
   });
 }
 
-/// Whether the waits of `said` order all operations that touch the same in `right`.
+/// Returns true if the waits of `said` order all operations that touch the same values in `right`.
 bool orders_all(plait::ext::lean_vector<stream_operation> const& right,
                 plait::ext::lean_vector<stream_operation> const& said) {
   std::size_t const n = right.size();

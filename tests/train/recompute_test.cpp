@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=30
 //
-// What is made again before a backward is what the forward had made: nothing changes but memory.
+// Recomputation before a backward gives the values of the forward: only memory changes.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -26,8 +26,8 @@ using namespace plait::ext;
 using namespace plait::planning;
 using small_gpt::length, small_gpt::vocabulary, small_gpt::width;
 
-// Dropout in three places, a term of the loss in mid-model behind one of them, and a layer that
-// says itself what is made again of it.
+// Dropout in three places, a term of the loss within the model after one of them, and a layer that
+// declares its recomputation itself.
 using block = sequential<
     residual<sequential<named<"ln_1", nn::layer_norm<width>>,
                         named<"attn", nn::causal_self_attention<width, 4, length>>,
@@ -143,7 +143,7 @@ TEST(Recompute, HasTheBitsOfSlices) {
     EXPECT_EQ((train<with<slices, again::all>>(threads{.data_ranks = ranks}, {4})), expected);
 }
 
-// --- on the simulated device, where what has not been made again is undefined
+// --- on the simulated device, where a value that was not recomputed is undefined
 
 template <class Job>
 void expect_no_race(std::uint64_t seeds, settings const& how) {
@@ -169,12 +169,12 @@ void expect_no_race(std::uint64_t seeds, settings const& how) {
 TEST(RecomputeSimulated, HasNoRaceAndNoWaitTooMany) {
   expect_no_race<with<small_gpt::tp2_sharded, again::all>>(2, {2, 2});
   expect_no_race<with<small_gpt::tp2_sharded, again::moves>>(2, {2, 2});
-  // The parameters that are gathered for a backward are there for what is made again before it.
+  // The parameters that are gathered for a backward are there for the recomputation before it.
   expect_no_race<with<data_parallel<2, zero<3>, buckets<1>>, again::all>>(2, {2, 2});
 }
 
-/// What the simulated device says of a step in which one step of the program does not run again: a
-/// read of what is undefined, or where others wait through it, a race.
+/// The report of the simulated device on a step in which one step of the program does not run
+/// again: a read of undefined memory or, if others wait through it, a race.
 template <class Job>
 std::string report_without(int step) {
   auto const text = small_gpt::text();

@@ -29,7 +29,7 @@ using body = sequential<named<"wte", nn::embedding<vocabulary, width>>,
                         named<"lm_head", nn::linear<width, vocabulary>>>;
 using objective = plait::objective<body, nn::cross_entropy<vocabulary>>;
 
-// The same with a head that is the embedding's table, of whose rows six are padding.
+// The small GPT with the embedding's table as its head; six of the table's rows are padding.
 constexpr std::size_t tied_vocabulary = 250;
 using table = nn::embedding<tied_vocabulary, width, plait::normal(0.02), vocabulary>;
 using free_head =

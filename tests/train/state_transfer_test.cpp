@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=17
 //
-// Ranks come and go between the generations of a job: whoever is there at the end has the weights,
-// the optimizer's state, the averages and the losses of the run that nothing has disturbed. Members
-// are threads here; what they keep is what processes keep.
+// Ranks join and leave between the generations of a job: the ranks at the end have the weights, the
+// optimizer's state, the averages and the losses of an undisturbed run. Members are threads in this
+// test; they keep the same state as processes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -64,12 +64,12 @@ struct samples {
   }
 };
 
-/// What outlives generations in one process.
+/// The state of a process that remains between generations.
 struct member {
   generation::carried_state kept{};
 };
 
-/// What befalls a member in one generation.
+/// The event that a member meets in one generation.
 struct fate {
   std::int64_t leaves_after = -1;  ///< hears, before the update of this step, that ranks change
   std::int64_t fails_behind = -1;  ///< the last exchange of this step: its update is not done
@@ -234,8 +234,8 @@ TEST(HandOver, WhoIsOneStepBehindCatchesUp) {
                         {1, 0, 2, 3});
 }
 
-// Several generations, each ended by what befalls one of its members in some step; who goes on are
-// some of those that are left, in any order, with newcomers.
+// Several generations, each ended by an event of one of its members in some step. Some of the
+// remaining members continue, in any order, with newcomers.
 TEST(HandOver, AnyFatesLeaveWeightsAndStatisticsAsTheyWouldHaveBeen) {
   auto const& expected = undisturbed<plain>({0});
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -256,7 +256,7 @@ TEST(HandOver, AnyFatesLeaveWeightsAndStatisticsAsTheyWouldHaveBeen) {
       told += ", " + std::to_string(who.size()) + " ranks until " + std::to_string(hit) +
               " meets " + std::to_string(how) + " in step " + std::to_string(step);
       ASSERT_FALSE(run.generation_of(who, {{hit, what}})) << told;
-      // Who fails within a step, or is one step behind, need not come back.
+      // A member that fails within a step, or is one step behind, need not come back.
       std::vector<int> left;
       for (int const one : who)
         if (one != hit || how == 0) left.push_back(one);
@@ -413,7 +413,7 @@ TEST(HandOver, TheLastGenerationEndsWithTheSignal) {
   EXPECT_EQ(saved, std::vector<std::int64_t>{3});
 }
 
-// Ranks are threads here, and a signal is that of the process: all get it.
+// Ranks are threads in this test, and a signal goes to the process: all get it.
 TEST(HandOver, SignalsThatLeaveNobodyEndTheJobBeforeTheNextStep) {
   std::map<int, member> members;
   members[0], members[1], members[2];
@@ -483,8 +483,8 @@ class on_trial final : public generation {
   carried_state kept_{};
 };
 
-/// What all ranks of a first step end with, where rank 2 has other numbers; `said`: why it is
-/// refused.
+/// The error of all ranks of a first step in which rank 2 has other numbers; `said`: the reason for
+/// the refusal.
 std::string with_newcomers(std::vector<bool> const& accepted, std::uint64_t seed, std::size_t batch,
                            std::string& said) {
   std::mutex mutex;

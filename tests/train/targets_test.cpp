@@ -247,7 +247,7 @@ struct weighted_classes : in_memory<double> {
   [[nodiscard]] double weight(std::size_t sample) const { return weight_of(sample); }
 };
 
-// A kernel of a loss never gets a label that counts and is no class.
+// A kernel of a loss never gets a label that counts and is not a class.
 TEST(Targets, ALabelThatIsNoneOfTheClassesOfALossIsAnError) {
   std::vector<double> const features(20 * input_width, 0.5);
   std::vector<std::int32_t> targets(20 * wide, 2);
@@ -283,7 +283,7 @@ TEST(Targets, ALabelThatCountsAHalfAndIsNoClassIsFound) {
   EXPECT_EQ(execution::find_bad_label(std::span(labels).first(3), 1, 3, false, half), -1);
 }
 
-// Of several labels of a row, some may not count.
+// Some of several labels of a row may not count.
 TEST(Targets, ALabelOfARowThatCountsAndIsNoClassIsFound) {
   auto const but_255 = [](std::span<std::int32_t const> of_row) {
     return double(of_row.size()) - double(std::ranges::count(of_row, 255));

@@ -172,7 +172,7 @@ TEST(TrainerState, InFloatGoesFromEachPlanToEachOther) {
       1e-4);
 }
 
-// The padding of the table is nobody's, and the head has no tensor of its own.
+// The padding of the table belongs to no tensor, and the head has no tensor of its own.
 TEST(TrainerState, OfATiedHeadWithAPaddedVocabulary) {
   using zero = hybrid<data_parallel<2, zero<1>>, small_gpt::tp2>;
   std::vector<runner> const plans{
@@ -185,7 +185,7 @@ TEST(TrainerState, OfATiedHeadWithAPaddedVocabulary) {
   expect_all_pairs(plans, 1e-10);
 }
 
-// What optimizers own is the master weights; layers see them rounded.
+// Optimizers own the master weights; layers see them rounded.
 TEST(TrainerState, OfMixedPrecisionIsThatOfTheOptimizer) {
   using mixed = precision<plait::bfloat16, float>;
   constexpr sgd optimizer{.learning_rate = 0.05, .momentum = 0.9};

@@ -38,7 +38,7 @@ in_memory<double> const& samples() {
   return data;
 }
 
-/// How the ranks of a job have ended.
+/// The ends of the ranks of a job.
 struct ends {
   std::mutex mutex{};
   std::multiset<std::int64_t> saved{}, ended{};  // after which step, by the hook and by the error
@@ -46,7 +46,7 @@ struct ends {
   std::multiset<int> codes{};
 };
 
-/// Trains `steps`; work(rank, step) is what each does behind its steps.
+/// Trains `steps`; each rank calls work(rank, step) after its steps.
 template <class Job, class Backend, class Work>
 ends const& train(Backend const& backend, stop_on_signals const* stop, int steps, ends& out,
                   Work work) {
@@ -101,7 +101,7 @@ TEST(WorkBetweenSteps, WhatOneRankThrowsEndsAllAfterTheSameStepAndTheHookHasRun)
 }
 
 TEST(WorkBetweenSteps, OfSeveralTheFirstRankIsHeard) {
-  // Others are told the begin of a text for which there is no room.
+  // Other ranks learn the beginning of a text that is too long.
   constexpr std::size_t room = 504;
   for (std::size_t const length : {room - 1, room, room + 1, std::size_t{1000}}) {
     stop_on_signals const stop;

@@ -26,7 +26,7 @@
 #define PLAIT_TEST_HAS_BUDGET 0
 #else
 #define PLAIT_TEST_HAS_BUDGET 1
-/// What the thread may still ask for arenas; the device's memory is asked for in this way alone.
+/// The bytes that the thread may still allocate for arenas; the device allocates only in this way.
 thread_local std::size_t budget = std::numeric_limits<std::size_t>::max();
 
 void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept {
@@ -48,7 +48,7 @@ using small_gpt::vocabulary, small_gpt::width, small_gpt::length;
 using tensors = std::map<std::string, std::vector<double>>;
 
 // One parameter for the embedding and the head: under sequence shards the head's gradient is summed
-// over the tensor ranks before it is added to that of the embedding, which all of them compute.
+// over the tensor ranks before it is added to the embedding's gradient, which all of them compute.
 using head =
     nn::linear<width, vocabulary, {.bias = false, .order = nn::weight_order::output_input}>;
 using tied_model = objective<
@@ -167,7 +167,8 @@ TEST(Zero, WorksWithTiesUnderSequenceShards) {
                 train<tied_job<zero_tensor>>(threads{}, clip), 1e-10);
 }
 
-/// What a rank's arenas hold is what the plan says; the optimizer's state is an Nth of the regions.
+/// Checks that a rank's arenas have the plan's bytes; the optimizer's state is an Nth of the
+/// regions.
 template <class Job>
 void expect_planned_memory(int data_ranks) {
   using plan = typename Job::plan_type;
@@ -216,7 +217,7 @@ TEST(ZeroMemory, OneByteLessIsTooLittle) {
   struct unlimited_again {
     ~unlimited_again() { budget = std::numeric_limits<std::size_t>::max(); }
   };
-  // Of the rank that asks for most: the tables of ranges differ.
+  // The bytes of the rank that allocates most, because the tables of ranges differ.
   auto const used_by = [&]<class Job>(Job, std::size_t limit) {
     std::array<std::size_t, 2> used{};
     launch<Job>(on(2), [&](auto& rank) {
@@ -233,7 +234,7 @@ TEST(ZeroMemory, OneByteLessIsTooLittle) {
   auto const needed = used_by(with{}, std::size_t{1} << 40);
   EXPECT_EQ(used_by(with{}, needed), needed);
   EXPECT_THROW(used_by(with{}, needed - 1), out_of_memory);
-  // Half of AdamW's two states are somebody else's; the tables are a few kilobytes.
+  // Half of AdamW's two states belong to another rank; the tables are a few kilobytes.
   auto const parameters =
       with::plan_type::parameter_layout_for(0, with::plan_type::grid.with_ranks_at_launch(2));
   std::size_t const saved = used_by(without{}, std::size_t{1} << 40) - needed;
