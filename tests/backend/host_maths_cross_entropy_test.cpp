@@ -119,7 +119,7 @@ TEST(CrossEntropy, ShardsOfTheClassesGiveTheWhole) {
   }
 }
 
-// Of 24 columns in three shards 13 are classes: 8, 5 and none. What the others hold is never read.
+// 13 of 24 columns in three shards are classes: 8, 5 and none. The other columns are never read.
 TEST(CrossEntropy, PaddingCountsNowhere) {
   std::size_t const rows = 6, classes = 13, cols = 8, shards = 3;
   auto const targets = labels(rows, classes);

@@ -10,7 +10,7 @@
 #include "backend/host_maths_testing.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
 
-// The same cases for the portable kernel and for CBLAS, which are two programs.
+// The cases for both the portable kernel and CBLAS, which are two programs.
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "backend/host_maths_matmul_cases.hpp"
 
-// The portable kernel sums every element of C in the same order wherever it lies, so a product of
+// The portable kernel sums every element of C in the same order at every position, so a product of
 // some rows of A has the bits of the product of all.
 TYPED_TEST(MatmulTest, RowsDoNotDependOnEachOther) {
   std::size_t const m = 61, n = 37, k = 150, first = 13, rows = 20;

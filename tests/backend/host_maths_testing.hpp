@@ -26,8 +26,7 @@ std::vector<T> values(std::size_t n, std::uint32_t site) {
   return result;
 }
 
-/// The operands of an attention whose query, key and value lie side by side, each of `width`
-/// columns.
+/// The operands of an attention with query, key and value side by side, each of `width` columns.
 template <class T>
 plait::ext::attention_operands<T> side_by_side(T* qkv, std::size_t rows, std::size_t width) {
   auto const [q, k, v] = plait::ext::side_by_side(plait::ext::matrix{qkv, rows, 3 * width});
@@ -48,8 +47,9 @@ void expect_near(std::vector<A> const& a, std::vector<B> const& b, double bound)
     ASSERT_NEAR(static_cast<double>(a[i]), static_cast<double>(b[i]), bound) << "element " << i;
 }
 
-/// `gradient` is that of loss() by every element of x, by central differences of step 1e-5: their
-/// own error is about 1e-10 * third derivative plus 1e-11 of rounding.
+/// Compares `gradient` with the gradient of loss() with respect to every element of x, by central
+/// differences of step 1e-5: their own error is about 1e-10 * third derivative plus 1e-11 of
+/// rounding.
 template <class Loss>
 void expect_gradient(Loss const& loss, std::vector<double>& x,
                      std::vector<double> const& gradient) {

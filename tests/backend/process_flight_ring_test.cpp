@@ -212,7 +212,7 @@ TEST_F(FlightRing, AJobThatEndsWellLeavesNothingAndOneThatFailsItsRecord) {
   EXPECT_STREQ(head->text.data(), "no");
 }
 
-// Not a test: with PLAIT_MEASURE=1 it prints the cost of a call. Compile it with -O2.
+// With PLAIT_MEASURE=1 this prints the cost of a call; it is not a test. Compile it with -O2.
 TEST_F(FlightRing, Cost) {
   if (std::getenv("PLAIT_MEASURE") == nullptr) GTEST_SKIP() << "set PLAIT_MEASURE=1";
   own_folder const folder(place, "folder");

@@ -35,7 +35,7 @@ struct environment {
       return problem.what();
     }
   }
-  /// What a backend with all ranks in one process says.
+  /// The message of a backend with all ranks in one process.
   [[nodiscard]] std::string refusal_of_threads() const {
     try {
       plait::detail::require_started_once("threads", "plait::processes",
@@ -135,7 +135,7 @@ environment const of_sbatch{{{"SLURM_CLUSTER_NAME", "ada"},
                              {"SLURM_TASKS_PER_NODE", "1(x4)"},
                              {"SLURM_TASK_PID", "16360"}}};
 
-// What srun adds in such a script for `srun -n 7`, and says anew, by the source of Slurm.
+// The variables that srun adds or changes in such a script for `srun -n 7`, by the source of Slurm.
 environment const of_srun = environment{
     {{"SLURM_LOCALID", "1"},
      {"SLURM_NNODES", "4"},
@@ -163,7 +163,7 @@ environment const of_salloc{{{"SLURM_CLUSTER_NAME", "arc-slurm"},
                              {"SLURM_NTASKS", "8"},
                              {"SLURM_TASKS_PER_NODE", "8"}}};
 
-// The same where LaunchParameters has use_interactive_step, as users have published it.
+// The environment if LaunchParameters has use_interactive_step, as published by users.
 environment const of_interactive_step{{{"SLURM_GTIDS", "0"},
                                        {"SLURM_JOBID", "1731344"},
                                        {"SLURM_JOB_ID", "1731344"},
@@ -356,7 +356,7 @@ TEST(StartedOnce, AnAllocationIsNoStart) {
   EXPECT_EQ(environment{}.refusal_of_threads(), "");
   for (auto const& one : {of_sbatch, of_salloc, of_interactive_step})
     EXPECT_EQ(one.refusal_of_threads(), "");
-  // One process, whatever is around it; and what nobody could start processes by.
+  // One process, in any environment; and environments that cannot start processes.
   environment const alone{
       {{"PLAIT_RANK", "0"}, {"PLAIT_WORLD_SIZE", "1"}, {"PLAIT_LOCAL_RANK", "0"}}};
   EXPECT_EQ(alone.in(of_srun).refusal_of_threads(), "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs with a wait too few must be reported whatever order was executed, right ones never.
+// A program that lacks a wait must be reported in every executed order, a right one never.
 #include "plait/backend/simulated/race_error.hpp"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ struct bench {
   }
 };
 
-// What a program's race is reported as, under every seed; "" if there is none.
+// The report of a program's race, under every seed; "" if there is none.
 template <class Program>
 std::vector<std::string> reports_of(int ranks, Program program,
                                     std::optional<wait_site> without = {}) {
@@ -404,7 +404,7 @@ TEST(SimulatedRace, OrderGoesThroughOtherRanks) {
     // A message that was received had to wait for the receiver.
     EXPECT_NO_THROW(run(seed, true, 0, true));
     EXPECT_THROW(run(seed, false, 0), plait::ext::race_error);
-    // That a message has arrived does not say that its sender's operation has ended.
+    // If a message has arrived, its sender's operation may still run.
     EXPECT_THROW(run(seed, true, 1), plait::ext::race_error);
   }
 }
@@ -547,7 +547,7 @@ TEST(SimulatedRace, RolesThatAreNotTrue) {
               "compute reads bytes that were never written");
 }
 
-// A row says whether a result may lie where an operand lies.
+// A row says whether a result may be in the place of an operand.
 TEST(SimulatedRace, ResultsOverOperands) {
   auto const run = [](auto put) {
     plait::ext::mesh grid;

@@ -110,7 +110,7 @@ TEST(ShadowMemory, AlikeNeighboursAreOneCell) {
   EXPECT_EQ(memory.write(0, 1024, alone(3, 1), true).what, state::fine);
 }
 
-// The same for each byte alone.
+// A model of the shadow memory that handles each byte alone.
 class byte_model {
  public:
   explicit byte_model(std::size_t bytes) : bytes_(bytes) {}

@@ -75,7 +75,7 @@ TEST(SimulatedOrder, SeedsGoToExtremes) {
     EXPECT_EQ(order.size(), 24u);
     EXPECT_EQ(order_of({.seed = seed}), order) << "seed " << seed;
     orders.insert(order);
-    // One stream whole before, or behind, all others.
+    // One stream as a whole before, or after, all others.
     for (char const name : {'a', 'b', 'c', 'd'}) {
       if (order.find(name) == 18) last.insert(name);
       if (order.rfind(name) == 5) first.insert(name);
@@ -90,7 +90,7 @@ TEST(SimulatedOrder, SeedsGoToExtremes) {
 }
 
 TEST(SimulatedOrder, ARankCanBeFarAhead) {
-  // How many synchronisations rank 0 has behind it when rank 1 has its first.
+  // The number of synchronisations that rank 0 has finished when rank 1 has its first.
   std::set<int> ahead;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     int steps = 0, seen = -1;
@@ -321,7 +321,7 @@ TEST(SimulatedJob, ABarrierWithoutAllIsADeadlock) {
   EXPECT_EQ(text, "deadlock: rank 0 waits in barrier on group {0,1}; rank 1 has finished");
 }
 
-// The same ranks and the same stream, but other groups.
+// Two groups of the same ranks on the same stream.
 TEST(SimulatedJob, GroupsAreToldApart) {
   axis_set const other = axis::data | axis::stage;
   plait::ext::mesh_groups const groups(data_mesh(2), {axis::data, other});

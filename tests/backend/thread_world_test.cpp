@@ -26,7 +26,8 @@ namespace {
 using plait::ext::thread_communicator;
 
 struct ThreadErrors : testing::Test {
-  // What each rank threw. Most of these tests would else be hangs, so TearDown asks for speed.
+  // The exception of each rank. Most of these tests would hang with a fault, so TearDown checks the
+  // time.
   template <class Error, class Program>
   std::vector<std::string> expect_each(int ranks, Program program,
                                        plait::thread_options options = {}) {
@@ -567,8 +568,8 @@ TEST_F(ThreadErrors, WaitingRanksUseNoProcessor) {
   EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.25);
 }
 
-// Beside threads that never sleep a rank that yields waits for a slice of time each time that it
-// looks: 30 times as long as one that sleeps, before ranks noticed it.
+// Next to threads that never sleep a rank that yields waits for a time slice at each poll: 30 times
+// as long as a rank that sleeps, before ranks detected this.
 TEST(ThreadWaiting, RanksBesideBusyThreadsSleep) {
   auto const seconds = [](plait::thread_options const& options) {
     plait::ext::thread_world world{4, options};

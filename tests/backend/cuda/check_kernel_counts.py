@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What nvcc has made of the kernels: instructions, registers, spilled bytes and how many 16-byte loads of
+"""The counts of the kernels as compiled by nvcc: instructions, registers, spilled bytes and how many 16-byte loads of
 a thread are under way at a time. With a nvcc whose numbers are known, they are compared.
 
   check_kernel_counts.py CUOBJDUMP PROGRAM [COMPILER_VERSION]
@@ -68,14 +68,14 @@ Counts = namedtuple("Counts", "instructions registers spilled loads")
 
 
 def output_of(*command):
-    # cuobjdump calls nvdisasm, which is beside it.
+    # cuobjdump calls nvdisasm, which is in the same folder.
     path = f"{Path(command[0]).parent}:{os.environ['PATH']}"
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, universal_newlines=True,
                           env={**os.environ, "PATH": path}).stdout
 
 
 def names_of(mangled):
-    """Of each kernel the name and its first template arguments: "layer_norm_kernel<8, plait::bfloat16>"."""
+    """The name and first template arguments of each kernel: "layer_norm_kernel<8, plait::bfloat16>"."""
     said = subprocess.run(["c++filt"], input="\n".join(mangled), check=True, stdout=subprocess.PIPE,
                           universal_newlines=True).stdout.splitlines()
     names = {}

@@ -45,7 +45,7 @@ def parts(text):
 
 
 def bounds_of(text):
-    """Of each kernel with bounds the expression of its number of threads."""
+    """The expression of the number of threads, for each kernel with bounds."""
     found = {}
     for match in re.finditer(r"__launch_bounds__\s*\(", text):
         inside = balanced(text, match.end() - 1)

@@ -14,7 +14,7 @@ namespace {
 using plait::testing::check_communicators;
 using elements = plait::testing::element_list<float, double, plait::bfloat16, std::int32_t>;
 
-// A message keeps the thread of its rank until that of the other end has come.
+// A message keeps the thread of its rank until the thread of the other end has come.
 TEST(Loopback, PassesTheSuite) {
   for (int const ranks : {1, 2, 3, 4}) {
     auto const report = check_communicators<elements>(

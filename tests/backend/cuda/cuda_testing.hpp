@@ -14,7 +14,7 @@
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/error.hpp"
 
-// What the tests that need a GPU share.
+// The common part of the tests that need a GPU.
 namespace cuda_testing {
 
 inline int gpus() {

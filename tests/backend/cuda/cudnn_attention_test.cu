@@ -47,7 +47,7 @@ void expect_close(std::vector<double> const& got, std::vector<double> const& exp
     if (i / width % parts != part) continue;
     largest = std::max(largest, std::abs(expected[i]));
     double const difference = std::abs(got[i] - expected[i]);
-    error = difference <= error ? error : difference;  // also if it is no number
+    error = difference <= error ? error : difference;  // also if it is nan
   }
   EXPECT_LE(error, largest / 64) << "part " << part;
 }

@@ -140,7 +140,7 @@ TEST(CudaDevice, ReplayRunsTwiceAndRepeatsFromThenOn) {
         device.wait(stream::compute, copied, {});
         queue.add(x.data(), y.data(), x.data(), 1);
       });
-      // What a stream is given afterwards comes after what the body gave it.
+      // Later operations of a stream follow the operations of the body.
       device.on(stream::data).copy_bytes(y.data(), z.data(), sizeof(int));
       EXPECT_EQ(x.get().front(), 2 * ((1 << round) - 1));
       EXPECT_EQ(z.get().front(), (2 << (round - 1)) - 1);
@@ -167,8 +167,8 @@ TEST(CudaDevice, ScratchMemoryNeverMoves) {
 }
 
 #if !defined(__CUDACC__)
-// A download of more than all pieces waits for the first one, behind work that takes too long. The
-// buffer may be gone with the failure, so the pieces must not be brought there.
+// A download of more than all pieces waits for the first one, after work that takes too long. The
+// buffer may be gone with the failure, so the pieces must not be copied to it.
 TEST(CudaDevice, ADownloadThatFailsWritesNothingLater) {
   auto options = small_pieces;
   options.timeout = std::chrono::milliseconds{50};
@@ -383,7 +383,7 @@ struct Epilogue : testing::Test {
   cuda_device device{{0, 0}};
   plait::ext::host_queue host;
 
-  // What the device makes of a product of m x k and k x n numbers, beside the host in double.
+  // The device's product of m x k and k x n numbers, compared with the host in double.
   template <class Function>
   void compare(std::size_t m, std::size_t n, std::size_t k, bool adds, bool in_place) {
     using on_host = plait::ext::epilogue<double, Function>;
@@ -415,7 +415,7 @@ struct Epilogue : testing::Test {
                        (adds ? " with a row" : "") + (in_place ? " in place" : "") +
                        (sums ? " of a matrix that is added" : "");
     if (!on_host::maps || !on_host::takes_two) expect_near(dc.get(), c, c, where + ", c");
-    // The error of a derivative is that of a factor of the product.
+    // The error of a derivative is the error of a factor of the product.
     if (on_host::maps && !in_place)
       expect_near(dout.get(), out, on_host::takes_two ? c : out, where + ", mapped");
   }
@@ -579,7 +579,7 @@ TYPED_TEST(ProductAndSums, WorkWhereTheLibraryRefuses) {
     this->compare_all();
     *known = true;
   }
-  // There is no room for the sums.
+  // The sums do not fit.
   this->device = cuda_device({0, 0}, {.fused_bias_gradient = true, .workspace_bytes = 1024});
   this->compare(24, 300, 130, false);
   EXPECT_EQ(pretended::epilogues, 0);

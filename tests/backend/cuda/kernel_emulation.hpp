@@ -28,16 +28,15 @@
 #include "plait/backend/cuda/kernels/sort_pairs.hpp"
 
 // Runs kernels on the processor: block after block; the threads of a block are fibers with stacks
-// of their own. A warp goes on until its threads wait at a barrier of the block, first or last
-// thread first and first or last warp first in turns, so that a missing barrier shows. Shared
-// memory is filled with NaNs before each block and has guard bytes behind it. A wait that can never
-// end (threads that left, or are waiting for something else) is an error.
+// of their own. A warp runs until its threads wait at a barrier of the block, first or last thread
+// first and first or last warp first in turns, so that a missing barrier shows. Shared memory is
+// filled with NaNs before each block and is followed by guard bytes. A wait that can never end
+// (threads that left, or are waiting for something else) is an error.
 //
 // Under the thread sanitizer the threads of a kernel are threads for it, too, so that it finds two
 // that touch the same memory, one of them writing, without a barrier between them: threads of one
-// block, and threads of two blocks, which nothing but the end of the kernel puts in an order. An
-// exchange between the threads of a warp puts its values in an order, but no memory, as on a
-// device.
+// block, and threads of two blocks, which only the end of the kernel orders. An exchange between
+// the threads of a warp orders its values, but no memory, as on a device.
 
 namespace kernel_emulation {
 
@@ -73,7 +72,7 @@ void AnnotateIgnoreReadsEnd(char const* file, int line);
 void AnnotateIgnoreWritesBegin(char const* file, int line);
 void AnnotateIgnoreWritesEnd(char const* file, int line);
 }
-/// A guard within which the sanitizer ignores reads and writes: those of the emulation itself.
+/// A guard within which the sanitizer ignores reads and writes, which are the emulation's own.
 struct unseen {
   unseen() {
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
@@ -118,8 +117,8 @@ inline bool is_left_out(barrier_site const& site) {
 // stack.
 extern "C" [[noreturn]] void go_on_at(std::jmp_buf, int) __asm__("_longjmp");
 
-/// A place where a function was left and can be gone on with. `main` runs on a stack of its own and
-/// never returns; without it, it is whoever calls switch_to() first.
+/// A place where a function was left and can be continued. `main` runs on a stack of its own and
+/// never returns; without `main`, the context is the first caller of switch_to().
 class fiber {
  public:
   fiber() : has_begun_(true) {
@@ -201,7 +200,7 @@ class block_machine {
     for (std::size_t i = shared_bytes; i < shared_.size() * sizeof(line); ++i)
       if (shared()[i] != poison && failure_.empty())
         failure_ = "a thread wrote behind the shared memory of its block";
-    if (left_ < threads) threads_.clear();  // they stand in the middle of the kernel
+    if (left_ < threads) threads_.clear();  // they are in the middle of the kernel
     if (!failure_.empty()) throw std::logic_error("emulated kernel: " + failure_);
   }
 
@@ -231,8 +230,8 @@ class block_machine {
     wait(waits::for_warp, mask);
     enter(place);
   }
-  /// Orders memory: accesses of the host come before those of a kernel that it launches, and these
-  /// before later accesses of the host.
+  /// Orders memory: accesses of the host precede the accesses of a kernel that it launches, and
+  /// these precede later accesses of the host.
   void begin_kernel() { leave(&begun_); }
   void end_kernel() { enter(&ended_); }
 
@@ -336,7 +335,7 @@ class block_machine {
                  std::to_string(std::count(state_.begin(), state_.end(), waits::for_warp)) +
                  " for their warp, " + std::to_string(left_) + " left)";
   }
-  /// Whether to go from the last to the first this time.
+  /// Returns true if this time goes from the last to the first.
   bool next_order() { return std::popcount(order_++) % 2 != 0; }
   bool complete(unsigned first, unsigned last, unsigned mask) const {
     for (unsigned t = first; t < last; ++t)
@@ -441,7 +440,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 }
 inline unsigned char* emulated_shared_memory() { return block_machine::instance().shared(); }
 
-// There is no CUB: a kernel of one thread sorts.
+// The emulation has no CUB: a kernel of one thread sorts.
 namespace detail {
 
 inline void sort_pairs_kernel(pairs_to_sort pairs, std::uint32_t* order) {

@@ -20,9 +20,9 @@
 #include "backend/host_maths_testing.hpp"
 #include "plait/core/bfloat16.hpp"
 
-// What the tests of kernels share. The oracle is host_maths in double, given the same numbers that
-// the kernel gets, rounded to its type. The tests run on the emulation of a device and, compiled by
-// nvcc with PLAIT_KERNELS_ON_DEVICE, on a GPU: all that a kernel reads or writes is `memory`.
+// The common part of the tests of kernels. The oracle is host_maths in double, with the kernel's
+// numbers, rounded to its type. The tests run on the emulation of a device and, compiled by nvcc
+// with PLAIT_KERNELS_ON_DEVICE, on a GPU: a kernel only reads and writes `memory`.
 
 namespace kernel_testing {
 
@@ -65,8 +65,8 @@ std::vector<double> wide(std::vector<T> const& x) {
   return result;
 }
 
-/// Memory as a kernel sees it: `shift` elements behind an address that fits vectors, with guards on
-/// both sides that must not change.
+/// Memory as a kernel sees it: `shift` elements after an address that is aligned for vectors, with
+/// guards on both sides that must not change.
 template <class T>
 class memory {
  public:
@@ -115,8 +115,8 @@ memory<T> one(T value) {
   return memory<T>(std::vector<T>{value});
 }
 
-/// The same in the emulation; on a device, whose functions and contracted products differ in the
-/// last bits, within `bound`.
+/// Checks for equal bits in the emulation; on a device, whose functions and contracted products
+/// differ in the last bits, for a difference within `bound`.
 template <class A, class B>
 void expect_same(std::vector<A> const& a, std::vector<B> const& b, double bound) {
   expect_near(a, b, on_device ? bound : 0.0);

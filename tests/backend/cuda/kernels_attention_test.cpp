@@ -99,7 +99,7 @@ std::vector<attention_shape> general_shapes() {
 
 }  // namespace
 
-// The keys and values lie in wider rows, of which the kernel has the middle.
+// The keys and values are in wider rows, of which the kernel has the middle.
 TYPED_TEST(Attention, OfAnyHeadsAndMaskEqualsTheHost) {
   using T = TypeParam;
   using A = accumulate_t<T>;

@@ -48,7 +48,7 @@ TYPED_TEST(Embedding, GatherRows) {
     }
 }
 
-// The order of additions is that of the host, so the bits are.
+// The order of additions is the host's, so the bits are the same.
 TYPED_TEST(Embedding, ScatterAddRowsInOrder) {
   using T = TypeParam;
   using S = accumulate_t<T>;

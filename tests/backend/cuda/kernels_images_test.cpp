@@ -85,7 +85,7 @@ TYPED_TEST(Windows, Pools) {
     if (2 * of.padding > of.kernel_height || 2 * of.padding > of.kernel_width) continue;
     std::size_t const count = samples * of.channels * of.out_map();
     auto x = values<T>(samples * of.image(), 1);
-    // Equal elements, and one that is no number.
+    // Equal elements, and a nan.
     for (auto& value : x) value = static_cast<T>(std::round(4 * double(float(value))));
     if (x.size() > 9) x[9] = std::numeric_limits<float>::quiet_NaN();
     auto const dy = values<T>(count, 2);
@@ -219,7 +219,8 @@ TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
     }
     add_up(dgamma);
     add_up(dbeta);
-    // What buffers follow: each rank's part by its samples, the variance unbiased over all.
+    // The values that buffers follow: each rank's part by its samples, the variance unbiased over
+    // all.
     std::vector<double> means(channels), variances(channels);
     maths::accumulate_statistics(all, statistics.data(), means.data(), variances.data(), 0.125,
                                  epsilon);

@@ -22,7 +22,7 @@ inline void check(cudaError_t code, char const* what) {
     throw std::runtime_error(what + (": " + std::string(cudaGetErrorString(code))));
 }
 
-/// Waits for each kernel, so that an error is that of the launch it belongs to.
+/// Waits for each kernel, so that an error belongs to its launch.
 struct launcher {
   int* launches = nullptr;
   unsigned most_blocks = ~0u;  ///< the most that a kernel is given

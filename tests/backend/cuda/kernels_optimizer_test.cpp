@@ -114,7 +114,7 @@ TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
     }
 }
 
-// What is not finite changes nothing, if it is asked for.
+// With the option, a value that is not finite changes nothing.
 TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
   using P = TypeParam;
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -194,7 +194,7 @@ TYPED_TEST(Optimizer, SumsOfSquares) {
       double const expected = maths::sum_of_squares(x.data() + range.offset, range.count);
       EXPECT_NEAR(out[range.index], expected, 1e-13 * static_cast<double>(range.count));
     }
-    EXPECT_EQ(out[3], -1);  // nobody's
+    EXPECT_EQ(out[3], -1);  // belongs to no parameter
   }
 }
 

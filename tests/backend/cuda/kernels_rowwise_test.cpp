@@ -95,8 +95,8 @@ TYPED_TEST(LayerNorm, ForwardAndInPlace) {
       memory<A> kept(2 * rows);
       kernels::layer_norm(launcher{}, in.data(), factor.data(), summand.data(), out.data(),
                           kept.data(), rows, columns, 1e-5);
-      // A normalised value is at most sqrt(columns); one rounding, and those of the statistics,
-      // which with one column are 1 / sqrt(epsilon) times larger.
+      // A normalised value is at most sqrt(columns); one rounding, and the roundings of the
+      // statistics, which with one column are 1 / sqrt(epsilon) times larger.
       double const size = 1 + std::sqrt(static_cast<double>(columns));
       double const deviation = columns == 1 ? 320 : 1;
       double const bound = rounding<T> * size + rounding<A> * size * 40 * deviation;

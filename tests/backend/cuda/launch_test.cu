@@ -25,7 +25,7 @@ using namespace cuda_testing;
 struct outcome {
   std::vector<double> losses;
   std::vector<double> norms;
-  std::vector<double> evaluated;  ///< behind each step, if it is asked for
+  std::vector<double> evaluated;  ///< after each step, if requested
   std::map<std::string, std::vector<double>> weights;
 };
 
@@ -127,7 +127,7 @@ TYPED_TEST(RecordedPlans, AreTheSame) {
   expect_serial(train<TypeParam>(pretended_processes{{.graphs = true}}));
 }
 
-// What is gathered where is the host's to know: a recorded step has it from when it was recorded.
+// The host decides where gathers go: a recorded step has the decision of its recording.
 template <class Policy>
 struct RecordedLevels : testing::Test {};
 using recorded_levels =
@@ -212,7 +212,7 @@ TEST(CudaLaunch, ThreeAxesOnGpusOfTheirOwn) {
   expect_serial(train<small_gpt::three_axes>(plait::cuda{}));
 }
 
-// Of the device's memory; a training step on the host is watched by other tests.
+// Allocations of the device's memory; other tests watch a training step on the host.
 TEST(CudaLaunch, AStepTakesNoMemoryAfterTheFirst) {
   using job = small_gpt::job<small_gpt::tp2>;
   auto const data = small_gpt::text();

@@ -34,7 +34,7 @@ constexpr std::size_t batch = 16, sequence = 1024, width = 768, heads = 12, clas
 constexpr std::size_t rows = batch * sequence, logit_rows = rows / 4;
 constexpr std::size_t parameters = 124'475'904;
 
-// Copies of an operand; those of turn t are at [t].
+// Copies of an operand; the copy of turn t is at [t].
 template <class T>
 struct copies {
   static constexpr std::size_t most = 4;
@@ -46,8 +46,8 @@ class meter {
  public:
   meter() : queue_(device_.on(stream::compute)) {}
 
-  // Normal numbers of the deviation 0.02. Those above 256 MiB are in one copy, as nothing of that
-  // size stays in a cache.
+  // Normal numbers with deviation 0.02. Operands above 256 MiB have one copy, because they do not
+  // stay in a cache.
   template <class T>
   copies<T> room(std::size_t count) {
     constexpr std::size_t drawn = 1'000'003, large = std::size_t{256} << 20;

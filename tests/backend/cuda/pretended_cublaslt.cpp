@@ -254,7 +254,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
     for (std::size_t i = 0; sums_an_operand(about) && i < (rows ? m : n); ++i) {
       double sum = 0;
       for (std::size_t p = 0; p < k; ++p) sum += rows ? element_of_a(i, p) : element_of_b(p, i);
-      static_cast<float*>(about.row)[i] = static_cast<float>(sum);  // whatever was there
+      static_cast<float*>(about.row)[i] = static_cast<float>(sum);  // ignores the old contents
     }
     std::memset(workspace, 0xff, std::min(workspace_bytes, std::size_t{1} << 10));  // uses it
   });

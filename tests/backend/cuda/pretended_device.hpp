@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A CUDA device that is not there: the functions of the CUDA runtime, of cuBLASLt and of NCCL that
-// plait calls, on the processor. A program that is linked to them (pretended_*.cpp here) and not to
-// CUDA includes this before everything else.
+// An emulated CUDA device: the functions of the CUDA runtime, of cuBLASLt and of NCCL that plait
+// calls, on the processor. A program that is linked to them (pretended_*.cpp in this folder) and
+// not to CUDA includes this before everything else.
 //
-// What is put into a stream stays there until somebody asks whether it is over; then heads of
-// streams are carried out in a random order that keeps to the events. So a missing wait, or host
-// memory that is used again too early, shows. New memory is filled with NaNs; copies are checked to
-// stay within what was allocated. The host cannot touch a device's memory: a program that does ends
-// with a sentence, except while another thread carries out work of a device and has the same pages
+// Work that is put into a stream stays there until a call asks whether it has ended; then the
+// device executes heads of streams in a random order that respects the events. So a missing wait,
+// or host memory that is used again too early, shows. New memory is filled with NaNs; copies must
+// stay within allocated memory. The host cannot touch a device's memory: a program that does ends
+// with a message, except while another thread carries out work of a device and has the same pages
 // open.
 #include "backend/cuda/kernel_emulation.hpp"  // before the CUDA headers
 
@@ -70,7 +70,7 @@ struct event_state {
   std::shared_ptr<capture_state> capture;
   CUstream_st* captured_from = nullptr;
   std::size_t captured_work = 0;
-  std::vector<std::size_t> last;  // operations that it stands for
+  std::vector<std::size_t> last;  // operations that it represents
 };
 
 /// The memory of all devices, which the program cannot touch.
@@ -83,7 +83,7 @@ struct event_state {
 class device_pages {
  public:
   device_pages();
-  /// Returns memory filled with NaNs, or null where there is no room.
+  /// Returns memory filled with NaNs, or null if it does not fit.
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* data, std::size_t bytes);
 
@@ -219,7 +219,7 @@ inline bool machine::step() {
   return false;
 }
 
-// What a call does that waits for a whole device.
+// The common part of calls that wait for a whole device.
 inline void machine::drain(int device) {
   for (;;) {
     {
@@ -271,22 +271,22 @@ inline cudaError_t enqueue(cudaStream_t stream, counted_work what, std::function
   return enqueue(stream, [] {});
 }
 
-/// What a kernel of this thread that could not be launched has left behind.
+/// The error of a kernel of this thread that could not be launched.
 inline thread_local cudaError_t last_error = cudaSuccess;
 
 /// The graphs that have been launched.
 inline std::atomic<int> graph_launches = 0;
 
-/// What cuBLASLt was asked for since the start, and whether it knows epilogues at all.
+/// The requests to cuBLASLt since the start, and whether it supports epilogues at all.
 inline std::atomic<int> epilogues = 0;
 /// The number of products to which cuBLASLt has added a matrix other than the result.
 inline std::atomic<int> added_matrices = 0;
 inline std::atomic<bool> knows_epilogues = true;
 /// True if it can sum up an operand while it makes a product.
 inline std::atomic<bool> knows_sums = true;
-/// Whether it offers an algorithm for any product.
+/// True if it offers an algorithm for any product.
 inline std::atomic<bool> takes_products = true;
-/// How many of the algorithms that it offers it refuses to run.
+/// The number of offered algorithms that it refuses to run.
 inline std::atomic<int> refuses = 0;
 /// The algorithm of the last product, which of them takes the least time, and what all have taken.
 inline std::atomic<int> last_algorithm = -1, fastest = 0;
@@ -297,10 +297,10 @@ struct communicator_entry {
   int device = 0, number = 0;
   bool is_made = false;
 };
-/// All of them so far; whoever looks holds the machine's mutex.
+/// All of them so far; a reader must hold the machine's mutex.
 inline std::vector<communicator_entry> communicators;
 
-/// Whether NCCL's aborts do not end.
+/// True if NCCL's aborts do not end.
 inline std::atomic<bool> aborts_hang = false;
 
 }  // namespace pretended

@@ -115,7 +115,7 @@ inline std::shared_ptr<char> held_by_graph(member const& who, cudaStream_t strea
   return stream->capture != nullptr ? who.in_graphs : nullptr;
 }
 
-// carry_out(call) is run once, by whoever comes last.
+// The last rank to come runs carry_out(call), once.
 inline ncclResult_t collective_call(ncclComm_t comm, cudaStream_t stream, void const* from,
                                     void* to, std::function<void(call_of_all&)> carry_out) {
   if (comm == nullptr) return ncclInvalidArgument;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=600 alone
 //
-// plait::cuda_process from one end to the other: processes of this program, told by the environment
-// who they are, train together and must get the losses of the processor. With fewer GPUs than
-// processes they share one: NCCL_HOSTID makes NCCL take each of them for a machine of its own.
+// plait::cuda_process as a whole: processes of this program, with their ranks in the environment,
+// train together and must get the losses of the processor. With fewer GPUs than processes they share
+// one: NCCL_HOSTID makes NCCL treat each of them as a machine of its own.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -96,7 +96,7 @@ struct CudaProcess : testing::Test {
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-9);
   }
 
-  /// What a launcher does for one of its processes.
+  /// Starts a process as a launcher does.
   pid_t start(int rank, int ranks, bool replay) const {
     std::vector<std::string> variables{"RANK=" + std::to_string(rank),
                                        "WORLD_SIZE=" + std::to_string(ranks),

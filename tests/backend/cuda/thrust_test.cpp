@@ -119,7 +119,8 @@ TEST(ThrustLayer, RunsInAnyOrderOfEvents) {
     EXPECT_EQ(thrust_layer::train<policy>(plait::simulated{.seed = seed}), expected) << seed;
 }
 
-// What the others do is known from their arguments: without one of its waits a race is found.
+// The accesses of the others are known from their arguments: without one of the waits a race is
+// found.
 TEST(ThrustLayer, AWaitThatIsLeftOutIsFound) {
   using policy = plait::data_parallel<2>;
   plait::ext::simulated_statistics seen;

@@ -66,8 +66,8 @@ TEST(CudaTrainingInBfloat16, LossWithItsGradientIsTheOneBeforeIt) {
   for (std::size_t step = 0; step < got.size(); ++step)
     EXPECT_NEAR(got[step], expected[step], same_numbers_tolerance * expected[step]) << step;
 }
-// What is made again has the bits of what was kept, recorded or not. Where an activation runs again
-// without its product it is no epilogue of it in the first forward either, and sees rounded sums.
+// Recomputed values have the bits of kept values, recorded or not. If an activation runs again
+// without its product, it is not an epilogue in the first forward either, and sees rounded sums.
 TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
   using all = plait::hybrid<any_data, plait::recompute<plait::again::all>>;

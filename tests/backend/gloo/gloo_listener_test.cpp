@@ -54,7 +54,7 @@ file_descriptor connect_to(std::string const& address) {
             0);
   return out;
 }
-/// What comes until `bytes` are there or the other end has closed.
+/// Reads until `bytes` have come or the other end has closed.
 std::string read(file_descriptor const& from, std::size_t bytes) {
   std::string out(bytes, '\0');
   std::size_t size = 0;
@@ -207,7 +207,7 @@ TEST(GlooListener, WhatComesBehindAMessageIsLeft) {
   EXPECT_EQ(read(sockets[0], 4), "more");
 }
 
-// Whoever is at the address of rank 0 says what it likes; rank 1 says who it is not.
+// A stranger at the address of rank 0 may send anything; rank 1 reports that it is not rank 0.
 void check_impostor(auto answer, std::string const& words) {
   members all(2);
   played_rank const stranger(

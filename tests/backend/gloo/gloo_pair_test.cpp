@@ -52,7 +52,8 @@ struct one_end {
   }
   ~one_end() { context->getPair(1)->close(); }
 
-  /// What a receive says that waits while `bytes` come, as another does for slot 6.
+  /// The message of a receive that waits while `bytes` come, while another receive waits for
+  /// slot 6.
   std::string receive(std::string const& bytes) {
     char other_place[8] = {}, place[8] = {};
     auto const other_buffer = context->createUnboundBuffer(other_place, sizeof other_place);
@@ -90,7 +91,7 @@ TEST(GlooPair, WhatMembersSendComes) {
 TEST(GlooPair, BytesThatAreNoneOfGloosEndTheConnection) {
   std::string const words = "bytes have arrived that are not Gloo's";
   for (auto const& bytes :
-       {header({56, 1, 8, 0, 8, 0}) + "12345678",      // a slot of nobody's
+       {header({56, 1, 8, 0, 8, 0}) + "12345678",      // an unused slot
         header({72, 1, 6, 0, 24, 0}) + "too many"}) {  // more than there is room
     one_end end;
     EXPECT_NE(end.receive(bytes).find(words), std::string::npos) << end.receive(bytes);

@@ -68,7 +68,7 @@ struct one_rank {
   gloo_rendezvous rendezvous;
 };
 
-// Between the note that says who rank 0 is and the key of the rendezvous it may have given up.
+// Rank 0 may give up between its note and the key of the rendezvous.
 TEST(GlooRendezvous, WaitsForRankZeroThatHasTakenBackItsKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);
@@ -90,7 +90,7 @@ TEST(GlooRendezvous, WaitsForRankZeroThatHasTakenBackItsKey) {
   EXPECT_EQ(zero.rendezvous.identity().key, one.rendezvous.identity().key);
 }
 
-// What is there and is no key is another program's, or an attack.
+// A note that is not a key belongs to another program, or is an attack.
 TEST(GlooRendezvous, RefusesWhatIsNoKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Processes over Gloo that a launcher starts on one machine, and that are told no place: they meet in the
-# temporary folder, alone, and leave nothing there. Where it is not certain that they would, it is a sentence.
+# Processes over Gloo that a launcher starts on one machine without a rendezvous: they meet in the temporary folder,
+# alone, and leave nothing there. If that is not certain, they end with a message.
 #   launchers.sh TRAINED SCRATCH_DIR stand_in [MPIRUN...]   a shell that sets torchrun's variables; mpirun
 #   launchers.sh TRAINED SCRATCH_DIR torchrun PYTHON        torchrun itself
 set -euo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-# As root, and more ranks than processors, under Open MPI.
+# Settings for root, and for more ranks than processors, under Open MPI.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 trained="$(realpath "$1")" scratch="$2" mode="$3"
 shift 3
@@ -62,7 +62,7 @@ rank() {
     MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_RUN_ID="${run_id:-none}" \
     TMPDIR="$folder" "$@" >"$name.out" 2>"$name.err" </dev/null &
 }
-# job NAME PLAN WORDS...: two ranks of a launcher of their own; WORDS stand in front of the program.
+# job NAME PLAN WORDS...: two ranks of a launcher of their own; WORDS precede the program.
 job() {
   local name="$1" plan="$2"
   shift 2

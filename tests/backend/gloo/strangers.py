@@ -85,7 +85,7 @@ def code(key, what, rendezvous, ranks, addresses, question, answer):
 
 
 class Member:
-    """What a rank knows of its rendezvous."""
+    """A rank's knowledge of its rendezvous."""
 
     def __init__(self, rank, key, rendezvous, addresses):
         self.rank, self.key, self.rendezvous, self.addresses = rank, key, rendezvous, addresses
@@ -123,7 +123,7 @@ def say(port, data):
                 pass
             return read(one, 1 << 20)
     except OSError:
-        return b""  # nobody listens any more
+        return b""  # the port is closed
 
 
 def check_told(told, what):
@@ -214,7 +214,7 @@ class Job:
         raise Wrong("it did not come to this: %s; %s" % (what, {rank: self.text(rank, "err") for rank in self.ranks}))
 
     def note(self, name):
-        """Of the rendezvous, when it is there."""
+        """The notes of the rendezvous, when it exists."""
         def look():
             try:
                 for file in os.listdir(self.rendezvous):
@@ -297,7 +297,7 @@ def check_start(trained, folder, connections):
                     with connect(ports[to]) as one:
                         question = read(one, QUESTION)
                         if other.get("rank") == 1 and to == 0:
-                            continue  # who knows the key is rank 1
+                            continue  # a stranger with the key counts as rank 1
                         one.sendall(member.answer(question, to, **other))
                         expect(read(one, 1) == b"", "%s was taken for rank 2" % what)
                 for one in silent:

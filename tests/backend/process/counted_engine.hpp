@@ -34,7 +34,7 @@ inline thread_local bool is_plaits_own = false;
 
 namespace plait_test {
 
-/// What a second thread does in its next call of an engine, once.
+/// The action of a second thread in its next call of an engine, once.
 inline std::atomic<void (*)()> inside_next_call = nullptr;
 
 /// While it lives, the thread's allocations are the engine's.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the flight records of jobs say whose rank 1 is killed, is stopped or fails, under each engine: scripts/flight
-# names the rank, its host, the axis and the operation, and who waits for it. A job that ends well leaves nothing.
+# The flight records of jobs whose rank 1 is killed, is stopped or fails, under each engine: scripts/flight names the
+# rank, its host, the axis and the operation, and the ranks that wait for it. A job that ends well leaves nothing.
 #   flight.sh FLIGHT SCRATCH_DIR [openmpi LAUNCHER TRAINED] [mpich LAUNCHER TRAINED] [gloo - TRAINED]
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -64,8 +64,8 @@ says() {
   [[ $got == "$expected" ]] || complain "exit code $got instead of $expected: $(cat said)"
   for words in "$@"; do grep -qE -e "$words" said || complain "not said: '$words' in: $(cat said)"; done
 }
-# ended PROGRAM: the job has ended in time, and nothing of it runs or lies in shared memory. Segments of Open MPI
-# whose processes were killed are its launcher's to remove, which it does when it has ended.
+# ended PROGRAM: the job has ended in time, no process of it runs, and no shared memory of it remains. Open MPI's launcher
+# removes the segments of killed processes when it ends.
 shm_before="$(ls /dev/shm)"
 ended() {
   ((SECONDS - begun <= 20)) || complain "it took $((SECONDS - begun)) s to end"
@@ -81,7 +81,7 @@ nothing_left() { [[ -d records && -z $(ls -A records) ]] || complain "records: $
 
 host="$(uname -n)"
 one="^ *rank 1 \(process [0-9]+ on host $host\)"
-# Where a signal from outside may find a rank: it has been in operations of either thread.
+# The places where a signal from outside may find a rank: operations of both threads.
 anywhere="(in|outside of communication, after) .*operation [0-9]+( of its second thread)?, .* on group"
 # In the fourth step rank 1 does it between two operations: rank 0 has its data axis, rank 3 its stage axis.
 places=("after operation [0-9]+ of its second thread, all_reduce of [0-9]+ bytes on group \{0,1,2,3\} \(data x stage\)")
@@ -101,7 +101,7 @@ while (($# > 0)); do
     [[ $code != 0 ]] || complain "it ends well"
     ended "$trained"
     says 1 "$one was killed or has ended without a word, outside of communication, ${places[0]}"
-    # MPICH ends all at once: then it cannot be told who was first, and who waited is said in a list.
+    # MPICH ends all ranks at once: then the first is not known, and a list names the ranks that waited.
     grep -q "cannot be told which was the first" said || says 1 "${waits[@]}"
     what="$library, stopped"
     mpi "$library" "$launcher" "$trained" stop

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Ranks on two "hosts": network and UTS name spaces of this machine that a cable joins. The losses are those
-# of threads, and what crosses the hosts is said.
+# of threads, and the report names the groups that cross hosts.
 #   [TRAIN_GPT=PROGRAM] hosts.sh SCRATCH_DIR FLIGHT GLOO_TRAINED|none [LIBRARY LAUNCHER TRAINED]...
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
@@ -23,7 +23,7 @@ holders=()
 end_all() { ((${#holders[@]} == 0)) || kill "${holders[@]}" 2>/dev/null; }
 trap end_all EXIT
 for host in a b; do
-  # Of its own /sys: UCX looks there for interfaces.
+  # A /sys of its own, because UCX looks there for interfaces.
   unshare --net --uts --mount sh -c "mount -t sysfs plait /sys && hostname plait-$host && : >'up.$host' &&
     exec sleep 600" 2>"unshare.$host" &
   holders+=($!)
@@ -59,8 +59,8 @@ for host in a b; do
 done
 net="10.77.$(($$ % 250))"
 for host in a b; do in_host $host ip route add default via "$net.1" dev cable 2>/dev/null; done
-# reach: returns when each host reaches the other. A cable that is up carries nothing for a moment, and a host
-# that looked for the other meanwhile says that there is no route to it.
+# reach: returns when each host reaches the other. A cable that is up carries nothing for a moment, and meanwhile a host
+# reports that there is no route to the other.
 reach() {
   local host other tries
   for host in a b; do
@@ -75,7 +75,7 @@ reach() {
 }
 reach
 
-# What an MPI launcher calls to reach another host: agent HOST COMMAND...
+# An MPI launcher calls this to reach another host: agent HOST COMMAND...
 cat >agent <<END
 #!/bin/sh
 while [ "\${1#-}" != "\$1" ]; do shift; done
@@ -100,8 +100,8 @@ end_in_hosts() {
     done
   done
 }
-# cut_cable COMMAND...: the cable is cut when the command has run for a while, and the ranks end. Launchers
-# of MPI, who lose their own connections, may wait for longer.
+# cut_cable COMMAND...: cuts the cable when the command has run for a while, and the ranks end. Launchers of MPI lose
+# their own connections and may wait for longer.
 cut_cable() {
   local begin log=out
   [[ $what != gloo* ]] || log=out.0
@@ -192,7 +192,7 @@ while (($# > 0)); do
   cut_cable mpi 2 "$trained" mpi dp2.pp2 ranked steps=1000000 timeout=1000
   grep -qE "^plait: rank [0-3] on host plait-[ab]: .* [(](data x )?(stage|data)[)] has waited 1000 ms" err || complain "$what: $(cat err)"
 done
-# gloo_job RANKS_PER_HOST PROGRAM...: ranks by turns if by_turns is set; out and err are those of all.
+# gloo_job RANKS_PER_HOST PROGRAM...: ranks in turn on the hosts if by_turns is set; out and err have the output of all.
 gloo_job() {
   local each="$1" rank host processes=()
   shift

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # For scripts that start jobs of MPI: source it.
 #
-# mpirun of Open MPI 4.1 with PMIx 4.2 may stand still in PMIx_server_finalize, one of its threads waiting for a lock
-# of another, when ranks have ended badly: all of them have ended, it never does, and its exit code is lost. Five
-# seconds later it is killed here.
+# mpirun of Open MPI 4.1 with PMIx 4.2 may hang in PMIx_server_finalize, one of its threads waiting for a lock of another,
+# when ranks have ended badly: all ranks have ended, mpirun never does, and its exit code is lost. This script kills it
+# five seconds later.
 
 # launched SECONDS LAUNCHER ARGUMENT...: runs a job for at most so long; what it prints is in out and err. Its exit
 # code, or 124 after that time. A job whose launcher had to be killed is run again, and 125 if it had to three times.
@@ -17,7 +17,7 @@ launched() {
   return 125
 }
 
-# The same, once.
+# Runs the job once.
 launched_once() {
   local limit="$1" id tick alone=0 children
   shift
@@ -48,7 +48,7 @@ launched_once() {
   wait "$id"
 }
 
-# Open MPI's segments that nobody maps: its launcher removes them, if it is not killed.
+# Open MPI's segments that no process maps: its launcher removes them, if it is not killed.
 remove_segments() {
   local segment
   for segment in /dev/shm/vader_segment.*; do

@@ -24,8 +24,8 @@
 // An engine whose processes are threads of one, so that sanitizers see all of them.
 namespace plait_test {
 
-/// What members of a group have sent to each other and not received: each channel has a mutex of
-/// its own, so that two threads of a rank are not put in order by calls of others.
+/// Messages that members of a group have sent and not received: each channel has a mutex of its
+/// own, so that calls of others do not order two threads of a rank.
 struct memory_channel {
   std::mutex mutex;
   std::condition_variable arrives;
@@ -58,7 +58,7 @@ class memory_job {
   std::map<std::pair<int, std::vector<int>>, std::vector<std::shared_ptr<memory_channel>>> groups_;
 };
 
-/// What the groups of a rank share.
+/// The state that the groups of a rank share.
 struct memory_rank {
   std::shared_ptr<memory_job> job;
   int rank = 0;
@@ -67,7 +67,7 @@ struct memory_rank {
   std::function<void()> before_second{}, before_own{};
   /// Called where the rank begins to wait for a message that it has posted.
   std::function<void()> before_posted_wait{};
-  /// Whether a call of the rank's own thread has failed, and one of the second.
+  /// True if a call of the rank's own thread has failed, and if one of the second thread has.
   std::array<std::atomic<bool>, 2> has_failed{};
 };
 
@@ -115,7 +115,7 @@ class memory_group final : public plait::ext::process_group {
     posted_.push_back({std::size_t(from), data, bytes});
     return posted_.size() - 1;
   }
-  /// Those before it from the same member come first.
+  /// Earlier messages of the same member come first.
   void wait_for_posted(std::size_t place, int) override {
     ask(of_->before_posted_wait);
     if (place == sent_already) return;

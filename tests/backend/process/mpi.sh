@@ -10,7 +10,7 @@ rm -rf "$scratch"
 mkdir -p "$scratch"
 source "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/launched.sh"
 cd "$scratch" || exit 1
-# As root, and more ranks than processors.
+# Settings for root, and for more ranks than processors.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 options=()
 [[ $library != openmpi ]] || options=(--oversubscribe)
@@ -58,14 +58,14 @@ values() {
   cmp -s threads out || complain "in turn there are other numbers: $(diff threads out)"
   job 2 "$trained" mpi_guest dp2 ranked || complain "a guest: exit code $?: $(cat err)"
   cmp -s threads out || complain "a guest has other numbers: $(diff threads out)"
-  # It has called MPI_Init, behind which a second thread may not call MPI.
+  # It has called MPI_Init, after which a second thread may not call MPI.
   says 1 "^plait: processes: MPI was started with MPI_THREAD_[A-Z]*, and a second thread needs MPI_THREAD_MULTIPLE; calls over batch axes and computations run in turn"
 
   for case in "2 library" "2 ranked" "3 ranked" "4 ranked"; do
     read -r ranks how <<<"$case"
     job "$ranks" "$suite" mpi "$ranks" "$how" || complain "suite on $case: exit code $?: $(cat err)"
   done
-  # Who calls what is compared by the same code under both, and Open MPI takes longer to start.
+  # The same code compares calls under both libraries, and Open MPI takes longer to start.
   every=1
   [[ $library != openmpi ]] || every=4
   for ((mistake = 0; mistake < 17; mistake += every)); do
@@ -73,7 +73,7 @@ values() {
   done
 }
 
-# What one rank does wrong in the fourth step.
+# Faults of one rank in the fourth step.
 wrong_steps() {
   job 2 "$trained" mpi dp2 ranked stop
   says 1 "^plait: rank 0 on host [^ ]*: all_reduce of 8 bytes on group .0,1. .data. has waited 5000 ms for rank 1 on host [^ ]* \(MPI\); the job ends here"
@@ -87,7 +87,7 @@ wrong_steps() {
   says 2 "^trained: rank 0 called .* on group .0,1. .* for trainer 1 over data.*, but rank 1 called all_reduce of"
   job 2 "$trained" mpi dp2 ranked throw
   says 1 "^trained: this rank has had enough"
-  # The same in a call of the second thread, and beside one.
+  # Faults in a call of the second thread, and during one.
   job 2 "$trained" mpi dp2 ranked stop_inside timeout=2000
   says 1 "^plait: rank 0 on host [^ ]*: all_reduce of 8 bytes on group .0,1. .data. has waited 2000 ms for rank 1 on host [^ ]* \(MPI\); the job ends here"
   job 2 "$trained" mpi dp2 ranked throw_inside
@@ -101,7 +101,7 @@ wrong_steps() {
   done
 }
 
-# How it is started.
+# Ways to start it.
 wrong_starts() {
   if job 3 "$trained" mpi dp2 ranked; then complain "3 processes for 2 ranks are no error"; fi
   says 3 "^trained: rank [012]: the launcher started 3 processes, the plan has 2 ranks"
@@ -127,7 +127,7 @@ wrong_starts() {
   says 1 "the program was built with another MPI than this mpirun"
   job 2 env TRAINED_RANK=0 "$trained" mpi dp2 ranked && complain "two ranks 0 by .ranks are no error"
   says 1 "^trained: mpi: .ranks has the rank 0 of 2, and this is rank 1 of 2 of MPI's processes, which decide"
-  # The numbers of MPI's own launcher may not be others than those of MPI, except to a guest. MPICH believes them.
+  # The numbers of MPI's own launcher must agree with MPI's, except for a guest. MPICH believes them.
   if [[ $library == openmpi ]]; then
     printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export OMPI_COMM_WORLD_RANK=0\nexec "$@"\n' >changed
     chmod +x changed

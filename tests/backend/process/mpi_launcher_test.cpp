@@ -10,7 +10,7 @@ namespace {
 
 using plait::detail::mpi_name;
 
-/// What is said to rank `rank` of `size` of a library in this environment; "" for nothing.
+/// The message for rank `rank` of `size` of a library in this environment; "" for none.
 std::string refusal(mpi_name library, int rank, int size,
                     std::map<std::string, std::string> const& variables) {
   try {

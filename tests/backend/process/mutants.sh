@@ -97,7 +97,7 @@ mutant() {
   fi
 }
 
-# What is the same over both libraries of MPI is planted in one.
+# Faults that both libraries of MPI share are planted in one.
 mpi=openmpi
 [[ -x $build/trained_openmpi ]] || mpi=mpich
 

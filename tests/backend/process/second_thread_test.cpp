@@ -49,7 +49,7 @@ class gate {
     }
     opens_.notify_all();
   }
-  /// Whether it was opened in time.
+  /// Returns true if it was opened in time.
   bool wait(std::chrono::milliseconds most = 20s) {
     std::unique_lock lock{mutex_};
     return opens_.wait_for(lock, most, [this] { return is_open_; });
@@ -112,7 +112,7 @@ TEST(SecondThread, RunsBesideTheRanksOwnAndWaitsHoldTheLatterBack) {
   computed.open();
   device.wait(stream::tensor, of_data, {});
   EXPECT_TRUE(was_beside);
-  // What the rank does on stream data itself comes behind what it has handed over.
+  // The rank's own work on stream data follows the calls that it has handed over.
   bool is_done = false;
   calls.hand_over([&] {
     std::this_thread::sleep_for(5ms);
@@ -197,7 +197,7 @@ TEST(SecondThread, MemoryThatALibraryMayStillWriteIsNotFreed) {
   calls.hand_over([] { throw call_left("left"); });
   room.reset();
   std::memset(data, 1, 1000);
-  ::operator delete(data, std::align_val_t{64});  // as nobody else will
+  ::operator delete(data, std::align_val_t{64});  // because no other thread will
 }
 
 /// Messages of which one is on its way, and what a wait for it does.
@@ -215,7 +215,7 @@ struct awaited_message final : plait::detail::posted_messages {
   void leave() noexcept override {}
 };
 
-/// What each call of a device throws that asks for messages. The wait for one does `waits`, and
+/// The error of each call of a device that asks for messages. The wait for one does `waits`, and
 /// meanwhile the second thread, if it has a call, does `calls`.
 std::vector<std::string> texts_of_waits(std::function<void(second_thread&)> const& waits,
                                         std::function<void(gate&)> const& calls) {
@@ -300,7 +300,7 @@ TEST(SecondThread, DoesNotSpinBesideAComputationNorDoesTheRankThatWaits) {
     taken = processor_seconds() - begin;
     looks.open();
   });
-  EXPECT_TRUE(looks.wait());  // which is no wait of the rank's own thread for the second
+  EXPECT_TRUE(looks.wait());  // which is not a wait of the rank's own thread for the second
   EXPECT_LT(taken, 0.1);
   EXPECT_GT(times, 10);
   calls.hand_over([] { std::this_thread::sleep_for(300ms); });
@@ -324,7 +324,7 @@ processes with(std::shared_ptr<process_engine> engine, process_streams streams =
           .flight_record = "off"};
 }
 
-/// Whether a call over data waits until the rank has come further.
+/// Returns true if a call over data waits until the rank has come further.
 std::vector<bool> are_beside(process_streams streams) {
   std::vector<bool> out(2);
   std::mutex mutex;
@@ -445,7 +445,7 @@ TEST(ConcurrentStreams, RanksThatAreToldOtherwiseAreRefused) {
         << text;
 }
 
-/// What two ranks throw whose programs are `program(rank, numbers on the device)`.
+/// The errors of two ranks whose programs are `program(rank, numbers on the device)`.
 std::vector<std::string> errors_of(
     std::function<void(processes::rank_type&, std::span<float>)> const& program,
     std::function<void(int, plait_test::memory_rank&)> const& prepare = {}) {
@@ -514,7 +514,7 @@ TEST(ConcurrentStreams, ARankThatFailsInsideOfItsOwnCallEndsAll) {
   EXPECT_NE(errors[1].find("rank 0 on host "), std::string::npos) << errors[1];
 }
 
-// Rank 0 waits for a message that nobody sends when its second thread fails.
+// Rank 0 waits for a message that no rank sends when its second thread fails.
 TEST(ConcurrentStreams, AnErrorOfTheSecondThreadEndsTheWaitForAMessageAndItsTextIsThrown) {
   mesh grid;
   grid.add(axis::stage, 2);

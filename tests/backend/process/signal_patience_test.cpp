@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a wait for others ends behind a signal.
+// The end of a wait for others after a signal.
 #include "plait/backend/process/signal_patience.hpp"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST_F(SignalPatience, IsTwiceTheLongestWaitSoFar) {
   EXPECT_EQ(look(3, 22s), SIGTERM);
 }
 
-// Ranks that stand still for a reason that is known are no measure of a step.
+// The time of ranks that wait for a known reason is not a measure of a step.
 TEST_F(SignalPatience, DoesNotGrowWithTimeThatDoesNotCount) {
   caught_signal::ends_waits const step;
   auto const begin = signal_patience::clock::time_point{} + 1h;

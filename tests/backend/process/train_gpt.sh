@@ -4,7 +4,7 @@
 #   train_gpt.sh TRAIN_GPT MPI_LAUNCHER|none gloo|none SCRATCH_DIR TEXT ["RANKS PLAN"...]
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-# As root, and with more ranks than processors, under Open MPI; MPICH does not ask.
+# Settings for root, and for more ranks than processors, under Open MPI; MPICH needs none.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 train_gpt="$1" launcher="$2" gloo="$3" scratch="$4" text="$5"
 rm -rf "$scratch"

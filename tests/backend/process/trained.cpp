@@ -3,10 +3,9 @@
 // digit.
 //   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [data=N] [timeout=MS]
 //     [in_turn=1]
-// ENGINE: threads, or one of those that the program was linked with. FAULT is what one rank does
-// wrong in the fourth step, or, for dp2, differently behind the third. Rank 0 says on standard
-// error what was allocated after the first steps: after five of twelve, or, of N, after a hundred,
-// and then also by the engine.
+// ENGINE: threads, or a linked engine. FAULT is a fault of one rank in the fourth step or, for dp2,
+// a difference after the third. Rank 0 reports on standard error the allocations after the first
+// steps: after five of twelve or, of N, after a hundred, and then also the engine's.
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
@@ -44,7 +43,7 @@ struct wish {
   int steps = 12, seed = 0, batch = 24, data = 0, timeout = 5'000, in_turn = 0;
 };
 
-/// What this process has allocated so far, and the bytes that it has now.
+/// The number of allocations of this process so far, and the bytes that it has now.
 struct memory_use {
   std::size_t own = plait_test::own_allocations, engine = plait_test::engine_allocations;
   long long bytes = bytes_now();
@@ -78,8 +77,8 @@ void throw_beside(auto& rank) {
   throw input_error("this rank has had enough");
 }
 
-/// What rank 1 does, or the guests of MPI, in the fourth step; "_inside": in a call that its second
-/// thread makes, at the begin of the fifth.
+/// The fault of rank 1, or of the guests of MPI, in the fourth step; "_inside": in a call of its
+/// second thread, at the begin of the fifth.
 void go_wrong(std::string const& fault, auto& rank, auto& trainer, auto const& batch) {
   if (fault == "finalize") return (void)plait_test::engines().at("mpi_finalize")();
   if (fault == "throw_beside") return throw_beside(rank);
@@ -101,7 +100,7 @@ void go_wrong(std::string const& fault, auto& rank, auto& trainer, auto const& b
   } else throw input_error("unknown fault " + fault);
 }
 
-/// What rank 1 does differently between steps, which all ranks find.
+/// A difference of rank 1 between steps, which all ranks find.
 void differ(std::string const& fault, auto& trainer, auto const& data) {
   bool const odd = trainer.rank().world_rank() == 1;
   if (fault == "import")
@@ -187,10 +186,10 @@ void train(wish const& wanted) {
               program);
 }
 
-/// Steps whose computations sleep: messages go beside them. Those that are waited for at once would
-/// take 1.29 of the timetable, however often one tries; what a busy machine takes to wake a process
-/// counts here, too, so there are more tries as long as none was near. A fault strikes at operation
-/// number `data`; "call": there a message has another tag.
+/// Steps whose computations sleep while messages travel. Steps that wait for messages at once would
+/// take 1.29 of the timetable in every try. A busy machine takes time to wake a process, so there
+/// are more tries as long as none was near. A fault happens at operation number `data`; "call": a
+/// message there has another tag.
 void train_asleep(wish const& wanted) {
   using asleep = slept_steps::job_of<interleaved<2>, 2>;
   auto const engine = plait_test::engines().at(wanted.engine)();
