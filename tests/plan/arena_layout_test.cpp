@@ -91,7 +91,7 @@ void expect_sound_activations(std::size_t rows) {
   }
 }
 
-/// The arena of a stage: one region behind the other, each as long as its slots need.
+/// The arena of a stage: one region after the other, each as long as its slots need.
 template <class Plan>
 void expect_sound_arena(workload const& load) {
   for (int stage = 0; stage < Plan::stages; ++stage) {
@@ -131,8 +131,8 @@ void expect_sound_arena(workload const& load) {
   }
 }
 
-/// Every parameter of a stage has its place, they fill the arena, and what is reduced over the same
-/// axes lies together.
+/// Every parameter of a stage has its place, they fill the arena, and parameters that are reduced
+/// over the same axes are contiguous.
 template <class Plan>
 void expect_sound_parameters() {
   std::set<int> numbers;
@@ -164,7 +164,7 @@ void expect_sound_parameters() {
           auto const& owner = Plan::entries[entry.owner];
           EXPECT_EQ(layout.offset(e, unit),
                     layout.offset(entry.owner, Plan::code.items[owner.item].first_unit));
-          // Accumulators lie behind the regions of the gradients, which have nothing frozen.
+          // Accumulators follow the regions of the gradients, which have nothing frozen.
           if (!entry.is_frozen)
             take(layout.frozen_count + layout.gradient_offset(e, unit), entry.local_count(),
                  layout.kept_count(), taken.size());
@@ -178,7 +178,7 @@ void expect_sound_parameters() {
         take(layout.offset(e, unit), entry.local_count(), region.offset, region.end());
       }
     }
-    // What is not a parameter is the padding of one, or of a unit.
+    // All other elements are the padding of a parameter, or of a unit.
     auto const batch = static_cast<std::size_t>(Plan::grid.size(plait::ext::batch_axes));
     for (auto const& region : layout.regions)
       EXPECT_EQ(region.count % (plait::planning::parameter_alignment * batch), 0u);

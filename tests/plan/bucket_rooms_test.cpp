@@ -32,7 +32,7 @@ using plan_of = plan<gpt2, data_parallel<8, Options...>>;
 constexpr workload one_batch{.rows = 4 * sequence, .optimizer_states = 2};
 constexpr workload four{.rows = 4 * sequence, .microbatches = 4, .optimizer_states = 2};
 
-/// Bytes that a rank sends over the data axis in a step, but for the count of labels.
+/// Bytes that a rank sends over the data axis in a step, except the count of labels.
 template <class Plan>
 constexpr std::int64_t sent(workload const& load) {
   return Plan::bytes_sent(axis::data, 0, load).total() - 14;
@@ -41,11 +41,11 @@ constexpr std::int64_t n = 435'676'416;  // a reduce_scatter or an all_gather of
 static_assert(sent<plan_of<>>(one_batch) == 2 * n && sent<plan_of<>>(four) == 2 * n);
 static_assert(sent<plan_of<zero<1>>>(one_batch) == 2 * n && sent<plan_of<zero<1>>>(four) == 2 * n);
 static_assert(sent<plan_of<zero<2>>>(one_batch) == 2 * n && sent<plan_of<zero<2>>>(four) == 5 * n);
-// The last two buckets lie there where the backward begins, and the table is not needed at its end.
+// The last two buckets are there when the backward begins, and the table is not needed at its end.
 constexpr std::int64_t per_microbatch = 1'282'215'424;
 static_assert(per_microbatch == 3 * n - 24'813'824);
 static_assert(sent<plan_of<zero<3>>>(one_batch) == per_microbatch);
-// Positions, gathered last for the backward, lie there for the forward behind it.
+// Positions, gathered last for the backward, are there for the next forward.
 constexpr std::int64_t positions = 4 * sequence * width * 7 / 8;
 static_assert(sent<plan_of<zero<3>>>(four) == 4 * per_microbatch - 3 * positions);
 
@@ -64,7 +64,7 @@ static_assert(need<plan_of<zero<1>>>.gradients == 652'449'792);
 static_assert(need<plan_of<zero<2>>>.gradients == 374'452'992);
 static_assert(need<plan_of<zero<3>>>.gradients == 374'452'992);
 
-// Groups of 8 among 32: what goes between them is a block of each sum once, whatever the level.
+// Groups of 8 among 32: a block of each sum goes between them once, at any level.
 template <int Level>
 using grouped = plan<gpt2, data_parallel<32, within<8>, zero<Level>>>;
 static_assert(grouped<3>::bytes_sent(axis::replica, 0, one_batch).total() ==
@@ -84,7 +84,7 @@ parameter_layout with_buckets(std::vector<std::size_t> const& counts) {
   }
   return out;
 }
-/// Of each piece two, as the plan has them.
+/// Two buckets of each piece, as in the plan.
 lean_vector<int> in_pairs(std::vector<std::vector<int>> const& uses) {
   lean_vector<int> out;
   for (auto const& one : uses)
@@ -100,13 +100,13 @@ gather_plan gathers_of(parameter_layout const& layout, std::size_t room,
   return out;
 }
 
-/// Whatever operations use, a plan brings it before them, and nothing lies on what is in use: two
-/// buckets of a room are its begin and its end. Behind the last operation that uses a bucket before
-/// it is brought again, the plan lets it go.
+/// A plan brings each bucket before the operations that use it, and no bucket overlaps a used one:
+/// two buckets of a room are its begin and its end. After the last operation that uses a bucket
+/// before it is brought again, the plan releases it.
 void expect_sound(parameter_layout const& layout, std::size_t room,
                   std::vector<std::vector<int>> const& uses, lean_vector<int> const& order) {
   auto const all = gathers_of(layout, room, uses, order);
-  std::vector<int> at_element(room, -1);  // the bucket that lies there
+  std::vector<int> at_element(room, -1);  // the bucket that is there
   auto const lie = [&](int bucket, bool at_end) {
     std::size_t const count = layout.buckets[std::size_t(bucket)].elements.count;
     return element_range{at_end ? room - count : 0, count};
@@ -120,7 +120,7 @@ void expect_sound(parameter_layout const& layout, std::size_t room,
       auto const& [before, bucket, at] = all.gathers[next];
       auto const range = lie(bucket, at.at_end);
       EXPECT_EQ(inside[at.at_end ? 1 : 0], -1);
-      // What takes all waits for whoever used the other end.
+      // A bucket that takes the whole room waits for the operation that used the other end.
       EXPECT_TRUE(!at.takes_all || inside[at.at_end ? 0 : 1] == -1);
       inside[at.at_end ? 1 : 0] = bucket;
       for (std::size_t e = range.offset; e < range.end(); ++e)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=15
 //
-// What pictures of plans say is what `explain` and the list of exchanges say, and they can be read:
-// no text lies on another, all are darker or lighter enough than what is behind them, and the
-// document is well-formed.
+// Pictures of plans agree with `explain` and the list of exchanges, and are readable: no text
+// covers another, all texts have enough contrast with their background, and the document is
+// well-formed.
 #include "plait/draw/draw.hpp"
 
 #include <gtest/gtest.h>
@@ -64,8 +64,8 @@ using normed = sequential<nn::batch_norm<maps>, named<"conv", nn::conv2d<maps, 8
 using gpt3 = models::gpt_with_loss<96, 12288, 96, 2048, 50304>;
 using big = hybrid<pipeline<16>, data_parallel<1024>, tensor_parallel<8, sequence::sharded>>;
 
-// Names of 32 bytes: what XML has a meaning for, two and three bytes long characters, and bytes
-// that are no characters.
+// Names of 32 bytes: characters with a meaning in XML, characters of two and three bytes, and bytes
+// that are not characters.
 using odd_names = sequential<
     named<"<a href=\"x\">&amp;'</a> ]]> <!--", nn::linear<16, 16>>,
     named<"\xc3\xa4\xc3\xb6\xc3\xbc \xe5\xb1\xa4\xe5\xb1\xa4\xe5\xb1\xa4 \xe2\x82\xac 0123456789",
@@ -73,7 +73,7 @@ using odd_names = sequential<
     named<"\x01\x1b\x7f\xc3 \xff\xed\xa0\x80 WWWWWWWWWWWWWWWWWWWWWW", nn::linear<16, 16>>,
     named<"WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", nn::relu<16>>>;
 
-// Layers of one's own, as those of examples/custom_layer.cpp are planned.
+// A user's own layers, like those of examples/custom_layer.cpp.
 template <std::size_t In, std::size_t Out>
 struct dense {
   using concept_tag = layer_tag;
@@ -259,7 +259,7 @@ TEST(Draw, SameBytesEachTime) {
                       {.what = picture::memory}));
 }
 
-// What is drawn where.
+// The places of drawn items.
 
 TEST(Draw, NoTextLiesOnAnotherOrLeavesThePicture) {
   for_all([](pictured const& of, draw_options const& how) {
@@ -303,7 +303,7 @@ double luminance(std::string_view hex) {
   };
   return 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5);
 }
-/// As WCAG has it: 1 to 21.
+/// The contrast by WCAG's definition: 1 to 21.
 double contrast(colour one, colour other, bool dark) {
   double const a = luminance(text_of(one, dark)), b = luminance(text_of(other, dark));
   return (std::max(a, b) + 0.05) / (std::min(a, b) + 0.05);
@@ -324,7 +324,7 @@ TEST(Draw, TextsStandOutFromWhatIsBehindThem) {
   });
 }
 
-// What they say.
+// The texts of pictures.
 
 std::string group_text(drawn_plan const& of, exchange const& made) {
   return to_string(of.numbers.grid.of_several_ranks(made.row().over));
@@ -344,7 +344,7 @@ std::multiset<std::string> sent_rows(drawn_plan const& of) {
     }
   return out;
 }
-/// The same, as texts of a picture say it.
+/// The same numbers from the texts of a picture.
 std::multiset<std::string> drawn_rows(drawing const& picture) {
   std::multiset<std::string> out;
   std::string before;
@@ -366,7 +366,7 @@ TEST(Draw, ThePlanHasEachRowOfTheListOnce) {
     auto const rows = sent_rows(of.plan);
     auto const drawn = drawn_rows(drawing_of(of.plan, {}));
     if (of.is_folded) {
-      // Of stages that are alike one is drawn.
+      // Only one of several equal stages is drawn.
       EXPECT_EQ(std::set<std::string>(drawn.begin(), drawn.end()),
                 std::set<std::string>(rows.begin(), rows.end()));
       EXPECT_LT(drawn.size(), rows.size());
@@ -376,7 +376,7 @@ TEST(Draw, ThePlanHasEachRowOfTheListOnce) {
   }
 }
 
-/// "64 KiB", "33 %" and other numbers of a text; letters before and behind count, as in "c_fc2".
+/// "64 KiB", "33 %" and other numbers of a text; letters before and after count, as in "c_fc2".
 std::set<std::string> numbers_of_text(std::string const& text) {
   std::set<std::string> out;
   for (std::size_t i = 0; i < text.size();) {
@@ -567,8 +567,8 @@ TEST(Draw, TextsThatDoNotFitAreCutBehindACharacter) {
   EXPECT_NE(cut.svg("x").find("<title>much too long for it</title>"), std::string::npos);
 }
 
-// Of 161 layers, when more than ten are folded, the four that repeat are left of each stage
-// beside its first and last, and the odd one at the end; the bytes are the same.
+// 161 layers, folded if there are more than ten: each stage keeps its first and last layer and the
+// four that repeat, and the odd one at the end; the bytes are the same.
 TEST(Draw, EqualNeighboursOfDeepModelsAreDrawnOnce) {
   auto const& of = plan_called("161 layers").plan;
   auto const whole = layer_lister(of).chunks();
@@ -589,7 +589,7 @@ TEST(Draw, EqualNeighboursOfDeepModelsAreDrawnOnce) {
   EXPECT_EQ(lines(folded), lines(whole));
 }
 
-// Not a test by itself: what tests/structure/check_in_browser.py shows to a browser.
+// Writes the pictures that tests/structure/check_in_browser.py shows to a browser.
 TEST(Draw, PicturesAreWrittenForWhoAsks) {
   char const* const folder = std::getenv("PLAIT_PICTURES");
   if (folder == nullptr) GTEST_SKIP() << "PLAIT_PICTURES names no folder";

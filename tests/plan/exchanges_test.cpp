@@ -79,7 +79,7 @@ void expect_calls_of_the_list(Backend const& backend) {
     compare(job_part::set_up, "the set-up of batches");
     trainer.step(first);
     compare(job_part::training, "training");
-    // What optimizers have updated is gathered by whoever looks first: the rows of that place.
+    // The first reader gathers the updated blocks, by the rows of that place.
     using plan = typename Job::plan_type;
     plait::planning::step_program const gathers = plait::planning::program_of_rows(
         rank.grid(), plait::planning::exchanges_of<plan>(rank.stage(), load, job_part::training),
@@ -218,7 +218,7 @@ TYPED_TEST(Exchanges, AreWhatThreadsCall) {
   expect_calls_of_the_list<small_gpt::job<TypeParam>>(plait::threads{});
 }
 
-// What calls is the same code; more ranks along one axis are no more to it.
+// The calls come from the same code; more ranks along one axis add nothing to test.
 template <class Policy>
 struct SimulatedExchanges : testing::Test {};
 using simulated_policies =
@@ -236,7 +236,7 @@ TEST(ExchangesAtLaunch, AreWhatThreadsCall) {
     expect_calls_of_the_list<job>(plait::threads{.data_ranks = ranks});
 }
 
-// Those of two trainers are alike in all that a list has, and yet they are not each other's.
+// The calls of two trainers are equal in all that a list has, but they must not meet.
 template <class Policy>
 void expect_no_meeting_of_two_trainers(std::string const& mine, std::string const& theirs) {
   using job = small_gpt::job<Policy>;
@@ -346,7 +346,7 @@ TEST(ExchangesOfBlocks, AreInTheNormalForm) {
   EXPECT_EQ(moves_at<plan>(job_part::export_gradients, exchange_place::blocks), gathers);
 }
 
-// What is scattered last is gathered first, whichever of the axes varies faster among the ranks.
+// The axis that is scattered last is gathered first, for both orders of the axes among the ranks.
 TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
   using replicas = small_gpt::sharded_replicas<3>;
   using zero = data_parallel<2, plait::zero<1>>;
@@ -367,7 +367,7 @@ TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
   expect(small_gpt::job<hybrid<zero, replicas>>{});
 }
 
-/// What is said of the list of a part for these numbers; nothing if there is a list.
+/// The error of the list of a part for these numbers; nothing if there is a list.
 std::string said_of(plait::planning::plan_ir const& plan, job_part part) {
   plait::planning::parameter_layout const parameters{
       .regions{{{0, 384}, {384, 384}}},
@@ -403,7 +403,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
       "stage: only<0>, replica: shard<elements>}, which is partial_max -> shard<elements> (no "
       "row) on data" +
           std::string(allowed));
-  // Of two movements in one row none is the row's.
+  // Neither of two movements in one row is the row's.
   auto of_two_axes = right;
   of_two_axes.is_elastic = true;
   of_two_axes.has_copies = true;
@@ -415,13 +415,14 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
           std::string(allowed));
 }
 
-// Those of a layer's body are what its form lists, from the first microbatch on, on every rank.
+// The moves of a layer's body are those that its form lists, from the first microbatch on, on every
+// rank.
 struct moving_job
     : plait::parallel<
           plait::objective<plait::named<"row", broken::moving_row>, plait::nn::cross_entropy<8>>,
           small_gpt::tp2, plait::precision<plait::bfloat16, float>> {};
 
-/// What the ranks say of a step, in which the body of the layer makes such moves.
+/// The errors of the ranks in a step in which the body of the layer makes such moves.
 std::vector<std::string> said_of_moves(broken::moving_row::moves fault, auto const& backend) {
   broken::moving_row::fault = fault;
   auto const data = plait::in_memory<float>::random_classes(batch, 12, 8);

@@ -109,7 +109,7 @@ class expansion : public calls_of_rows<Job> {
             grid, place, load, part,
             plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
 
-  /// The same of another list, which may be wrong.
+  /// The calls of another list, which may be wrong.
   expansion(plait::ext::mesh const& grid, plait::ext::coordinates place,
             plait::workload const& load, job_part part, plait::ext::lean_vector<exchange> list)
       : base(grid, place),
@@ -166,7 +166,7 @@ class expansion : public calls_of_rows<Job> {
         }
   }
 
-  // --- what is made again: there is one record in which units work
+  // --- recomputation: there is one record in which units work
 
   static constexpr bool runs_again = plan::has_reruns;
   [[nodiscard]] static bool works(int item, int unit) {
@@ -187,7 +187,7 @@ class expansion : public calls_of_rows<Job> {
   [[nodiscard]] std::size_t length(int bucket) const {
     return layout_.bucket_at(std::size_t(bucket)).elements.count;
   }
-  /// The bucket in which a parameter lies.
+  /// The bucket of a parameter.
   [[nodiscard]] int bucket_of(int entry, int unit) const {
     int const all = int(layout_.buckets.size() + layout_.frozen_buckets.size());
     std::size_t const at = layout_.offset(entry, unit);
@@ -203,7 +203,7 @@ class expansion : public calls_of_rows<Job> {
         return plan::needs_gradient[std::size_t(now.in)];
     return false;
   }
-  /// What a unit uses of a region, its own bucket first.
+  /// The buckets of a region that a unit uses, its own bucket first.
   [[nodiscard]] std::vector<int> used(int unit, int region, bool forward) const {
     std::vector<int> own, tied;
     for (int e = 0; e < plan::entries.size(); ++e) {
@@ -277,12 +277,12 @@ class expansion : public calls_of_rows<Job> {
       return move(exchange_place::parameters, bucket);
     }
   }
-  /// What the next operation needs, and before it what there is room for of the one behind.
+  /// The buckets of the next operation, and, as far as they fit, the buckets of the one after it.
   void gather_for(int unit, bool forward) {
     if (!gathers) return;
     auto const& now = pieces_[std::size_t(next_piece_)];
     if (unit != (forward ? now.begin : now.end - 1)) return;
-    // By operation: those of the region of what is trained first.
+    // By operation: the region of trained parameters first.
     for (int k : {0, 1}) {
       auto stay = now.used[k];
       for (int const bucket : now.used[k]) bring(bucket, k, stay);
@@ -331,7 +331,7 @@ class expansion : public calls_of_rows<Job> {
     at(measures);
   }
 
-  // The buckets of the first region go behind the last backward of their first units.
+  // The buckets of the first region follow the last backward of their first units.
   static constexpr bool goes_early = plan::bucket_bytes > 0;
   void run_backward(bool is_last) {
     for (int item = plan::code.items.size() - 1; item >= 0; --item) {
@@ -346,8 +346,8 @@ class expansion : public calls_of_rows<Job> {
       }
     }
   }
-  /// A bucket goes on behind its first unit; what other axes add to that of the last microbatch is
-  /// added behind the next one's layers.
+  /// A bucket is reduced after its first unit; other axes add to the bucket of the last microbatch
+  /// after the next bucket's layers.
   void scatter(int unit, bool is_last) {
     auto const chunk = this->chunk();
     int const begins = own(unit).empty() ? -1 : own(unit)[0];
@@ -375,7 +375,7 @@ class expansion : public calls_of_rows<Job> {
       if (what.place == place && what.bucket <= bucket && bucket < what.bucket + what.buckets)
         call(what);
   }
-  /// Those that begin in units [begin, end): uses that are tied to one of their parameters first.
+  /// Reduces the buckets that begin in units [begin, end): uses tied to their parameters first.
   void reduce(int region, int begin, int end) {
     for_each_bucket(region, [&](int b) {
       auto const& units = layout_.buckets[std::size_t(b)].units;
@@ -410,7 +410,7 @@ class expansion : public calls_of_rows<Job> {
     at(outputs);
   }
 
-  // As the layers stand, copy by copy; before the first tensor of a bucket its rows.
+  // In the order of layers, copy by copy; the rows of a bucket precede its first tensor.
   void export_tensors() {
     int brought[3]{-1, -1, -1};
     auto const owner_of = [](int unit) {

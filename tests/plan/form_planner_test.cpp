@@ -27,7 +27,7 @@ std::vector<std::string> labels() {
   return out;
 }
 
-/// How many moves of this kind the forward or the backward makes.
+/// The number of moves of this kind in the forward or the backward.
 template <class Plan>
 constexpr int count_moves(row_operation kind, bool backward = false) {
   int count = 0;
@@ -108,7 +108,7 @@ static_assert(sharded_attention::chosen.cost.flops < split_attention::chosen.cos
 static_assert(sharded_attention::chosen.cost.held == split_attention::chosen.cost.held);
 static_assert(sharded_attention::chosen.output == shard<dim::sequence>);
 
-// The residual stream, the norm's input and output and the sum lie on sequence shards.
+// The residual stream, the norm's input and output and the sum are sequence shards.
 static_assert([] {
   auto const& code = sharded_attention::code;
   for (auto const& now : code.steps) {
@@ -153,7 +153,8 @@ static_assert(split_gpt::bytes_sent(axis::tensor, {.rows = rows}).forward ==
               12 * 2 * activation_bytes + activation_bytes / 2 + 3 * rows * 4);
 static_assert(split_gpt::bytes_sent(axis::tensor, {.rows = rows}).backward ==
               12 * 2 * activation_bytes + activation_bytes);
-// The same bytes in the blocks; an all_to_all behind the embeddings, an all_gather for the head.
+// The blocks have the same bytes; an all_to_all follows the embeddings, an all_gather is for the
+// head.
 static_assert(sharded_gpt::bytes_sent(axis::tensor, {.rows = rows}).forward ==
               12 * 2 * activation_bytes + activation_bytes / 4 + activation_bytes / 2 +
                   3 * rows * 4);

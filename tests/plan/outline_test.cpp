@@ -164,7 +164,7 @@ TEST(Outline, PatternsFreezeTheLayersTheyMatch) {
   EXPECT_EQ((frozen_leaves<frozen<model, "a.*">>()), ints{0});
   EXPECT_EQ((frozen_leaves<frozen<model, "h.*.b.*", "a.weight", "a.bias">>()), (ints{0, 2}));
   EXPECT_EQ((frozen_leaves<frozen<model, "*.b.*s*", "h*weight">>()), ints{2});
-  // As the layers would be called if there were nothing else, whatever is around them.
+  // Patterns use the names that the layers have without their surroundings.
   EXPECT_EQ(
       (frozen_leaves<sequential<dense, named<"x", frozen<sequential<dense, dense>, "0.*">>>>()),
       ints{1});

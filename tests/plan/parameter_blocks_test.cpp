@@ -95,7 +95,7 @@ TEST(ParameterBlocks, AreNotCoveredWhereTheCutDoesNotDivide) {
   EXPECT_TRUE(planning::is_covered(entry_of(2, 6, 10, 0, cut(0, 1)), 3));
 }
 
-// What an optimizer owns is any range of the arena.
+// An optimizer may own any range of the arena.
 TEST(ParameterBlocks, CutByARangeOfTheArenaAreAtMostThreeRectanglesEach) {
   for (auto const& entry : entries()) {
     int const ranks = is_shard(entry.stored) ? 2 : 1;

@@ -105,7 +105,7 @@ TYPED_TEST(Places, DoNotMeetAndWasteLittle) {
     }
 }
 
-/// The bytes of the largest stage beside those that live in it at once.
+/// The bytes of the largest stage, and the bytes that live in it at once.
 template <class Schedule>
 double waste(int stages, int microbatches, std::size_t blocks) {
   auto const table = training_timetable<Schedule>(stages, microbatches);

@@ -182,7 +182,7 @@ TEST(Plan, TheNormOfTheGradientsIsOneSmallSumOverTheWorld) {
 // axes at once.
 TEST(Plan, OneReductionOverTwoAxes) {
   using sharded = planned<hybrid<data_parallel<2>, tensor_parallel<2, sequence::sharded>>>;
-  // Of two vectors for each norm, in units for two batch ranks: four in a block, two in the last.
+  // Two vectors for each norm, in units for two batch ranks: four in a block, two in the last.
   constexpr std::int64_t norms = (blocks * 4 * 64 + 2 * 64) * 4;
   EXPECT_EQ(sharded::bytes_sent(axis::data | axis::tensor, load).step, 2 * norms * 3 / 4);
   using split = planned<hybrid<data_parallel<2>, tensor_parallel<2>>>;
@@ -224,7 +224,7 @@ TEST(Plan, TheWorstRankDecides) {
   EXPECT_EQ(staged::bytes_per_rank(load), most);
 }
 
-// --- gradients that nobody needs ----------------------------------------------------------------
+// --- unused gradients ---------------------------------------------------------------------------
 
 TEST(Plan, WhatComesFromOutsideHasNoGradient) {
   using tokens_first = planned<tensor_parallel<2>>;

@@ -15,8 +15,8 @@ using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::models;
 
-/// What every program must be, whatever the model: straight, with each value made once before it is
-/// used, and each item beginning with what the one before it made.
+/// The rules for the program of any model: it is straight, each value is made once before it is
+/// used, and each item begins with the output of the item before it.
 template <class Plan>
 void expect_well_formed() {
   constexpr auto& code = Plan::code;

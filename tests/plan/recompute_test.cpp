@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=5
 //
-// What is made again of a model, what that saves and what it costs.
+// The recomputed values of a model, the saved bytes and the cost.
 #include "plait/plan/memory/recompute.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using sharded = tensor_parallel<2, sequence::sharded>;
 constexpr int of_blocks = 2;  // the item
 constexpr workload one{.rows = 8 * length};
 
-/// Bytes of the records of the blocks and of the one in which what is made again of one lies.
+/// Bytes of the records of the blocks and of the record for recomputed values of one block.
 template <class Plan>
 constexpr std::size_t bytes_of_blocks(int slots = 1) {
   auto const layout = Plan::activation_layout_for(one.rows);
@@ -98,7 +98,7 @@ TEST(RecomputePlans, MakeAgainWhatTheBackwardOfABlockReads) {
       (names_of_reruns<again_plan<sharded, again::all>>(again::all)),
       (names{"h.*.ln_1.", "all_gather", "h.*.attn.c_attn.", "h.*.attn.1.", "h.*.attn.c_proj.",
              "reduce_scatter", "add", "h.*.ln_2.", "all_gather", "h.*.mlp.c_fc.", "h.*.mlp.1."}));
-  // What a norm makes of a shard is gathered, and read by nobody else.
+  // The output of a norm on a shard is gathered, and no other step reads it.
   EXPECT_EQ((names_of_reruns<again_plan<sharded, again::cheap>>(again::cheap)),
             names{"h.*.mlp.1."});
   EXPECT_EQ((names_of_reruns<again_plan<sharded, again::moves>>(again::moves)),
@@ -109,7 +109,7 @@ TEST(RecomputePlans, DoOfABlockAgainThreeQuarters) {
   using all = again_plan<serial, again::all>;
   double const once = all::code.items[of_blocks].flops_per_row;
   EXPECT_NEAR(rerun_flops_per_row<all>(of_blocks, again::all) / once, 0.728, 0.001);
-  // The last of the blocks lies there still when its backward begins.
+  // The last block is still there when its backward begins.
   double const of_model = all::recompute_work(0, one);
   double model = 0;
   for (auto const& piece : all::code.items) model += piece.flops_per_row * piece.count;
@@ -142,7 +142,7 @@ static_assert(tight.work < 0.36);  // of the forwards of a step
 // example-end choice
 constexpr auto roomy = plan<gpt2, serial>::least_recompute(training, 24'000'000'000);
 static_assert(roomy.fits && roomy.what == again::nothing && roomy.work == 0);
-// As much as the plan says of itself, and with one unit less it would not fit.
+// The bytes agree with the plan's, and with one unit less it would not fit.
 using tight_plan = again_plan<serial, again::all, units::first<10>, again::cheap>;
 static_assert(tight_plan::bytes_per_rank(training) == tight.bytes);
 static_assert(again_plan<serial, again::all, units::first<9>, again::cheap>::bytes_per_rank(
@@ -154,7 +154,7 @@ constexpr workload small{.rows = length, .microbatches = 8, .optimizer_states = 
 constexpr auto nothing_needed = plan<on_stages, pipeline<2>>::least_recompute(small, 4'000'000'000);
 static_assert(nothing_needed.fits);
 
-// --- layers of one's own, worked out by hand
+// --- a user's own layers, worked out by hand
 
 struct bodies {
   static void forward(auto&&...) {}
@@ -190,7 +190,7 @@ constexpr std::size_t working() {
 }
 constexpr std::size_t tensor = 16 * 8 * sizeof(float);
 
-/// Of the units of an item.
+/// The bytes of the units of an item.
 template <class Model>
 names of_all(int item = 0) {
   return names_of_reruns<all_of<Model>>(again::all, item);
@@ -207,7 +207,7 @@ TEST(RecomputePlans, OfLayersOfOnesOwn) {
   EXPECT_EQ(of_all<inside>(), names{"0."});
   EXPECT_EQ(of_cheap<inside>(), names{"0."});
   EXPECT_EQ(working<all_of<inside>>(), tensor);
-  // Behind a product it is kept, since the product's output is not.
+  // After a product it is kept, because the product's output is not.
   using behind = residual<sequential<dense, saves_output, dense>>;
   EXPECT_EQ(of_cheap<behind>(), names{});
   EXPECT_EQ(of_all<behind>(), (names{"0.", "1."}));

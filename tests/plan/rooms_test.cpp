@@ -18,7 +18,7 @@ using namespace plait;
 using namespace plait::ext;
 using namespace plait::planning;
 
-/// What a list moves through room that is too small for it.
+/// The rows of a list that move more than their room holds.
 struct too_small {
   std::vector<std::string> said{};
   void expect(exchange_place place, std::size_t needed, std::size_t room) {
@@ -38,7 +38,7 @@ template <class Plan>
 void check_outputs(too_small& found, int stage, workload const& load, job_part part,
                    std::size_t outputs) {
   for (auto const& made : values_of<Plan>(stage, load, part)) switch (made.place) {
-      case exchange_place::output:  // behind all microbatches, or beside the one that it becomes
+      case exchange_place::output:  // after all microbatches, or next to the one that it becomes
       case exchange_place::rank_outputs:
       case exchange_place::outputs:
       case exchange_place::measures: found.expect(made.place, bytes_of<Plan>(made), outputs); break;
@@ -58,7 +58,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   auto const need = Plan::memory(stage, load);
   std::size_t const staging = arena.staging_bytes;
   std::size_t state = 0, passes_of_slices = 0;
-  // The loss of slices stands behind their labels; without slices both are numbers of a step.
+  // The loss of slices follows their labels; without slices both are numbers of a step.
   std::size_t const of_loss =
       Plan::slices > 0 ? numbers.norm_partials_at - numbers.slices_at : number_tables::step_bytes;
   std::size_t labels = 0;
@@ -66,7 +66,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
     for (auto const& made : exchanges_of<Plan>(stage, load, job_part(part))) {
       auto const bytes = bytes_of<Plan>(made);
       auto const expect = [&](std::size_t room) { found.expect(made.place, bytes, room); };
-      // Of a region, one block for each of the ranks whose axes the row leaves alone.
+      // A region has one block for each rank along the axes that the row leaves alone.
       axis_set cut;
       for (axis const which : all_axes)
         if (made.from.at(which) == shard<dim::elements> && !made.row().over.contains(which))
@@ -179,7 +179,7 @@ TYPED_TEST(Rooms, HoldWhatTheListMoves) {
   check(small_gpt::job<TypeParam, precision<plait::bfloat16, float>>{});
 }
 
-// By hand: the last stage makes a microbatch whole beside what all stages get.
+// Worked out by hand: the last stage holds a whole microbatch besides the outputs of all stages.
 TEST(RoomsOfOutputs, AreThoseOfTheRank) {
   using plan = small_gpt::job<hybrid<pipeline<2>, replicated, reproducible<4>>, float>::plan_type;
   constexpr std::size_t each = 8 * small_gpt::vocabulary, bytes = each * sizeof(float);
@@ -200,8 +200,8 @@ TEST(RoomsOfOutputs, AreThoseOfTheRank) {
   EXPECT_EQ(plan::memory(1, load).outputs, 2 * bytes + 2 * sizeof(double));
 }
 
-// As it once was: the room was that of the rank's microbatches, the list that of the rank with the
-// most slices.
+// An earlier fault: the room was computed from the rank's microbatches, the list from the rank with
+// the most slices.
 TEST(RoomsOfOutputs, OfAnotherFormulaAreFound) {
   using plan = small_gpt::job<hybrid<pipeline<2>, replicated, reproducible<4>>, float>::plan_type;
   workload const load{.rows = 8, .microbatches = 1, .prediction = predicted::of_data_rank};

@@ -43,8 +43,7 @@ struct one_rank {
         plan::arena_for(stage, load).template place<(plan::chunks > 1)>(passes, load.microbatches);
     return program_of<plan>(plan::grid_for(load), list, stage, part, passes, shape, places);
   }
-  /// What a part of a job calls: its program and, behind that of an evaluation, the sum of its
-  /// measures.
+  /// The calls of a part of a job: its program and, after an evaluation's, the sum of its measures.
   [[nodiscard]] std::vector<std::string> all_calls() const {
     auto out = calls(program());
     if (part == job_part::evaluation)
@@ -53,7 +52,7 @@ struct one_rank {
         out.push_back(line);
     return out;
   }
-  /// What a program calls.
+  /// The calls of a program.
   [[nodiscard]] std::vector<std::string> calls(step_program const& of) const {
     expected_calls::calls_of_rows<Job> out(plan::grid_for(load), place);
     auto const items = [&](exchange_place where, program_operation const& now) {
@@ -173,8 +172,8 @@ std::size_t buckets_of_first() {
 // Fewer is faster; more would be found nowhere else.
 TEST(StepPrograms, WaitAsOftenAsThis) {
   EXPECT_EQ(waits_of_a_step<plait::serial>(), 0u);
-  // Of each activation that is sent one more than with a single stream for messages: what it lies
-  // in is given back behind it.
+  // For each sent activation one more than with a single stream for messages: its memory is
+  // released after it.
   EXPECT_EQ((waits_of_a_step<pipeline<2>>()), 8u + 2);
   // The count of labels, its use, the loss, which a rank may mask, squares, their sum, its use; and
   // each bucket when its gradients are made.
@@ -191,8 +190,8 @@ TEST(StepPrograms, WaitAsOftenAsThis) {
   EXPECT_EQ((waits_of_a_step<small_gpt::three_axes>()), 11u + 1 + 2);
 }
 
-/// Whether two programs would run one behind the other on streams as the first alone: the same
-/// operations, in the same order on each stream, that touch the same.
+/// Returns true if two programs would run one after the other on streams as the first alone: the
+/// same operations, in the same order on each stream, that touch the same values.
 bool is_same(step_program const& a, step_program const& b) {
   if (a.operations != b.operations) return false;
   for (std::size_t i = 0; i < a.touched.size(); ++i)

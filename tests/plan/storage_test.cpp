@@ -31,7 +31,7 @@ TYPED_TEST(Storage, WhatIsMadeAgainIsThereForEveryBackward) {
   expect_sound_again<plan<TypeParam, tensor_parallel<2>>>();
   expect_sound_again<plan<TypeParam, tensor_parallel<4>>>();
 }
-// Whatever is left out of it is missed; a step that only names its input anew moves nothing.
+// The test notices each omitted step; a step that only renames its input moves nothing.
 TEST(StorageCheck, FindsWhatIsNotMadeAgain) {
   using right = plan<models::block<width, 4, length>, tensor_parallel<2, sequence::sharded>>;
   constexpr int all = int(again::all);
@@ -76,7 +76,7 @@ TEST(StorageCheck, FindsTwoLiveValuesInOneBuffer) {
   EXPECT_FALSE(faults.empty());
 }
 
-// What the sharing is for: in a block of GPT-2 the residual stream, the sums and the rows of a
+// The purpose of sharing: in a block of GPT-2 the residual stream, the sums and the rows of a
 // sequence shard cost no copy.
 TEST(Storage, SharesWhatCanBeShared) {
   using serial_block = plan<models::block<width, 4, length>, serial>;

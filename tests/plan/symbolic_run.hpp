@@ -32,7 +32,7 @@ class symbolic_run {
   using reruns_type = rerun_plan<Plan::leaf_count>;
 
   symbolic_run(int item, int rank) : symbolic_run(item, rank, Plan::storage) {}
-  /// With another storage, and where they are given with what is made again for `what`.
+  /// Runs with another storage and, if given, with the recomputation for `what`.
   symbolic_run(int item, int rank, storage_type const& storage, reruns_type const* reruns = nullptr,
                int what = 0)
       : piece_(code.items[item]), rank_(rank), storage_(storage) {
@@ -44,7 +44,7 @@ class symbolic_run {
     expect_holds(false, piece_.out, "the item's output");
     if (place(false, piece_.out).where != home::output) fail("the output is not in its buffer");
 
-    // What lives within a call is gone when the backward begins.
+    // Values that live within a call are gone when the backward begins.
     std::erase_if(memory_, [](auto const& entry) { return entry.first.first == home::transient; });
     if (reruns != nullptr) run_again(*reruns, what);
     saved_ = std::exchange(memory_, {});
@@ -154,7 +154,7 @@ class symbolic_run {
     if (place(false, value).where == home::input) fail(step + " writes to the item's input");
   }
 
-  /// What a move makes of `in`: the same symbols where the numbers stay the same.
+  /// The result of a move of `in`: the same symbols if the numbers stay the same.
   contents moved(transition row, contents const& in, int out, std::string const& what) const {
     if (row.moves == local_move::none) return in;
     if (row.moves == local_move::slice && row.to.index == dim::sequence)
@@ -283,7 +283,7 @@ class symbolic_run {
   std::vector<std::string> faults_;
 };
 
-/// A value must not be larger than the buffer that it lies in.
+/// A value must not be larger than its buffer.
 template <class Plan>
 void expect_fits(auto const& storage) {
   constexpr std::size_t rows = 12;
@@ -314,7 +314,7 @@ void expect_sound() {
   expect_fits<Plan>(Plan::storage);
 }
 
-/// The same where something is made again, for each `again` that units may have beside others.
+/// The same check with recomputation, for each `again` that units may have together with others.
 template <class Plan>
 void expect_sound_again() {
   constexpr unsigned all_kinds = 15;

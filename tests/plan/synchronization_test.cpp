@@ -55,7 +55,7 @@ TEST(PlanWaits, TheWaitStandsBeforeTheFirstUse) {
   EXPECT_EQ(plan_waits(list), (waits{{1, 0}, {3, 1}}));
 }
 
-/// Which operations happen before which, given the waits.
+/// The order of operations that follows from the waits.
 std::vector<std::vector<bool>> happens_before(operations const& list, waits const& planned) {
   std::size_t const n = list.size();
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n));
@@ -90,7 +90,7 @@ bool is_ordered(operations const& list, waits const& planned) {
   return true;
 }
 
-/// The same waits, each operation compared with all before it.
+/// Plans the same waits by comparing each operation with all before it.
 waits slowly_planned_waits(operations const& list) {
   std::vector<std::array<int, 4>> known(list.size(), {-1, -1, -1, -1});
   std::array<int, 4> last{-1, -1, -1, -1}, rested = last;
@@ -171,8 +171,8 @@ static_assert(plan::waits_of(0, direction::backward).list.size() == 2);
 static_assert(plait::ext::plan<mlp, plait::serial>::waits_of(0, direction::forward).list.size() ==
               0);
 
-// While the gradient of its input is reduced, the column layer computes those of its parameters: it
-// alone, and only where something is sent.
+// While the gradient of its input is reduced, the column layer computes the gradients of its
+// parameters; only this layer does, and only if something is sent.
 template <class Plan>
 consteval int postponed() {
   int count = 0;
@@ -184,7 +184,7 @@ consteval int postponed() {
         plait::planning::item_waits<std::remove_cvref_t<decltype(Plan::code)>::most_steps>;
     for (auto const& wait : list)
       if (wait.waiting == numbers::parameters_of(step)) return -1;
-    // What comes next waits for the reduction, which waits for the gradient of the input.
+    // The next operation waits for the reduction, which waits for the gradient of the input.
     if (list[0] != plait::ext::planned_wait{step - 1, step} || list[1].awaited != step - 1)
       return -2;
   }
@@ -208,8 +208,8 @@ static_assert(postponed<plait::ext::plan<joined_mlp, plait::tensor_parallel<2>>>
 
 // --- items that are like others ------------------------------------------------------------------
 
-// Each item has the waits that it would have by itself, also if it has got those of one before it
-// that is like it.
+// Each item has the waits that it would have by itself, also if it has taken them from an earlier
+// equal item.
 template <class Plan>
 void expect_waits_of_each() {
   std::size_t several = 0;
@@ -240,7 +240,7 @@ using unlike = plait::sequential<
     plait::residual<plait::sequential<plait::residual<branch<40>>, plait::nn::linear<40, 40>>>,
     grown<40, 48>, grown<48, 48>, plait::repeat<3, plait::residual<branch<48>>>, grown<48, 8>>;
 
-/// Whether two items of a plan count as alike.
+/// Returns true if two items of a plan count as alike.
 template <class Plan>
 constexpr bool alike(int one, int other, direction way) {
   return plait::planning::have_same_waits(Plan::code, Plan::tree.leaves, Plan::storage,
