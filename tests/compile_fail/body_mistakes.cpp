@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bodies ask for and the layer has not listed.
+// Bodies that ask for members that the layer has not listed.
 // expect: saved[input_slot{}]: the layer does not save its input; add input_slot to its saved<...>
 // expect: saved[output_slot{}]: the layer does not save its output; add output_slot to its
 // expect: saved[slot{}]: the layer saves no such slot; add it to its saved<...>
@@ -69,7 +69,7 @@ struct move {
   }
 };
 
-/// This layer stands first, where nobody needs the gradient of the input.
+/// This layer is the first, so no layer needs the gradient of its input.
 struct biased {
   using concept_tag = plait::layer_tag;
   using input = plait::features<8>;

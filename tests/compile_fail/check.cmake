@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compiles SOURCE as it is, which must succeed, and with PLAIT_EXPECT_FAIL, which must fail and print
-# each text that the file expects, in its first lines with an error those that it wants first. Needs
-# COMPILER, INCLUDE, SOURCE; SYSTEM_INCLUDE for headers of others. What compile_together.cmake left in the folder
-# TOGETHER is taken where it suffices; where it does not, SOURCE is compiled by itself and that is what counts.
+# each text that the file expects; its `first` texts must be in the first lines with an error. Needs
+# COMPILER, INCLUDE, SOURCE; SYSTEM_INCLUDE for headers of other libraries. If the output of compile_together.cmake in
+# the folder TOGETHER suffices, it is used; otherwise SOURCE is compiled by itself, and that result counts.
 #
 # With PLACES, a folder, and g++ the mistake is also compiled by itself as docs/getting_started.md tells users to: the
-# sentence must be in the first error and begin within the first 2,000 bytes. Where it begins goes to PLACES/<name>.txt.
+# sentence must be in the first error and begin within the first 2,000 bytes. PLACES/<name>.txt gets its position.
 cmake_minimum_required(VERSION 3.24)
 
 function(fail text)
@@ -66,7 +66,7 @@ if(PLACES)
   file(REMOVE "${PLACES}/${name}.txt")
 endif()
 
-# Paths count as from the folder of the project, wherever that lies.
+# Paths count as from the folder of the project, in any place.
 function(measure_place)
   if(NOT PLACES)
     return()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles the must-fail programs of FOLDER as one unit, each in a namespace of its own: most of what each takes by
-# itself is the headers. As they are (MISTAKES off), and if they build, leaves the file TOGETHER/all_build; with
-# PLAIT_EXPECT_FAIL (MISTAKES on) what the compiler says of each in TOGETHER/<name>.txt. It never fails: what
-# is not there check.cmake finds out program by program. Needs COMPILER, INCLUDE.
+# Compiles the must-fail programs of FOLDER as one unit, each in a namespace of its own, because the headers take most of
+# the time of each. Without mistakes (MISTAKES off) it writes the file TOGETHER/all_build if they build; with
+# PLAIT_EXPECT_FAIL (MISTAKES on) it writes the compiler's output for each to TOGETHER/<name>.txt. It never fails: for
+# missing output check.cmake compiles program by program. Needs COMPILER, INCLUDE.
 cmake_minimum_required(VERSION 3.24)
 
 set(unit "${TOGETHER}/right_ways.cpp")
@@ -49,8 +49,8 @@ if(NOT MISTAKES)
   return()
 endif()
 
-# What g++ says before an error, the files and templates it is in, belongs to it; so do the notes after it.
-# An error is the program's whose file was named last; of an instantiation that begins in none it is nobody's.
+# The lines of g++ before an error, with its files and templates, belong to it, and so do the notes after it. An error
+# belongs to the program whose file was named last; if an instantiation begins in no file, it belongs to none.
 set(owner "")
 set(named FALSE)
 set(head "")

@@ -13,7 +13,7 @@ constexpr auto over_tensor = plait::shard<plait::dim::features>;  // a sum and a
 constexpr auto over_tensor = plait::partial;
 #endif
 
-/// How many rows there are in a list of one.
+/// The number of rows in a list of one.
 constexpr std::size_t count_rows(placements const& from, placements const& to) {
   plait::planning::plan_ir const plan{};
   plait::planning::parameter_layout const parameters{};

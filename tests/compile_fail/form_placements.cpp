@@ -20,12 +20,12 @@ struct scale {
   using forms = plait::forms<typename Form::template of<weight>>;
 };
 
-// Of one rank alone: its gradient would have to be broadcast.
+// A parameter on one rank only: its gradient would have to be broadcast.
 struct of_one_rank {
   template <class Weight>
   using of = plait::form<"once", plait::replicate, plait::partial, plait::use<Weight, used>>;
 };
-// How gradients of reproducible<Slices> stand.
+// The placement of gradients under reproducible<Slices>.
 struct by_slices {
   template <class Weight>
   using of = plait::form<"slices", plait::replicate, made>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that call kernels whose operands are no views: a part of a row, a function, patches.
+// Operations that call kernels whose operands are not views: a part of a row, a function, patches.
 // first: this device has no kernel for an operation of this layer
 // first: this device has no kernel for an operation of this layer
 // first: this device has no kernel for an operation of this layer

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where the sentences of the must-fail programs NAMES (with commas) begin in what g++ says, of those whose place
-# check.cmake left in PLACES: their median, which must be at most MEDIAN, and the worst. Where some have no place, as
-# only some tests ran, nothing is judged.
+# Prints the positions at which the sentences of the must-fail programs NAMES (with commas) begin in the output of g++, from
+# the files that check.cmake wrote to PLACES: their median, which must be at most MEDIAN, and the worst. If some have no
+# file, because only some tests ran, it judges nothing.
 cmake_minimum_required(VERSION 3.24)
 string(REPLACE "," ";" NAMES "${NAMES}")
 

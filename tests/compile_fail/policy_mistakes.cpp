@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies that mean nothing.
+// Policies without a meaning.
 // first: this policy says what ranks do but not along which axis
 // first: this policy gives its ranks samples of their own but would never sum
 // first: this policy lets forms cut on another axis than the tensor axis

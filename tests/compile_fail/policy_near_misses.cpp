@@ -74,7 +74,7 @@ struct seven : two_ranks<axis::stage> {
 };
 #endif
 
-// Of a job nothing else is said before.
+// For a job the compiler prints nothing else first.
 struct job : plait::parallel<plait::nn::linear<8, 8>, one> {};
 static_assert(job::plan().grid.world_size() >= 1);
 static_assert(plait::ext::mesh_of<two>.dimension_count == 1);

@@ -7,7 +7,7 @@ using plait::view;
 using operations = plait::ext::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
-constexpr plait::placement of_table = plait::invariant;  // nobody would add up its gradient
+constexpr plait::placement of_table = plait::invariant;  // no rank would add up its gradient
 #else
 constexpr plait::placement of_table = plait::replicate;
 #endif

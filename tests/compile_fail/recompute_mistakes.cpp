@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recompute cannot mean.
+// Uses of recompute without a meaning.
 // first: hybrid<Policies...>: recompute is written more than once; write one
 // first: units::first<Count>: Count is less than 1, so that nothing would be recomputed
 // first: units::on_stages<Stages...>: write the numbers of stages, from 0 on

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row that the device has no kernel for; compilers name the layer in whose body it stands.
+// A row for which the device has no kernel; compilers name the layer whose body uses it.
 // first: this device has no kernel for an operation of this layer
 // expect: layer_of_own_row
 #include "plait/backend/host/threads.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What trainers are not made for, and batches that they do not take.
+// Jobs for which there is no trainer, and batches that trainers do not take.
 // expect: a host buffer was given where a batch on the rank's device is needed
 // expect: trainer: the batch is in the memory of another device than this rank's
 // expect: trainer<Job>: the job's model has no loss

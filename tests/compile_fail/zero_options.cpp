@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Levels of zero that cannot stand beside something else.
+// Levels of zero that exclude other options.
 // first: data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: gradients are summed
 // first: data_parallel<Ranks, within<Neighbours>>: Neighbours does not divide Ranks
 // first: data_parallel<Ranks, Options...>: two options say how many neighbours share

@@ -56,7 +56,7 @@ foreach(together IN ITEMS "" "${TOGETHER}")
   expect(late_sentence.cpp "")
 endforeach()
 
-# Where the sentence begins.
+# The position of the sentence.
 if(MEASURES)
   set(places "${TOGETHER}/places")
   expect(proper.cpp "")
@@ -89,7 +89,7 @@ if(MEASURES)
   set(places "")
 endif()
 
-# What was compiled together is taken, else none would be quicker: no compiler is there any more.
+# The output of the common compilation is used: this run has no compiler.
 set(together "${TOGETHER}")
 set(COMPILER "${TOGETHER}/no compiler")
 file(TOUCH "${TOGETHER}/all_build")

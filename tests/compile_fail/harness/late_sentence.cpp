@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sentence behind a name of 2,200 letters.
+// A sentence after a name of 2,200 letters.
 // first: the sentence that nobody reaches
 
 template <class T, int Size>
