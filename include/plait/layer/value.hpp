@@ -93,7 +93,7 @@ struct integers {
 ///
 /// Example (tests/reference/names_in_use_test.cpp reals):
 ///     using two_targets =
-///         plait::inputs<plait::features<2>, plait::reals<2>>;  // outputs beside real targets
+///         plait::inputs<plait::features<2>, plait::reals<2>>;  // outputs and real targets
 template <std::size_t Width>
 struct reals {
   static constexpr ext::value_info info{ext::value_kind::reals, Width};

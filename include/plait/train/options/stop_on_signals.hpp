@@ -39,7 +39,7 @@ enum class early_warning : int { none = 0, sigusr1 = SIGUSR1 };
 /// Threads: made and destroyed where no job runs; received() may be called by any thread.
 ///
 /// Example (tests/reference/names_in_use_test.cpp stop_on_signals):
-///     plait::stop_on_signals const stop;  // Ctrl-C ends the job behind a step
+///     plait::stop_on_signals const stop;  // Ctrl-C ends the job after a step
 ///     try {
 ///       plait::launch<job>(plait::threads{}, [&](auto& rank) {
 ///         auto trainer = plait::trainer<job>(rank, plait::sgd{}, {.stop = &stop});
