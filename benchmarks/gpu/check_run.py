@@ -122,7 +122,7 @@ def behave(rehearsal, order, turn):
         modes[what] = MODES[(number + turn) % len(MODES)]
         first, *rest = command.replace("/without/", f"/{rehearsal.folder.name}/").split(" ")
         piece = " ".join([Path(first).name, *(rest or [""])])
-        if what == "libraries and GPU":  # is no stub
+        if what == "libraries and GPU":  # is not a stub
             modes[what] = "good"
             continue
         lines.append(f"{piece}\t{modes[what]}")

@@ -273,12 +273,12 @@ def outcome(call, log, limit):
             return f"FAILED: {problem}", True
         try:
             code = process.wait(timeout=limit)
-        except BaseException as problem:  # whatever ends us ends it
+        except BaseException as problem:  # it ends together with this process
             kill_session(process)
             if not isinstance(problem, subprocess.TimeoutExpired):
                 raise
             return f"FAILED: not over in {limit:.0f} s, see {log}", True
-        kill_session(process)  # those that it has left behind
+        kill_session(process)  # processes that it has left
     said = log.read_text(encoding="utf-8", errors="replace")
     if code:
         print(*said.splitlines()[-20:], sep="\n", flush=True)
@@ -327,7 +327,7 @@ class Results:
             new = path.with_name(f".{path.name}.new")
             with tarfile.open(new, "w:gz") as file:
                 file.add(self.folder, self.folder.name, filter=lambda each: None if "tokens" in each.name else each)
-            os.replace(new, path)  # one or the other is there, whatever happens
+            os.replace(new, path)  # one or the other exists at every moment
 
 
 def main():

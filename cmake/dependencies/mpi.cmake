@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Without any MPI, find_package(MPI) leaves the target MPI::MPI_CXX behind.
+# Without any MPI, find_package(MPI) still defines the target MPI::MPI_CXX.
 if(NOT MPI_CXX_FOUND)
   set(MPI_CXX_SKIP_MPICXX TRUE)
   find_package(MPI QUIET COMPONENTS CXX)

@@ -136,7 +136,7 @@ bool have_same_numbers(Source& from, std::string const& one, std::string const& 
 }
 
 /// Finds the names of a job's parameters in a file, and checks that the file has no other tensors,
-/// except masks and frequencies, which are no parameters.
+/// except masks and frequencies, which are not parameters.
 ///
 /// Errors: input_error that names the tensors that are missing, have another shape or are left
 ///         over.

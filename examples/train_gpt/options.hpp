@@ -26,7 +26,7 @@ struct names_in_files {
   char const* head;
   /// True if the head is the table in every file without a head; if false, config.json must say so.
   bool is_tied;
-  std::array<std::string_view, 2> left_out;  ///< patterns of tensors that are no parameters
+  std::array<std::string_view, 2> left_out;  ///< patterns of tensors that are not parameters
 };
 
 /// The parts that differ between train_gpt and train_llama.

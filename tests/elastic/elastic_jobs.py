@@ -523,7 +523,7 @@ def root_hangs():
 
 
 def root_wakes_up_after_the_end():
-    """What it writes then is not taken by whoever goes on."""
+    """Members that continue do not take what the old root writes then."""
     with Job(steps=150, bounds="2:3", pause=5, every=3, keep=2) as job:
         job.add(3)
         number, ranks = job.generation(3)
@@ -781,7 +781,7 @@ def silent_etcd(job):
 def sigterm_to_all_without_etcd_saves():
     with Job(steps=200, bounds="2:3", pause=4, every=1000, timeout=3000) as job:
         ranks = silent_etcd(job)
-        time.sleep(3.5)  # whoever has done a step more than others still waits for them
+        time.sleep(3.5)  # a member that is a step ahead of others still waits for them
         begin = time.time()
         for pid in ranks.values():
             os.kill(pid, signal.SIGTERM)
