@@ -273,7 +273,7 @@ def outcome(call, log, limit):
             return f"FAILED: {problem}", True
         try:
             code = process.wait(timeout=limit)
-        except BaseException as problem:  # it ends together with this process
+        except BaseException as problem:  # an exception that ends this program also ends the child
             kill_session(process)
             if not isinstance(problem, subprocess.TimeoutExpired):
                 raise

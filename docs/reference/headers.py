@@ -13,7 +13,7 @@ import check_names  # noqa: E402
 
 HEADED = r"Shapes|Moves|Cost|Errors|Threads|Source|Units|Memory|Syntax|Meaning|Safety|In a form|Parameter names"
 
-# What Doxygen has no place for, and still links: friends, and classes in private sections.
+# Declarations that Doxygen does not write, but links: friends, and classes in private sections.
 FRIEND = re.compile(r"^(?: *///[^\n]*\n)*( *)friend [^;{]*(?:;|= default;|\{[^\n]*\}|\{\n.*?^\1\})\n", re.DOTALL | re.MULTILINE)
 PRIVATE = re.compile(r"^( *) private:\n.*?(?=^\1 (?:public|protected):|^\1\};)", re.DOTALL | re.MULTILINE)
 
@@ -42,7 +42,7 @@ def comment(text):
 
 
 def copies(headers):
-    """{header: what Doxygen reads in its place}."""
+    """{header: the copy that Doxygen reads}."""
     out = {}
     for header, space, _, text in check_names.public_declarations(headers):
         text = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*\n", "\n", text, flags=re.MULTILINE)

@@ -17,7 +17,7 @@ LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".cu": "cpp", ".py": "python", ".cmak
 
 
 def is_own(name):
-    """True for names of namespaces that are the library's own, of which pages about its design speak."""
+    """True for names of the library's own namespaces, which pages about its design mention."""
     return any(name == space or name.startswith(space + "::") for space in OWN)
 
 
@@ -80,8 +80,8 @@ class Tree:
             fenced ^= bool(re.match(r" *```", line))
             if not fenced and not re.match(r"<!-- .* -->$", line):
                 line = re.sub(r"\]\(([^) ]+)\)", lambda found: "](%s)" % self.link(page, found.group(1)), line)
-                line = re.sub(r"\[[\w/]+\.md\]\(", "[](", line)  # by their titles, where pages are named by their files
-                # Names stay what they are where a link leads to the reference: no page of Sphinx.
+                line = re.sub(r"\[[\w/]+\.md\]\(", "[](", line)  # titles instead of the names of files
+                # Links to the reference keep their names, because Sphinx has no such page.
                 line = re.sub(r"\[([^\]]*)\]\(((?:\.\./)*api/[^)]+)\)", r'<a href="\2">\1</a>', line)
                 line = self.in_both_themes(page, line)
             out.append(line)
