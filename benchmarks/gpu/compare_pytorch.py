@@ -292,7 +292,7 @@ def main():
             lines.append(measure(args, variant, batch))
             if args.output:
                 Path(args.output).write_text(json.dumps(lines, indent=1) + "\n")
-        except Exception as problem:  # torch.compile may lack much; the others go on
+        except Exception as problem:  # torch.compile may lack much; the other variants continue
             if variant == "eager":
                 raise
             print(f"{variant} is left out: {str(problem).splitlines()[0]}", file=sys.stderr)

@@ -268,8 +268,8 @@ TEST(Buffers, AStepThatIsNotDoneChangesNothing) {
   EXPECT_EQ(after, before);
 }
 
-// Batches that are left out count as taken, also where a run goes on from a checkpoint. The third
-// batch of each epoch is not finite.
+// Skipped batches count as taken, also when a run continues from a checkpoint. The third batch of
+// each epoch is not finite.
 TEST(Buffers, AStepThatIsLeftOutChangesNothing) {
   using plan = data_parallel<3, zero<1>>;
   auto const broken = made_data(std::numeric_limits<double>::infinity());

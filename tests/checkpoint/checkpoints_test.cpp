@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint timeout=300 seconds=10
 //
-// Training goes on from a checkpoint as if nothing had been, under the same plan or another.
+// Training continues from a checkpoint as without an interruption, under the same plan or another.
 #include "plait/checkpoint/checkpoints.hpp"
 
 #include <gtest/gtest.h>
@@ -497,7 +497,7 @@ TEST(Checkpoints, OfAnotherRunAreNotReplacedByASingleSave) {
                  "has those of another run, up to step 2");
 }
 
-// The power failed when it was aside and the one that was to replace it had no name yet.
+// The power failed when the old one was moved aside and its replacement had no name yet.
 TEST(Checkpoints, ThatLieAsideAreGoneOnFrom) {
   folder const at("aside");
   auto const run = run_of<data_parallel<2>>();
@@ -604,7 +604,7 @@ TEST(Checkpoints, KeepTheBestWeightsBesides) {
   });
   EXPECT_EQ(loaded, two.weights);
 
-  // A run that goes on takes the newest, and knows what the best so far are.
+  // A resumed run takes the newest, and knows the best so far.
   auto const second = run({.steps = 6, .saves = saves(score), .values = {0, 0, 0, 0, 2.5, 3.5}});
   EXPECT_EQ(second.begun_at, 4u);
   EXPECT_EQ(second.are_best, (std::vector{false, true}));

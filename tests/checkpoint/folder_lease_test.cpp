@@ -186,7 +186,7 @@ TEST_F(LeasedFolder, TwoJobsAreRefusedWhileTheOwnerLives) {
   checkpoint_folder const again(path_, folder_owner{"job", "a", 3});
 }
 
-// Each kind of job goes on from what the other has written, and replaces it.
+// Each kind of job continues from the other's checkpoints, and replaces them.
 TEST_F(LeasedFolder, JobsOfBothKindsTakeTurns) {
   {
     checkpoint_folder fixed(path_, "job");
@@ -325,7 +325,7 @@ class orders {
         of.back_.release();
       });
     }
-    /// In its thread: others may go on.
+    /// Called in its thread: lets others continue.
     void yield() {
       of.back_.release();
       go.acquire();

@@ -32,7 +32,7 @@ class TokenShardFile : public testing::Test {
     return folder_ / name;
   }
 
-  // The bytes of a file with this header in front of these tokens.
+  // The bytes of a file with this header and these tokens.
   static std::string bytes(std::vector<unsigned> const& tokens, std::vector<std::int32_t> header) {
     std::string out;
     header.resize(256);

@@ -351,7 +351,7 @@ class Job:
                    "step %d took %d samples, %d different ones" % (step, len(samples), len(set(samples))))
 
     def begin_again(self, count):
-        """Another job goes on from the checkpoints; it numbers its generations from 1, too."""
+        """Another job continues from the checkpoints; it also numbers its generations from 1."""
         done = self.step()
         for name in os.listdir(self.folder):
             if name.startswith("samples-"):  # are written down before the step
@@ -488,7 +488,7 @@ def stopped_for_a_while():
 
 
 def root_is_stopped():
-    """It has the lock of the checkpoints' folder, and goes on when it is woken up again."""
+    """The stopped root has the lock of the checkpoints' folder, and continues when it is woken up again."""
     with Job(steps=600, bounds="2:3", pause=5, every=20) as job:
         job.add(3)
         number, ranks = job.generation(3)
@@ -567,7 +567,7 @@ def storm_of_roots(rounds=12, seed=3):
         expect(codes == [143] * 4, "%s %s" % (codes, job.texts()))
         last = job.step()
         expect(max(int(name[5:13]) for name, counts in job.saves() if counts) == last >= newest, str(job.saves()))
-        # The job goes on from there, as a fixed one whose ranks are threads, to the weights of the undisturbed run.
+        # The job continues from there, as a fixed job whose ranks are threads, to the weights of the undisturbed run.
         steps = last + 40
         out = subprocess.run([PROGRAM, "dp", str(steps), job.folder, "threads=1", "every=1000"], check=True,
                              capture_output=True, text=True)

@@ -26,7 +26,7 @@ struct alone : parallel<model<length, false>, serial, double> {};
 template <class Policy, bool HasDocuments = true>
 struct packed : parallel<model<2 * length, HasDocuments>, Policy, double> {};
 
-/// Documents of four tokens, of which the last is 0; so many are one sample.
+/// Documents of four tokens, the last of which is 0; a sample has this many.
 nn_testing::token_batch batch_of(std::size_t documents) {
   constexpr std::size_t samples = 8;
   nn_testing::token_batch out{samples / documents, length * documents, {}, {}};

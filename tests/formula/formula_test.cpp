@@ -156,7 +156,7 @@ static_assert(info_of<one_head<6, 4>>.forms.size() == 2);
 
 // ---- Sums between ranks -------------------------------------------------------------------------
 
-/// Returns true if a form lists so many sums of one number for each row in both bodies.
+/// Returns true if a form lists this many sums of one number for each row in both bodies.
 constexpr bool lists_sums(plait::ext::form_info const& form, int forward, int backward) {
   int counts[2]{};
   for (int i = 0; i < form.inner_count; ++i) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# train_gpt goes on from checkpoints of each plan under each plan, over threads and processes, and PyTorch reads
-# and writes what it does.
+# train_gpt continues from checkpoints of each plan under each plan, over threads and processes, and PyTorch reads and
+# writes the same checkpoints.
 #   checkpoints.sh TRAIN_GPT TEXT CHECKPOINT_PY SCRATCH_DIR [STEPS [PRECISION]]
-# STEPS: after so many the checkpoint is made, and as many follow (5). PRECISION: of all pairs (double).
+# STEPS: the steps before the checkpoint, and as many after it (5). PRECISION: of all pairs (double).
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 train_gpt="$1" text="$2" oracle="$3" scratch="$4" half="${5-5}" precision="${6-double}"
@@ -86,7 +86,7 @@ for ((tries = 0; tries < 3000; ++tries)); do (($(cat steps.csv 2>/dev/null | wc 
 kill -TERM "$first"
 wait "$first"
 [[ $? == 143 && -e $(echo stopped/step-*/plait.json) ]] || complain "SIGTERM leaves no checkpoint: $(cat err; ls stopped)"
-# It goes on as if there had been no signal.
+# The run continues as without a signal.
 last=$((10#$(basename stopped/step-* | cut -d- -f2) + 2))
 train --steps "$last" --save undisturbed
 train --steps "$last" --checkpoint stopped --resume --save rest

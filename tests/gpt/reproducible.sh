@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# train_gpt --reproducible: the same weights, to the bit, from any number of data ranks, stages and processes, and
-# from a checkpoint that goes on under others.
+# train_gpt --reproducible: the same weights, to the bit, from any number of data ranks, stages and processes, and from a
+# checkpoint that continues under others.
 #   reproducible.sh TRAIN_GPT TEXT LAUNCH SCRATCH_DIR [STEPS]
-# LAUNCH: scripts/launch. STEPS: of each run (5).
+# LAUNCH: scripts/launch. STEPS: the steps of each run (5).
 set -uo pipefail
 export LC_ALL=C OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 train_gpt="$1" text="$2" launch="$3" scratch="$4" steps="${5-5}"

@@ -74,7 +74,7 @@ struct trial {
   [[nodiscard]] bool is_written(int i) const { return is.operands[i].is_written; }
 };
 
-/// Tries placements of one operation on so many ranks.
+/// Tries placements of one operation on this many ranks.
 class trial_runner {
  public:
   trial_runner(trial const& what, std::size_t ranks)

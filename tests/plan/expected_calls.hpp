@@ -11,7 +11,7 @@
 #include "plait/plait.hpp"
 
 // The calls of communicators that follow from a plan's list of exchanges, in their order, as lines
-// of text; and the same of the calls that a rank has made.
+// of text; and the calls that a rank has made, in the same form.
 namespace expected_calls {
 
 using plait::planning::exchange;

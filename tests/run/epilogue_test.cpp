@@ -33,7 +33,7 @@ struct cubic : nn::elementwise<Width, cube, cube_derivative, plait::input_slot> 
 
 std::atomic<int> mapped_outputs = 0, mapped_gradients = 0, summed_outputs = 0;
 
-/// A linear layer that may be told to take no epilogue, and counts those that it gets.
+/// A linear layer that can refuse epilogues, and counts the epilogues that it gets.
 template <std::size_t In, std::size_t Out, bool Takes>
 struct dense : nn::linear<In, Out> {
   using base = nn::linear<In, Out>;
@@ -52,7 +52,7 @@ struct dense : nn::linear<In, Out> {
 
 std::atomic<int> summed_gradients = 0;
 
-/// A layer norm that may be told to take no sum, and counts those that it gets.
+/// A layer norm that can refuse sums, and counts the sums that it gets.
 template <std::size_t Width, bool Takes>
 struct norm : nn::layer_norm<Width> {
   static constexpr bool takes_sum = Takes;

@@ -59,7 +59,7 @@ until_true() {
 }
 has_processes() { (($(processes) == $1)); }
 has_lines() { (($(wc -l <out) >= $1)); }
-# Waits until there are so many marked processes.
+# Waits until there are this many marked processes.
 wait_for() { until_true has_processes "$1"; }
 # The process of the launcher that does the work: its only child.
 worker() { cut -d ' ' -f 1,4 /proc/[0-9]*/stat 2>/dev/null | awk -v of="$begun" '$2 == of { print $1 }'; }

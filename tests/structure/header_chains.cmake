@@ -41,7 +41,7 @@ function(header_chains)
     endif()
   endwhile()
 
-  # From the one that includes most always to the next smaller one that is in no list yet.
+  # From the header with most includes always to the next smaller one that is in no list yet.
   list(SORT sizes ORDER DESCENDING)
   list(TRANSFORM sizes REPLACE "^[0-9]+ " "" OUTPUT_VARIABLE left)
   set(tops "")

@@ -113,7 +113,7 @@ TEST(Ahead, ChangesNoBitWithoutSlices) {
   expect_bits<plain_job<dp3_pp2>>(train<plain_job<dp3_pp2>>({}));
 }
 
-/// Gives a sample after a time, and fails at one where it is told to.
+/// Returns a sample after a time, and fails at a given sample.
 struct slow {
   using concept_tag = dataset_tag;
   using element = float;

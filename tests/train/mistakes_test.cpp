@@ -606,7 +606,7 @@ void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimiz
       texts.insert(problem.what());
       ++ends;
     }
-    // All ranks are still there: nothing was aborted, and evaluation goes on.
+    // All ranks are still there: nothing was aborted, and evaluation continues.
     EXPECT_FALSE(std::isfinite(trainer.evaluate(from.at(2))));
     EXPECT_EQ(weights_of(trainer), before);
     EXPECT_EQ(averages_of(trainer), averages_before);
@@ -869,7 +869,7 @@ TEST(StopOnSignals, HandlersAreThoseOfBeforeAfterwards) {
 // --- memory
 // ---------------------------------------------------------------------------------------
 
-/// A processor with so many bytes.
+/// A processor with this many bytes.
 struct small_device : host_device {
   struct arena {
     host_device::arena held{};

@@ -288,7 +288,7 @@ int races_of(int stage) {
         auto& some = changed[i].*member;
         some.erase(some.begin() + std::ptrdiff_t(k));
         if (orders_all(right.touched, changed)) {
-          // Other waits imply the one that this makes, or it makes none: nothing can be seen.
+          // Other waits imply the wait that this makes, or it makes none: no difference shows.
           EXPECT_NO_THROW(run_with<Job>(changed, stage)) << i;
         } else {
           ++races;

@@ -81,7 +81,7 @@ void load(saved_state& state, whole_state const& from) {
   state.go_on_at({from.step, static_cast<std::uint64_t>(from.step)});
 }
 
-/// Trains so many steps, from a state if one is given.
+/// Trains this many steps, from a state if one is given.
 template <class Job, class Optimizer>
 outcome train(Optimizer optimizer, int data_ranks, int microbatches, double average,
               whole_state const* from, int steps) {

@@ -113,8 +113,8 @@ inline bool is_left_out(barrier_site const& site) {
   return (std::string(site.file) + ":" + std::to_string(site.line)).ends_with("/" + which);
 }
 
-// _longjmp() under a name that hardened builds do not replace by one that only goes up the same
-// stack.
+// _longjmp() under a name that hardened builds do not replace by a version that only goes up the
+// same stack.
 extern "C" [[noreturn]] void go_on_at(std::jmp_buf, int) __asm__("_longjmp");
 
 /// A place where a function was left and can be continued. `main` runs on a stack of its own and
@@ -302,7 +302,7 @@ class block_machine {
     wait(waits::has_left);
   }
 
-  /// Runs the threads [first, last) of a warp until none of them can go on by itself.
+  /// Runs the threads [first, last) of a warp until none of them can continue by itself.
   void run_warp(unsigned first, unsigned last) {
     do {
       bool const backwards = next_order();
@@ -368,7 +368,7 @@ class block_machine {
   unsigned order_ = 0;
 };
 
-/// The launcher of the tests; counts what it launches. It gives kernels at most so many blocks.
+/// The launcher of the tests; counts its launches. It limits the number of blocks of a kernel.
 struct launcher {
   int* launches = nullptr;
   unsigned most_blocks = ~0u;

@@ -149,8 +149,8 @@ TYPED_TEST(CrossEntropy, OneReadingOfTheLogitsEqualsTwo) {
                                                                        step);
 }
 
-// The gradient that is made with the loss is the one that is made after it, in place too, where
-// logits are read as vectors or one by one. A row to ignore has no terms.
+// The gradient that is made with the loss equals the gradient that is made after it, in place too,
+// with logits read as vectors or one by one. An ignored row has no terms.
 template <class T, class Target>
 void expect_gradient_as_apart(shard s, std::size_t shift, bool weighted, Target target) {
   using A = accumulate_t<T>;

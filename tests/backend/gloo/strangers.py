@@ -287,7 +287,7 @@ def check_start(trained, folder, connections):
                     try:
                         one.send(MARK + b"\2\0")  # half an answer, whose end does not come
                     except OSError:
-                        pass  # so many are not kept
+                        pass  # more than the port keeps
                 for data in KINDS:
                     check_told(say(ports[to], data), data[:20])
                 for what, other in (("another job", {"rendezvous": name.replace("strangers", "others").encode()}),

@@ -52,8 +52,7 @@ class inside_engine {
   bool before_;
 };
 
-/// A group whose calls are told from plait's own code, as is what plait does around them in a
-/// second thread.
+/// A group whose calls are distinguished from plait's own code, also in a second thread.
 class counted_group final : public plait::ext::process_group {
  public:
   counted_group(std::unique_ptr<plait::ext::process_group> inner, bool is_second)

@@ -47,7 +47,7 @@ gloo() {
     processes[rank]=$!
   done
 }
-# until_steps COUNT: rank 0 has made so many.
+# until_steps COUNT: waits until rank 0 has made this many steps.
 until_steps() {
   local tries
   for ((tries = 0; tries < 6000; ++tries)); do
@@ -107,7 +107,7 @@ while (($# > 0)); do
     mpi "$library" "$launcher" "$trained" stop
     [[ $code != 0 ]] || complain "it ends well"
     ended "$trained"
-    # Open MPI lets it run again at the end, and ranks whose time was not over go on for a moment.
+    # Open MPI lets it run again at the end, and ranks whose time-out has not passed continue for a moment.
     says 1 "$one (was stopped for [1-9][0-9]*[.]|was killed or has ended)" "${waits[@]}"
     [[ $(head -n 2 said) == *"rank 1 (process"* ]] || complain "not the first: $(cat said)"
     what="$library, stopped in a call of the second thread"

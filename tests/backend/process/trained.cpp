@@ -61,7 +61,7 @@ struct memory_use {
 using model =
     sequential<named<"first", nn::linear<6, 48>>, nn::gelu<48>, named<"second", nn::linear<48, 48>>,
                nn::gelu<48>, named<"last", nn::linear<48, 4>>>;
-// Each layer's gradients are reduced while the backward goes on.
+// Each layer's gradients are reduced while the backward continues.
 using in_buckets = data_parallel<2, buckets<1>>;
 // For any number of ranks, of which threads take three.
 using any_ranks = data_parallel<at_launch, zero<1>, buckets<1>>;
