@@ -114,7 +114,7 @@ TEST_F(MatmulBlasCode, ThatIsWrongIsNotKept) {
   EXPECT_STREQ(openblas.code(), "Prescott");
 }
 
-TEST_F(MatmulBlasCode, IsNotReplacedBesideAnotherThread) {
+TEST_F(MatmulBlasCode, IsNotReplacedWithAnotherThread) {
   std::string said;
   std::thread other([&] { said = choose_openblas_code(openblas, features); });
   other.join();

@@ -137,7 +137,7 @@ TEST_F(FlightRing, AProcessThatEndsBeforeItBeatsAgainHasItsGap) {
   EXPECT_GE(head->gap_to_ns - head->gap_from_ns, 2 * flight_ring::long_gap_ns);
 }
 
-TEST_F(FlightRing, WhatOthersCouldHavePutThereIsRefused) {
+TEST_F(FlightRing, UnsafePlacesAreRefused) {
   fs::create_directory(place / "open");
   ::chmod((place / "open").c_str(), 0770);
   EXPECT_NE(refused("open").find("may be written by other users"), std::string::npos);

@@ -303,7 +303,7 @@ TEST(ProcessRanks, SensibleNumbersOnly) {
             "and PLAIT_LOCAL_RANK");
 }
 
-TEST(ProcessRanks, WhatContradictsItself) {
+TEST(ProcessRanks, ContradictionsAreErrors) {
   expect_words(of_torchrun.with("RANK", "2").refusal(),
                "RANK=2 in the environment is not below WORLD_SIZE=2");
   expect_words(of_torchrun.without("LOCAL_WORLD_SIZE").with("LOCAL_RANK", "7").refusal(),
@@ -352,7 +352,7 @@ TEST(StartedOnce, SeveralProcessesOfABackendThatHasAllRanksInOne) {
   EXPECT_EQ(of_open_mpi.in(of_salloc).refusal_of_threads(), words("2", "OMPI_COMM_WORLD_SIZE"));
 }
 
-TEST(StartedOnce, AnAllocationIsNoStart) {
+TEST(StartedOnce, AnAllocationIsNotAStart) {
   EXPECT_EQ(environment{}.refusal_of_threads(), "");
   for (auto const& one : {of_sbatch, of_salloc, of_interactive_step})
     EXPECT_EQ(one.refusal_of_threads(), "");

@@ -258,7 +258,7 @@ TEST(SimulatedRace, ColumnsOfOneMatrixAreApart) {
     EXPECT_NE(text.find("bytes [24, 32) of arena 0"), std::string::npos) << text;
 }
 
-TEST(SimulatedRace, EventsStandForWhatWasRecordedWhenTheyWereAwaited) {
+TEST(SimulatedRace, EventsMeanTheRecordAtTheTimeOfTheWait) {
   auto const program = [](bool late) {
     return [=](bench const& with) {
       auto event = with.rank.device().make_event();
@@ -411,7 +411,7 @@ TEST(SimulatedRace, OrderGoesThroughOtherRanks) {
 
 // --- undefined values -------------------------------------------------------------------------
 
-TEST(SimulatedRace, ReadsOfWhatNobodyHasWritten) {
+TEST(SimulatedRace, ReadsOfUnwrittenMemory) {
   expect_race(
       1, [](bench const& with) { with.copy(stream::data, 0, 1); },
       "undefined values on rank 0, bytes [0, 128) of arena 0: copy_bytes on stream data reads "

@@ -335,7 +335,7 @@ TEST(SimulatedJob, GroupsAreToldApart) {
       plait::collective_mismatch);
 }
 
-TEST(SimulatedJob, WhatNobodyWaitedForIsExecutedAndChecked) {
+TEST(SimulatedJob, UnawaitedOperationsAreExecutedAndChecked) {
   int executed = 0;
   simulated{}.run(data_mesh(2), [&](rank_type& rank) {
     rank.device().on(stream::compute).run([&](auto const&) { ++executed; });

@@ -344,7 +344,7 @@ TEST_F(ThreadErrors, RanksThatWaitForEachOtherInDifferentGroups) {
                          "rank 2 waits in all_reduce of 24 bytes on group {2,0}");
 }
 
-TEST_F(ThreadErrors, ALongComputationIsNoError) {
+TEST_F(ThreadErrors, ALongComputationIsNotAnError) {
   auto const texts = expect_each<plait::error>(3, [](thread_communicator& comm) {
     std::vector<float> x(4, 1.0f);
     if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{200});
@@ -471,7 +471,7 @@ TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
 
 // An abort may come at any point of a call: each call then ends on all ranks or on none, and no
 // rank leaves while another still reads its buffer (the address sanitizer would see it).
-TEST_F(ThreadStress, AbortAtAnyMomentLeavesNoRankBehind) {
+TEST_F(ThreadStress, AbortAtAnyMomentEndsAllRanks) {
   std::vector<int> const members{0, 1, 2};
   for (int round = 0; round < 100; ++round) {
     plait::ext::thread_world world{3};
@@ -570,7 +570,7 @@ TEST_F(ThreadErrors, WaitingRanksUseNoProcessor) {
 
 // Next to threads that never sleep a rank that yields waits for a time slice at each poll: 30 times
 // as long as a rank that sleeps, before ranks detected this.
-TEST(ThreadWaiting, RanksBesideBusyThreadsSleep) {
+TEST(ThreadWaiting, RanksNextToBusyThreadsSleep) {
   auto const seconds = [](plait::thread_options const& options) {
     plait::ext::thread_world world{4, options};
     int const group = world.add_group({0, 1, 2, 3});

@@ -104,7 +104,7 @@ files::path scratch(std::string const& name) {
   return out;
 }
 
-TEST(Buffers, GoOnUnderAnyPlan) {
+TEST(Buffers, ContinueUnderAnyPlan) {
   auto const undisturbed = train<serial>(scratch("all"), 20);
   auto const half = scratch("half");
   train<serial>(half, 10);
@@ -125,7 +125,7 @@ TEST(Buffers, GoOnUnderAnyPlan) {
 }
 
 // Statistics of all samples of a microbatch; each plan has two microbatches.
-TEST(Buffers, OfAllSamplesGoOn) {
+TEST(Buffers, OfAllSamplesContinue) {
   using whole = nn::batch_norm<conv::output>;
   auto const undisturbed = train<serial, whole>(scratch("all"), 20, 2);
   auto const half = scratch("half");

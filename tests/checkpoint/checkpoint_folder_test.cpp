@@ -216,7 +216,7 @@ TEST_F(CheckpointFolder, TheNewestStay) {
   EXPECT_EQ(text_of(list_checkpoints(path_)), "500");
 }
 
-TEST_F(CheckpointFolder, WhatCannotBeRemovedIsSaid) {
+TEST_F(CheckpointFolder, AFailedRemovalIsReported) {
   checkpoint_folder folder(path_, "job");
   save(folder, 100);
   fs::create_directory(path_ / "step-00000100" / "of the user");

@@ -201,7 +201,7 @@ double greatest_change(std::vector<double> const& from, std::vector<double> cons
 
 // A parameter that is taken from elsewhere keeps no old moments and no old average, under every
 // plan: its first change by Adam is the learning rate, at any step of the job.
-TEST(Checkpoints, HaveTheAgesOfWhatHasStartedAnew) {
+TEST(Checkpoints, HaveTheAgesOfRestartedStates) {
   std::vector<outcome (*)(settings const&)> const all{
       run_part_frozen<serial>, run_part_frozen<data_parallel<2, zero<2>, buckets<1>>>,
       run_part_frozen<data_parallel<4, within<2>, zero<3>, buckets<1>>>};
@@ -498,7 +498,7 @@ TEST(Checkpoints, OfAnotherRunAreNotReplacedByASingleSave) {
 }
 
 // The power failed when the old one was moved aside and its replacement had no name yet.
-TEST(Checkpoints, ThatLieAsideAreGoneOnFrom) {
+TEST(Checkpoints, ThatWereMovedAsideAreContinued) {
   folder const at("aside");
   auto const run = run_of<data_parallel<2>>();
   run({.steps = 4, .saves = {.folder = at.path, .every = 2}});
@@ -508,7 +508,7 @@ TEST(Checkpoints, ThatLieAsideAreGoneOnFrom) {
   EXPECT_TRUE(files::exists(at.path / "step-00000004"));  // the next save has given it its name
 }
 
-TEST(Checkpoints, OfWhichOneCannotBeRemovedAreThereAllTheSame) {
+TEST(Checkpoints, StayUsableIfOneCannotBeRemoved) {
   folder const at("unremovable");
   auto const run = run_of<data_parallel<2>>();
   run({.steps = 2, .saves = {.folder = at.path, .every = 2}});
@@ -536,7 +536,7 @@ TEST(Checkpoints, KeepWhatTheProgramGivesThem) {
                  "16777217 bytes were given to keep for the program");
 }
 
-TEST(Checkpoints, OfOtherSettingsGoOnWhereTheseAreAllowed) {
+TEST(Checkpoints, ContinueWithAllowedSettings) {
   folder const at("allowed");
   auto const run = run_of<data_parallel<2>>();
   run({.steps = 2, .average = 0, .saves = {.folder = at.path, .every = 2}});
@@ -614,7 +614,7 @@ TEST(Checkpoints, KeepTheBestWeightsBesides) {
                  "'greater accuracy' now; keep the measure, or move that folder away");
 }
 
-TEST(Checkpoints, ThatAreTheBestSurviveWhatBefallsOthers) {
+TEST(Checkpoints, OfTheBestWeightsSurviveTheOthers) {
   folder const at("best_aside"), other("best_other");
   auto const run = run_of<data_parallel<2>>();
   auto const with = [](folder const& in) {
@@ -658,7 +658,7 @@ TEST(Checkpoints, ValuesOfTheBestAreCompared) {
 }
 
 // Slices of unlike ranks give the bits of the undisturbed run, over the end of an epoch.
-TEST(Checkpoints, OfSlicesGoOnOnAnyNumberOfRanks) {
+TEST(Checkpoints, OfSlicesContinueOnAnyNumberOfRanks) {
   using policy = hybrid<data_parallel<at_launch>, reproducible<4>>;
   auto const run = [](int ranks, settings const& with) {
     return train<small_gpt::job<policy, float>>(with, ranks);
@@ -846,7 +846,7 @@ TEST(Checkpoints, OfAnotherJobAreRefusedAndStay) {
                  "is in use: another job, or another `checkpoints` of this program, writes there");
 }
 
-TEST(Checkpoints, ThatCannotBeWrittenAreSaidAndMayBeRequired) {
+TEST(Checkpoints, ThatFailAreReportedAndMayBeRequired) {
   folder const at("unwritable");
   files::create_directories(at.path);
   std::ofstream(at.path / "file") << "no folder";

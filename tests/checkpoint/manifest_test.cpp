@@ -87,7 +87,7 @@ TEST(Checksum, IsThatOfZlib) {
   EXPECT_EQ(checkpoint_crc(std::span<std::byte const>{}), 0u);
 }
 
-TEST(Checksum, OfATensorIsThatOfItsBytes) {
+TEST(Checksum, OfATensorCoversItsBytes) {
   auto const path = std::filesystem::temp_directory_path() /
                     ("plait_checksum_" + std::to_string(::getpid()) + ".safetensors");
   std::vector<float> values(600'000);  // more than is read at once

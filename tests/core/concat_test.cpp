@@ -16,7 +16,7 @@ namespace concat_test {
 using plait::ext::concat;
 using plait::ext::text_part;
 
-TEST(Concat, ItsPartsStandOneBehindTheOther) {
+TEST(Concat, PutsItsPartsInOrder) {
   int const world_size = 8;
   std::string const why = "no disk";
   // example-begin parts

@@ -221,7 +221,7 @@ TEST_F(File, RoomIsTakenAtOnce) {
 }
 
 // Other files in the folder stay, also one with a name that a partial file could have.
-TEST_F(File, NothingBesideItIsTouched) {
+TEST_F(File, OtherFilesAreNotTouched) {
   fs::path const beside = path_.string() + ".partial", target = folder_ / "target";
   std::ofstream(target) << "of the user";
   fs::create_symlink(target, beside);
@@ -292,7 +292,7 @@ TEST_F(File, ThatIsNewIsNotReplaced) {
   EXPECT_EQ(content(), "one");
 }
 
-TEST_F(File, WhatCannotBeWrittenIsRefusedAtOnce) {
+TEST_F(File, AnUnwritableFileIsRefusedAtOnce) {
   auto const begins = [](fs::path const& path) {
     return "test file '" + path.string() + "' cannot be written";
   };

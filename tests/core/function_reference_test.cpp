@@ -67,7 +67,7 @@ TEST(FunctionReference, RefersToFunctions) {
   EXPECT_EQ(of(""), nullptr);
 }
 
-TEST(FunctionReference, DropsWhatNobodyWants) {
+TEST(FunctionReference, DropsAnUnusedResult) {
   int calls = 0;
   auto const count = [&] { return ++calls; };
   function_reference<void()> const of = count;

@@ -28,7 +28,7 @@ TEST(NamePattern, StarsAreAnyCharacters) {
   EXPECT_FALSE(matches_any({}, name));
 }
 
-TEST(NamePattern, SaysWhatStarsStandFor) {
+TEST(NamePattern, ReturnsTheTextsOfStars) {
   auto const parts_of = [](std::string_view pattern, std::string_view name) {
     texts parts{"from before"};
     EXPECT_TRUE(matches(pattern, name, &parts)) << pattern;

@@ -11,7 +11,7 @@ using plait::detail::escaped;
 using plait::detail::in_quotes;
 using plait::detail::path_in_quotes;
 
-TEST(Quote, WhatATerminalWouldObeyIsEscaped) {
+TEST(Quote, ControlSequencesAreEscaped) {
   EXPECT_EQ(escaped("a\nb\tc"), "a\\nb\\x09c");
   EXPECT_EQ(escaped("\x1b[31mred"), "\\x1b[31mred");
   EXPECT_EQ(escaped("\x7f"), "\\x7f");
@@ -28,7 +28,7 @@ TEST(Quote, TextOfAnyLanguageStays) {
     EXPECT_EQ(escaped(text), text);
 }
 
-TEST(Quote, BytesThatAreNoTextAreEscaped) {
+TEST(Quote, BytesThatAreNotTextAreEscaped) {
   EXPECT_EQ(escaped("\x9b"), "\\x9b");
   EXPECT_EQ(escaped("a\xff"), "a\\xff");
   EXPECT_EQ(escaped("\xc3"), "\\xc3");           // cut

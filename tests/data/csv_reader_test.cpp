@@ -94,7 +94,7 @@ TEST(CsvReader, FindsTheCellsOfPythonsCsv) {
   }
 }
 
-TEST(CsvReader, AByteOrderMarkIsNoPartOfTheFirstCell) {
+TEST(CsvReader, AByteOrderMarkIsNotPartOfTheFirstCell) {
   rows_of_cells rows;
   EXPECT_EQ(read("\xef\xbb\xbf\"a\",b\n", ',', rows), "");
   EXPECT_EQ(rows, (rows_of_cells{{"a", "b"}}));

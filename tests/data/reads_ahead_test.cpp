@@ -80,7 +80,7 @@ TEST_P(ReadsAhead, FillsEachPlaceOfEachStepOnce) {
   EXPECT_LE(all.fills, 2000 + all.how.ahead * buffers::places);
 }
 
-TEST_P(ReadsAhead, BeginsAnewWhereItIsTold) {
+TEST_P(ReadsAhead, StartsAgainAtAGivenStep) {
   for (std::uint64_t const step : {0u, 1u, 2u, 50u, 51u, 7u, 7u, 7u, 8u, 0u, 1u}) all.expect(step);
 }
 

@@ -134,7 +134,7 @@ std::string message_of(Run run) {
   return {};
 }
 
-TEST(SplitData, WhatLeavesNothingIsRefusedWithBothNumbers) {
+TEST(SplitData, AnEmptyPartIsRefusedWithBothNumbers) {
   auto const says = [](std::size_t samples, double fraction, std::string const& words) {
     numbered const data{samples};
     auto const text = message_of([&] { (void)split_data(data, fraction); });

@@ -266,7 +266,7 @@ TEST_F(Table, BadOptionsAreRefusedInOneSentence) {
             "table_options::missing is 1e+39; it must be a finite number");
 }
 
-TEST_F(Table, AMissingClassIsNoClass) {
+TEST_F(Table, AMissingClassIsNotAClass) {
   table<float> const data(file("x,y\n1,1\n2,nan\n3,2\n4,10\n5, \n6,NA\n7,-NaN\n8, ? \n"),
                           {.targets = {"y"}, .missing_words = {"NA", "?"}});
   EXPECT_EQ(data.classes(), (words{"1", "2", "10"}));

@@ -192,7 +192,7 @@ class EtcdSecurity : public testing::Test {
   std::string prefix_{};
 };
 
-TEST_F(EtcdSecurity, WhoIsLetInUsesAll) {
+TEST_F(EtcdSecurity, AnAdmittedUserUsesAllCalls) {
   std::atomic<int> changes = 0;
   etcd_watch const watch(access(), prefix(), [&] { ++changes; });
   etcd one(access(), 30s);
@@ -277,7 +277,7 @@ TEST_F(EtcdSecurity, ServersThatAreNotWhoTheyShouldBe) {
   EXPECT_NO_THROW(etcd(access(), 20s).read(prefix()));
 }
 
-TEST_F(EtcdSecurity, WhoIsNotLetIn) {
+TEST_F(EtcdSecurity, RefusedUsers) {
   auto said = files();
   said.password_file = folder() / "wrong";
   expect_words(read_refused(said), "user 'job' is not known to etcd, or the password in '");

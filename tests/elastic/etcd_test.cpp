@@ -366,7 +366,7 @@ TEST_F(Etcd, CallsAreFast) {
   measure("keep_alive", [&] { one.keep_alive(lease); });
 }
 
-TEST_F(Etcd, GoesOnWithAnotherServer) {
+TEST_F(Etcd, ContinuesWithAnotherServer) {
   black_hole const hole;
   rude_server broken("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"header\"");
   rude_server ill(http("{\"error\":\"etcdserver: no leader\"}", "503 Service Unavailable"));

@@ -48,7 +48,7 @@ TEST(StoreSilence, IsSaidWithinThreeSecondsAndEveryThirty) {
   EXPECT_EQ(fails(store, 200'000, 202'000).size(), 1U);  // the next outage is reported again
 }
 
-TEST(StoreSilence, ThatIsShortIsNotSaid) {
+TEST(StoreSilence, ThatIsShortIsNotReported) {
   store_silence store("etcd");
   EXPECT_TRUE(fails(store, 0, 1'000).empty());
   store.answered(false);

@@ -294,7 +294,7 @@ TEST_F(Safetensors, EveryRectangleIsRead) {
   EXPECT_EQ(one[0], 47);
 }
 
-TEST_F(Safetensors, WhatLiesInOnePieceIsOneRead) {
+TEST_F(Safetensors, AContiguousBlockIsOneRead) {
   auto const runs = [](std::vector<std::size_t> const& shape,
                        std::vector<std::size_t> const& offset,
                        std::vector<std::size_t> const& extent) {

@@ -58,7 +58,7 @@ TEST(ShardingInfo, MayHaveOtherKeys) {
           << entry;
 }
 
-TEST(ShardingInfo, WhatIsNotIsRefused) {
+TEST(ShardingInfo, OtherTextsAreRefused) {
   std::string const start = "safetensors file 'f': DCP_SHARDING_INFO ";
   EXPECT_EQ(refusal("{}"), "no input_error");
   EXPECT_EQ(refusal("{}", "2.0"), "safetensors file 'f' has the DCP_VERSION '2.0', not '1.0'");

@@ -53,7 +53,7 @@ struct full {
   static constexpr aliasing may_alias{.forward = true};
 };
 
-TEST(Layer, WhatIsNotSaidHasADefault) {
+TEST(Layer, OmittedMembersHaveDefaults) {
   constexpr auto info = leaf_of<minimal>;
   EXPECT_EQ(info.input_count, 1);
   EXPECT_EQ(info.input(), (value_info{value_kind::features, 6}));
@@ -73,7 +73,7 @@ TEST(Layer, WhatIsNotSaidHasADefault) {
   EXPECT_FALSE(info.may_alias.forward || info.may_alias.backward);
 }
 
-TEST(Layer, WhatIsSaidIsRead) {
+TEST(Layer, DeclaredMembersAreRead) {
   constexpr auto info = leaf_of<full>;
   EXPECT_EQ(info.input_count, 2);
   EXPECT_EQ(info.inputs[1].kind, value_kind::tokens);

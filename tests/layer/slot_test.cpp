@@ -24,7 +24,7 @@ TEST(Slot, InputAndOutputTakeNoRoomOfTheirOwn) {
   EXPECT_TRUE(info.own[1].follows_features);
 }
 
-TEST(Slot, OptionsStandInAnyOrder) {
+TEST(Slot, OptionsMayHaveAnyOrder) {
   using one = slot<"one", 4, follows::features, 5, slot_element::accumulate>;
   using other = slot<"other", 4, slot_element::accumulate, 5, follows::features>;
   constexpr auto info = detail::read_slots(saved<one, other>{});

@@ -238,7 +238,7 @@ TEST(Typing, TheRulesForElementWiseFunctionsAreSoundAndComplete) {
   for (auto how : {none, in_last, in_all}) EXPECT_FALSE(maps(how, partial_max, {partial_max}));
 }
 
-TEST(Typing, AnOwnOperationRunsOnViewsPlacedAlikeOrBesideRows) {
+TEST(Typing, AnOwnOperationRunsOnViewsPlacedAlikeOrWithRows) {
   constexpr bool read = false, written = true;
   for (auto at : placements) EXPECT_TRUE(typing::runs_on({{at, read}, {at, written}}));
   EXPECT_TRUE(typing::runs_on({{shard<0>, read}, {replicate, read}, {shard<0>, written}}));

@@ -59,7 +59,7 @@ TEST(Hosts, ProcessesByTurnsAreBroughtTogether) {
   EXPECT_EQ(crossing(slow, hosts_of("aabb").renumbered({0, 2, 1, 3})), 0u);
 }
 
-TEST(Hosts, WhatFitsNowhereStays) {
+TEST(Hosts, AGroupThatFitsNowhereStays) {
   auto const grid = mesh_of({{axis::tensor, 4}});
   EXPECT_EQ(processes_by_rank(grid, hosts_of("abab"), axis::tensor),
             (std::vector<int>{0, 1, 2, 3}));

@@ -167,7 +167,7 @@ std::string said_of_sums(broken::summing_row::sums fault, auto const& backend) {
   }
   return "";
 }
-TEST(BatchStatistics, OfABodyAreThoseThatItsFormLists) {
+TEST(BatchStatistics, OfABodyMatchTheListOfItsForm) {
   using sums = broken::summing_row::sums;
   auto const expect_said = [](sums fault, std::string const& text) {
     EXPECT_NE(said_of_sums(fault, threads{}).find(text), std::string::npos)

@@ -114,7 +114,7 @@ TEST(CrossEntropy, CountsWhatIsNotIgnored) {
   EXPECT_EQ((nn::cross_entropy<12, {.ignored = 7}>::count(other)), 1);
 }
 
-TEST(CrossEntropy, RefusesLabelsThatAreNoClasses) {
+TEST(CrossEntropy, RefusesLabelsThatAreNotClasses) {
   for (std::int32_t const wrong : {12, -1, -99, 2147483647}) {
     std::vector<std::int32_t> const labels{0, wrong};
     EXPECT_THROW(static_cast<void>(loss::count(labels)), input_error) << wrong;

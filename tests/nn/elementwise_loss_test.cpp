@@ -70,7 +70,7 @@ TEST(ElementwiseLoss, ValuesAreThoseOfPyTorch) {
   }
 }
 
-TEST(ElementwiseLoss, WhatIsNoNumberDoesNotCount) {
+TEST(ElementwiseLoss, NanDoesNotCount) {
   constexpr float missing = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> const targets{1, missing, 0, missing, missing, 2};
   EXPECT_EQ(nn::mse<2>::count(std::span<float const>(targets)), 3);

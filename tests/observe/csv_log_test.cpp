@@ -98,7 +98,7 @@ TEST_F(CsvLog, IsWrittenByTheRootOrByAll) {
   }
 }
 
-TEST_F(CsvLog, GoesOnWhereItIsToldTo) {
+TEST_F(CsvLog, ContinuesFromAGivenStep) {
   plait::csv_log(stand_in{}, path()).write(1, {{"a", 1}});
   plait::csv_log(stand_in{}, path(), {.append = true}).write(2, {{"a", 2}});
   EXPECT_EQ(text(path()), "step,a\n1,1\n2,2\n");
@@ -108,7 +108,7 @@ TEST_F(CsvLog, GoesOnWhereItIsToldTo) {
   EXPECT_EQ(text(path("new.csv")), "step,c\n4,4\n");
 }
 
-TEST_F(CsvLog, GoesOnBehindTheLastWholeRow) {
+TEST_F(CsvLog, ContinuesAfterTheLastWholeRow) {
   std::ofstream(path()) << "step,a\n1,1\n2,0.00";
   plait::csv_log(stand_in{}, path(), {.append = true}).write(2, {{"a", 2}});
   EXPECT_EQ(text(path()), "step,a\n1,1\n2,2\n");
@@ -153,7 +153,7 @@ TEST_F(CsvLog, DoesNotWriteToDevices) {
 }
 
 // A process that was given up may still have the file open, and write to it when it wakes up.
-TEST_F(CsvLog, GoesOnFromAStepInANewFile) {
+TEST_F(CsvLog, ContinuesFromAStepInANewFile) {
   plait::csv_log old(stand_in{}, path());
   for (std::int64_t step = 0; step < 12; ++step) old.write(step, {{"a", double(step)}});
   {

@@ -177,7 +177,7 @@ TEST(GatherPlan, HasWhatIsUsedAtAnyTime) {
   }
 }
 
-TEST(GatherPlan, TakesWhatLiesThereAndGoesOneAhead) {
+TEST(GatherPlan, UsesResidentBucketsAndGathersOneAhead) {
   auto const layout = with_buckets({4, 4, 4});
   std::vector<std::vector<int>> const uses{{0}, {1}, {2}};
   // A pass forth and back.

@@ -261,7 +261,7 @@ TEST(Draw, SameBytesEachTime) {
 
 // The places of drawn items.
 
-TEST(Draw, NoTextLiesOnAnotherOrLeavesThePicture) {
+TEST(Draw, NoTextCoversAnotherOrLeavesThePicture) {
   for_all([](pictured const& of, draw_options const& how) {
     auto const picture = drawing_of(of.plan, how);
     auto texts = picture.texts();
@@ -309,7 +309,7 @@ double contrast(colour one, colour other, bool dark) {
   return (std::max(a, b) + 0.05) / (std::min(a, b) + 0.05);
 }
 
-TEST(Draw, TextsStandOutFromWhatIsBehindThem) {
+TEST(Draw, TextsContrastWithTheirBackground) {
   EXPECT_NEAR(contrast(colour::ground, colour::ground, false), 1, 1e-9);
   for_all([](pictured const& of, draw_options const& how) {
     auto const picture = drawing_of(of.plan, how);
@@ -536,7 +536,7 @@ TEST(Draw, TimesOfChunksKeepTheirDependences) {
   }
 }
 
-TEST(Draw, NamesAreEscapedAndWhatIsNoCharacterIsReplaced) {
+TEST(Draw, NamesAreEscapedAndInvalidBytesAreReplaced) {
   EXPECT_EQ(xml_text("<&>\"'"), "&lt;&amp;&gt;&quot;&#39;");
   EXPECT_EQ(xml_text("\xc3\xa4\xe5\xb1\xa4\xf0\x9f\x98\x80"),
             "\xc3\xa4\xe5\xb1\xa4\xf0\x9f\x98\x80");
@@ -554,7 +554,7 @@ TEST(Draw, NamesAreEscapedAndWhatIsNoCharacterIsReplaced) {
       svg.npos);
 }
 
-TEST(Draw, TextsThatDoNotFitAreCutBehindACharacter) {
+TEST(Draw, TextsThatDoNotFitAreCutAfterACharacter) {
   EXPECT_EQ(text_width("iiii", 1000, false, 0), 888);
   EXPECT_EQ(text_width("WW", 1000, false, 0), 1888);
   EXPECT_GT(text_width("WW", 100), text_width("WW", 100, false, 0));

@@ -167,7 +167,7 @@ TEST(ExchangesMutants, EachRowCounts) {
   }
 }
 
-TEST(ExchangesMutants, EachRowOfWhatIsMadeAgainCounts) {
+TEST(ExchangesMutants, EachRowOfRecomputationCounts) {
   using job = small_gpt::job<hybrid<small_gpt::tp2_sharded, plait::recompute<plait::again::all>>>;
   expect_each_row_counts<job>(job_part::training, 0);
 }

@@ -49,7 +49,7 @@ TEST(ParameterPlan, ABlockOfAShardHasItsPartOfTheElements) {
   EXPECT_EQ(entries[7].local_count(), 16u);
 }
 
-TEST(ParameterPlan, WhatIsStoredCanBeUsedAndItsGradientComesBack) {
+TEST(ParameterPlan, StoredParametersCanBeUsedAndTheirGradientsReturn) {
   auto const check = [](auto const& entries) {
     for (auto const& entry : entries) {
       auto const row = transition_between(entry.stored, entry.used);

@@ -226,7 +226,7 @@ TEST(Plan, TheWorstRankDecides) {
 
 // --- unused gradients ---------------------------------------------------------------------------
 
-TEST(Plan, WhatComesFromOutsideHasNoGradient) {
+TEST(Plan, OutsideInputHasNoGradient) {
   using tokens_first = planned<tensor_parallel<2>>;
   constexpr auto& code = tokens_first::code;
   EXPECT_FALSE(tokens_first::needs_gradient[static_cast<std::size_t>(code.items[0].in)]);
@@ -268,7 +268,7 @@ using first_frozen = frozen<gpt<blocks, width, 4, 8, vocabulary>, "w*", "h.*">;
 template <class Policy>
 using frozen_plan = plan<objective<first_frozen, nn::cross_entropy<vocabulary>>, Policy>;
 
-TEST(Plan, WhatIsFrozenIsHeldAndNothingElse) {
+TEST(Plan, FrozenParametersHaveNoGradientsOrStates) {
   using here = frozen_plan<data_parallel<2>>;
   EXPECT_EQ(here::parameter_count(), planned<serial>::parameter_count());
   EXPECT_EQ(here::trained_parameter_count(), std::size_t{2} * width + width * vocabulary);

@@ -32,7 +32,7 @@ TYPED_TEST(Storage, WhatIsMadeAgainIsThereForEveryBackward) {
   expect_sound_again<plan<TypeParam, tensor_parallel<4>>>();
 }
 // The test notices each omitted step; a step that only renames its input moves nothing.
-TEST(StorageCheck, FindsWhatIsNotMadeAgain) {
+TEST(StorageCheck, FindsOmittedRecomputationOfStorage) {
   using right = plan<models::block<width, 4, length>, tensor_parallel<2, sequence::sharded>>;
   constexpr int all = int(again::all);
   auto reruns = rerun_finder<right::leaf_count>(right::code, right::tree.leaves,

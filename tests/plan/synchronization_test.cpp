@@ -44,12 +44,12 @@ TEST(PlanWaits, TheLatestOfAStreamIsEnough) {
             (waits{{2, 1}}));
 }
 
-TEST(PlanWaits, WhatAThirdStreamHasSeenIsImplied) {
+TEST(PlanWaits, AWaitOfAThirdStreamIsImplied) {
   operations const list{{compute, {}, {0}}, {tensor, {0}, {1}}, {stage, {0, 1}, {}}};
   EXPECT_EQ(plan_waits(list), (waits{{1, 0}, {2, 1}}));
 }
 
-TEST(PlanWaits, TheWaitStandsBeforeTheFirstUse) {
+TEST(PlanWaits, TheWaitPrecedesTheFirstUse) {
   operations const list{
       {compute, {}, {0}}, {tensor, {0}, {0}}, {compute, {2}, {3}}, {compute, {0}, {4}}};
   EXPECT_EQ(plan_waits(list), (waits{{1, 0}, {3, 1}}));

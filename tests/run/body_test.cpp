@@ -94,7 +94,7 @@ TEST(Body, FirstProductOfAGradientIsWrittenAndFurtherOnesAreAdded) {
   EXPECT_TRUE(report.passed()) << report.text();
 }
 
-TEST(Body, GradientThatIsNoProductIsAnError) {
+TEST(Body, GradientThatIsNotAProductIsAnError) {
   try {
     train<job<by_no_product, double>>();
     FAIL() << "not found";

@@ -38,7 +38,7 @@ void expect_overlap(int microbatches) {
   EXPECT_LE(best, 1.06);
 }
 
-TEST(PostedMessages, GoBesideComputations) {
+TEST(PostedMessages, TravelDuringComputations) {
   expect_overlap<job_of<one_forward_one_backward, 2>>(8);
   expect_overlap<job_of<interleaved<2>, 2>>(8);
   expect_overlap<job_of<looped_breadth_first<2>, 2>>(8);
@@ -103,7 +103,7 @@ std::string failure_of(Program program) {
   }
 }
 
-TEST(PostedMessages, ThatNobodyReceivesAreErrors) {
+TEST(PostedMessages, WithoutAReceiverAreErrors) {
   std::array<double, 4> values{};
   EXPECT_NE(failure_of([&](auto& rank) {
               if (rank.is_root())

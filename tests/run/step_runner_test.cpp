@@ -68,7 +68,7 @@ TEST(StepRunner, RunsTheOperationsOfAStepInTheirOrder) {
   });
 }
 
-TEST(StepRunner, BeginsAnewWhatAnExceptionHasEnded) {
+TEST(StepRunner, StartsAgainAfterAnException) {
   launch<job>(threads{}, [](auto& rank) {
     auto const list =
         execution::exchanges_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);

@@ -64,7 +64,7 @@ outcome run(plait::ext::lean_vector<stream_operation> const& touched,
   return out;
 }
 
-TEST(Synchronizer, WaitsBeforeAndRecordsBehindAnOperation) {
+TEST(Synchronizer, WaitsBeforeAndRecordsAfterAnOperation) {
   auto const got = run({{compute, {}, {0}}, {data, {0}, {0}}, {compute, {0}, {}}},
                        {computes(operation_kind::send), row(14), computes(operation_kind::read)});
   EXPECT_EQ(got.said,

@@ -18,7 +18,7 @@ using namespace plait;
 using namespace plait::ext;
 using plait_test::guarded_threads;
 
-TEST(GuardedDeviceDeathTest, EndsWhoWritesBehindOrInFrontOfAnArena) {
+TEST(GuardedDeviceDeathTest, EndsAWriteBeforeOrAfterAnArena) {
   auto const write = [](std::ptrdiff_t at) {
     auto const room = plait_test::guarded_device{}.allocate(5000);
     room.data()[at] = std::byte{1};
@@ -70,7 +70,7 @@ TEST(GuardedMemory, IsEnoughForStagesOfSlices) {
   for (int const data_ranks : {1, 2, 3}) run_everything<job>(data_ranks);
 }
 
-TEST(GuardedMemory, IsEnoughForWhatIsMadeAgain) {
+TEST(GuardedMemory, IsEnoughForRecomputation) {
   run_everything<small_gpt::job<
       hybrid<pipeline<2>, small_gpt::tp2_sharded, recompute<again::all, units::on_stages<0>>>,
       precision<plait::bfloat16, float>>>();

@@ -64,10 +64,10 @@ using hybrids = ::testing::Types<
            small_gpt::tp2>>;
 TYPED_TEST_SUITE(InterleavedBeside, hybrids);
 
-TYPED_TEST(InterleavedBeside, OtherAxesTrainsWhatTheSerialRunTrains) {
+TYPED_TEST(InterleavedBeside, OtherAxesTrainsAsTheSerialRun) {
   expect_near(train<job<TypeParam>>(threads{}, 4), train<serial_job>(threads{}, 4));
 }
-TYPED_TEST(InterleavedBeside, OtherAxesMovesWhatIsPlanned) {
+TYPED_TEST(InterleavedBeside, OtherAxesMovesThePlannedBytes) {
   using here = job<TypeParam>;
   auto const text = small_gpt::text();
   launch<here>(threads{}, [&](auto& rank) {

@@ -57,7 +57,7 @@ std::string found_in_step(auto change) {
   return found_in_step(change, [](auto const&) {});
 }
 
-TEST(LevelsRooms, HaveNothingBehindAStep) {
+TEST(LevelsRooms, AreEmptyAfterAStep) {
   auto const expect_nothing = [](auto const* arena, element_range const& room) {
     ASSERT_GT(room.count, 0u);
     auto const bytes = std::as_bytes(std::span(arena + room.offset, room.count));

@@ -302,7 +302,7 @@ std::vector<double> losses_of_loop() {
   return losses;
 }
 
-TEST(LossesOracle, ClassesWithWeightsBesideNumbers) {
+TEST(LossesOracle, ClassesWithWeightsAndNumbers) {
   auto const expected = losses_of_loop();
   auto const near = [&](std::vector<double> const& got) {
     ASSERT_EQ(got.size(), expected.size());

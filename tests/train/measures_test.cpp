@@ -183,7 +183,7 @@ std::string refusal(auto const& data, Measure of) {
 }
 
 // A model whose outputs are nan is right about nothing.
-TEST(Measures, OutputsThatAreNoNumbersAreNotRight) {
+TEST(Measures, NanOutputsAreNotRight) {
   double const nan = std::nan(""), rows[][3]{{nan, nan, nan}, {1, nan, 3}, {3, 2, 1}};
   std::int32_t const labels[]{0, 2, 0};
   std::vector<double> first(2), two(2), matrix(9);
@@ -226,7 +226,7 @@ struct overrun {
   static double value(std::span<double const> sums, evaluation_totals const&) { return sums[1]; }
 };
 
-TEST(Measures, OneThatWritesBehindItsNumbersIsNamed) {
+TEST(Measures, OneThatWritesPastItsNumbersIsNamed) {
   EXPECT_EQ(refusal(samples(), overrun<0>{}), "");
   auto const text = refusal(samples(), overrun<1>{});
   EXPECT_NE(text.find("overrun<1"), std::string::npos) << text;

@@ -276,7 +276,7 @@ std::string with_rank_2(difference const& other, Backend const& backend = {}) {
   });
 }
 
-TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
+TEST(Mistakes, ADifferenceBetweenRanksIsNamedWithBothValues) {
   auto const says = [](difference const& other, std::string const& words) {
     EXPECT_SAYS(with_rank_2<grid_job>(other), words);
   };
@@ -632,7 +632,7 @@ TEST(NotFinite, OneBlockEndsAllRanksAtTheSameStepWithTheirWeights) {
                                                 "is 'last', in microbatch 0 on rank 3");
 }
 
-TEST(NotFinite, TrainingGoesOnWhereThatIsWanted) {
+TEST(NotFinite, TrainingContinuesWithTheOption) {
   launch<grid_job>(threads{}, [](auto& rank) {
     auto trainer = plait::trainer<grid_job>(
         rank, sgd{}, {.on_not_finite = trainer_options::not_finite::train_on});

@@ -299,7 +299,7 @@ int races_of(int stage) {
   return races;
 }
 
-TEST(ProgramMutants, WhatIsNotSaidToBeTouchedIsARace) {
+TEST(ProgramMutants, AnUndeclaredAccessIsARace) {
   EXPECT_GE(races_of<small_job<data_parallel<2>>>(0), 6);
   for (int const stage : {0, 1}) EXPECT_GE(races_of<small_job<pipeline<2>>>(stage), 4) << stage;
 }

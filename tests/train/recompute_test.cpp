@@ -210,7 +210,7 @@ int expect_each_step_is_needed() {
   }
   return left_out;
 }
-TEST(RecomputeSimulated, MissesWhatIsNotMadeAgain) {
+TEST(RecomputeSimulated, FindsOmittedRecomputation) {
   EXPECT_EQ((expect_each_step_is_needed<with<small_gpt::tp2_sharded, again::all>>()), 13);
   EXPECT_EQ((expect_each_step_is_needed<with<serial, again::cheap>>()), 4);
 }

@@ -221,7 +221,7 @@ void fail_and_go_on(std::vector<int> const& first, std::map<int, fate> const& fa
   EXPECT_TRUE(run.out == expected);
 }
 
-TEST(HandOver, WhoIsOneStepBehindCatchesUp) {
+TEST(HandOver, ARankOneStepBehindCatchesUp) {
   for (int const behind : {0, 1, 2}) {
     fail_and_go_on<plain>({0, 1, 2}, {{behind, {.fails_behind = 5}}}, {0, 1, 2});
     fail_and_go_on<plain>({0, 1, 2}, {{behind, {.fails_behind = 5}}}, {2, 1, 0, 4});
@@ -294,7 +294,7 @@ TEST(HandOver, ReplicasOfSeveralRanksComeAndGoAsAWhole) {
   }
 }
 
-TEST(HandOver, WithoutABlockTheJobBeginsAnew) {
+TEST(HandOver, WithoutABlockTheJobStartsOver) {
   auto const& expected = undisturbed<cut>({0, 1});
   elastic_run<cut> run;
   EXPECT_FALSE(run.generation_of({0, 1, 2, 3}, {{1, {.leaves_after = 4}}}));
@@ -306,7 +306,7 @@ TEST(HandOver, WithoutABlockTheJobBeginsAnew) {
   EXPECT_TRUE(run.out == expected);
 }
 
-TEST(HandOver, WhatIsOlderIsReplaced) {
+TEST(HandOver, OlderStateIsReplaced) {
   auto const& expected = undisturbed<plain>({0});
   elastic_run<plain> run;
   EXPECT_FALSE(run.generation_of({0, 1, 2}, {{0, {.leaves_after = 4}}}));
@@ -414,7 +414,7 @@ TEST(HandOver, TheLastGenerationEndsWithTheSignal) {
 }
 
 // Ranks are threads in this test, and a signal goes to the process: all get it.
-TEST(HandOver, SignalsThatLeaveNobodyEndTheJobBeforeTheNextStep) {
+TEST(HandOver, SignalsToAllRanksEndTheJobBeforeTheNextStep) {
   std::map<int, member> members;
   members[0], members[1], members[2];
   samples const data;
@@ -441,7 +441,7 @@ TEST(HandOver, SignalsThatLeaveNobodyEndTheJobBeforeTheNextStep) {
   EXPECT_EQ(reported, 3);
 }
 
-TEST(HandOver, AJobThatCannotGoOnEndsOnAllRanks) {
+TEST(HandOver, AJobThatCannotContinueEndsOnAllRanks) {
   std::map<int, member> members;
   members[0], members[1], members[2];
   samples const data;

@@ -276,7 +276,7 @@ TEST(Targets, WeightsThatALossDoesNotHeedAreAnError) {
 }
 
 // A count may be a sum of weights, which need not be whole numbers.
-TEST(Targets, ALabelThatCountsAHalfAndIsNoClassIsFound) {
+TEST(Targets, ALabelThatCountsAHalfAndIsNotAClassIsFound) {
   std::vector<std::int32_t> const labels{2, -1, 0, 3};
   auto const half = [](std::span<std::int32_t const> of_row) { return of_row[0] < 0 ? 0 : 0.5; };
   EXPECT_EQ(execution::find_bad_label(labels, 1, 3, false, half), 3);
@@ -284,7 +284,7 @@ TEST(Targets, ALabelThatCountsAHalfAndIsNoClassIsFound) {
 }
 
 // Some of several labels of a row may not count.
-TEST(Targets, ALabelOfARowThatCountsAndIsNoClassIsFound) {
+TEST(Targets, ALabelOfARowThatCountsAndIsNotAClassIsFound) {
   auto const but_255 = [](std::span<std::int32_t const> of_row) {
     return double(of_row.size()) - double(std::ranges::count(of_row, 255));
   };

@@ -213,7 +213,7 @@ TEST(TrainerSerial, LearnsTheText) {
 }
 
 // The copies share their steps: the first computes its input's gradient, though no layer needs it.
-TEST(TrainerSerial, TrainsARepeatThatStandsFirst) {
+TEST(TrainerSerial, TrainsARepeatAsTheFirstLayer) {
   using dense = plait::nn::linear<4, 4>;
   auto const trained = []<class Model>(Model) {
     using job = plait::parallel<plait::objective<Model, plait::nn::cross_entropy<4>>, plait::serial,

@@ -82,7 +82,7 @@ ends const& train(Backend const& backend, stop_on_signals const* stop, int steps
 
 using steps_of = std::multiset<std::int64_t>;
 
-TEST(WorkBetweenSteps, WhatOneRankThrowsEndsAllAfterTheSameStepAndTheHookHasRun) {
+TEST(WorkBetweenSteps, AnExceptionOfOneRankEndsAllAfterTheSameStepAndTheHook) {
   stop_on_signals const stop;
   auto const on_four = [&](auto const& backend, int who) {
     ends out;
@@ -118,7 +118,7 @@ TEST(WorkBetweenSteps, OfSeveralTheFirstRankIsHeard) {
   }
 }
 
-TEST(WorkBetweenSteps, BehindTheLastStepAllAreTold) {
+TEST(WorkBetweenSteps, AfterTheLastStepAllLearnIt) {
   stop_on_signals const stop;
   ends out;
   train<two_stages>(threads{}, &stop, 3, out, [&](int rank, int step) {
@@ -129,7 +129,7 @@ TEST(WorkBetweenSteps, BehindTheLastStepAllAreTold) {
   EXPECT_EQ(out.texts, (std::multiset<std::string>{text, text}));
 }
 
-TEST(WorkBetweenSteps, OneRankNeedsNobody) {
+TEST(WorkBetweenSteps, ASingleRankNeedsNoOther) {
   for (int const step_of_error : {1, 2}) {
     ends out;
     train<one_rank>(threads{}, nullptr, 3, out, [&](int, int step) {

@@ -215,7 +215,7 @@ TYPED_TEST(CudaCollectives, BuffersBelongToTheCallUntilItsStreamIsThere) {
     });
 }
 
-TYPED_TEST(CudaCollectives, ASentBufferMayBeOverwrittenBehindTheCall) {
+TYPED_TEST(CudaCollectives, ASentBufferMayBeOverwrittenAfterTheCall) {
   using T = typename TypeParam::element;
   if (TypeParam::backend::most_ranks() < 2) GTEST_SKIP() << "needs two GPUs";
   on<typename TypeParam::backend>(2, [](rank_type& rank) {
@@ -448,7 +448,7 @@ TEST(Nccl, ChannelsAreMadeAndEndInOneOrder) {
 
 // Three communicators in each rank: their aborts are waited for together, and what the GPU may
 // still use is not given back.
-TEST(Nccl, AnAbortThatHangsLeavesTheMemoryBehind) {
+TEST(Nccl, AnAbortThatHangsKeepsTheMemory) {
   auto grid = line(2);
   grid.add(plait::axis::data, 2);
   static std::array<plait::detail::cuda_state*, 4> left;  // known, for checks of leaks

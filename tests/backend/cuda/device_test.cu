@@ -189,7 +189,7 @@ TEST(CudaDevice, ADownloadThatFailsWritesNothingLater) {
 }
 #endif
 
-TEST(CudaDevice, WhatTheHostMustWaitForCannotBeRecorded) {
+TEST(CudaDevice, WaitsOfTheHostCannotBeRecorded) {
   cuda_device device({0, 0}, {.graphs = true});
   on_device<int> const x(device, {1});
   cuda_device::graph graph;
@@ -465,7 +465,7 @@ TYPED_TEST(Epilogue, OfGeluIsPlaitsOwnWhereItIsSwitchedOff) {
   this->template compare<plait::functions::gelu_tanh>(8, 16, 8, false, false);
   EXPECT_EQ(pretended::epilogues, 0);
 }
-TYPED_TEST(Epilogue, ThatAddsAMatrixIsAskedOfTheLibraryUnlessItIsSwitchedOff) {
+TYPED_TEST(Epilogue, ThatAddsAMatrixIsRequestedUnlessSwitchedOff) {
   for (bool const fuses : {true, false}) {
     this->device = cuda_device({0, 0}, {.fused_residual = fuses});
     for (bool const adds : {false, true}) {

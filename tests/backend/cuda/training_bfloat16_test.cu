@@ -26,7 +26,7 @@ struct greedy_engine final : plait::ext::attention_engine {
   }
 };
 
-TEST(CudaTrainingInBfloat16, WhatAttentionNeedsIsAskedForAtTheStart) {
+TEST(CudaTrainingInBfloat16, MemoryOfAttentionIsAllocatedAtTheStart) {
   plait::cuda backend = one_gpu(1);
   backend.options.attention =
       [](plait::ext::cuda_place,
@@ -68,7 +68,7 @@ TEST(CudaTrainingInBfloat16, LossWithItsGradientIsTheOneBeforeIt) {
 }
 // Recomputed values have the bits of kept values, recorded or not. If an activation runs again
 // without its product, it is not an epilogue in the first forward either, and sees rounded sums.
-TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
+TEST(CudaTrainingInBfloat16, RecomputesTheSameBits) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
   using all = plait::hybrid<any_data, plait::recompute<plait::again::all>>;
   EXPECT_EQ((losses_of<job<tied_gpt, all, in_bfloat16>>(plait::cuda{.options = {.graphs = true}})),

@@ -108,7 +108,7 @@ TEST(GlooListener, EachTwoMembersHaveASocket) {
     }
 }
 
-TEST(GlooListener, StrangersAreAskedAndDroppedAndHoldNobodyUp) {
+TEST(GlooListener, StrangersAreAskedAndDroppedWithoutDelay) {
   members all(2);
   std::vector<file_descriptor> of_first, of_second;
   std::jthread first([&] { of_first = all.connect(0); });
@@ -192,7 +192,7 @@ class played_rank {
 };
 
 // Gloo's messages may come at once.
-TEST(GlooListener, WhatComesBehindAMessageIsLeft) {
+TEST(GlooListener, LeavesTheBytesAfterAMessage) {
   members all(2);
   file_descriptor held;
   played_rank const first(all, [&](file_descriptor one, auto const& addresses) {
@@ -220,7 +220,7 @@ void check_impostor(auto answer, std::string const& words) {
     EXPECT_EQ(problem.rank, 0);
   }
 }
-TEST(GlooListener, SomebodyElseAtAnAddressIsFound) {
+TEST(GlooListener, FindsAStrangerAtAnAddress) {
   std::string const words = "3 times, without the secret of this job";
   check_impostor(
       [](auto const& one, auto const&) {
@@ -247,7 +247,7 @@ TEST(GlooListener, SomebodyElseAtAnAddressIsFound) {
       },
       words);
 }
-TEST(GlooListener, NobodyAtAnAddressIsSaid) {
+TEST(GlooListener, ReportsAnAddressWithoutAListener) {
   members all(2);
   all.listeners.erase(all.listeners.begin());
   try {

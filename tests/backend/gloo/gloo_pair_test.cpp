@@ -83,7 +83,7 @@ std::string header(std::array<std::uint64_t, 6> const& fields) {
   return out;
 }
 
-TEST(GlooPair, WhatMembersSendComes) {
+TEST(GlooPair, DeliversMessagesOfMembers) {
   one_end end;
   EXPECT_EQ(end.receive(header({48, 2, 7, 0, 8, 0}) + header({56, 1, 7, 0, 8, 0}) + "12345678"),
             "12345678");
@@ -102,7 +102,7 @@ TEST(GlooPair, BytesThatAreNoneOfGloosEndTheConnection) {
 struct thrower final : ::gloo::transport::tcp::Handler {
   void handleEvents(int) override { throw std::runtime_error("\"it\" happened"); }
 };
-TEST(GlooPairDeathTest, WhatCannotBeCaughtEndsTheProcessWithASentence) {
+TEST(GlooPairDeathTest, AnUncatchableErrorEndsTheProcessWithAMessage) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   auto const end_process = [] {
     auto const sentence = plait::detail::terminate_sentence::shared(3);

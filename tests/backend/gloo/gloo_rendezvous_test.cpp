@@ -91,7 +91,7 @@ TEST(GlooRendezvous, WaitsForRankZeroThatHasTakenBackItsKey) {
 }
 
 // A note that is not a key belongs to another program, or is an attack.
-TEST(GlooRendezvous, RefusesWhatIsNoKey) {
+TEST(GlooRendezvous, RefusesANoteThatIsNotAKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);
   all.on_get = [&](std::string const& name) {

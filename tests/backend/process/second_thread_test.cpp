@@ -97,7 +97,7 @@ TEST(SecondThread, CarriesOutInOrderAndWhatEitherWritesTheOtherReads) {
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], int(i));
 }
 
-TEST(SecondThread, RunsBesideTheRanksOwnAndWaitsHoldTheLatterBack) {
+TEST(SecondThread, RunsConcurrentlyAndWaitsDelayTheRank) {
   second_thread second([] {});
   process_device device(std::shared_ptr<second_thread>(&second, [](auto*) {}));
   function_calls calls{second};
@@ -157,7 +157,7 @@ TEST(SecondThread, AnErrorIsThrownByWhatComesNextAndLaterCallsAreDropped) {
   EXPECT_TRUE(is_dropped);
 }
 
-TEST(SecondThread, MemoryThatIsFreedIsFreedBehindTheCallsAndByAnExceptionTheyAreGivenUp) {
+TEST(SecondThread, FreedMemoryWaitsForCallsWhichAnExceptionAbandons) {
   gate given_up;
   second_thread second([&] { given_up.open(); });
   process_device device(std::shared_ptr<second_thread>(&second, [](auto*) {}));
@@ -259,7 +259,7 @@ TEST(SecondThread, AMessageThatFailsForItsErrorThrowsThat) {
   EXPECT_EQ(texts_of_waits(is_told, fails), std::vector<std::string>(3, "the first"));
 }
 
-TEST(SecondThread, AMessageThatFailsBehindItsErrorThrowsThat) {
+TEST(SecondThread, AMessageThatFailsAfterItsErrorThrowsTheError) {
   auto const fails = [](gate& waiting) {
     EXPECT_TRUE(waiting.wait());
     throw size_mismatch("the first");
@@ -287,7 +287,7 @@ double processor_seconds() {
   return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
 }
 
-TEST(SecondThread, DoesNotSpinBesideAComputationNorDoesTheRankThatWaits) {
+TEST(SecondThread, NeitherItNorAWaitingRankSpins) {
   second_thread second([] {});
   function_calls calls{second};
   gate looks;
@@ -356,7 +356,7 @@ std::vector<bool> are_beside(process_streams streams) {
   return out;
 }
 
-TEST(ConcurrentStreams, ACallRunsBesideTheRankAndInTurnItDoesNot) {
+TEST(ConcurrentStreams, ACallRunsConcurrentlyWithTheRankUnlessInTurn) {
   EXPECT_EQ(are_beside(process_streams::concurrent), std::vector<bool>(2, true));
   EXPECT_EQ(are_beside(process_streams::in_turn), std::vector<bool>(2, false));
 }
@@ -561,7 +561,7 @@ TEST(ConcurrentStreams, CallsOutsideOfTrainersAndBarriersReturnWhenTheyHaveEnded
 
 // ---- A slow link
 
-TEST(SlowLink, MakesEachCallTakeItsTimeAndAConcurrentRankGoesOnMeanwhile) {
+TEST(SlowLink, DelaysEachCallWhileAConcurrentRankContinues) {
   for (auto const streams : {process_streams::concurrent, process_streams::in_turn}) {
     auto const errors = in_memory_processes(2, [&](int, auto const& engine) {
       auto backend = with(

@@ -35,7 +35,7 @@ TEST_F(SignalPatience, AWaitWithinAStepEndsTwoSecondsAfterTheSignal) {
   EXPECT_EQ(look(1, 2500ms), SIGTERM);
 }
 
-TEST_F(SignalPatience, CountsFromTheBeginningOfAWaitBehindTheSignal) {
+TEST_F(SignalPatience, CountsFromTheBeginningOfAWaitAfterTheSignal) {
   caught_signal::ends_waits const step;
   caught_signal::number() = SIGINT;
   EXPECT_EQ(look(1, 0ms), 0);
