@@ -112,15 +112,15 @@ void print_medians(int pairs, bool in_turn) {
     auto const program = program_of<plan>(
         plan::grid, list, 0, job_part::training,
         training_timetable<typename plan::schedule_type>(1, 1).stages[0], {.updates = true});
-    execution::step_runner<rank_type> ahead(rank, list, program);
-    execution::step_runner<rank_type> behind(rank, list, late(list, program, Level < 3));
+    execution::step_executor<rank_type> ahead(rank, list, program);
+    execution::step_executor<rank_type> behind(rank, list, late(list, program, Level < 3));
     std::uint64_t number = 0;
-    auto const time_of = [&](auto& runner) {
+    auto const time_of = [&](auto& program) {
       auto const& one = all.at(number++);
       return seconds([&] {
         auto const mine = parts.calls();
         auto const work = parts.begin(one, execution::trainer_program::whole_step);
-        runner.run(work);
+        work.run(program);
         parts.read_report();
         ++parts.held.step;
       });

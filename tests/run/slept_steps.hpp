@@ -11,7 +11,7 @@
 
 #include "plait/plait.hpp"
 #include "plait/plan/schedule/step_program.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/step_executor.hpp"
 #include "plait/schedule/times.hpp"
 
 // Steps of a pipeline whose computations sleep, to see whether messages travel meanwhile, and what
@@ -50,7 +50,7 @@ struct sleeper {
     std::this_thread::sleep_for((now.what == operation_kind::forward ? forward : backward) /
                                 chunks);
   }
-  void run(execution::exchange_runner<Rank> const& exchanges, program_operation const& now) {
+  void transfer(execution::exchange_runner<Rank> const& exchanges, program_operation const& now) {
     begin();
     if (operations - 1 == leaves_out) return;
     auto const place = std::size_t(now.row) * most_microbatches + std::size_t(now.microbatch);
@@ -89,7 +89,7 @@ double slowness(Rank& rank, int microbatches, int tries, Prepare prepare) {
   auto const table = training_timetable<typename plan::schedule_type>(plan::stages, microbatches);
   workload const load{.rows = 1, .microbatches = microbatches};
   auto const list = exchanges_of<plan>(rank.stage(), load, job_part::training);
-  execution::step_runner<Rank> runner(rank, list, passes_of_a_step<plan>(rank, table, list));
+  execution::step_executor<Rank> program(rank, list, passes_of_a_step<plan>(rank, table, list));
   sleeper<Rank> work{.memory =
                          rank.device().allocate(list.size() * sleeper<Rank>::most_microbatches *
                                                 sleeper<Rank>::numbers * sizeof(double))};
@@ -101,7 +101,9 @@ double slowness(Rank& rank, int microbatches, int tries, Prepare prepare) {
   for (int i = 0; i < tries; ++i) {
     rank.world().barrier();
     auto const begin = std::chrono::steady_clock::now();
-    runner.run(work);
+    for (auto const& reached : program)
+      if (reached.now.row < 0) work.compute(reached.now);
+      else work.transfer(program.exchanges(), reached.now);
     rank.device().synchronize();
     rank.world().barrier();
     std::chrono::duration<double, std::micro> const took = std::chrono::steady_clock::now() - begin;

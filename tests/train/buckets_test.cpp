@@ -303,7 +303,8 @@ std::vector<faulty_outcome> step_by(listed_program const& with, auto const& back
     auto const mine = parts.calls();
     auto const batch = all.at(0);
     auto const work = parts.begin(batch, plait::execution::trainer_program::whole_step);
-    plait::execution::step_runner<rank_type>(rank, with.list, with.program).run(work);
+    plait::execution::step_executor<rank_type> program(rank, with.list, with.program);
+    work.run(program);
     auto const report = parts.read_report();
     std::vector<double> weights(parts.store.layout().kept_count());
     rank.device().download(parts.store.seen(), weights.data(), weights.size() * sizeof(double));

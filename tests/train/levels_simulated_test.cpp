@@ -44,7 +44,8 @@ std::string found_in_step(auto change, auto look) {
       auto const mine = parts.calls();
       auto const batch = all.at(0);
       auto const work = parts.begin(batch, plait::execution::trainer_program::whole_step);
-      plait::execution::step_runner<rank_type>(rank, changed.list, changed.program).run(work);
+      plait::execution::step_executor<rank_type> program(rank, changed.list, changed.program);
+      work.run(program);
       parts.read_report();
       look(parts);
     });

@@ -237,7 +237,8 @@ std::vector<double> steps_by(listed_program const& with) {
       auto const mine = parts.calls();
       auto const batch = all.at(step);
       auto const work = parts.begin(batch, plait::execution::trainer_program::whole_step);
-      plait::execution::step_runner<rank_type>(rank, with.list, with.program).run(work);
+      plait::execution::step_executor<rank_type> program(rank, with.list, with.program);
+      work.run(program);
       auto const report = parts.read_report();
       out.insert(out.end(), {report.loss, report.gradient_norm});
       ++parts.held.step;

@@ -83,7 +83,8 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());
     auto const list =
         execution::exchanges_on<tied_job::plan_type>(rank, step_load, job_part::training);
-    execution::step_runner<rank_type>(rank, list, program).run(work);
+    execution::step_executor<rank_type> with(rank, list, program);
+    work.run(with);
     auto const report = parts.read_report();
     double const* const seen = parts.store.seen();
     out[std::size_t(rank.world_rank())] = {
@@ -189,9 +190,9 @@ class touching_work {
     rank.device().on(stream::compute).fill(0.0, at(0), buffers_);
     rank.device().synchronize();
   }
-  void compute(program_operation const&) { touch(stream::compute); }
-  void run(execution::exchange_runner<Rank> const& exchanges, program_operation const& now) {
-    touch(exchanges.row(now.row).on);
+  void run(execution::step_executor<Rank> program) {
+    for (auto const& reached : program)
+      touch(reached.now.row < 0 ? stream::compute : program.exchanges().row(reached.now.row).on);
   }
 
  private:
@@ -251,7 +252,7 @@ void run_with(plait::ext::lean_vector<stream_operation> const& touched, int stag
     auto changed = right.program;
     if (rank.stage() == stage) changed.touched = touched;
     touching_work<rank_type> work(rank, right.program);
-    execution::step_runner<rank_type>(rank, right.list, changed).run(work);
+    work.run({rank, right.list, changed});
     rank.device().synchronize();
   });
 }

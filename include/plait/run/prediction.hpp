@@ -17,7 +17,7 @@
 #include "plait/run/move.hpp"
 #include "plait/run/pass_runner.hpp"
 #include "plait/run/run_rows.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/step_executor.hpp"
 
 namespace plait::execution {
 
@@ -45,7 +45,7 @@ class prediction {
   /// Shapes: (samples, sequence, width), the samples in their order, without places that have none;
   ///         valid until the next call.
   /// Moves:  what the plan's list has for a prediction.
-  [[gnu::cold]] std::span<T const> run(Rank& rank, step_runner<Rank>& program, passes_type& passes,
+  [[gnu::cold]] std::span<T const> run(Rank& rank, step_executor<Rank>& program, passes_type& passes,
                                        batch_type const& batch, predicted which) {
     workload load = passes.load();
     load.prediction = which;
@@ -65,7 +65,9 @@ class prediction {
     values_.resize(count);
     std::size_t const begin = of_rank * static_cast<std::size_t>(mine - first);
     outputs_work const work{*this, rank, passes, where, begin, each};
-    program.run(work);
+    for (auto const& reached : program)
+      if (reached.now.row < 0) work.compute(reached.now);
+      else work.transfer(program.exchanges(), reached.now);
     rank.device().synchronize();  // the host reads the outputs
 
     T* out = values_.data();
@@ -168,7 +170,7 @@ class prediction {
         case operation_kind::update: planning::refuse_operation(now.what, "a prediction");
       }
     }
-    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+    void transfer(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
       auto const& what = exchanges.row(now.row).what;
       switch (what.place) {
         case exchange_place::output: return gather_output(now);

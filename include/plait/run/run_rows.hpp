@@ -7,7 +7,7 @@
 #include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/step_executor.hpp"
 
 namespace plait::execution {
 
@@ -19,15 +19,9 @@ namespace plait::execution {
 template <class Rank, class CarryOut>
 [[gnu::cold]] void run_rows(Rank& rank, lean_vector<exchange> const& list, exchange_place place,
                             program_buffer touched, CarryOut carry_out) {
-  struct {
-    CarryOut& carry_out;
-    void compute(program_operation const&) const {}
-    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-      carry_out(exchanges, now);
-    }
-  } const work{carry_out};
-  step_runner<Rank> program(rank, list, program_of_rows(rank.grid(), list, place, touched));
-  program.run(work);
+  step_executor<Rank> program(rank, list, program_of_rows(rank.grid(), list, place, touched));
+  for (auto const& reached : program)
+    if (reached.now.row >= 0) carry_out(program.exchanges(), reached.now);
 }
 
 /// Adds up numbers in host memory over ranks in the same way, in `room` on the device.

@@ -19,7 +19,7 @@
 #include "plait/plan/sharding/parameter_blocks.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/step_executor.hpp"
 
 namespace plait::execution {
 
@@ -103,10 +103,9 @@ class export_work {
 
   [[gnu::cold]] void run();
 
-  void compute(program_operation const& now);
-  void run(exchange_runner<Rank> const& exchanges, program_operation const& now);
-
  private:
+  void compute(program_operation const& now);
+  void transfer(exchange_runner<Rank> const& exchanges, program_operation const& now);
   [[nodiscard]] job_part part() const {
     return of_.of_gradients ? job_part::export_gradients : job_part::export_parameters;
   }
@@ -170,9 +169,11 @@ void export_work<Store, Rank, T>::run() {
   auto const list = exchanges_on(of_.plan, rank_, {}, part());
   plan_ir complete = of_.plan.numbers;
   complete.grid = rank_.grid();
-  step_runner<Rank> program(
+  step_executor<Rank> program(
       rank_, list, make_program_of_rows(complete, list, rank_.stage(), part(), store_.layout()));
-  program.run(*this);
+  for (auto const& reached : program)
+    if (reached.now.row < 0) compute(reached.now);
+    else transfer(program.exchanges(), reached.now);
   rank_.device().synchronize();  // the room is given back
 }
 
@@ -204,8 +205,8 @@ void export_work<Store, Rank, T>::compute(program_operation const& now) {
 }
 
 template <class Store, class Rank, class T>
-void export_work<Store, Rank, T>::run(exchange_runner<Rank> const& exchanges,
-                                      program_operation const& now) {
+void export_work<Store, Rank, T>::transfer(exchange_runner<Rank> const& exchanges,
+                                           program_operation const& now) {
   auto const& row = exchanges.row(now.row);
   if (row.what.place == exchange_place::blocks)
     return with_bucket(now.bucket, [&](auto*, auto* whole) { exchanges.run(now, whole); });

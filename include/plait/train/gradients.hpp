@@ -16,7 +16,7 @@
 #include "plait/plan/schedule/step_program.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
 #include "plait/run/exchange_runner.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/step_executor.hpp"
 #include "plait/train/options/optimizer.hpp"
 #include "plait/train/options/parameter_groups.hpp"
 
@@ -81,13 +81,15 @@ struct gradient_reduction {
   parameter_rules const& rules;
   parameter_layout const& layout;
 
-  void compute(program_operation const& now) const {
-    if (now.what == operation_kind::add)
-      add_tied_gradients(rank, mine, entries, rules, layout, now.bucket,
-                         mine + layout.buckets[std::size_t(now.bucket)].elements.offset);
-  }
-  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-    if constexpr (OfSeveralRanks) exchanges.run(now, mine);
+  void run(step_executor<Rank>&& program) const {
+    for (auto const& reached : program) {
+      auto const& now = reached.now;
+      if (now.what == operation_kind::add)
+        add_tied_gradients(rank, mine, entries, rules, layout, now.bucket,
+                           mine + layout.buckets[std::size_t(now.bucket)].elements.offset);
+      if constexpr (OfSeveralRanks)
+        if (now.row >= 0) program.exchanges().run(now, mine);
+    }
   }
 };
 
@@ -112,9 +114,7 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
   gradient_reduction<typename Job::gradient_element, Rank, plan::grid.world_size() != 1> const work{
       rank, mine.data, plan::entries.view(), plan::rules, layout};
   auto const list = exchanges_on<plan>(rank, {}, job_part::training);
-  step_runner<Rank> program(rank, list,
-                            program_of_reduction<plan>(rank.grid(), list, rank.stage()));
-  program.run(work);
+  work.run({rank, list, program_of_reduction<plan>(rank.grid(), list, rank.stage())});
   return {mine.data};
 }
 

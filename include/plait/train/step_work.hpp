@@ -8,15 +8,15 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
+#include "plait/run/step_executor.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/options/trainer_options.hpp"
 #include "plait/train/state/buffers.hpp"
 
 namespace plait::execution {
 
-/// What the operations of a step do, for the loop that runs them in their order (step_runner): the
-/// kinds that compute, and where rows have what they move. `Parts`: the trainer_parts that they
-/// work on, which outlive it.
+/// Runs a program of a step: says what the kinds of operations compute, and where rows have what
+/// they move. `Parts`: the trainer_parts that they work on, which outlive it.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Parts>
@@ -28,12 +28,16 @@ class step_work {
   using passes_type = typename Parts::passes_type;
 
  public:
-  /// Where no message is ever posted, none has to go on.
-  static constexpr bool posts_nothing = plan::stages == 1;
-
   /// `passes`: null where there are none; `updates`: whether it is a step that updates.
   step_work(Parts const& of, passes_type* passes, bool updates)
       : of_(of), passes_(passes), updates_(updates) {}
+
+  /// Runs all operations of a program.
+  void run(step_executor<rank_type>& program) const {
+    for (auto const& reached : program)
+      if (reached.now.row < 0) compute(reached.now);
+      else transfer(program.exchanges(), reached.now);
+  }
 
   void compute(program_operation const& now) const {
     switch (now.what) {
@@ -62,7 +66,7 @@ class step_work {
     }
   }
 
-  void run(exchange_runner<rank_type> const& exchanges, program_operation const& now) const {
+  void transfer(exchange_runner<rank_type> const& exchanges, program_operation const& now) const {
     if constexpr (plan::grid.world_size() != 1) {
       auto const& row = exchanges.row(now.row);
       switch (row.what.place) {

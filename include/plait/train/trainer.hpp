@@ -103,7 +103,7 @@ class trainer_on {
     caught_signal::ends_waits here(of_.options.stop != nullptr);
     auto const work = of_.begin(batch, trainer_program::whole_step);
     auto& program = of_.passes.program(trainer_program::whole_step);
-    auto const enqueue = [&] { program.run(work); };
+    auto const enqueue = [&] { work.run(program); };
     // What decides is the same on all ranks: a recorded collective must not meet one that is not.
     if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0)
       of_.rank.device().replay(of_.passes.recorded(batch.description->number), enqueue);
@@ -146,7 +146,7 @@ class trainer_on {
   step_report gradients_of(given_batch batch) {
     auto const mine = of_.calls();
     auto const work = of_.begin(batch, trainer_program::only_gradients);
-    of_.passes.program(trainer_program::only_gradients).run(work);
+    work.run(of_.passes.program(trainer_program::only_gradients));
     return of_.read_report();
   }
 
@@ -154,7 +154,7 @@ class trainer_on {
   double evaluate(given_batch batch) {
     auto const mine = of_.calls();
     auto const work = of_.begin(batch, trainer_program::only_loss);
-    of_.passes.program(trainer_program::only_loss).run(work);
+    work.run(of_.passes.program(trainer_program::only_loss));
     return of_.read_report().loss;
   }
 

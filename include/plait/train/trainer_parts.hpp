@@ -21,7 +21,7 @@
 #include "plait/run/pass_runner.hpp"
 #include "plait/run/prediction.hpp"
 #include "plait/run/slice_sums.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/step_executor.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/checks/batch_checks.hpp"
 #include "plait/train/checks/not_finite.hpp"
@@ -102,20 +102,17 @@ class trainer_parts {
   [[gnu::cold]] void measure(batch_type const& batch, workload const& load, Each each) {
     auto const work = begin(batch, trainer_program::measured_loss);
     auto made = outputs.measured(rank, passes_for(batch, false), batch, load, each);
-    struct {
-      work_type const& step;
-      decltype(made)& of;
-      void compute(program_operation const& now) {
-        if (now.what == operation_kind::take) of.gather_output();
-        else if (now.what == operation_kind::measure) of.measure(now.microbatch);
-        else step.compute(now);
-      }
-      void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
-        if (exchanges.row(now.row).what.place == exchange_place::output) of.gather_output();
-        else step.run(exchanges, now);
-      }
-    } with{work, made};
-    passes.measured_program(load).run(with);
+    auto program = passes.measured_program(load);
+    for (auto const& reached : program) {
+      auto const& now = reached.now;
+      bool const is_row = now.row >= 0;
+      if (is_row ? program.exchanges().row(now.row).what.place == exchange_place::output
+                 : now.what == operation_kind::take)
+        made.gather_output();
+      else if (now.what == operation_kind::measure) made.measure(now.microbatch);
+      else if (is_row) work.transfer(program.exchanges(), now);
+      else work.compute(now);
+    }
     read_numbers();
   }
 
@@ -270,7 +267,7 @@ class trainer_parts {
     forward_watch watch;
     watched.runner().watch(&watch);
     work_type const work(*this, &watched, false);
-    passes.program(trainer_program::only_forward).run(work);
+    work.run(passes.program(trainer_program::only_forward));
     rank.device().synchronize();      // the host reads what has been found
     watched.runner().watch(nullptr);  // the passes may be used again
     throw not_finite_error(not_finite_text(rank, room_to_agree(), leaf_names(plan::tree), report,

@@ -13,7 +13,7 @@
 #include "plait/plan/report/memory_text.hpp"
 #include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/pass_runner.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/step_executor.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/proof.hpp"
 #include "plait/schedule/schedule.hpp"
@@ -90,14 +90,14 @@ class trainer_passes {
   }
 
   /// A program on the passes that get() has given last.
-  step_runner<Rank>& program(trainer_program which) {
+  step_executor<Rank>& program(trainer_program which) {
     auto& here = *last_run_ ? training_ : evaluation_;
     auto& made = here.programs[std::size_t(which)];
     if (!made) made.emplace(make_program(which, here.passes->load()));
     return *made;
   }
   /// The same of an evaluation for measures, with what `load` says of them.
-  [[nodiscard]] [[gnu::cold]] step_runner<Rank> measured_program(workload const& load) const {
+  [[nodiscard]] [[gnu::cold]] step_executor<Rank> measured_program(workload const& load) const {
     return make_program(trainer_program::measured_loss, load);
   }
 
@@ -105,7 +105,7 @@ class trainer_passes {
   struct passes_of_shape {
     std::optional<passes_type> passes{};
     stage_program operations{};
-    std::array<std::optional<step_runner<Rank>>, std::size_t(trainer_programs)> programs{};
+    std::array<std::optional<step_executor<Rank>>, std::size_t(trainer_programs)> programs{};
 
     [[gnu::cold]] void reset() {
       passes.reset();
@@ -142,7 +142,7 @@ class trainer_passes {
     });
   }
 
-  [[nodiscard]] [[gnu::cold]] step_runner<Rank> make_program(trainer_program which,
+  [[nodiscard]] [[gnu::cold]] step_executor<Rank> make_program(trainer_program which,
                                                              workload load) const {
     bool const trains = which <= trainer_program::only_gradients;
     auto& here = trains ? training_ : evaluation_;

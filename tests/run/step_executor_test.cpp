@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program runs operation by operation, in its order, each after its waits; after an exception it
 // starts again from the beginning.
-#include "plait/run/step_runner.hpp"
+#include "plait/run/step_executor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,7 @@ namespace {
 using namespace plait;
 using namespace plait::ext;
 using namespace plait::planning;
-using execution::exchange_runner;
-using execution::step_runner;
+using execution::step_executor;
 
 struct job
     : parallel<objective<sequential<nn::linear<8, 8>, nn::linear<8, 4>>, nn::cross_entropy<4>>,
@@ -37,11 +36,17 @@ struct log_of_calls {
     if (throws_at == int(said.size())) throw std::runtime_error("a layer");
     said.push_back(word);
   }
-  void compute(program_operation const& now) { add(to_string(now.what)); }
   template <class Rank>
-  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
-    EXPECT_EQ(exchanges.row(now.row).what, list[std::size_t(now.row)]);
-    add(std::string("row of ") + to_string(list[std::size_t(now.row)].place));
+  void run(step_executor<Rank>& program) {
+    for (auto const& reached : program) {
+      auto const& now = reached.now;
+      if (now.row < 0) {
+        add(to_string(now.what));
+        continue;
+      }
+      EXPECT_EQ(program.exchanges().row(now.row).what, list[std::size_t(now.row)]);
+      add(std::string("row of ") + to_string(list[std::size_t(now.row)].place));
+    }
   }
 };
 
@@ -51,15 +56,15 @@ step_program step_of(mesh const& grid, plait::ext::lean_vector<exchange> const& 
                                {.clips = true, .updates = true});
 }
 
-TEST(StepRunner, RunsTheOperationsOfAStepInTheirOrder) {
+TEST(StepExecutor, RunsTheOperationsOfAStepInTheirOrder) {
   launch<job>(threads{}, [](auto& rank) {
     auto const list =
         execution::exchanges_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
-    step_runner program(rank, list, step_of(rank.grid(), list));
+    step_executor program(rank, list, step_of(rank.grid(), list));
     for (int turn = 0; turn < 3; ++turn) {
       std::vector<std::string> said;
       log_of_calls work{list, said};
-      program.run(work);
+      work.run(program);
       EXPECT_EQ(said, (std::vector<std::string>{"send", "row of labels", "scale", "forward",
                                                 "backward", "forward", "backward",
                                                 "row of gradients", "row of loss", "square",
@@ -68,17 +73,17 @@ TEST(StepRunner, RunsTheOperationsOfAStepInTheirOrder) {
   });
 }
 
-TEST(StepRunner, StartsAgainAfterAnException) {
+TEST(StepExecutor, StartsAgainAfterAnException) {
   launch<job>(threads{}, [](auto& rank) {
     auto const list =
         execution::exchanges_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
-    step_runner program(rank, list, step_of(rank.grid(), list));
+    step_executor program(rank, list, step_of(rank.grid(), list));
     std::vector<std::string> said, again;
     log_of_calls ended{list, said, 4};
-    EXPECT_THROW(program.run(ended), std::runtime_error);
+    EXPECT_THROW(ended.run(program), std::runtime_error);
     EXPECT_EQ(said.size(), 4u);
     log_of_calls anew{list, again};
-    program.run(anew);
+    anew.run(program);
     EXPECT_EQ(again.size(), 14u);
     EXPECT_EQ(again.front(), "send");
   });
@@ -88,7 +93,6 @@ TEST(StepRunner, StartsAgainAfterAnException) {
 std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed) {
   std::vector<double> out(2);
   launch<job>(simulated{.seed = seed}, [&](auto& rank) {
-    using rank_type = std::remove_cvref_t<decltype(rank)>;
     auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
     auto program = program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::loss);
     if (changed < program.touched.size()) {
@@ -97,26 +101,20 @@ std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed)
       if (!reads) touched.reads.clear();
     }
     auto const room = rank.device().allocate(sizeof(double));
-    struct {
-      rank_type& rank;
-      double* room;
-      double& read;
-      void compute(program_operation const& now) const {
-        double const mine = rank.world_rank() + 1;
-        if (now.what == operation_kind::send) rank.device().upload(&mine, room, sizeof mine);
-        else rank.device().download(room, &read, sizeof read);
-      }
-      void run(exchange_runner<rank_type> const& exchanges, program_operation const& now) const {
-        exchanges.sum(now.row, room);
-      }
-    } const work{rank, reinterpret_cast<double*>(room.data()), out[std::size_t(rank.world_rank())]};
-    step_runner(rank, list, program).run(work);
+    auto* const number = reinterpret_cast<double*>(room.data());
+    double const mine = rank.world_rank() + 1;
+    double& read = out[std::size_t(rank.world_rank())];
+    step_executor walked(rank, list, program);
+    for (auto const& reached : walked)
+      if (reached.now.row >= 0) walked.exchanges().sum(reached.now.row, number);
+      else if (reached.now.what == operation_kind::send) rank.device().upload(&mine, number, sizeof mine);
+      else rank.device().download(number, &read, sizeof read);
     rank.device().synchronize();
   });
   return out;
 }
 
-TEST(StepRunner, WaitsForWhatIsTouchedAndForNothingElse) {
+TEST(StepExecutor, WaitsForWhatIsTouchedAndForNothingElse) {
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     EXPECT_EQ(sums_of(9, false, seed), (std::vector<double>{3, 3}));
   // The program is: send, the row, read. If one of them does not declare a value, that is found.
@@ -124,15 +122,15 @@ TEST(StepRunner, WaitsForWhatIsTouchedAndForNothingElse) {
     EXPECT_THROW(sums_of(operation, false, 0), race_error) << operation;
 }
 
-TEST(StepRunner, NamesWaitsByKindsAndRows) {
+TEST(StepExecutor, NamesWaitsByKindsAndRows) {
   simulated_statistics statistics;
   launch<job>(simulated{.statistics = &statistics}, [](auto& rank) {
     auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
     std::vector<std::string> said;
     log_of_calls work{list, said};
-    step_runner(rank, list,
-                program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::loss))
-        .run(work);
+    step_executor program(
+        rank, list, program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::loss));
+    work.run(program);
     rank.device().synchronize();
   });
   std::vector<std::string> sites;

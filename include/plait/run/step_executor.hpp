@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/schedule/step_program.hpp"
+#include "plait/run/exchange_runner.hpp"
+#include "plait/run/synchronizer.hpp"
+
+namespace plait::execution {
+
+/// Walks through the program of a rank, in its order. A range: an operation that is reached may be
+/// enqueued, as its stream waits for all that it needs; the step to the next one lets others wait
+/// for it. Who walks says what operations do, and carries out rows by exchanges():
+///
+///   for (auto const& reached : program)
+///     if (reached.now.row < 0) compute(reached.now);
+///     else program.exchanges().run(reached.now, data);
+///
+/// Cost:    prepared once; a walk allocates nothing.
+/// Errors:  those of communicators; the next walk begins again at the first operation.
+/// Threads: used by the one thread that runs the rank.
+template <class Rank>
+class step_executor {
+  using device_type = typename Rank::device_type;
+
+ public:
+  /// `list`: that from which the program is made.
+  [[gnu::cold]] step_executor(Rank& rank, lean_vector<exchange> const& list, step_program program)
+      : rank_(rank),
+        operations_(std::move(program.operations)),
+        exchanges_(rank, list),
+        waits_(rank.device(), program.touched, operations_) {
+    for (auto const& now : operations_)
+      posts_ = posts_ || (now.row >= 0 && is_channel(exchanges_.row(now.row).on));
+  }
+
+  /// An operation under way: profilers see it until this ends.
+  class reached_operation {
+   public:
+    reached_operation(step_executor& of, std::size_t at)
+        : now(of.operations_[at]), mark_(of.rank_.device().mark(of.name_of(now))) {
+      if constexpr (device_type::parts.goes_on)
+        if (of.posts_) of.rank_.device().go_on();
+      of.waits_.begin(at);
+    }
+
+    program_operation const& now;
+
+   private:
+    [[maybe_unused]] decltype(std::declval<device_type&>().mark("")) mark_;
+  };
+
+  class position {
+   public:
+    position(step_executor& of, std::size_t at) : of_(of), at_(at) {}
+    reached_operation operator*() const { return {of_, at_}; }
+    position& operator++() {
+      of_.waits_.end(at_++);
+      return *this;
+    }
+    bool operator!=(position const& other) const { return at_ != other.at_; }
+
+   private:
+    step_executor& of_;
+    std::size_t at_;
+  };
+
+  [[nodiscard]] position begin() { return {*this, 0}; }
+  [[nodiscard]] position end() { return {*this, operations_.size()}; }
+
+  /// What carries out the rows of the list.
+  [[nodiscard]] exchange_runner<Rank> const& exchanges() const { return exchanges_; }
+
+ private:
+  [[nodiscard]] char const* name_of(program_operation const& now) const {
+    return now.row < 0 ? to_string(now.what) : to_string(exchanges_.row(now.row).what.place);
+  }
+
+  Rank& rank_;
+  lean_vector<program_operation> operations_;
+  exchange_runner<Rank> exchanges_;
+  synchronizer<device_type> waits_;
+  bool posts_ = false;  // messages, which have to go on
+};
+
+}  // namespace plait::execution
