@@ -119,7 +119,7 @@ void print_medians(int pairs, bool in_turn) {
       auto const& one = all.at(number++);
       return seconds([&] {
         auto const mine = parts.calls();
-        auto const work = parts.begin(one, execution::trainer_program::whole_step);
+        auto work = parts.begin(one, execution::trainer_program::whole_step);
         work.run(program);
         parts.read_report();
         ++parts.held.step;

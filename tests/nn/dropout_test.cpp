@@ -15,7 +15,7 @@
 
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/launch.hpp"
-#include "plait/run/stage_runner.hpp"
+#include "plait/run/stage_executor.hpp"
 #include "plait/testing/check_layer.hpp"
 
 namespace {
@@ -55,22 +55,22 @@ std::vector<double> mask(std::size_t microbatches, std::uint64_t seed = 3, std::
     auto const each = here / microbatches;
     workload const load{.rows = each * length};
     auto const activations = rank.device().allocate(plan::arena_for(0, load).total_bytes);
-    stage_runner<job_type, rank_type> runner(rank, load, {activations.data(), nullptr, nullptr});
+    stage_items<job_type, rank_type> stage(rank, load, {activations.data(), nullptr, nullptr});
     std::vector<double> ones(each * length * width, 1.0);
     for (std::size_t m = 0; m < microbatches; ++m) {
       auto const first =
           here * static_cast<std::size_t>(rank.place().along(plait::axis::data)) + each * m;
-      auto& context = runner.context();
-      context.seed = seed;
-      context.step = &step;
-      context.batch = each;
-      context.first_sample = first;
-      context.sequence = length;
-      context.tensor_rank = rank.tensor_rank();
-      context.tensor_ranks = plan::tensor_ranks;
-      context.microbatch = static_cast<int>(m);
-      auto const* made = reinterpret_cast<double const*>(
-          runner.forward(reinterpret_cast<std::byte*>(ones.data()), {}));
+      layer_context context{.seed = seed,
+                            .step = &step,
+                            .microbatch = static_cast<int>(m),
+                            .batch = each,
+                            .first_sample = first,
+                            .sequence = length,
+                            .tensor_rank = rank.tensor_rank(),
+                            .tensor_ranks = plan::tensor_ranks};
+      auto pass = stage.pass_of(context);
+      pass.input = reinterpret_cast<std::byte*>(ones.data());
+      auto const* made = reinterpret_cast<double const*>(stage.forward(pass));
       if (rank.tensor_rank() != 0) continue;
       for (std::size_t p = 0; p < length; ++p)
         for (std::size_t s = 0; s < each; ++s)

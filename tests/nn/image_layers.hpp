@@ -8,7 +8,7 @@
 
 #include "plait/backend/host/threads.hpp"
 #include "plait/layer/layer.hpp"
-#include "plait/run/leaf_views.hpp"
+#include "plait/run/layer_views.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/summing_operations.hpp"
 #include "plait/tensor/view.hpp"

@@ -58,6 +58,14 @@ struct rank_memory {
         gradients(layout.gradient_count()),
         memory(execution::stage_memory_for<Job>(
             rank, load, {activations.data(), parameters.data(), gradients.data()})) {}
+
+  /// The value of a parameter of a unit, and the gradient accumulator of that use.
+  [[nodiscard]] double const* parameter(int entry, int unit) const {
+    return memory.buffers().parameters + memory.place_of(entry, unit)->parameter;
+  }
+  [[nodiscard]] double* gradient(int entry, int unit) const {
+    return memory.buffers().gradients + memory.place_of(entry, unit)->gradient;
+  }
 };
 
 /// Calls each(entry number, unit) for the parameters of all units of a stage.
@@ -86,20 +94,18 @@ void expect_places() {
   using plan = typename Job::plan_type;
   launch<Job>(threads{}, [](auto& rank) {
     rank_memory<Job, std::remove_cvref_t<decltype(rank)>> here(rank);
-    auto const& memory = here.memory;
     taken_ranges parameters, gradients;
     std::vector<std::pair<std::size_t, std::size_t>> found, blocks;
     int uses = 0;
     for_each_parameter<plan>(rank.stage(), [&](int e, int unit) {
       auto const& entry = plan::entries[e];
-      auto const at = memory.parameter(e, unit) - here.parameters.data();
-      auto const of_gradient = memory.gradient(e, unit) - here.gradients.data();
+      auto const at = here.parameter(e, unit) - here.parameters.data();
+      auto const of_gradient = here.gradient(e, unit) - here.gradients.data();
       gradients.take(of_gradient, entry.local_count());  // each use adds up by itself
       EXPECT_EQ(at % std::ptrdiff_t(parameter_alignment), 0);
       if (entry.owner >= 0) {
         ++uses;
-        EXPECT_EQ(memory.parameter(e, unit),
-                  memory.parameter(entry.owner, unit_of<plan>(entry.owner)));
+        EXPECT_EQ(here.parameter(e, unit), here.parameter(entry.owner, unit_of<plan>(entry.owner)));
         EXPECT_GE(of_gradient, std::ptrdiff_t(here.layout.tied().offset));
         EXPECT_LE(std::size_t(of_gradient) + entry.local_count(), here.layout.tied().end());
         return;
@@ -155,9 +161,9 @@ TEST(StageMemory, ShowsZerosToWhoDoesNotCount) {
     auto const* const places = here.memory.place_of(bias - 1, unit);
     execution::parameter_access<setting, formed, false> const seen{buffers, places};
     execution::parameter_access<setting, formed, true> const sums{buffers, places};
-    EXPECT_EQ(seen[weight_key{}].data, here.memory.parameter(bias - 1, unit));
+    EXPECT_EQ(seen[weight_key{}].data, here.parameter(bias - 1, unit));
     if (rank.tensor_rank() == 0) {
-      EXPECT_EQ(seen[bias_key{}].data, here.memory.parameter(bias, unit));
+      EXPECT_EQ(seen[bias_key{}].data, here.parameter(bias, unit));
     } else {
       auto const& arena = here.memory.arena();
       EXPECT_EQ(static_cast<void const*>(seen[bias_key{}].data),
@@ -166,7 +172,7 @@ TEST(StageMemory, ShowsZerosToWhoDoesNotCount) {
                 arena.total_bytes);
     }
     // The gradient is everybody's.
-    EXPECT_EQ(sums[bias_key{}].data, here.memory.gradient(bias, unit));
+    EXPECT_EQ(sums[bias_key{}].data, here.gradient(bias, unit));
   });
 }
 
@@ -182,7 +188,8 @@ void expect_records() {
     std::byte* const record = here.activations.data();
     for (int item = 0; item < plan::code.items.size(); ++item) {
       auto const& piece = plan::code.items[item];
-      execution::pass_frame const frame{.output = record};
+      execution::unit_frame<typename std::remove_cvref_t<decltype(memory)>::setting> const frame{
+          .output = record};
       taken_ranges kept;
       kept.take(0, layout.output_bytes[std::size_t(item)]);
       for (int v = 0; v < plan::code.values.size(); ++v) {

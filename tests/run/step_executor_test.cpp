@@ -107,7 +107,8 @@ std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed)
     step_executor walked(rank, list, program);
     for (auto const& reached : walked)
       if (reached.now.row >= 0) walked.exchanges().sum(reached.now.row, number);
-      else if (reached.now.what == operation_kind::send) rank.device().upload(&mine, number, sizeof mine);
+      else if (reached.now.what == operation_kind::send)
+        rank.device().upload(&mine, number, sizeof mine);
       else rank.device().download(number, &read, sizeof read);
     rank.device().synchronize();
   });

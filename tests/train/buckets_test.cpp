@@ -302,7 +302,7 @@ std::vector<faulty_outcome> step_by(listed_program const& with, auto const& back
     auto all = batches(text, global_batch<16>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);
-    auto const work = parts.begin(batch, plait::execution::trainer_program::whole_step);
+    auto work = parts.begin(batch, plait::execution::trainer_program::whole_step);
     plait::execution::step_executor<rank_type> program(rank, with.list, with.program);
     work.run(program);
     auto const report = parts.read_report();

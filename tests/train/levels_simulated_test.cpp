@@ -43,7 +43,7 @@ std::string found_in_step(auto change, auto look) {
       auto all = batches(text, global_batch<24>{}, rank, {.microbatches = 2});
       auto const mine = parts.calls();
       auto const batch = all.at(0);
-      auto const work = parts.begin(batch, plait::execution::trainer_program::whole_step);
+      auto work = parts.begin(batch, plait::execution::trainer_program::whole_step);
       plait::execution::step_executor<rank_type> program(rank, changed.list, changed.program);
       work.run(program);
       parts.read_report();

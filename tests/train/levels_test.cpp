@@ -236,7 +236,7 @@ std::vector<double> steps_by(listed_program const& with) {
     for (std::uint64_t step = 0; step < 2; ++step) {
       auto const mine = parts.calls();
       auto const batch = all.at(step);
-      auto const work = parts.begin(batch, plait::execution::trainer_program::whole_step);
+      auto work = parts.begin(batch, plait::execution::trainer_program::whole_step);
       plait::execution::step_executor<rank_type> program(rank, with.list, with.program);
       work.run(program);
       auto const report = parts.read_report();

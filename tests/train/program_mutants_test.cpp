@@ -77,7 +77,7 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     auto all = batches(text, global_batch<8>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);
-    auto const work = parts.begin(batch, execution::trainer_program::whole_step);
+    auto work = parts.begin(batch, execution::trainer_program::whole_step);
     // Memory that is asked for again still has what the last step left there.
     auto const squares = parts.memory.norm_partials();
     rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());

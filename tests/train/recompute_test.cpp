@@ -185,9 +185,9 @@ std::string report_without(int step) {
       auto all = batches(text, global_batch<24>{}, rank, {.epochs = 0, .microbatches = 2});
       auto const mine = parts.calls();
       auto const batch = all.at(0);
-      if (step >= 0) parts.passes_for(batch, true).runner().steps_again()[std::size_t(step)] = 0;
-      auto const work = parts.begin(batch, execution::trainer_program::whole_step);
-      parts.passes.program(execution::trainer_program::whole_step).run(work);
+      if (step >= 0) parts.passes_for(batch, true).steps_again()[std::size_t(step)] = 0;
+      auto work = parts.begin(batch, execution::trainer_program::whole_step);
+      work.run(parts.passes.program(execution::trainer_program::whole_step));
       parts.read_report();
     });
   } catch (std::exception const& e) {

@@ -13,7 +13,7 @@
 #include "plait/plan/schedule/program_operation.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/policy/policy.hpp"
-#include "plait/run/leaf_views.hpp"
+#include "plait/run/layer_views.hpp"
 
 namespace plait::execution {
 

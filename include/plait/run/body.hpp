@@ -82,6 +82,7 @@ template <class P, class I, class O, class Y, class X, class V, class W>
 forward_backward_body(P, I, O, Y, X, V, W, layer_context const&)
     -> forward_backward_body<P, I, O, Y, X, V, W>;
 
+/// Says what a body of a layer `L` has to be, where it cannot be called.
 template <class L, bool CanBeCalled>
 consteval void check_body() {
   static_assert(
@@ -89,37 +90,6 @@ consteval void check_body() {
       "a body of this layer cannot be called: write `static void forward(auto& ops, auto "
       "l)`, backward_input and backward_parameters, or backward in their place, likewise; "
       "they are static and take two arguments");
-}
-
-template <class L, class Ops, class Body>
-void call_forward(Ops& ops, Body const& l) {
-  constexpr bool can_be_called = requires { L::forward(ops, l); };
-  check_body<L, can_be_called>();
-  if constexpr (can_be_called) L::forward(ops, l);
-}
-template <class L, class Ops, class Body>
-void call_backward(Ops& ops, Body const& l) {
-  constexpr bool can_be_called = requires { L::backward(ops, l); };
-  check_body<L, can_be_called>();
-  if constexpr (can_be_called) L::backward(ops, l);
-}
-template <class L, class Ops, class Body>
-void call_backward_input(Ops& ops, Body const& l) {
-  constexpr bool can_be_called = requires { L::backward_input(ops, l); };
-  check_body<L, can_be_called>();
-  if constexpr (can_be_called) L::backward_input(ops, l);
-}
-template <class L, class Ops, class Body>
-void call_forward_backward(Ops& ops, Body const& l) {
-  constexpr bool can_be_called = requires { L::forward_backward(ops, l); };
-  check_body<L, can_be_called>();
-  if constexpr (can_be_called) L::forward_backward(ops, l);
-}
-template <class L, class Ops, class Body>
-void call_backward_parameters(Ops& ops, Body const& l) {
-  constexpr bool can_be_called = requires { L::backward_parameters(ops, l); };
-  check_body<L, can_be_called>();
-  if constexpr (can_be_called) L::backward_parameters(ops, l);
 }
 
 }  // namespace plait::execution

@@ -15,8 +15,8 @@
 #include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
-#include "plait/run/pass_runner.hpp"
 #include "plait/run/run_rows.hpp"
+#include "plait/run/stage_executor.hpp"
 #include "plait/run/step_executor.hpp"
 
 namespace plait::execution {
@@ -30,7 +30,7 @@ class prediction {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   using arena = typename Rank::device_type::arena;
-  using passes_type = pass_runner<Job, Rank>;
+  using passes_type = stage_executor<Job, Rank>;
   using batch_type = typename passes_type::batch_type;
   static constexpr value output =
       plan::code.values[plan::code.items[plan::code.items.size() - 1].in];
@@ -40,13 +40,15 @@ class prediction {
   /// Bytes on the device.
   [[nodiscard]] std::size_t bytes() const { return room_.size(); }
 
-  /// Runs the program of a prediction, on whose batch the passes have begun.
+  /// Runs the program of a prediction.
   ///
   /// Shapes: (samples, sequence, width), the samples in their order, without places that have none;
   ///         valid until the next call.
   /// Moves:  what the plan's list has for a prediction.
-  [[gnu::cold]] std::span<T const> run(Rank& rank, step_executor<Rank>& program, passes_type& passes,
-                                       batch_type const& batch, predicted which) {
+  [[gnu::cold]] std::span<T const> run(Rank& rank, step_executor<Rank>& program,
+                                       passes_type& passes, typename passes_type::frame_type& frame,
+                                       predicted which) {
+    batch_type const& batch = frame.batch;
     workload load = passes.load();
     load.prediction = which;
     bool const all = which == predicted::of_all;
@@ -66,7 +68,8 @@ class prediction {
     std::size_t const begin = of_rank * static_cast<std::size_t>(mine - first);
     outputs_work const work{*this, rank, passes, where, begin, each};
     for (auto const& reached : program)
-      if (reached.now.row < 0) work.compute(reached.now);
+      if (is_pass(reached.now.what)) passes.run(reached.now, frame);
+      else if (reached.now.row < 0) work.compute(reached.now);
       else work.transfer(program.exchanges(), reached.now);
     rank.device().synchronize();  // the host reads the outputs
 
@@ -146,8 +149,7 @@ class prediction {
     }
     void compute(program_operation const& now) const {
       switch (now.what) {
-        case operation_kind::forward:
-        case operation_kind::bring: return passes.compute(now);
+        case operation_kind::bring: return passes.rooms().bring(now);
         case operation_kind::take: return gather_output(now);
         case operation_kind::read:
           return rank.device().download(of.outputs(), of.received_.data(),
@@ -156,6 +158,7 @@ class prediction {
         case operation_kind::send:
         case operation_kind::scale:
         case operation_kind::clear:
+        case operation_kind::forward:  // a pass
         case operation_kind::forward_again:
         case operation_kind::backward:
         case operation_kind::backward_input:

@@ -12,7 +12,7 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/parallel.hpp"
-#include "plait/run/leaf_views.hpp"
+#include "plait/run/layer_views.hpp"
 #include "plait/run/pass_frame.hpp"
 #include "plait/run/step_facts.hpp"
 
@@ -70,11 +70,6 @@ class stage_memory {
   /// The block that this rank has of values that forms cut.
   [[nodiscard]] int form_block() const { return block_; }
 
-  /// Where the targets of the microbatch are.
-  void set_targets(void const* targets) { buffers_.targets = targets; }
-  /// Where gradients of parameters are added up.
-  void set_gradients(typename setting::sum* to) { buffers_.gradients = to; }
-
   /// A place in the arena of activations, and what lies there: one of the two places for gradients
   /// between units, and what does not outlive a unit.
   [[nodiscard]] std::byte* at(std::size_t offset) const { return activations_ + offset; }
@@ -83,19 +78,10 @@ class stage_memory {
   }
   [[nodiscard]] std::byte* transients() const { return buffers_.transients; }
 
-  /// The value of parameter `entry` of unit `unit`.
-  [[nodiscard]] T const* parameter(int entry, int unit) const {
-    return buffers_.parameters + place_of(entry, unit)->parameter;
-  }
-  /// The gradient accumulator of that use.
-  [[nodiscard]] typename setting::sum* gradient(int entry, int unit) const {
-    return buffers_.gradients + place_of(entry, unit)->gradient;
-  }
-
   /// Places of the uses of parameters, by their numbers among the uses of all units.
   [[nodiscard]] lean_vector<parameter_place>& places_of_uses() { return places_; }
 
-  /// What all layers of the stage have in common.
+  /// What all layers of the stage have in common, in a pass without targets.
   [[nodiscard]] stage_buffers<setting> const& buffers() const { return buffers_; }
 
   [[nodiscard]] block_shape block(int value) const {
@@ -108,20 +94,21 @@ class stage_memory {
   // up: there may be a block of it, and code for each is more than these calls save.
 
   [[nodiscard]] PLAIT_IN_LOOPS std::byte* value_data(placed_value const& of,
-                                                     pass_frame const& frame) const {
+                                                     unit_frame<setting> const& frame) const {
     if constexpr (setting::tensor_ranks > 1) return value_data(of.number, frame);
     else return data_of(of.number, of.value, frame);
   }
   [[nodiscard]] PLAIT_IN_LOOPS std::byte* gradient_data(placed_value const& of,
-                                                        pass_frame const& frame) const {
+                                                        unit_frame<setting> const& frame) const {
     if constexpr (setting::tensor_ranks > 1) return gradient_data(of.number, frame);
     else return gradient_data_of(of.number, of.gradient, frame);
   }
-  [[nodiscard]] [[gnu::noinline]] std::byte* value_data(int value, pass_frame const& frame) const {
+  [[nodiscard]] [[gnu::noinline]] std::byte* value_data(int value,
+                                                        unit_frame<setting> const& frame) const {
     return data_of(value, plan_.storage.values[value], frame);
   }
   [[nodiscard]] [[gnu::noinline]] std::byte* gradient_data(int value,
-                                                           pass_frame const& frame) const {
+                                                           unit_frame<setting> const& frame) const {
     return gradient_data_of(value, plan_.storage.gradients[value], frame);
   }
 
@@ -130,22 +117,22 @@ class stage_memory {
     return places_.data() + std::size_t(unit) * std::size_t(traits.entries) + std::size_t(entry);
   }
   /// What is of the leaf that a step runs.
-  [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(step_facts const& now,
-                                                                 pass_frame const& frame) const {
+  [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(
+      step_facts const& now, unit_frame<setting> const& frame) const {
     if constexpr (setting::tensor_ranks > 1) return look_up_place(now.number, frame);
     else return make_place(now, frame);
   }
 
  private:
-  [[nodiscard]] [[gnu::noinline]] leaf_place<setting> look_up_place(int step,
-                                                                    pass_frame const& frame) const {
+  [[nodiscard]] [[gnu::noinline]] leaf_place<setting> look_up_place(
+      int step, unit_frame<setting> const& frame) const {
     return make_place(facts_of_step(plan_, step), frame);
   }
-  [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> make_place(step_facts const& now,
-                                                              pass_frame const& frame) const {
+  [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> make_place(
+      step_facts const& now, unit_frame<setting> const& frame) const {
     auto const leaf = std::size_t(now.leaf);
     leaf_place<setting> place{
-        buffers(),
+        frame.pass->buffers,
         place_of(now.first_entry, frame.unit),
         &layout_.saved_offset[leaf],
         &layout_.scratch_offset[leaf],
@@ -159,7 +146,7 @@ class stage_memory {
     return place;
   }
   [[nodiscard]] std::byte* data_of(int value, residence const& home_of,
-                                   pass_frame const& frame) const {
+                                   unit_frame<setting> const& frame) const {
     std::size_t const offset = block_offset(value, home_of);
     if (home_of.where == home::input) return frame.input + offset;
     if (home_of.where == home::output) return frame.output + offset;
@@ -168,7 +155,7 @@ class stage_memory {
     return transients() + root + offset;
   }
   [[nodiscard]] std::byte* gradient_data_of(int value, residence const& home_of,
-                                            pass_frame const& frame) const {
+                                            unit_frame<setting> const& frame) const {
     std::size_t const offset = block_offset(value, home_of);
     if (home_of.where == home::input) return frame.of_input + offset;
     if (home_of.where == home::output) return frame.of_output + offset;
@@ -183,12 +170,13 @@ class stage_memory {
   }
   /// From where on a unit has what its layout says to be at `offset`.
   [[nodiscard]] std::byte* base_of([[maybe_unused]] std::size_t offset,
-                                   pass_frame const& frame) const {
+                                   unit_frame<setting> const& frame) const {
     if constexpr (traits.has_reruns)
       if (offset >= frame.stash_end) return frame.working;
     return frame.output;
   }
-  [[nodiscard]] std::byte* slots_base(step_facts const& now, pass_frame const& frame) const {
+  [[nodiscard]] std::byte* slots_base(step_facts const& now,
+                                      unit_frame<setting> const& frame) const {
     if (traits.has_reruns && now.slot_made_again >= 0)
       return base_of(layout_.saved_offset[std::size_t(now.leaf)][std::size_t(now.slot_made_again)],
                      frame);

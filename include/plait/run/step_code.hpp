@@ -7,7 +7,7 @@
 #include "plait/core/type_list.hpp"
 #include "plait/plan/model/program.hpp"
 #include "plait/plan/parallel.hpp"
-#include "plait/run/leaf_views.hpp"
+#include "plait/run/layer_views.hpp"
 #include "plait/run/step_facts.hpp"
 
 // The steps of a plan as types, which hold what code is made from and not the plan itself: the

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plait/core/lean_vector.hpp"
+#include "plait/core/macros.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/schedule/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
@@ -41,7 +42,7 @@ class step_executor {
   /// An operation under way: profilers see it until this ends.
   class reached_operation {
    public:
-    reached_operation(step_executor& of, std::size_t at)
+    PLAIT_IN_LOOPS reached_operation(step_executor& of, std::size_t at)
         : now(of.operations_[at]), mark_(of.rank_.device().mark(of.name_of(now))) {
       if constexpr (device_type::parts.goes_on)
         if (of.posts_) of.rank_.device().go_on();
@@ -57,8 +58,8 @@ class step_executor {
   class position {
    public:
     position(step_executor& of, std::size_t at) : of_(of), at_(at) {}
-    reached_operation operator*() const { return {of_, at_}; }
-    position& operator++() {
+    PLAIT_IN_LOOPS reached_operation operator*() const { return {of_, at_}; }
+    PLAIT_IN_LOOPS position& operator++() {
       of_.waits_.end(at_++);
       return *this;
     }

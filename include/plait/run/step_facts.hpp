@@ -11,7 +11,7 @@
 #include "plait/plan/plan.hpp"
 #include "plait/plan/schedule/plan_ir.hpp"
 #include "plait/plan/schedule/stream_operations.hpp"
-#include "plait/run/leaf_views.hpp"
+#include "plait/run/layer_views.hpp"
 
 namespace plait::execution {
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "plait/core/lean_vector.hpp"
+#include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/plan/schedule/program_operation.hpp"
 #include "plait/plan/schedule/synchronization.hpp"
@@ -39,12 +40,12 @@ class synchronizer {
 
   /// Behind begin(index), operation `index` may be handed to its stream; end(index) lets others
   /// wait for it.
-  void begin(std::size_t index) {
+  PLAIT_IN_LOOPS void begin(std::size_t index) {
     auto const& now = entries_[index];
     for (auto const& [event, site] : now.waits)
       device_.wait(now.on, events_[static_cast<std::size_t>(event)], site);
   }
-  void end(std::size_t index) {
+  PLAIT_IN_LOOPS void end(std::size_t index) {
     auto const& now = entries_[index];
     if (now.event >= 0) device_.record(events_[static_cast<std::size_t>(now.event)], now.on);
   }

@@ -19,7 +19,7 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/run/launch.hpp"
-#include "plait/run/stage_runner.hpp"
+#include "plait/run/stage_executor.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/state/start_values.hpp"
 
@@ -327,29 +327,31 @@ template <class Job>
 class layer_bench final : public bench<typename Job::element, typename Job::gradient_element> {
   using base = bench<typename Job::element, typename Job::gradient_element>;
   using plan = typename Job::plan_type;
-  using runner_type = stage_runner<Job, threads::rank_type>;
+  using stage_type = stage_items<Job, threads::rank_type>;
 
  public:
   layer_bench(threads::rank_type& rank, trial_setup const& setup, workload const& load)
       : base(rank, setup, load, bench_plan_of<plan>(load, rank.tensor_rank(), rank.grid())),
-        runner_(rank, load, {this->arena(), this->parameters_.data(), this->gradients_.data()}) {
-    auto& context = runner_.context();
-    this->fill(context);
+        stage_(rank, load, {this->arena(), this->parameters_.data(), this->gradients_.data()}) {
+    this->fill(context_);
     if constexpr (plan::sums_over_samples) {
-      context.sample_axes = plan::samples.axes_with(shard<dim::batch>);
-      context.samples_on_all_ranks = setup.all_samples;
+      context_.sample_axes = plan::samples.axes_with(shard<dim::batch>);
+      context_.samples_on_all_ranks = setup.all_samples;
     }
   }
 
  private:
   std::byte const* run_forward(std::byte* input, void const* targets,
                                loss_sum const& loss) override {
-    runner_.set_loss(targets, loss);
-    return runner_.forward(input, {});
+    targets_ = targets;
+    loss_ = loss;
+    auto pass = pass_on(input);
+    return stage_.forward(pass);
   }
   void run_backward(std::byte* input, std::byte* gradient, bool is_first) override {
-    runner_.begin_gradients(is_first);
-    runner_.backward(input, {}, gradient);
+    auto pass = pass_on(input);
+    pass.begins_gradients = is_first;
+    stage_.backward(pass, gradient);
   }
   void reduce() override {
     reduce_gradients<Job>(this->rank_, gradients<Job, partial>{this->gradients_.data()});
@@ -358,7 +360,18 @@ class layer_bench final : public bench<typename Job::element, typename Job::grad
     return plan::bytes_sent(over, 0, this->load_).total();
   }
 
-  runner_type runner_;
+  typename stage_type::pass_type pass_on(std::byte* input) {
+    auto pass = stage_.pass_of(context_);
+    pass.input = input;
+    pass.loss = loss_;
+    pass.buffers.targets = targets_;
+    return pass;
+  }
+
+  stage_type stage_;
+  layer_context context_{};
+  void const* targets_ = nullptr;
+  loss_sum loss_{};
 };
 
 template <class Job>

@@ -25,42 +25,64 @@ class step_work {
   using rank_type = typename Parts::rank_type;
   using plan = typename job::plan_type;
   using terms = typename Parts::terms;
+  using memory = typename rank_type::device_type::memory;
   using passes_type = typename Parts::passes_type;
+  using frame_type = typename passes_type::frame_type;
 
  public:
-  /// `passes`: null where there are none; `updates`: whether it is a step that updates.
-  step_work(Parts const& of, passes_type* passes, bool updates)
-      : of_(of), passes_(passes), updates_(updates) {}
+  /// `updates`: whether it is a step that updates.
+  step_work(Parts const& of, passes_type& passes, device_batch<memory> const& batch,
+            layer_context const& context, bool updates)
+      : frame(passes.frame_of(batch, context, of.loss_of_step(), of.sums.loss_stride)),
+        of_(of),
+        passes_(passes),
+        updates_(updates) {}
+
+  /// What passes are run with.
+  frame_type frame;
 
   /// Runs all operations of a program.
-  void run(step_executor<rank_type>& program) const {
-    for (auto const& reached : program)
-      if (reached.now.row < 0) compute(reached.now);
-      else transfer(program.exchanges(), reached.now);
+  void run(step_executor<rank_type>& program) {
+    for (auto const& reached : program) {
+      auto const& now = reached.now;
+      if (now.row >= 0) {
+        transfer(program.exchanges(), now);
+      } else if (!is_pass(now.what)) {
+        compute(now);
+      } else if (!is_backward(now.what)) {
+        passes_.run(now, frame);
+      } else {
+        frame.gradients = of_.slices.place_of(now.microbatch);
+        passes_.run(now, frame);
+        if (now.what != operation_kind::backward_input && passes_.ends_pass(now))
+          of_.slices.add(of_.rank, now.chunk, now.microbatch);
+      }
+    }
   }
 
+  /// Computes what is no pass.
   void compute(program_operation const& now) const {
     switch (now.what) {
       case operation_kind::scale: return scale();
-      case operation_kind::bring:
-      case operation_kind::accumulate:
-      case operation_kind::forward:
-      case operation_kind::forward_again: return passes_->compute(now);
-      case operation_kind::backward:
-      case operation_kind::backward_input:
-      case operation_kind::backward_parameters: return backward(now);
+      case operation_kind::bring: return passes_.rooms().bring(now);
+      case operation_kind::accumulate: return passes_.rooms().accumulate(now);
       case operation_kind::mask: return mask_loss();
       case operation_kind::add: return add(now);
       case operation_kind::square:
         return square_gradients(of_.rank, reduced(), of_.memory.squared(),
                                 of_.memory.norm_partials());
       case operation_kind::clip: return clip();
-      case operation_kind::update: return update();
+      case operation_kind::update: return update(of_);
       case operation_kind::clear: return of_.slices.clear(of_.rank);
       case operation_kind::total: return of_.sums.total_loss(queue());
       case operation_kind::send:
       case operation_kind::read: return;  // the host does both; nothing is computed
       case operation_kind::row:
+      case operation_kind::forward:  // a pass
+      case operation_kind::forward_again:
+      case operation_kind::backward:
+      case operation_kind::backward_input:
+      case operation_kind::backward_parameters:
       case operation_kind::measure:
       case operation_kind::take: planning::refuse_operation(now.what, "a step");
     }
@@ -77,14 +99,13 @@ class step_work {
         case exchange_place::norm_partials:
           come_to_last_exchange();
           return exchanges.sum(now.row, of_.memory.norm_partials().data());
-        case exchange_place::parameters:
-          return exchanges.run(now, passes_->rooms().parameters(now));
+        case exchange_place::parameters: return exchanges.run(now, passes_.rooms().parameters(now));
         case exchange_place::microbatch_gradients:
-          return exchanges.run(now, passes_->rooms().gradients(now));
+          return exchanges.run(now, passes_.rooms().gradients(now));
         case exchange_place::gather_parameters: return exchanges.run(now, of_.store.seen());
         case exchange_place::activation_edge:
         case exchange_place::gradient_edge:
-          return exchanges.run(now, passes_->edge(row.what, now), now.microbatch);
+          return exchanges.run(now, passes_.edge(row.what, now), now.microbatch);
         case exchange_place::slices:
           if (row.moves == collective::all_to_all)
             return of_.slices.exchange(of_.rank, exchanges, now.row);
@@ -107,8 +128,20 @@ class step_work {
   }
 
   /// The optimizer's part of a step, when the numbers are there, on all that this rank owns.
-  void update() const {
-    for (std::size_t i = 0; i < of_.updated.size(); ++i) update_block(i);
+  static void update(Parts const& of) {
+    auto* const now = of.memory.numbers();
+    for (std::size_t i = 0; i < of.updated.size(); ++i) {
+      auto const& [block, younger_by, age] = of.updated[i];
+      auto const ranges = of.memory.updated(i);
+      update_parameters(of.rank, of.rule,
+                        gradients<job, reduced_placement<job>>{of.store.gradients()}, block,
+                        {of.store.parameters_of(block), nullptr, of.store.state_of(block),
+                         of.store.copies_of(block), block.elements.count, of.store.owned_count(),
+                         ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
+                        of.memory.numbers_of_age(age));
+      of.averaged.follow(of.store, block, &now->gradient_scale);
+      follow_buffers(of, block, &now->gradient_scale);
+    }
   }
 
  private:
@@ -126,13 +159,6 @@ class step_work {
       queue().divide(terms::weights[i], &now->label_count[i], &now->loss_scale[i]);
   }
 
-  void backward(program_operation const& now) const {
-    passes_->runner().set_gradients(of_.slices.place_of(now.microbatch));
-    passes_->compute(now);
-    if (now.what != operation_kind::backward_input && passes_->ends_pass(now))
-      of_.slices.add(of_.rank, now.chunk, now.microbatch);
-  }
-
   /// With the number that says whether to stop the loss is summed over all ranks: of those that
   /// have the same, one counts.
   void mask_loss() const {
@@ -148,7 +174,7 @@ class step_work {
     bool const is_in_room =
         plan::rules.sums_blocks() && whole.region == parameter_layout::over_batch;
     auto* const begin =
-        is_in_room ? passes_->rooms().gradients(now)
+        is_in_room ? passes_.rooms().gradients(now)
                    : of_.store.gradients() + layout.gradients_at.base[std::size_t(now.bucket)];
     if (!now.begins) add_tied_gradients<job>(of_.rank, summands(), layout, now.bucket, begin);
     clear_padding(of_.rank, of_.store.local(), plan::entries.view(), whole, begin, is_in_room);
@@ -173,21 +199,8 @@ class step_work {
         queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
     of_.generation.require_membership(&now->stop);
   }
-  void update_block(std::size_t index) const {
-    auto* const now = of_.memory.numbers();
-    auto const& [block, younger_by, age] = of_.updated[index];
-    auto const ranges = of_.memory.updated(index);
-    update_parameters(of_.rank, of_.rule, reduced(), block,
-                      {of_.store.parameters_of(block), nullptr, of_.store.state_of(block),
-                       of_.store.copies_of(block), block.elements.count, of_.store.owned_count(),
-                       ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
-                      of_.memory.numbers_of_age(age));
-    of_.averaged.follow(of_.store, block, &now->gradient_scale);
-    follow_buffers(of_, block, &now->gradient_scale);
-  }
-
   Parts const& of_;
-  passes_type* passes_;
+  passes_type& passes_;
   bool updates_;
 };
 

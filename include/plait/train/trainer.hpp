@@ -101,13 +101,13 @@ class trainer_on {
       of_.end_job(of_.generation.signal(),
                   last_report().value_or(step_report{.step = of_.held.step - 1}));
     caught_signal::ends_waits here(of_.options.stop != nullptr);
-    auto const work = of_.begin(batch, trainer_program::whole_step);
+    auto work = of_.begin(batch, trainer_program::whole_step);
     auto& program = of_.passes.program(trainer_program::whole_step);
-    auto const enqueue = [&] { work.run(program); };
     // What decides is the same on all ranks: a recorded collective must not meet one that is not.
     if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0)
-      of_.rank.device().replay(of_.passes.recorded(batch.description->number), enqueue);
-    else enqueue();
+      of_.rank.device().replay(of_.passes.recorded(batch.description->number),
+                               [&] { work.run(program); });
+    else work.run(program);
     numbers now = of_.read_numbers();
     if (std::isnan(now.gradient_scale)) ++now.skipped;  // optimizers have changed nothing
     auto report = report_of<terms>(now, of_.held.step);
@@ -145,7 +145,7 @@ class trainer_on {
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(given_batch batch) {
     auto const mine = of_.calls();
-    auto const work = of_.begin(batch, trainer_program::only_gradients);
+    auto work = of_.begin(batch, trainer_program::only_gradients);
     work.run(of_.passes.program(trainer_program::only_gradients));
     return of_.read_report();
   }
@@ -153,7 +153,7 @@ class trainer_on {
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(given_batch batch) {
     auto const mine = of_.calls();
-    auto const work = of_.begin(batch, trainer_program::only_loss);
+    auto work = of_.begin(batch, trainer_program::only_loss);
     work.run(of_.passes.program(trainer_program::only_loss));
     return of_.read_report().loss;
   }
@@ -202,11 +202,11 @@ class trainer_on {
     of_.check(batch, false);
     of_.averaged.gather_parameters(of_.store);
     auto& passes = of_.passes_for(batch, false);
-    passes.begin(batch, of_.context_for(batch, false), {}, 0,
-                 parts_type::passes_type::all_items - 1);
+    auto frame = passes.frame_of(batch, of_.context_for(batch, false), {}, 0,
+                                 parts_type::passes_type::all_items - 1);
     auto const program = which == predicted::of_all ? trainer_program::outputs_of_all
                                                     : trainer_program::outputs_of_rank;
-    return of_.outputs.run(of_.rank, of_.passes.program(program), passes, batch, which);
+    return of_.outputs.run(of_.rank, of_.passes.program(program), passes, frame, which);
   }
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and

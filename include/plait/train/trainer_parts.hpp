@@ -18,9 +18,9 @@
 #include "plait/plan/schedule/exchanges.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
-#include "plait/run/pass_runner.hpp"
 #include "plait/run/prediction.hpp"
 #include "plait/run/slice_sums.hpp"
+#include "plait/run/stage_executor.hpp"
 #include "plait/run/step_executor.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/checks/batch_checks.hpp"
@@ -58,7 +58,7 @@ class trainer_parts {
   using rank_type = Rank;
   using terms = loss_terms<plan, typename Job::element>;
   using numbers = step_scalars<Optimizer, terms::count>;
-  using passes_type = pass_runner<Job, Rank>;
+  using passes_type = stage_executor<Job, Rank>;
   using work_type = step_work<trainer_parts>;
   using batch_type = device_batch<typename device_type::memory>;
   using elements = element_types<typename Job::element, typename Job::parameter_element,
@@ -100,7 +100,7 @@ class trainer_parts {
   /// Evaluates a batch and gives each row of its outputs to measures.
   template <class Each>
   [[gnu::cold]] void measure(batch_type const& batch, workload const& load, Each each) {
-    auto const work = begin(batch, trainer_program::measured_loss);
+    auto work = begin(batch, trainer_program::measured_loss);
     auto made = outputs.measured(rank, passes_for(batch, false), batch, load, each);
     auto program = passes.measured_program(load);
     for (auto const& reached : program) {
@@ -111,6 +111,7 @@ class trainer_parts {
         made.gather_output();
       else if (now.what == operation_kind::measure) made.measure(now.microbatch);
       else if (is_row) work.transfer(program.exchanges(), now);
+      else if (is_pass(now.what)) passes_for(batch, false).run(now, work.frame);
       else work.compute(now);
     }
     read_numbers();
@@ -177,7 +178,6 @@ class trainer_parts {
     if (trains) averaged.begin_step(what == trainer_program::whole_step);
     else averaged.gather_parameters(store);
     auto& ready = passes_for(batch, trains);
-    ready.begin(batch, context_for(batch, trains), loss_of_step(), sums.loss_stride);
     numbers now;
     now.skipped = held.last.skipped;
     now.step = static_cast<std::uint32_t>(held.step);
@@ -187,7 +187,7 @@ class trainer_parts {
     now.stop += generation.stop_votes() + side_work.stop_votes();
     sums.upload(rank, batch, now);
     if (!younger.empty()) upload_of_younger();
-    return {*this, &ready, what == trainer_program::whole_step};
+    return {*this, ready, batch, context_for(batch, trains), what == trainer_program::whole_step};
   }
 
   numbers const& read_numbers() {
@@ -246,7 +246,7 @@ class trainer_parts {
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank.device().upload(&last, memory.numbers(), sizeof last);
     if (!younger.empty()) upload_of_younger();
-    work_type(*this, nullptr, true).update();
+    work_type::update(*this);
     rank.device().synchronize();  // other ranks are given the state
   }
   /// Whether ranks add up who wants to stop.
@@ -263,13 +263,11 @@ class trainer_parts {
   /// first layer that made a number that is not finite; on all ranks, which then throw the same.
   [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
     auto& watched = passes_for(batch, false);
-    watched.begin(batch, context_for(batch, true), loss_of_step(), sums.loss_stride);
+    work_type work(*this, watched, batch, context_for(batch, true), false);
     forward_watch watch;
-    watched.runner().watch(&watch);
-    work_type const work(*this, &watched, false);
+    work.frame.watch = &watch;
     work.run(passes.program(trainer_program::only_forward));
-    rank.device().synchronize();      // the host reads what has been found
-    watched.runner().watch(nullptr);  // the passes may be used again
+    rank.device().synchronize();  // the host reads what has been found
     throw not_finite_error(not_finite_text(rank, room_to_agree(), leaf_names(plan::tree), report,
                                            last_report(), watch));
   }

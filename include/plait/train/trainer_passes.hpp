@@ -12,7 +12,7 @@
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/report/memory_text.hpp"
 #include "plait/plan/schedule/step_program.hpp"
-#include "plait/run/pass_runner.hpp"
+#include "plait/run/stage_executor.hpp"
 #include "plait/run/step_executor.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/proof.hpp"
@@ -54,7 +54,7 @@ class trainer_passes {
       element_types<T, typename Job::parameter_element, typename Job::gradient_element>, Rank>;
 
  public:
-  using passes_type = pass_runner<Job, Rank>;
+  using passes_type = stage_executor<Job, Rank>;
 
   /// `step`: what a step that updates has besides what its job says.
   [[gnu::cold]] trainer_passes(Rank& rank, store_type& store, program_shape const& step)
@@ -136,14 +136,14 @@ class trainer_passes {
         activations_ = {};
         activations_ = rank_.device().allocate(bytes);
       }
-      return here.passes.emplace(rank_, load, here.operations,
-                                 typename stage_runner<Job, Rank>::arenas{
-                                     activations_.data(), store_.seen(), store_.gradients()});
+      return here.passes.emplace(
+          rank_, load, here.operations,
+          typename passes_type::arenas{activations_.data(), store_.seen(), store_.gradients()});
     });
   }
 
   [[nodiscard]] [[gnu::cold]] step_executor<Rank> make_program(trainer_program which,
-                                                             workload load) const {
+                                                               workload load) const {
     bool const trains = which <= trainer_program::only_gradients;
     auto& here = trains ? training_ : evaluation_;
     program_shape shape;

@@ -69,15 +69,17 @@ constexpr block_shape local_block(value const& what, std::size_t rows, int ranks
   return {by_rows ? rows / p : rows, cut && !by_rows ? what.info.width / p : what.info.width};
 }
 
-/// Values of a slot for `rows` whole rows, for a layer in form `form`.
-constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, std::size_t rows,
-                                 int ranks) {
+/// Values of a slot for `rows` whole rows, where a form places it `at`.
+constexpr std::size_t slot_count(slot_info const& slot, placement at, std::size_t rows, int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
-  auto const at = placement_of(slot, form);
   bool const cut = is_shard(at);
   bool const by_rows = cut && at.index == dim::sequence;
   return (by_rows ? rows / p : rows) * (cut && !by_rows ? slot.per_row / p : slot.per_row) +
          slot.fixed;
+}
+constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, std::size_t rows,
+                                 int ranks) {
+  return slot_count(slot, placement_of(slot, form), rows, ranks);
 }
 
 /// Lays out the activations of microbatches of `rows` rows with elements of `element_bytes`, and of

@@ -9,7 +9,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
-#include "plait/run/leaf_views.hpp"
+#include "plait/run/layer_views.hpp"
 #include "plait/run/listed_operations.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/term_operations.hpp"
@@ -38,7 +38,7 @@ struct gradient_place {
 /// Cost: where a model has many layers of one type in one form they share the code of their bodies,
 ///       which is then called; where it has few, compilers put it into the step.
 template <class Setting, class Rank, class Formed, int More = 0>
-struct leaf_bodies {
+struct layer_invoker {
   using layer = typename Formed::layer;
   using element = typename Setting::element;
   using place = leaf_place<Setting>;
@@ -98,7 +98,10 @@ struct leaf_bodies {
   template <class Epilogue>
   static void forward(operations_type const& with, place const& at, std::byte* other) {
     listed_operations<operations_type, element, Formed> ops(with);
-    call_forward<layer>(ops, forward_views<Epilogue>(at, ops.context, other));
+    auto const l = forward_views<Epilogue>(at, ops.context, other);
+    constexpr bool can_be_called = requires { layer::forward(ops, l); };
+    check_body<layer, can_be_called>();
+    if constexpr (can_be_called) layer::forward(ops, l);
     if constexpr (Formed::form.inner_count > 0) ops.require_all_moves();
   }
 
@@ -151,13 +154,23 @@ struct leaf_bodies {
     auto const dy = output_gradient(at, ops.context, of.dy);
     auto const dx = input_gradient<Epilogue>(of, at.stage.rows, epilogue, mapped);
     if constexpr (Joint) {
-      call_backward<layer>(with, backward_body{p, dy, dx, gradients{at.stage, at.parameters},
-                                               read{at}, scratch{at}, ops.context});
+      backward_body const l{p,        dy,          dx,         gradients{at.stage, at.parameters},
+                            read{at}, scratch{at}, ops.context};
+      constexpr bool can_be_called = requires { layer::backward(with, l); };
+      check_body<layer, can_be_called>();
+      if constexpr (can_be_called) layer::backward(with, l);
       with.require_begun();
     } else {
       backward_input_body const l{p, dy, dx, read{at}, scratch{at}, ops.context};
-      if constexpr (Formed::info.has_backward_input) call_backward_input<layer>(with, l);
-      else call_backward<layer>(with, l);
+      if constexpr (Formed::info.has_backward_input) {
+        constexpr bool can_be_called = requires { layer::backward_input(with, l); };
+        check_body<layer, can_be_called>();
+        if constexpr (can_be_called) layer::backward_input(with, l);
+      } else {
+        constexpr bool can_be_called = requires { layer::backward(with, l); };
+        check_body<layer, can_be_called>();
+        if constexpr (can_be_called) layer::backward(with, l);
+      }
     }
     if constexpr (is_listed) with.require_all_moves();
   }
@@ -166,10 +179,17 @@ struct leaf_bodies {
   static void forward_backward(operations_type& ops, place const& at, gradient_place const& of) {
     auto const x = input_of<Setting, Formed, More>(at);
     auto const dx = input_gradient<no_epilogue>(of, at.stage.rows, nullptr, nullptr);
-    call_forward_backward<layer>(
-        ops, forward_backward_body{parameters{at.stage, at.parameters}, x, ops.context.loss,
-                                   seed_of(ops.context.loss), dx, written{at}, scratch{at},
-                                   ops.context});
+    forward_backward_body const l{parameters{at.stage, at.parameters},
+                                  x,
+                                  ops.context.loss,
+                                  seed_of(ops.context.loss),
+                                  dx,
+                                  written{at},
+                                  scratch{at},
+                                  ops.context};
+    constexpr bool can_be_called = requires { layer::forward_backward(ops, l); };
+    check_body<layer, can_be_called>();
+    if constexpr (can_be_called) layer::forward_backward(ops, l);
   }
 
   /// `HasParameters`: whether they are there.
@@ -182,8 +202,15 @@ struct leaf_bodies {
                                      read{at},
                                      scratch{at},
                                      ops.context};
-    if constexpr (Formed::info.has_backward_parameters) call_backward_parameters<layer>(ops, l);
-    else call_backward<layer>(ops, l);
+    if constexpr (Formed::info.has_backward_parameters) {
+      constexpr bool can_be_called = requires { layer::backward_parameters(ops, l); };
+      check_body<layer, can_be_called>();
+      if constexpr (can_be_called) layer::backward_parameters(ops, l);
+    } else {
+      constexpr bool can_be_called = requires { layer::backward(ops, l); };
+      check_body<layer, can_be_called>();
+      if constexpr (can_be_called) layer::backward(ops, l);
+    }
     ops.require_begun();
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes of a chunk as one operation and unit by unit: the same bits. Each stage of a pipeline
 // is run by itself, on edges that the test fills.
-#include "plait/run/pass_runner.hpp"
+#include "plait/run/stage_executor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -77,12 +77,13 @@ class chunk_of_a_stage {
     for (auto const& one : plan::blocks(stage, 0, rank_.grid()))
       std::fill_n(out.gradients.begin() + std::ptrdiff_t(one.offset), one.count, 1e30);
     auto const arena = rank_.device().allocate(plan::arena_for(stage, load).total_bytes);
-    execution::pass_runner<job, Rank> passes(
+    execution::stage_executor<job, Rank> passes(
         rank_, load, planned, {arena.data(), parameters.data(), out.gradients.data()});
     passes.take_over();
     double const scale = 0.25;
-    passes.begin(batch, {.seed = 3, .batch = batch.samples, .sequence = batch.sequence},
-                 {.data = &out.loss, .scale = &scale}, 0);
+    auto frame =
+        passes.frame_of(batch, {.seed = 3, .batch = batch.samples, .sequence = batch.sequence},
+                        {.data = &out.loss, .scale = &scale}, 0);
 
     auto const units = plan::chunks_of(stage)[0];
     std::size_t const edge = batch.rows() * width;
@@ -103,13 +104,13 @@ class chunk_of_a_stage {
       now.chunk = 0;
       if (!how.unit_by_unit) {
         now.units = units;
-        passes.compute(now);
+        passes.run(now, frame);
         return;
       }
       for (int i = units.begin; i < units.end; ++i) {
         int const unit = backward ? units.begin + units.end - 1 - i : i;
         now.units = {unit, unit + 1};
-        passes.compute(now);
+        passes.run(now, frame);
         behind(unit);
       }
     };
@@ -151,7 +152,7 @@ class chunk_of_a_stage {
                           {})) batches_;
 };
 
-TEST(PassRunner, HasTheSameBitsUnitByUnit) {
+TEST(StageExecutor, HasTheSameBitsUnitByUnit) {
   launch<job>(threads{}, [](auto& rank) {
     chunk_of_a_stage chunk(rank);
     auto const whole = chunk.run({});
@@ -168,7 +169,7 @@ TEST(PassRunner, HasTheSameBitsUnitByUnit) {
   });
 }
 
-TEST(PassRunner, KeepsTheRecordsOfMicrobatchesApart) {
+TEST(StageExecutor, KeepsTheRecordsOfMicrobatchesApart) {
   launch<job>(threads{}, [](auto& rank) {
     if (rank.stage() != 0) return;
     ASSERT_EQ(plan::slots_for(0, microbatches).activations, microbatches);
@@ -179,7 +180,7 @@ TEST(PassRunner, KeepsTheRecordsOfMicrobatchesApart) {
   });
 }
 
-TEST(PassRunner, HasRecordsOfUnitsThatDoNotOverlap) {
+TEST(StageExecutor, HasRecordsOfUnitsThatDoNotOverlap) {
   launch<job>(threads{}, [](auto& rank) {
     chunk_of_a_stage chunk(rank);
     places where;

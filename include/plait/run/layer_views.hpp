@@ -243,7 +243,7 @@ struct slot_access {
                   "over the tensor ranks, and PerRow is not a multiple of their number; choose a "
                   "width that they divide, or leave out follows::features");
     std::size_t const count =
-        planning::slot_count(info, Formed::form, at.stage.rows, Setting::tensor_ranks);
+        planning::slot_count(info, placed, at.stage.rows, Setting::tensor_ranks);
     constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;
     constexpr bool is_one_row = info.fixed != 0 || columns == 0;  // or there is nothing in it
     std::size_t rows = 1;

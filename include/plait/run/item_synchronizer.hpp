@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/core/lean_vector.hpp"
+#include "plait/plan/memory/recompute.hpp"
+#include "plait/plan/schedule/stream_operations.hpp"
+#include "plait/run/stage_memory.hpp"
+#include "plait/run/step_facts.hpp"
+
+namespace plait::execution {
+
+/// Makes a device keep the waits that the steps of an item need.
+///
+/// Cost:    one event for each step; none of its calls allocates.
+/// Threads: used by the one thread that runs the rank.
+template <class Setting, class Device>
+class item_synchronizer {
+  static constexpr auto traits = Setting::traits;
+  using memory_type = stage_memory<Setting>;
+
+ public:
+  using waits = typename waits_of_items<traits.leaves>::waits;
+  /// Steps wait for each other where there is a stream besides that of compute.
+  static constexpr bool has_waits = Setting::leaf::tensor_ranks > 1;
+
+  /// Which waits are meant. Numbers: what keeps them is the same code for all items.
+  struct planned_waits {
+    int item;
+    direction way;
+    unsigned char steps_again = 0;  // see unit_frame
+  };
+
+  [[gnu::cold]] item_synchronizer(Device& device, memory_type const& memory)
+      : device_(device), memory_(memory) {
+    for (auto& event : events_) event = device.make_event();
+    if constexpr (has_waits && traits.has_reruns) plan_reruns();
+  }
+
+  /// Lets the stream of a step wait for what the step needs.
+  [[gnu::noinline]] void keep(planned_waits all, int step) {
+    auto const part = all.steps_again != 0            ? wait_site::part::forward_again
+                      : all.way == direction::forward ? wait_site::part::forward
+                                                      : wait_site::part::backward;
+    for (auto const& wait : planned(all).list)
+      if (wait.waiting == step)
+        device_.wait(stream_of(step, all.way), event_of(wait.awaited), {part, step, wait.awaited});
+  }
+  /// Records what others wait for.
+  [[gnu::noinline]] void record(planned_waits all, int step) {
+    if (planned(all).is_awaited(step)) device_.record(event_of(step), stream_of(step, all.way));
+  }
+  /// Nothing is done at the edges of an item but what others wait for.
+  [[gnu::noinline]] void pass_edge(planned_waits all, int edge) {
+    keep(all, edge);
+    record(all, edge);
+  }
+
+ private:
+  [[nodiscard]] stream stream_of(int step, direction way) const {
+    if (step == waits::begin || step >= waits::end) return stream::compute;
+    auto const& now = memory_.plan().steps[step];
+    return now.kind == step_kind::move &&
+                   communicates(row_of_move(memory_.plan().values, now, way).moves)
+               ? within_layers
+               : stream::compute;
+  }
+  [[nodiscard]] waits planned(planned_waits all) const {
+    if constexpr (traits.has_reruns)
+      if (all.steps_again != 0) {
+        auto const& found =
+            again_[std::size_t(all.item * again_kinds + std::countr_zero(all.steps_again))];
+        return {{found.data(), int(found.size())}};
+      }
+    return (all.way == direction::forward ? memory_.waits().forward : memory_.waits().backward)
+        .of(all.item);
+  }
+  [[nodiscard]] auto& event_of(int step) { return events_[std::size_t(step + 1)]; }
+  [[gnu::cold]] void plan_reruns() {
+    auto const& plan = memory_.plan();
+    for (int i = 0; i < plan.items.size(); ++i)
+      for (int what = 0; what < again_kinds; ++what)
+        again_.push_back(plan_item_waits<program<traits.leaves>::most_steps>(
+            plan, plan.leaves, plan.storage, plan.needs_gradient, plan.items[i], direction::forward,
+            [&](int step) { return (plan.reruns[step] & bit_of(what)) != 0; }));
+  }
+
+  Device& device_;
+  memory_type const& memory_;
+  // For each step what it has done, and for what came before it.
+  std::array<typename Device::event, std::size_t(waits::parameters_of(waits::end) + 1)> events_{};
+  struct nothing_again {};
+  // What waits where steps run again: of each item, for each kind of `again`.
+  [[no_unique_address]] std::conditional_t<
+      traits.has_reruns, lean_vector<lean_vector<planned_wait>>, nothing_again> again_{};
+};
+
+}  // namespace plait::execution

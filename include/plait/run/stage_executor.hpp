@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/type_list.hpp"
+#include "plait/mesh/blocks.hpp"
+#include "plait/plan/memory.hpp"
+#include "plait/plan/model/workload.hpp"
+#include "plait/plan/parallel.hpp"
+#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/step_program.hpp"
+#include "plait/run/block_rooms.hpp"
+#include "plait/run/context.hpp"
+#include "plait/run/pass_frame.hpp"
+#include "plait/run/stage_memory.hpp"
+#include "plait/run/step_code.hpp"
+#include "plait/run/unit_executor.hpp"
+#include "plait/tensor/batch.hpp"
+
+namespace plait::execution {
+
+/// Numbers of the items of a plan.
+template <class Plan>
+using item_numbers = std::make_index_sequence<std::size_t(Plan::code.items.size())>;
+
+template <class Job, class Rank>
+using units_of =
+    unit_executor<typename stage_setting_of<Job, typename Rank::device_type::memory>::type, Rank>;
+
+/// Runs the forward and the backward of the units of one pipeline stage on one microbatch, item by
+/// item. stage_executor runs them for a program.
+///
+/// Cost:   no allocation; the only branches are which items the stage has.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank, class Items = item_numbers<typename Job::plan_type>>
+class stage_items;
+template <class Job, class Rank, std::size_t... I>
+class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, Rank> {
+  using base = units_of<Job, Rank>;
+  using plan = typename Job::plan_type;
+  static constexpr std::size_t items = sizeof...(I);
+  template <std::size_t Item>
+  using forward_code = typename item_code_of<plan, int(Item)>::forward;
+  template <std::size_t Item>
+  using backward_code = typename item_code_of<plan, int(Item)>::backward;
+
+ public:
+  using typename base::arenas, typename base::pass_type;
+
+  [[gnu::cold]] stage_items(Rank& rank, workload const& load, arenas const& where)
+      : base(rank, stage_memory_for<Job>(rank, load, where), leaf_names(plan::tree)) {
+    if constexpr (prepares()) prepare_layers();
+  }
+
+  /// A pass through all units of a chunk of the stage, whose records begin with the arena.
+  /// `context` outlives it.
+  [[nodiscard]] pass_type pass_of(layer_context& context, int chunk = 0) {
+    auto const& here = this->arena().chunks[std::size_t(chunk)];
+    return {.context = context,
+            .buffers = this->memory().buffers(),
+            .chunk = &here,
+            .units = here.units,
+            .stash = this->memory().at(0),
+            .gradient_stash = this->memory().at(0),
+            .end_item = int(items)};
+  }
+
+  /// Runs units of a chunk and returns their output, which lies in the stash. The items from
+  /// `end_item` of the pass on are left out (the loss, when only the model's output is wanted). A
+  /// pass that runs again makes again what the backward of a unit reads and its forward has not
+  /// kept: the same steps with the same numbers, but for terms of the loss.
+  std::byte* forward(pass_type& pass) {
+    std::byte* made = this->input_of(pass.units.begin, pass);
+    in_order{(I + 1 == items && !pass.runs_again ? void(model_output_ = made) : void(),
+              int(I) < pass.end_item
+                  ? void(made = this->forward_item(forward_code<I>{}, pass, made))
+                  : void(),
+              0)...};
+    return made;
+  }
+  /// Runs units of a chunk backward on the gradient of the chunk's output and returns the gradient
+  /// of their input; where they are not the last of the chunk, on that of the call before.
+  /// Gradients of parameters are added up.
+  std::byte* backward(pass_type& pass, std::byte* gradient) {
+    if constexpr (plan::splits_backward)
+      if (pass.part == backward_part::parameters) {
+        in_order{(this->parameters_of_item(backward_code<items - 1 - I>{}, pass), 0)...};
+        return nullptr;
+      }
+    gradient = this->begin_backward(pass, gradient);
+    in_order{
+        (gradient = this->backward_item(backward_code<items - 1 - I>{}, pass, gradient), 0)...};
+    return gradient;
+  }
+
+  /// What the last forward of the last chunk gave to its loss.
+  [[nodiscard]] std::byte const* model_output() const { return model_output_; }
+
+ private:
+  /// Whether any layer has anything to get ready before the first pass at a shape.
+  static constexpr bool prepares() {
+    return std::any_of(plan::tree.leaves.begin(), plan::tree.leaves.end(),
+                       [](leaf_info const& leaf) { return leaf.has_prepare; });
+  }
+  [[gnu::cold]] void prepare_layers() {
+    layer_context context{.batch = this->memory().rows() / plan::sequence_length,
+                          .sequence = plan::sequence_length};
+    for (int chunk = 0; chunk < plan::chunks; ++chunk) {
+      auto pass = pass_of(context, chunk);
+      in_order{(this->prepare_item(forward_code<I>{}, pass), 0)...};
+    }
+  }
+
+  std::byte const* model_output_ = nullptr;
+};
+
+/// Runs the passes of a program on batches of one shape, in an arena that has room for it: each
+/// microbatch has the slots that the plan gives it.
+///
+/// Cost:    none of its calls allocates.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank>
+class stage_executor : public stage_items<Job, Rank> {
+  using base = stage_items<Job, Rank>;
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+
+ public:
+  using typename base::arenas, typename base::pass_type;
+  using frame_type = step_frame<typename base::setting>;
+  using batch_type = device_batch<typename Rank::device_type::memory>;
+  static constexpr int all_items = plan::code.items.size();
+
+  /// `where`: activations has the bytes of `plan::arena_for`, which others may use in between;
+  /// `passes`: of the stage, on the microbatches of `load`.
+  [[gnu::cold]] stage_executor(Rank& rank, workload const& load, stage_program const& passes,
+                               arenas const& where)
+      : base(rank, load, where),
+        rank_(rank),
+        load_(load),
+        arena_(where.activations),
+        rooms_(rank, ir_of<plan>, plan::parameter_layout_for(rank.stage(), rank.grid()),
+               this->memory().places_of_uses(), where.parameters, where.gradients),
+        places_(this->arena().template place<(plan::chunks > 1)>(passes, load.microbatches)),
+        outputs_(std::size_t(plan::chunks) * std::size_t(load.microbatches), nullptr) {
+    if (places_.bytes > this->arena().passes_bytes)
+      throw error({"passes on ", load.microbatches, " microbatches need ", places_.bytes,
+                   " bytes, and their plan has ", this->arena().passes_bytes,
+                   "; this is a fault of plait"});
+  }
+
+  /// Where the passes have what they leave to each other.
+  [[nodiscard]] placed_passes const& places() const { return places_; }
+
+  /// Clears what layers read as zeros: before the first run, and when others have used the arena.
+  [[gnu::cold]] void take_over() {
+    auto const& at = this->arena();
+    queue().fill(T{0}, reinterpret_cast<T*>(arena_ + at.zeros_offset),
+                 (at.total_bytes - at.zeros_offset) / sizeof(T));
+  }
+
+  [[nodiscard]] workload const& load() const { return load_; }
+  /// Returns true if the passes run on `microbatches` microbatches of `rows` rows.
+  [[nodiscard]] bool fits(std::size_t rows, int microbatches) const {
+    return rows == load_.rows && microbatches == load_.microbatches;
+  }
+
+  /// What a batch is run with, in `context`. `loss`: `data` and `scale` of the first term; each
+  /// microbatch that is a slice has its own, `loss_stride` behind that of the one before. Items
+  /// from `end_item` on are left out.
+  [[nodiscard]] frame_type frame_of(batch_type const& batch, layer_context const& context,
+                                    loss_sum const& loss, int loss_stride,
+                                    int end_item = all_items) const {
+    frame_type out{.batch = batch,
+                   .context = context,
+                   .loss = loss,
+                   .loss_stride = loss_stride,
+                   .end_item = end_item,
+                   .gradients = this->memory().buffers().gradients};
+    out.context.all_samples = batch.all_samples(samples_.blocks);
+    if constexpr (plan::sums_over_samples)
+      out.context.sample_axes = plan::samples.axes_with(shard<dim::batch>);
+    return out;
+  }
+
+  /// Where buckets are whole, if ranks hold blocks.
+  [[nodiscard]] auto& rooms() { return rooms_; }
+
+  /// Runs a forward or a backward, or half of one.
+  void run(program_operation const& now, frame_type& with) {
+    pass_type pass = pass_on(now, with);
+    if (is_backward(now.what)) {
+      run_backward(now, pass);
+    } else {
+      std::byte* const made = this->forward(pass);
+      if (!pass.runs_again) output_of(now.chunk, now.microbatch) = made;
+    }
+    rooms_.let_go(now);
+  }
+
+  /// Whether a backward comes to the begin of its chunk; else the rest is still to come.
+  [[nodiscard]] bool ends_pass(program_operation const& now) const {
+    return now.units.begin <= chunk_of(now).units.begin;
+  }
+
+  /// What the model has given to its loss in the last forward.
+  [[nodiscard]] T const* model_output() const {
+    return reinterpret_cast<T const*>(base::model_output());
+  }
+
+  /// Where this rank has what a message between chunks moves.
+  [[nodiscard]] T* edge(exchange const& what, program_operation const& now) {
+    bool const sends = what.is_sent_by(rank_.stage());
+    std::byte* const at = what.place == exchange_place::activation_edge
+                              ? (sends ? output_of(now.chunk, now.microbatch) : received_input(now))
+                              : (sends ? gradient_ : gradient_of(now));
+    return reinterpret_cast<T*>(at);
+  }
+
+ private:
+  /// Where a pass runs, and what layers are told of its microbatch.
+  [[nodiscard]] pass_type pass_on(program_operation const& now, frame_type& with) {
+    auto const& batch = with.batch;
+    int const m = now.microbatch;
+    auto const& chunk = chunk_of(now);
+    pass_type pass{.context = with.context,
+                   .buffers = this->memory().buffers(),
+                   .loss = with.loss,
+                   .chunk = &chunk,
+                   .units = now.units,
+                   .input = input_of_chunk(now, batch),
+                   .stash = arena_ + range(passed_value::stash, now).offset,
+                   .end_item = with.end_item,
+                   .runs_again = now.what == operation_kind::forward_again,
+                   .begins_gradients = now.begins,
+                   .watch = with.watch};
+    if constexpr (plan::splits_backward)
+      pass.gradient_stash = arena_ + range(passed_value::gradient_stash, now).offset;
+    if (now.what == operation_kind::backward_input) pass.part = backward_part::input;
+    if (now.what == operation_kind::backward_parameters) pass.part = backward_part::parameters;
+    pass.buffers.gradients = with.gradients;
+    if (batch.targets != nullptr) pass.buffers.targets = batch.targets_of(m);
+    pass.loss.weights = batch.weights_of(m);
+    if (pass.loss.data != nullptr) pass.loss.data += with.loss_stride * (batch.first_slice + m);
+    pass.context.microbatch = m;
+    pass.context.first_sample = batch.first_sample_of(m);
+    if (batch.missing_samples > 0) {
+      pass.loss.samples = batch.samples;
+      pass.loss.present = batch.samples_in(m, samples_.number, samples_.blocks);
+      pass.context.missing = pass.loss.samples - pass.loss.present;
+    }
+    if constexpr (plan::sums_over_samples)
+      pass.context.samples_on_all_ranks = samples_on_all_ranks(batch, m);
+    return pass;
+  }
+
+  void run_backward(program_operation const& now, pass_type& pass) {
+    auto const& chunk = *pass.chunk;
+    rooms_.begin(now);
+    pass.of_input = handed_gradient(now);
+    auto* const made = this->backward(pass, gradient_of(now));
+    if (!ends_pass(now)) return;
+    if (pass.part != backward_part::parameters) {
+      gradient_ = made;
+      if (chunk.receives_gradient) queue().discard(gradient_of(now), chunk.output_bytes);
+    }
+    if (pass.part == backward_part::input) return;
+    if (pass.part == backward_part::parameters)
+      queue().discard(pass.gradient_stash, chunk.gradient_stash_bytes);
+    if (chunk.receives_input()) queue().discard(pass.input, chunk.input_bytes);
+    end_stash(now.chunk, now.microbatch);
+    if (chunk.handed_from >= 0) end_stash(chunk.handed_from, now.microbatch);
+  }
+  /// A chunk that reads the stash of a chunk is done with a microbatch: itself, or the one that its
+  /// output is handed to. The last of them discards it.
+  void end_stash(int number, int microbatch) {
+    auto const& chunk = this->arena().chunks[std::size_t(number)];
+    if constexpr (plan::chunks > 1)
+      if (chunk.handed_to >= 0) {
+        auto& is_read = is_read_[number_of(number, microbatch)];
+        is_read = is_read == 0 ? 1 : 0;
+        if (is_read != 0) return;
+      }
+    queue().discard(arena_ + places_.of(passed_value::stash, number, microbatch).offset,
+                    chunk.activation_stash_bytes);
+  }
+
+  [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
+  [[nodiscard]] chunk_arena const& chunk_of(program_operation const& now) const {
+    return this->arena().chunks[std::size_t(now.chunk)];
+  }
+  [[nodiscard]] placed_range range(passed_value what, program_operation const& now) const {
+    return places_.of(what, now.chunk, now.microbatch);
+  }
+  /// Where the forward of a chunk has left its output.
+  std::byte*& output_of(int chunk, int microbatch) {
+    return outputs_[number_of(chunk, microbatch)];
+  }
+  [[nodiscard]] std::size_t number_of(int chunk, int microbatch) const {
+    return std::size_t(chunk) * std::size_t(load_.microbatches) + std::size_t(microbatch);
+  }
+
+  /// What a chunk is given, and the gradient of what it makes.
+  [[nodiscard]] std::byte* input_of_chunk(program_operation const& now, batch_type const& batch) {
+    auto const& chunk = chunk_of(now);
+    if (chunk.begins_model) return batch.input_of(now.microbatch);
+    if constexpr (plan::chunks > 1)
+      if (chunk.handed_from >= 0) return output_of(chunk.handed_from, now.microbatch);
+    return received_input(now);
+  }
+  [[nodiscard]] std::byte* received_input(program_operation const& now) const {
+    return arena_ + range(passed_value::input, now).offset;
+  }
+  [[nodiscard]] std::byte* gradient_of(program_operation const& now) const {
+    auto const& chunk = chunk_of(now);
+    if (!chunk.receives_gradient) return nullptr;
+    return arena_ + range(passed_value::gradient, now).offset;
+  }
+  /// Where the gradient of a chunk's input is handed over to another chunk of the stage; null: it
+  /// is sent.
+  [[nodiscard]] std::byte* handed_gradient(program_operation const& now) const {
+    if constexpr (plan::chunks > 1)
+      if (int const to = chunk_of(now).handed_from;
+          to >= 0 && this->arena().chunks[std::size_t(to)].receives_gradient)
+        return arena_ + places_.of(passed_value::gradient, to, now.microbatch).offset;
+    return nullptr;
+  }
+
+  [[nodiscard]] std::size_t samples_on_all_ranks(batch_type const& batch, int m) const {
+    if (batch.missing_samples == 0) return batch.samples * std::size_t(samples_.blocks);
+    std::size_t all = 0;
+    for (int rank = 0; rank < samples_.blocks; ++rank)
+      all += batch.samples_in(m, rank, samples_.blocks);
+    return all;
+  }
+
+  Rank& rank_;
+  block_place samples_ = block_of(plan::samples, rank_.grid(), rank_.place());
+  workload load_;
+  std::byte* arena_;
+  [[no_unique_address]] block_rooms<T, typename Job::gradient_element, Rank,
+                                    plan::rules.keeps_blocks() || plan::rules.sums_blocks()> rooms_;
+  placed_passes places_;
+  lean_vector<std::byte*> outputs_;  // of the forwards of each chunk
+  std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);  // by one of two chunks
+  std::byte* gradient_ = nullptr;                                      // of the last backward
+};
+
+}  // namespace plait::execution

@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/core/concat.hpp"
+#include "plait/core/header_only.hpp"
+#include "plait/core/lean_vector.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/core/type_list.hpp"
+#include "plait/plan/memory/recompute.hpp"
+#include "plait/plan/sharding/arena_layout.hpp"
+#include "plait/run/context.hpp"
+#include "plait/run/forward_watch.hpp"
+#include "plait/run/item_synchronizer.hpp"
+#include "plait/run/layer_invoker.hpp"
+#include "plait/run/operations.hpp"
+#include "plait/run/pass_frame.hpp"
+#include "plait/run/stage_memory.hpp"
+#include "plait/run/step_code.hpp"
+#include "plait/run/step_facts.hpp"
+#include "plait/run/term_operations.hpp"
+#include "plait/run/value_steps.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::execution {
+
+/// Sets what the bodies of the leaves are called where a device marks them; `names` as `leaf_names`
+/// gives them.
+[[gnu::cold]] void name_bodies(std::vector<std::string> names, std::span<std::string> forward,
+                               std::span<std::string> backward);
+
+/// The layer of an epilogue in its form.
+template <class Epilogue>
+struct formed_or_none {
+  using type = typename Epilogue::work;
+};
+template <>
+struct formed_or_none<no_step> {
+  using type = no_epilogue;
+};
+template <step_facts Facts>
+struct formed_or_none<single_step<Facts, step_sum>> {
+  using type = sum_epilogue;
+};
+
+/// Where a unit has its activations and its gradients in the stashes of its chunk, in bytes; what
+/// is made again of it is not in the stash from `stash_end` on.
+struct unit_place {
+  std::size_t activations = 0, gradients = 0, stash_end = 0;
+};
+
+/// The units of a range that lie in another one.
+constexpr unit_range within(unit_range piece, unit_range units) {
+  return {std::max(units.begin, piece.begin), std::min(units.end, piece.end)};
+}
+
+/// The places of the units of a model. `activations`: of a unit of each item, where its stash ends,
+/// for each `again`; `gradients`: the bytes of its gradients' stash.
+[[nodiscard]] [[gnu::cold]] lean_vector<unit_place> places_of_units(
+    static_view<item> items, lean_vector<chunk_arena> const& chunks,
+    recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
+    std::size_t const* gradients);
+
+/// Runs the units of an item on one microbatch, one after the other: what one has made is the input
+/// of the next. It walks through the steps of a unit, makes the places that layers see and applies
+/// the transitions between them. It knows no model: stage_items has the items.
+///
+/// Cost:   no allocation.
+/// Threads: used by the one thread that runs the rank.
+template <class Setting, class Rank>
+class unit_executor {
+  static constexpr auto traits = Setting::traits;
+
+ public:
+  using memory_type = stage_memory<Setting>;
+  using arenas = typename memory_type::arenas;
+  using setting = typename Setting::leaf;
+  using pass_type = pass_frame<setting>;
+  using frame_type = unit_frame<setting>;
+
+ private:
+  using T = typename setting::element;
+  using device_type = typename Rank::device_type;
+  using synchronizer_type = item_synchronizer<Setting, device_type>;
+  using waits = typename synchronizer_type::waits;
+  using planned_waits = typename synchronizer_type::planned_waits;
+  static constexpr bool has_waits = synchronizer_type::has_waits;
+  static constexpr int leaves = traits.leaves;
+  /// The code that runs a leaf.
+  template <class Step>
+  using invoker =
+      layer_invoker<setting, Rank, typename Step::work, std::size_t(Step::facts.more_count)>;
+
+ public:
+  /// `names`: of the leaves.
+  [[gnu::cold]] unit_executor(Rank& rank, memory_type memory, std::vector<std::string> names)
+      : rank_(rank), memory_(std::move(memory)), synchronizer_(rank.device(), memory_) {
+    auto const& layout = memory_.layout();
+    places_ = places_of_units(plan().items, arena().chunks, plan().recomputes,
+                              layout.stash_end.data(), layout.gradient_stash_bytes.data());
+    name_bodies(std::move(names), forward_names_, backward_names_);
+    if constexpr (traits.has_reruns) prepare_reruns();
+  }
+  unit_executor(unit_executor const&) = delete;
+  unit_executor& operator=(unit_executor const&) = delete;
+
+  [[nodiscard]] stage_arena const& arena() const { return memory_.arena(); }
+  /// Of each step, bits of `again`: for which units it runs again. Tests leave some out.
+  [[nodiscard]] auto& steps_again() { return again_.steps; }
+
+ protected:
+  ~unit_executor() = default;
+
+  [[nodiscard]] plan_ir const& plan() const { return memory_.plan(); }
+  /// Where values and parameters of the stage lie.
+  [[nodiscard]] memory_type const& memory() const { return memory_; }
+  [[nodiscard]] memory_type& memory() { return memory_; }
+
+  /// What a unit is given.
+  [[nodiscard]] std::byte* input_of(int unit, pass_type const& pass) const {
+    return unit == pass.chunk->units.begin ? pass.input : activations_of(unit - 1, pass);
+  }
+  /// The gradient that the first unit of a backward is given: `gradient` is that of the output of
+  /// the chunk.
+  std::byte* begin_backward(pass_type const& pass, std::byte* gradient) {
+    if (pass.units.end != pass.chunk->units.end) return made_;
+    edge_ = 0;
+    return gradient;
+  }
+
+  // Which steps an item has is known to the compiler, and so is all of them: no loop looks up what
+  // is to be done. What is a template on a step only puts together calls of what is none, and is
+  // put into the function of its item: compilers would make a function of each.
+
+  /// Runs the units of an item that the pass has forward; what the last has made, or `made`.
+  template <item_facts Item, class... Steps>
+  std::byte* forward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* made) {
+    auto const here = within(Item.units, pass.units);
+    for (int unit = here.begin; unit < here.end; ++unit) {
+      frame_type const frame = begin_forward(Item, unit, pass, made);
+      in_order{(forward_step<Steps>(frame), 0)...};
+      end_forward(Item, frame);
+      made = frame.output;
+    }
+    return made;
+  }
+  /// The same backward, on the gradient of the output; `Steps` in the order of the backward.
+  template <item_facts Item, class... Steps>
+  std::byte* backward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* gradient) {
+    auto const here = within(Item.units, pass.units);
+    for (int unit = here.end - 1; unit >= here.begin; --unit) {
+      frame_type const frame = begin_backward(Item, unit, pass, gradient);
+      in_order{(backward_step<Steps>(frame), 0)...};
+      end_backward(Item, frame);
+      gradient = made_;
+    }
+    return gradient;
+  }
+  /// The part of the parameters alone.
+  template <item_facts Item, class... Steps>
+  void parameters_of_item(item_code<Item, Steps...>, pass_type& pass) {
+    auto const here = within(Item.units, pass.units);
+    for (int unit = here.end - 1; unit >= here.begin; --unit) {
+      frame_type const frame = enter(Item, unit, pass, nullptr, nullptr);
+      in_order{(backward_parameters<typename Steps::step>(frame), 0)...};
+      values_.forget_transients();
+      if constexpr (traits.has_reruns) discard_working(Item.number, unit);
+    }
+  }
+  /// Lets the layers of an item get ready that have anything to.
+  template <item_facts Item, class... Steps>
+  [[gnu::cold]] void prepare_item(item_code<Item, Steps...>, pass_type& pass) {
+    if constexpr (place_of_first({Steps::facts.has_prepare...}) >= 0) {
+      auto const here = within(Item.units, pass.units);
+      if (here.begin >= here.end) return;
+      pass.context.copy = here.begin - Item.units.begin;
+      std::byte* const activations = activations_of(here.begin, pass);
+      frame_type const frame{
+          .pass = &pass, .unit = here.begin, .input = activations, .output = activations};
+      in_order{(prepare_step<Steps>(frame), 0)...};
+    }
+  }
+
+ private:
+  /// Begins a unit of an item: the steps that follow, in their order, run it from its input into
+  /// its activation stash, or make again what the frame says.
+  PLAIT_IN_LOOPS frame_type begin_forward(item_facts const& item, int unit, pass_type& pass,
+                                          std::byte* made) {
+    pass.context.copy = unit - item.units.begin;
+    frame_type frame{
+        .pass = &pass, .unit = unit, .input = made, .output = activations_of(unit, pass)};
+    if constexpr (traits.has_reruns) {
+      set_working(frame);
+      discard_working(item.number, unit);
+      if (pass.runs_again) frame.steps_again = bit_of(plan().recomputes.of(unit));
+    }
+    if constexpr (has_waits)
+      if (item.waits_forward)
+        synchronizer_.pass_edge(forward_waits(item.number, frame), waits::begin);
+    return frame;
+  }
+  void end_forward(item_facts const& item, frame_type const& at) {
+    if constexpr (has_waits)
+      if (item.waits_forward) synchronizer_.pass_edge(forward_waits(item.number, at), waits::end);
+    values_.forget_transients();
+  }
+  /// Begins the way back, from the gradient of a unit's output to that of its input, which goes to
+  /// `made_`: its steps from the last to the first. Gradients of parameters are added up, or what
+  /// they are made of is kept; for the part of the parameters alone, backward_parameters is what
+  /// runs of each step.
+  PLAIT_IN_LOOPS frame_type begin_backward(item_facts const& item, int unit, pass_type& pass,
+                                           std::byte* gradient) {
+    made_ = memory_.edge(edge_);
+    edge_ = 1 - edge_;
+    if constexpr (traits.has_chunks)
+      if (pass.of_input != nullptr && unit == pass.chunk->units.begin) made_ = pass.of_input;
+    if constexpr (has_waits)
+      if (item.waits_backward)
+        synchronizer_.pass_edge({item.number, direction::backward}, waits::begin);
+    return enter(item, unit, pass, gradient, made_);
+  }
+  void end_backward(item_facts const& item, frame_type const& at) {
+    if constexpr (has_waits)
+      if (item.waits_backward)
+        synchronizer_.pass_edge({item.number, direction::backward}, waits::end);
+    values_.forget_transients();
+    if constexpr (traits.has_reruns)
+      if (at.pass->part == backward_part::all) discard_working(item.number, at.unit);
+  }
+  /// Where a unit works in a backward.
+  [[nodiscard]] frame_type enter(item_facts const& item, int unit, pass_type& pass,
+                                 std::byte* of_output, std::byte* of_input) const {
+    pass.context.copy = unit - item.units.begin;
+    frame_type out{&pass,     unit,    input_of(unit, pass), activations_of(unit, pass),
+                   of_output, of_input};
+    if constexpr (traits.splits_backward)
+      out.gradient_stash = pass.gradient_stash + places_[std::size_t(unit)].gradients;
+    if constexpr (traits.has_reruns) set_working(out);
+    return out;
+  }
+
+  /// Runs one step of a unit forward, a `step_code`; the way back is that of the steps in reverse.
+  template <class Code>
+  PLAIT_IN_LOOPS void forward_step(frame_type const& at) {
+    constexpr auto& now = Code::facts;
+    using epilogue = typename Code::forward_epilogue;
+    if constexpr (!Code::is_done_forward) {
+      if constexpr (traits.has_reruns)
+        if (!runs(now.number, at)) return;
+      if constexpr (are_awaiting<direction::forward, typename Code::step, epilogue>)
+        begin_step<direction::forward, typename Code::step, epilogue>(at);
+      if constexpr (now.kind == step_kind::leaf) {
+        bool is_made_later = false;
+        if constexpr (may_wait_for_gradient<Code>) is_made_later = waits_for_gradient(at);
+        if (!is_made_later) {
+          using layer = invoker<typename Code::step>;
+          [[maybe_unused]] auto const mark = mark_of<direction::forward>(now, at);
+          auto const ops =
+              operations_of<typename layer::operations_type>(now, direction::forward, at);
+          std::byte* other = nullptr;
+          if constexpr (std::is_same_v<formed_of<epilogue>, sum_epilogue>)
+            other = memory_.value_data(plan().steps[epilogue::facts.number].skip, at);
+          else if constexpr (is_step<epilogue>) other = memory_.value_data(epilogue::facts.out, at);
+          layer::template forward<formed_of<epilogue>>(ops, memory_.place_of_leaf(now, at), other);
+          if constexpr (now.has_scratch) values_.forget_scratch(now.leaf);
+        }
+      } else if constexpr (now.kind == step_kind::move) {
+        using row = typename Code::step::work;
+        using element = std::conditional_t<now.is_tokens, std::int32_t, T>;
+        values_.template move<direction::forward, row::from, row::to, element>(now.number, at);
+      } else {
+        values_.forward_sum(plan().steps[now.number], at);
+      }
+      if constexpr (are_awaited<direction::forward, typename Code::step, epilogue>)
+        end_step<direction::forward, typename Code::step, epilogue>(at);
+    }
+    // After a sum as epilogue the leaf's place holds the sum: the leaf is also named if only the
+    // sum is not finite.
+    if constexpr (now.kind == step_kind::leaf &&
+                  (!is_step<epilogue> || std::is_same_v<formed_of<epilogue>, sum_epilogue>))
+      if (at.pass->watch != nullptr) show(now.number, at);
+  }
+  template <class Code>
+  PLAIT_IN_LOOPS void backward_step(frame_type const& at) {
+    constexpr auto& now = Code::facts;
+    if constexpr (!Code::is_done_backward) {
+      using epilogue = typename Code::backward_epilogue;
+      if constexpr (are_awaiting<direction::backward, typename Code::step, epilogue>)
+        begin_step<direction::backward, typename Code::step, epilogue>(at);
+      if constexpr (now.kind == step_kind::leaf) {
+        backward_leaf<Code>(at);
+      } else if constexpr (now.gives_gradient) {
+        if constexpr (now.kind == step_kind::move) {
+          using row = typename Code::step::work;
+          values_.template move<direction::backward, row::gradient_from, row::gradient_to, T>(
+              now.number, at);
+        } else {
+          values_.backward_sum(plan().steps[now.number], at);
+        }
+      }
+      if constexpr (are_awaited<direction::backward, typename Code::step, epilogue>)
+        end_step<direction::backward, typename Code::step, epilogue>(at);
+    }
+    using postponed = typename Code::postponed;
+    if constexpr (is_step<postponed>) {
+      constexpr planned_waits planned{now.item, direction::backward};
+      constexpr int parameters = waits::parameters_of(postponed::facts.number);
+      if constexpr (postponed::facts.parameters.waits) synchronizer_.keep(planned, parameters);
+      backward_parameters<postponed>(at);
+      if constexpr (postponed::facts.parameters.is_awaited)
+        synchronizer_.record(planned, parameters);
+    }
+  }
+  /// The gradients of a leaf's parameters, or what their half of the backward needs for them; a
+  /// `single_step`.
+  template <class Step>
+  PLAIT_IN_LOOPS void backward_parameters(frame_type const& at) {
+    if constexpr (Step::facts.is_trained) {
+      using operations_type = typename invoker<Step>::operations_type;
+      auto ops = operations_of<operations_type>(Step::facts, direction::backward, at);
+      add_gradients<Step>(ops, memory_.place_of_leaf(Step::facts, at),
+                          output_gradient(Step::facts, at), at);
+    }
+  }
+  /// Calls the `prepare` of a layer that has one, with the views of its forward.
+  template <class Code>
+  void prepare_step(frame_type const& at) {
+    constexpr auto& now = Code::facts;
+    if constexpr (now.has_prepare) {
+      using layer = invoker<typename Code::step>;
+      layer::prepare(operations_of<typename layer::operations_type>(now, direction::forward, at),
+                     memory_.place_of_leaf(now, at));
+    }
+  }
+
+  template <class Step>
+  static constexpr bool is_step = !std::is_same_v<Step, no_step>;
+  template <class Epilogue>
+  using formed_of = typename formed_or_none<Epilogue>::type;
+
+  template <direction Way>
+  PLAIT_IN_LOOPS auto mark_of(step_facts const& now, frame_type const& at) {
+    return rank_.device().mark(names_of(Way, at)[std::size_t(now.leaf)].c_str());
+  }
+
+  /// True for a loss that may be made only with its gradient: then its forward does nothing, and
+  /// its backward reads once what both are made of, if the device can. Plans say of both that they
+  /// write the sum of the loss.
+  template <class Code>
+  static constexpr bool may_wait_for_gradient = [] {
+    constexpr auto& now = Code::facts;
+    if constexpr (now.kind == step_kind::leaf && now.is_loss && now.gives_gradient)
+      return Code::step::work::info.has_forward_backward &&
+             Code::step::work::form.inner_count == 0 && device_type::parts.joins_loss &&
+             !is_step<typename Code::backward_epilogue>;
+    else return false;
+  }();
+  /// A training forward is followed by its backward, except where somebody watches it.
+  [[nodiscard]] bool waits_for_gradient(frame_type const& at) {
+    return at.pass->context.training && at.pass->watch == nullptr && queue().loss_with_gradient();
+  }
+
+  /// The halves of a leaf's backward that a step has.
+  template <class Code>
+  PLAIT_IN_LOOPS void backward_leaf(frame_type const& at) {
+    constexpr auto& now = Code::facts;
+    constexpr bool is_joint = !traits.splits_backward && now.is_trained && now.gives_gradient &&
+                              Code::step::work::info.joins_backward && !Code::is_postponed;
+    constexpr bool adds = now.is_trained && !is_joint && !Code::is_postponed;
+    if constexpr (is_joint || adds || now.gives_gradient) {
+      using layer = invoker<typename Code::step>;
+      auto ops = operations_of<typename layer::operations_type>(now, direction::backward, at);
+      auto const place = memory_.place_of_leaf(now, at);
+      std::byte* const dy = output_gradient(now, at);
+      if constexpr (adds) add_gradients<typename Code::step>(ops, place, dy, at);
+      if constexpr (now.gives_gradient) {
+        [[maybe_unused]] auto const mark = mark_of<direction::backward>(now, at);
+        gradient_place of{dy, memory_.gradient_data(now.in, at)};
+        if constexpr (now.more_count > 0)
+          for (int i = 0; i < now.more_count; ++i)
+            of.more[std::size_t(i)] = memory_.gradient_data(plan().steps[now.number].more[i], at);
+        using epilogue = typename Code::backward_epilogue;
+        using formed = formed_of<epilogue>;
+        if constexpr (is_joint) begin_sums(ops, now.leaf, at);
+        if constexpr (std::is_same_v<formed, sum_epilogue>) {
+          static_assert(is_joint);
+          constexpr int number = epilogue::facts.number;
+          of.added = memory_.gradient_data(plan().steps[number].skip, at);
+          layer::template backward_input<formed, true>(
+              ops, place, of, nullptr, memory_.gradient_data(epilogue::facts.in, at));
+        } else if constexpr (is_step<epilogue>) {
+          constexpr auto& then = epilogue::facts;
+          auto const of_epilogue = memory_.place_of_leaf(then, at);
+          layer::template backward_input<formed, is_joint>(ops, place, of, &of_epilogue,
+                                                           memory_.gradient_data(then.in, at));
+        } else {
+          bool makes_loss = false;
+          if constexpr (may_wait_for_gradient<Code>) makes_loss = waits_for_gradient(at);
+          if (!makes_loss)
+            layer::template backward_input<formed, is_joint>(ops, place, of, nullptr, nullptr);
+          else if constexpr (may_wait_for_gradient<Code>) layer::forward_backward(ops, place, of);
+        }
+        if constexpr (now.has_scratch) values_.forget_scratch(now.leaf);
+      }
+    }
+  }
+  template <class Step>
+  PLAIT_IN_LOOPS void add_gradients(auto& ops, leaf_place<setting> const& place, std::byte* dy,
+                                    frame_type const& at) {
+    constexpr auto& now = Step::facts;
+    if constexpr (traits.splits_backward)
+      if (at.pass->part == backward_part::input) {
+        if constexpr (!now.is_loss)
+          queue().copy_bytes(dy, stash_of(now.leaf, at),
+                             memory_.block(now.out.number).count() * sizeof(T));
+        return;
+      }
+    [[maybe_unused]] auto const mark = mark_of<direction::backward>(now, at);
+    begin_sums(ops, now.leaf, at);
+    invoker<Step>::template backward_parameters<now.has_parameters>(ops, place, dy);
+    if constexpr (now.has_scratch) values_.forget_scratch(now.leaf);
+  }
+
+  /// Prepares the gradients of a leaf's parameters: the leaf can add to them afterwards.
+  PLAIT_IN_LOOPS void begin_sums(auto& ops, int leaf, frame_type const& at) {
+    if (at.pass->begins_gradients || traits.sums_blocks)
+      ops.begin_by_product(begin_gradients_of(leaf, at));
+  }
+
+  /// Where the first half of a backward leaves the gradient of a leaf's output to the second.
+  [[nodiscard]] std::byte* stash_of(int leaf, frame_type const& at) const {
+    return at.gradient_stash + memory_.layout().gradient_stash_offset[std::size_t(leaf)];
+  }
+
+  static planned_waits forward_waits(int item, frame_type const& at) {
+    return {item, direction::forward, at.steps_again};
+  }
+
+  /// The waits of a step, and of the element-wise function behind it if that is done with it. A
+  /// backward makes nothing again.
+  template <direction Way, class Step, class Epilogue>
+  PLAIT_IN_LOOPS void begin_step(frame_type const& at) {
+    planned_waits const planned{Step::facts.item, Way, at.steps_again};
+    if constexpr (waits_of<Way, Step>.waits) synchronizer_.keep(planned, Step::facts.number);
+    if constexpr (waits_of<Way, Epilogue>.waits)
+      synchronizer_.keep(planned, Epilogue::facts.number);
+  }
+  template <direction Way, class Step, class Epilogue>
+  PLAIT_IN_LOOPS void end_step(frame_type const& at) {
+    planned_waits const planned{Step::facts.item, Way, at.steps_again};
+    if constexpr (waits_of<Way, Epilogue>.is_awaited)
+      synchronizer_.record(planned, Epilogue::facts.number);
+    if constexpr (waits_of<Way, Step>.is_awaited) synchronizer_.record(planned, Step::facts.number);
+  }
+  template <direction Way, class Step>
+  static constexpr step_waits waits_of = [] {
+    if constexpr (!is_step<Step>) return step_waits{};
+    else return Way == direction::forward ? Step::facts.forward : Step::facts.backward;
+  }();
+  // Asked before the calls: most steps have none, and compilers would make a function for each.
+  template <direction Way, class... Steps>
+  static constexpr bool are_awaiting = (waits_of<Way, Steps>.waits || ...);
+  template <direction Way, class... Steps>
+  static constexpr bool are_awaited = (waits_of<Way, Steps>.is_awaited || ...);
+  [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
+
+  /// The gradient of what a leaf writes, if it is no loss.
+  [[nodiscard]] std::byte* output_gradient(step_facts const& now, frame_type const& at) const {
+    if (now.is_loss) return nullptr;
+    if constexpr (traits.splits_backward)
+      if (at.pass->part == backward_part::parameters) return stash_of(now.leaf, at);
+    return memory_.gradient_data(now.out, at);
+  }
+  [[nodiscard]] bool runs(int step, frame_type const& at) const {
+    return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
+  }
+  /// What the bodies of the leaves are called.
+  [[nodiscard]] auto const& names_of(direction way, [[maybe_unused]] frame_type const& at) const {
+    if constexpr (traits.has_reruns)
+      if (at.steps_again != 0) return again_.names;
+    return way == direction::forward ? forward_names_ : backward_names_;
+  }
+  [[gnu::cold]] void prepare_reruns() {
+    for (std::size_t i = 0; i < again_.names.size(); ++i)
+      again_.names[i] = concat({forward_names_[i], " again"});
+    std::copy(plan().reruns.begin(), plan().reruns.end(), again_.steps.begin());
+  }
+  [[gnu::cold]] void show(int step, frame_type const& at) {
+    auto& watch = *at.pass->watch;
+    auto const& context = at.pass->context;
+    if (watch.found || at.steps_again != 0) return;
+    auto const& now = plan().steps[step];
+    auto const& leaf = plan().leaves[now.leaf];
+    if (leaf.has_term()) watch.look(rank_.device(), context.loss.data, 1);
+    if (!leaf.is_loss && !watch.found)
+      watch.look(rank_.device(), reinterpret_cast<T const*>(memory_.value_data(now.out, at)),
+                 memory_.block(now.out).count());
+    watch.microbatch = context.microbatch;
+    watch.site = static_cast<std::uint32_t>(at.unit * leaves + now.leaf);
+    watch.leaf = now.leaf;
+    watch.copy = context.copy;
+  }
+
+  /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
+  /// parameter has an accumulator of its own, so that who adds to it first is known.
+  [[gnu::noinline]] void const* begin_gradients_of(int leaf, frame_type const& at) {
+    auto const& layer = plan().leaves[leaf];
+    int const first = plan().first_entry[leaf];
+    auto const* const places = memory_.place_of(first, at.unit);
+    auto* const gradients = at.pass->buffers.gradients;
+    bool const begins = at.pass->begins_gradients;
+    void const* product = nullptr;
+    for (int i = 0; i < layer.parameters.size(); ++i) {
+      auto const& entry = plan().entries[first + i];
+      // The sums of a step that are not in blocks go on.
+      if (!begins && (entry.owner >= 0 || entry.reduced_over_tensor())) continue;
+      auto* const gradient = gradients + places[i].gradient;
+      if (i == layer.overwrites_gradient) product = gradient;
+      else queue().fill(typename setting::sum{0}, gradient, entry.local_rows * entry.local_columns);
+    }
+    return product;
+  }
+
+  /// With several tensor ranks this is a call, as where values lie, see stage_memory.
+  template <class Operations>
+  PLAIT_IN_LOOPS Operations operations_of(step_facts const& now, direction way,
+                                          frame_type const& at) {
+    if constexpr (setting::tensor_ranks > 1)
+      return operations_of_leaf<Operations>(now.leaf, now.in.number, way, at);
+    else return make_operations<Operations>(now.leaf, now.in.number, way, at);
+  }
+  template <class Operations>
+  [[gnu::noinline]] Operations operations_of_leaf(int leaf, int in, direction way,
+                                                  frame_type const& at) {
+    return make_operations<Operations>(leaf, in, way, at);
+  }
+  template <class Operations>
+  PLAIT_IN_LOOPS Operations make_operations(int leaf, int in, direction way, frame_type const& at) {
+    auto& context = at.pass->context;
+    context.site = static_cast<std::uint32_t>(at.unit * leaves + leaf);
+    if constexpr (traits.reads_buffers)
+      context.reads_buffers = !context.training || plan().leaves[leaf].is_frozen;
+    if constexpr (traits.has_reruns) context.runs_again = at.steps_again != 0;
+    if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
+      auto const& loss = at.pass->loss;
+      context.loss = loss;
+      if constexpr (traits.has_reruns)
+        if (at.steps_again != 0) context.loss.data = nullptr;  // it has its term
+      if (loss.data != nullptr) {
+        context.loss.data += plan().leaves[leaf].term;
+        context.loss.scale += plan().leaves[leaf].term;
+      }
+      if (plan().values[in].at == shard<dim::sequence>)
+        context.loss.first_row =
+            static_cast<std::size_t>(memory_.form_block()) * memory_.block(in).rows;
+    }
+    return {rank_, context, leaf, names_of(way, at)[std::size_t(leaf)].c_str()};
+  }
+
+  /// Where what is made again of a unit lies.
+  void set_working(frame_type& frame) const {
+    frame.stash_end = places_[std::size_t(frame.unit)].stash_end;
+    frame.working = memory_.at(arena().working_offset) - frame.stash_end;
+  }
+  /// What lies in the working record is another unit's, or is not needed any more.
+  void discard_working(int item, int unit) {
+    auto const bytes = memory_.layout().activation_stash_bytes[std::size_t(item)] -
+                       places_[std::size_t(unit)].stash_end;
+    if (bytes > 0) queue().discard(memory_.at(arena().working_offset), bytes);
+  }
+  [[nodiscard]] std::byte* activations_of(int unit, pass_type const& pass) const {
+    return pass.stash + places_[std::size_t(unit)].activations;
+  }
+
+  Rank& rank_;
+  memory_type memory_;
+  synchronizer_type synchronizer_;
+  value_steps<Setting, Rank> values_{rank_, memory_};
+  lean_vector<unit_place> places_{};  // of the units of the model
+  std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;  // what runs
+  int edge_ = 0;               // the place that the gradient of the next unit's input gets
+  std::byte* made_ = nullptr;  // the gradient that the last unit has made
+
+  // Which steps run again, and by what marks call them.
+  struct reruns_of_steps {
+    std::array<unsigned char, program<leaves>::most_steps> steps{};
+    std::array<std::string, std::size_t(leaves)> names{};
+  };
+  struct nothing_again {};
+  [[no_unique_address]] std::conditional_t<traits.has_reruns, reruns_of_steps, nothing_again>
+      again_{};
+};
+
+}  // namespace plait::execution
+
+#if PLAIT_HEADER_ONLY
+#include "plait/run/unit_executor.ipp"
+#endif
