@@ -11,7 +11,7 @@
 
 namespace plait::execution {
 
-/// Finds the first layer of a forward whose output is not finite; a stage_runner shows it what each
+/// Finds the first layer of a forward whose output is not finite; passes show it what each
 /// layer makes.
 ///
 /// Cost:   waits for the device and copies the output, for each layer.

@@ -28,7 +28,7 @@ class item_synchronizer {
   /// Steps wait for each other where there is a stream besides that of compute.
   static constexpr bool has_waits = Setting::leaf::tensor_ranks > 1;
 
-  /// Which waits are meant. Numbers: what keeps them is the same code for all items.
+  /// Names the waits of an item. Numbers: the code that keeps them is the same for all items.
   struct planned_waits {
     int item;
     direction way;
@@ -41,7 +41,7 @@ class item_synchronizer {
     if constexpr (has_waits && traits.has_reruns) plan_reruns();
   }
 
-  /// Lets the stream of a step wait for what the step needs.
+  /// Lets the stream of a step wait for all that the step needs.
   [[gnu::noinline]] void keep(planned_waits all, int step) {
     auto const part = all.steps_again != 0            ? wait_site::part::forward_again
                       : all.way == direction::forward ? wait_site::part::forward
@@ -50,11 +50,11 @@ class item_synchronizer {
       if (wait.waiting == step)
         device_.wait(stream_of(step, all.way), event_of(wait.awaited), {part, step, wait.awaited});
   }
-  /// Records what others wait for.
+  /// Records the event of a step if others wait for it.
   [[gnu::noinline]] void record(planned_waits all, int step) {
     if (planned(all).is_awaited(step)) device_.record(event_of(step), stream_of(step, all.way));
   }
-  /// Nothing is done at the edges of an item but what others wait for.
+  /// Does both at an edge of an item, where nothing else is done.
   [[gnu::noinline]] void pass_edge(planned_waits all, int edge) {
     keep(all, edge);
     record(all, edge);
@@ -91,10 +91,10 @@ class item_synchronizer {
 
   Device& device_;
   memory_type const& memory_;
-  // For each step what it has done, and for what came before it.
+  // Events: of each step, and of the begin and the end of the item.
   std::array<typename Device::event, std::size_t(waits::parameters_of(waits::end) + 1)> events_{};
   struct nothing_again {};
-  // What waits where steps run again: of each item, for each kind of `again`.
+  // Waits of steps that run again: of each item, for each kind of `again`.
   [[no_unique_address]] std::conditional_t<
       traits.has_reruns, lean_vector<lean_vector<planned_wait>>, nothing_again> again_{};
 };

@@ -17,18 +17,11 @@
 
 namespace plait::execution {
 
-/// Stands for the element-wise layer that is done as another one stores its result: the one after
-/// it in a forward, the one before it in a backward.
-struct no_epilogue {};
-/// Stands for the sum of a residual: a forward makes it at the residual's end, as it stores a
-/// product; a backward makes it at the residual's beginning, as it stores a gradient.
-struct sum_epilogue {};
-
 /// The gradients that a body reads and writes.
 struct gradient_place {
   std::byte* dy = nullptr;
   std::byte* dx = nullptr;
-  std::byte* added = nullptr;  ///< to dx, by a sum_epilogue
+  std::byte* added = nullptr;  ///< to dx, by a step_sum
   std::array<std::byte*, ext::input_placements::most_more>
       more{};  ///< of the other inputs of a layer that has several
 };
@@ -75,7 +68,7 @@ struct layer_invoker {
       auto const y = view_at<Setting, seen>(at.y, Formed::y, at.stage.rows);
       if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
         return y;
-      } else if constexpr (std::is_same_v<Epilogue, sum_epilogue>) {
+      } else if constexpr (std::is_same_v<Epilogue, step_sum>) {
         return summed_view<seen>{y, view_at<Setting, seen>(other, Formed::y, at.stage.rows), y};
       } else {
         using seen_mapped = value_view<Setting, Epilogue::y_kind, Epilogue::y_at, false>;
@@ -128,7 +121,7 @@ struct layer_invoker {
       });
     } else if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
       return dx;
-    } else if constexpr (std::is_same_v<Epilogue, sum_epilogue>) {
+    } else if constexpr (std::is_same_v<Epilogue, step_sum>) {
       return summed_view<seen>{dx, view_at<Setting, seen>(of.added, Formed::x, rows),
                                view_at<Setting, seen>(mapped, Formed::x, rows)};
     } else {

@@ -50,6 +50,14 @@ struct formed_layer {
   static constexpr planning::value input{info.inputs[Index], inputs_at[Index]};
 };
 
+/// In place of the element-wise layer that is done as another one stores its result: the one after
+/// it in a forward, the one before it in a backward.
+struct no_epilogue {};
+/// The sum of a residual, a step by itself or such an epilogue: a forward makes it at the
+/// residual's end, as it stores a product; a backward makes it at the residual's beginning, as it
+/// stores a gradient.
+struct step_sum {};
+
 /// Where a unit has a parameter and its gradient, in elements.
 struct parameter_place {
   std::size_t parameter = 0, gradient = 0;

@@ -10,21 +10,21 @@
 #include "plait/run/layer_views.hpp"
 #include "plait/tensor/batch.hpp"
 
-// What is handed down from the trainer to a layer: a frame for a step, for a pass and for a unit.
+// Frames that are handed down from a trainer to a layer: of a step, of a pass and of a unit.
 namespace plait::execution {
 
 using planning::unit_range;
 
-/// Whether operations of this kind run units of a chunk on a microbatch.
+/// Returns true if operations of this kind run units of a chunk on a microbatch.
 constexpr bool is_pass(operation_kind what) {
   return what >= operation_kind::forward && what <= operation_kind::backward_parameters;
 }
-/// Whether they compute gradients.
+/// Returns true if they compute gradients.
 constexpr bool is_backward(operation_kind what) {
   return what >= operation_kind::backward && what <= operation_kind::backward_parameters;
 }
 
-/// What all passes of a step are run with. stage_executor::frame_of makes it.
+/// A step on one batch, as its passes see it; stage_executor::frame_of makes it.
 template <class Setting>
 struct step_frame {
   device_batch<typename Setting::memory> const& batch;
@@ -33,10 +33,10 @@ struct step_frame {
   int loss_stride = 0;      ///< from the loss of a slice to that of the next one
   int end_item = 0;         ///< items from this one on are left out
   typename Setting::sum* gradients = nullptr;  ///< where backwards add up
-  forward_watch* watch = nullptr;              ///< is shown what each layer makes
+  forward_watch* watch = nullptr;              ///< sees what each layer makes; null: nobody looks
 };
 
-/// What a backward computes: all, or the gradients of inputs and then those of parameters.
+/// The part of a backward: all, or the gradients of inputs and then those of parameters.
 enum class backward_part : int { all, input, parameters };
 
 /// A pass through units of a chunk, on one microbatch.
@@ -44,11 +44,11 @@ template <class Setting>
 struct pass_frame {
   layer_context& context;          ///< layers fill in what differs between them
   stage_buffers<Setting> buffers;  ///< with the targets and the gradients of the pass
-  loss_sum loss{};                 ///< as in step_frame, of the microbatch
+  loss_sum loss{};                 ///< as in step_frame, for the microbatch
   chunk_arena const* chunk = nullptr;
-  unit_range units{};                   ///< those that are run
-  std::byte* input = nullptr;           ///< of the chunk
-  std::byte* stash = nullptr;           ///< of the microbatch
+  unit_range units{};                   ///< units that are run
+  std::byte* input = nullptr;           ///< given to the chunk
+  std::byte* stash = nullptr;           ///< activations of the microbatch
   std::byte* gradient_stash = nullptr;  ///< what the first half of a backward keeps for the second
   int end_item = 0;
   bool runs_again = false;        ///< makes again what backwards read and forwards have not kept
@@ -62,12 +62,12 @@ struct pass_frame {
 template <class Setting>
 struct unit_frame {
   pass_frame<Setting>* pass = nullptr;
-  int unit = 0;                    ///< of the model
+  int unit = 0;                    ///< its number in the model
   std::byte* input = nullptr;      ///< what the unit before has made
   std::byte* output = nullptr;     ///< first in the activation stash of the unit
   std::byte* of_output = nullptr;  ///< gradients, in a backward
   std::byte* of_input = nullptr;
-  std::byte* gradient_stash = nullptr;  ///< of the unit
+  std::byte* gradient_stash = nullptr;  ///< the same, for the unit
   std::size_t stash_end =
       ~std::size_t{0};            ///< what is made again lies from here on in the working record,
   std::byte* working = nullptr;   ///< which is addressed as if it were behind the stash

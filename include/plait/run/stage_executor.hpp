@@ -25,10 +25,6 @@
 
 namespace plait::execution {
 
-/// Numbers of the items of a plan.
-template <class Plan>
-using item_numbers = std::make_index_sequence<std::size_t(Plan::code.items.size())>;
-
 template <class Job, class Rank>
 using units_of =
     unit_executor<typename stage_setting_of<Job, typename Rank::device_type::memory>::type, Rank>;
@@ -38,7 +34,8 @@ using units_of =
 ///
 /// Cost:   no allocation; the only branches are which items the stage has.
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank, class Items = item_numbers<typename Job::plan_type>>
+template <class Job, class Rank,
+          class Items = std::make_index_sequence<std::size_t(Job::plan_type::code.items.size())>>
 class stage_items;
 template <class Job, class Rank, std::size_t... I>
 class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, Rank> {
@@ -99,11 +96,11 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
     return gradient;
   }
 
-  /// What the last forward of the last chunk gave to its loss.
+  /// The input of the loss in the last forward.
   [[nodiscard]] std::byte const* model_output() const { return model_output_; }
 
  private:
-  /// Whether any layer has anything to get ready before the first pass at a shape.
+  /// True if a layer has anything to get ready before the first pass at a shape.
   static constexpr bool prepares() {
     return std::any_of(plan::tree.leaves.begin(), plan::tree.leaves.end(),
                        [](leaf_info const& leaf) { return leaf.has_prepare; });
@@ -155,7 +152,7 @@ class stage_executor : public stage_items<Job, Rank> {
                    "; this is a fault of plait"});
   }
 
-  /// Where the passes have what they leave to each other.
+  /// Places of all that passes leave to each other.
   [[nodiscard]] placed_passes const& places() const { return places_; }
 
   /// Clears what layers read as zeros: before the first run, and when others have used the arena.
@@ -171,9 +168,9 @@ class stage_executor : public stage_items<Job, Rank> {
     return rows == load_.rows && microbatches == load_.microbatches;
   }
 
-  /// What a batch is run with, in `context`. `loss`: `data` and `scale` of the first term; each
-  /// microbatch that is a slice has its own, `loss_stride` behind that of the one before. Items
-  /// from `end_item` on are left out.
+  /// Makes the frame of a step on a batch, in `context`. `loss`: `data` and `scale` of the first
+  /// term; each microbatch that is a slice has its own, `loss_stride` behind that of the one
+  /// before. Items from `end_item` on are left out.
   [[nodiscard]] frame_type frame_of(batch_type const& batch, layer_context const& context,
                                     loss_sum const& loss, int loss_stride,
                                     int end_item = all_items) const {
@@ -189,7 +186,7 @@ class stage_executor : public stage_items<Job, Rank> {
     return out;
   }
 
-  /// Where buckets are whole, if ranks hold blocks.
+  /// Rooms in which buckets are whole, if ranks hold blocks.
   [[nodiscard]] auto& rooms() { return rooms_; }
 
   /// Runs a forward or a backward, or half of one.
@@ -204,17 +201,17 @@ class stage_executor : public stage_items<Job, Rank> {
     rooms_.let_go(now);
   }
 
-  /// Whether a backward comes to the begin of its chunk; else the rest is still to come.
+  /// Returns true if a backward comes to the begin of its chunk; else the rest is still to come.
   [[nodiscard]] bool ends_pass(program_operation const& now) const {
     return now.units.begin <= chunk_of(now).units.begin;
   }
 
-  /// What the model has given to its loss in the last forward.
+  /// Returns it as numbers.
   [[nodiscard]] T const* model_output() const {
     return reinterpret_cast<T const*>(base::model_output());
   }
 
-  /// Where this rank has what a message between chunks moves.
+  /// The place of a message between chunks on this rank.
   [[nodiscard]] T* edge(exchange const& what, program_operation const& now) {
     bool const sends = what.is_sent_by(rank_.stage());
     std::byte* const at = what.place == exchange_place::activation_edge
@@ -224,7 +221,7 @@ class stage_executor : public stage_items<Job, Rank> {
   }
 
  private:
-  /// Where a pass runs, and what layers are told of its microbatch.
+  /// Makes the frame of a pass: its places, and all that layers are told of its microbatch.
   [[nodiscard]] pass_type pass_on(program_operation const& now, frame_type& with) {
     auto const& batch = with.batch;
     int const m = now.microbatch;
@@ -298,7 +295,7 @@ class stage_executor : public stage_items<Job, Rank> {
   [[nodiscard]] placed_range range(passed_value what, program_operation const& now) const {
     return places_.of(what, now.chunk, now.microbatch);
   }
-  /// Where the forward of a chunk has left its output.
+  /// The place in which the forward of a chunk has left its output.
   std::byte*& output_of(int chunk, int microbatch) {
     return outputs_[number_of(chunk, microbatch)];
   }
@@ -306,7 +303,7 @@ class stage_executor : public stage_items<Job, Rank> {
     return std::size_t(chunk) * std::size_t(load_.microbatches) + std::size_t(microbatch);
   }
 
-  /// What a chunk is given, and the gradient of what it makes.
+  /// The input of a chunk, and the gradient of its output.
   [[nodiscard]] std::byte* input_of_chunk(program_operation const& now, batch_type const& batch) {
     auto const& chunk = chunk_of(now);
     if (chunk.begins_model) return batch.input_of(now.microbatch);
@@ -322,8 +319,8 @@ class stage_executor : public stage_items<Job, Rank> {
     if (!chunk.receives_gradient) return nullptr;
     return arena_ + range(passed_value::gradient, now).offset;
   }
-  /// Where the gradient of a chunk's input is handed over to another chunk of the stage; null: it
-  /// is sent.
+  /// The place in which the gradient of a chunk's input is handed over to another chunk of the
+  /// stage; null: it is sent.
   [[nodiscard]] std::byte* handed_gradient(program_operation const& now) const {
     if constexpr (plan::chunks > 1)
       if (int const to = chunk_of(now).handed_from;

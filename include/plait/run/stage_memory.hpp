@@ -81,7 +81,7 @@ class stage_memory {
   /// Places of the uses of parameters, by their numbers among the uses of all units.
   [[nodiscard]] lean_vector<parameter_place>& places_of_uses() { return places_; }
 
-  /// What all layers of the stage have in common, in a pass without targets.
+  /// Buffers that all layers of the stage have in common, for a pass without targets.
   [[nodiscard]] stage_buffers<setting> const& buffers() const { return buffers_; }
 
   [[nodiscard]] block_shape block(int value) const {

@@ -37,7 +37,6 @@ struct step_move {
   static constexpr placement from = From, to = To;
   static constexpr placement gradient_from = GradientFrom, gradient_to = GradientTo;
 };
-struct step_sum {};
 
 template <class Plan, int Number, step_kind Kind = Plan::code.steps[Number].kind>
 struct work_of_step {
@@ -62,7 +61,9 @@ using single_step_of =
     single_step<facts_of<Plan>(Number), typename work_of_step<Plan, Number>::type>;
 
 /// In place of a step that is not there.
-struct no_step {};
+struct no_step {
+  using work = no_epilogue;
+};
 
 template <class Plan, int Number, bool IsThere>
 struct step_if {

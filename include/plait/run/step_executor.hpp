@@ -15,7 +15,7 @@ namespace plait::execution {
 
 /// Walks through the program of a rank, in its order. A range: an operation that is reached may be
 /// enqueued, as its stream waits for all that it needs; the step to the next one lets others wait
-/// for it. Who walks says what operations do, and carries out rows by exchanges():
+/// for it. The caller says what operations do, and carries out rows by exchanges():
 ///
 ///   for (auto const& reached : program)
 ///     if (reached.now.row < 0) compute(reached.now);
@@ -73,7 +73,7 @@ class step_executor {
   [[nodiscard]] position begin() { return {*this, 0}; }
   [[nodiscard]] position end() { return {*this, operations_.size()}; }
 
-  /// What carries out the rows of the list.
+  /// Carries out the rows of the list.
   [[nodiscard]] exchange_runner<Rank> const& exchanges() const { return exchanges_; }
 
  private:

@@ -38,21 +38,7 @@ namespace plait::execution {
 [[gnu::cold]] void name_bodies(std::vector<std::string> names, std::span<std::string> forward,
                                std::span<std::string> backward);
 
-/// The layer of an epilogue in its form.
-template <class Epilogue>
-struct formed_or_none {
-  using type = typename Epilogue::work;
-};
-template <>
-struct formed_or_none<no_step> {
-  using type = no_epilogue;
-};
-template <step_facts Facts>
-struct formed_or_none<single_step<Facts, step_sum>> {
-  using type = sum_epilogue;
-};
-
-/// Where a unit has its activations and its gradients in the stashes of its chunk, in bytes; what
+/// The places of activations and gradients of a unit in the stashes of its chunk, in bytes; what
 /// is made again of it is not in the stash from `stash_end` on.
 struct unit_place {
   std::size_t activations = 0, gradients = 0, stash_end = 0;
@@ -114,18 +100,18 @@ class unit_executor {
   unit_executor& operator=(unit_executor const&) = delete;
 
   [[nodiscard]] stage_arena const& arena() const { return memory_.arena(); }
-  /// Of each step, bits of `again`: for which units it runs again. Tests leave some out.
+  /// Bits of `again` of each step: for which units it runs again. Tests leave some out.
   [[nodiscard]] auto& steps_again() { return again_.steps; }
 
  protected:
   ~unit_executor() = default;
 
   [[nodiscard]] plan_ir const& plan() const { return memory_.plan(); }
-  /// Where values and parameters of the stage lie.
+  /// Places of the values and parameters of the stage.
   [[nodiscard]] memory_type const& memory() const { return memory_; }
   [[nodiscard]] memory_type& memory() { return memory_; }
 
-  /// What a unit is given.
+  /// The input of a unit.
   [[nodiscard]] std::byte* input_of(int unit, pass_type const& pass) const {
     return unit == pass.chunk->units.begin ? pass.input : activations_of(unit - 1, pass);
   }
@@ -137,9 +123,9 @@ class unit_executor {
     return gradient;
   }
 
-  // Which steps an item has is known to the compiler, and so is all of them: no loop looks up what
-  // is to be done. What is a template on a step only puts together calls of what is none, and is
-  // put into the function of its item: compilers would make a function of each.
+  // The compiler knows the steps of an item, and all of each: no loop looks up what is to be done.
+  // What is a template on a step only puts together calls of what is none, and is put into the
+  // function of its item: compilers would make a function of each.
 
   /// Runs the units of an item that the pass has forward; what the last has made, or `made`.
   template <item_facts Item, class... Steps>
@@ -153,7 +139,7 @@ class unit_executor {
     }
     return made;
   }
-  /// The same backward, on the gradient of the output; `Steps` in the order of the backward.
+  /// Runs them backward, on the gradient of the output; `Steps` in the order of the backward.
   template <item_facts Item, class... Steps>
   std::byte* backward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* gradient) {
     auto const here = within(Item.units, pass.units);
@@ -236,7 +222,7 @@ class unit_executor {
     if constexpr (traits.has_reruns)
       if (at.pass->part == backward_part::all) discard_working(item.number, at.unit);
   }
-  /// Where a unit works in a backward.
+  /// Makes the frame of a unit in a backward.
   [[nodiscard]] frame_type enter(item_facts const& item, int unit, pass_type& pass,
                                  std::byte* of_output, std::byte* of_input) const {
     pass.context.copy = unit - item.units.begin;
@@ -267,10 +253,11 @@ class unit_executor {
           auto const ops =
               operations_of<typename layer::operations_type>(now, direction::forward, at);
           std::byte* other = nullptr;
-          if constexpr (std::is_same_v<formed_of<epilogue>, sum_epilogue>)
+          if constexpr (std::is_same_v<typename epilogue::work, step_sum>)
             other = memory_.value_data(plan().steps[epilogue::facts.number].skip, at);
           else if constexpr (is_step<epilogue>) other = memory_.value_data(epilogue::facts.out, at);
-          layer::template forward<formed_of<epilogue>>(ops, memory_.place_of_leaf(now, at), other);
+          layer::template forward<typename epilogue::work>(ops, memory_.place_of_leaf(now, at),
+                                                           other);
           if constexpr (now.has_scratch) values_.forget_scratch(now.leaf);
         }
       } else if constexpr (now.kind == step_kind::move) {
@@ -286,7 +273,7 @@ class unit_executor {
     // After a sum as epilogue the leaf's place holds the sum: the leaf is also named if only the
     // sum is not finite.
     if constexpr (now.kind == step_kind::leaf &&
-                  (!is_step<epilogue> || std::is_same_v<formed_of<epilogue>, sum_epilogue>))
+                  (!is_step<epilogue> || std::is_same_v<typename epilogue::work, step_sum>))
       if (at.pass->watch != nullptr) show(now.number, at);
   }
   template <class Code>
@@ -344,9 +331,6 @@ class unit_executor {
 
   template <class Step>
   static constexpr bool is_step = !std::is_same_v<Step, no_step>;
-  template <class Epilogue>
-  using formed_of = typename formed_or_none<Epilogue>::type;
-
   template <direction Way>
   PLAIT_IN_LOOPS auto mark_of(step_facts const& now, frame_type const& at) {
     return rank_.device().mark(names_of(Way, at)[std::size_t(now.leaf)].c_str());
@@ -389,9 +373,9 @@ class unit_executor {
           for (int i = 0; i < now.more_count; ++i)
             of.more[std::size_t(i)] = memory_.gradient_data(plan().steps[now.number].more[i], at);
         using epilogue = typename Code::backward_epilogue;
-        using formed = formed_of<epilogue>;
+        using formed = typename epilogue::work;
         if constexpr (is_joint) begin_sums(ops, now.leaf, at);
-        if constexpr (std::is_same_v<formed, sum_epilogue>) {
+        if constexpr (std::is_same_v<formed, step_sum>) {
           static_assert(is_joint);
           constexpr int number = epilogue::facts.number;
           of.added = memory_.gradient_data(plan().steps[number].skip, at);
@@ -436,7 +420,7 @@ class unit_executor {
       ops.begin_by_product(begin_gradients_of(leaf, at));
   }
 
-  /// Where the first half of a backward leaves the gradient of a leaf's output to the second.
+  /// The place in which the first half of a backward leaves the gradient of a leaf's output.
   [[nodiscard]] std::byte* stash_of(int leaf, frame_type const& at) const {
     return at.gradient_stash + memory_.layout().gradient_stash_offset[std::size_t(leaf)];
   }
@@ -483,7 +467,7 @@ class unit_executor {
   [[nodiscard]] bool runs(int step, frame_type const& at) const {
     return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
   }
-  /// What the bodies of the leaves are called.
+  /// Names of the bodies of the leaves.
   [[nodiscard]] auto const& names_of(direction way, [[maybe_unused]] frame_type const& at) const {
     if constexpr (traits.has_reruns)
       if (at.steps_again != 0) return again_.names;
@@ -566,12 +550,12 @@ class unit_executor {
     return {rank_, context, leaf, names_of(way, at)[std::size_t(leaf)].c_str()};
   }
 
-  /// Where what is made again of a unit lies.
+  /// Sets the place of all that is made again of a unit.
   void set_working(frame_type& frame) const {
     frame.stash_end = places_[std::size_t(frame.unit)].stash_end;
     frame.working = memory_.at(arena().working_offset) - frame.stash_end;
   }
-  /// What lies in the working record is another unit's, or is not needed any more.
+  /// Discards the working record, which is another unit's or is not needed any more.
   void discard_working(int item, int unit) {
     auto const bytes = memory_.layout().activation_stash_bytes[std::size_t(item)] -
                        places_[std::size_t(unit)].stash_end;
@@ -590,7 +574,7 @@ class unit_executor {
   int edge_ = 0;               // the place that the gradient of the next unit's input gets
   std::byte* made_ = nullptr;  // the gradient that the last unit has made
 
-  // Which steps run again, and by what marks call them.
+  // Steps that run again, and names for marks.
   struct reruns_of_steps {
     std::array<unsigned char, program<leaves>::most_steps> steps{};
     std::array<std::string, std::size_t(leaves)> names{};

@@ -38,7 +38,7 @@ class step_work {
         passes_(passes),
         updates_(updates) {}
 
-  /// What passes are run with.
+  /// The frame in which the passes of the program run.
   frame_type frame;
 
   /// Runs all operations of a program.
@@ -60,7 +60,7 @@ class step_work {
     }
   }
 
-  /// Computes what is no pass.
+  /// Computes all kinds that are no pass.
   void compute(program_operation const& now) const {
     switch (now.what) {
       case operation_kind::scale: return scale();
