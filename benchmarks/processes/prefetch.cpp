@@ -115,12 +115,12 @@ void print_medians(int pairs, bool in_turn) {
     execution::step_executor<rank_type> ahead(rank, list, program);
     execution::step_executor<rank_type> behind(rank, list, late(list, program, Level < 3));
     std::uint64_t number = 0;
-    auto const time_of = [&](auto& program) {
+    auto const time_of = [&](auto& walked) {
       auto const& one = all.at(number++);
       return seconds([&] {
         auto const mine = parts.calls();
         auto work = parts.begin(one, execution::trainer_program::whole_step);
-        work.run(program);
+        work.run(walked);
         parts.read_report();
         ++parts.held.step;
       });
