@@ -106,6 +106,7 @@ void print_medians(int pairs, bool in_turn) {
   launch<job>(backend, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
     execution::trainer_parts<job, rank_type, sgd> parts(rank, sgd{.learning_rate = 0.01}, {});
+    parts.set_up();
     auto all = batches(data, global_batch<batch>{}, rank, {.epochs = 0});
     workload const load{.rows = batch / 2 * small_gpt::sequence};
     auto const list = exchanges_of<plan>(0, load, job_part::training);

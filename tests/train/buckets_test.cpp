@@ -299,6 +299,7 @@ std::vector<faulty_outcome> step_by(listed_program const& with, auto const& back
     using rank_type = std::remove_cvref_t<decltype(rank)>;
     plait::execution::trainer_parts<faulty_job, rank_type, sgd> parts(
         rank, sgd{.learning_rate = 0.1}, {.clip = 0.01});
+    parts.set_up();
     auto all = batches(text, global_batch<16>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);

@@ -40,6 +40,7 @@ std::string found_in_step(auto change, auto look) {
       change(changed);
       plait::execution::trainer_parts<rooms_job, rank_type, adamw> parts(rank, adamw{},
                                                                          {.clip = 0.5});
+      parts.set_up();
       auto all = batches(text, global_batch<24>{}, rank, {.microbatches = 2});
       auto const mine = parts.calls();
       auto const batch = all.at(0);

@@ -231,6 +231,7 @@ std::vector<double> steps_by(listed_program const& with) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
     plait::execution::trainer_parts<faulty_job, rank_type, sgd> parts(
         rank, sgd{.learning_rate = 0.1}, {.clip = 0.01});
+    parts.set_up();
     auto all = batches(text, global_batch<24>{}, rank, {.microbatches = 2});
     auto& out = of_ranks[std::size_t(rank.world_rank())];
     for (std::uint64_t step = 0; step < 2; ++step) {

@@ -74,6 +74,7 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
     execution::trainer_parts<tied_job, rank_type, sgd> parts(rank, sgd{.learning_rate = 0.1},
                                                              {.clip = 0.01});
+    parts.set_up();
     auto all = batches(text, global_batch<8>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);

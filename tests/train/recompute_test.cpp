@@ -182,6 +182,7 @@ std::string report_without(int step) {
     launch<Job>(simulated{}, [&](auto& rank) {
       using rank_type = std::remove_cvref_t<decltype(rank)>;
       execution::trainer_parts<Job, rank_type, sgd> parts(rank, sgd{.learning_rate = 0.1}, {});
+      parts.set_up();
       auto all = batches(text, global_batch<24>{}, rank, {.epochs = 0, .microbatches = 2});
       auto const mine = parts.calls();
       auto const batch = all.at(0);

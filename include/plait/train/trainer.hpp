@@ -82,7 +82,9 @@ class trainer_on {
   };
 
   [[gnu::cold]] trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
-      : of_(rank, std::move(optimizer), options) {}
+      : of_(rank, std::move(optimizer), options) {
+    of_.set_up();
+  }
 
   [[nodiscard]] Rank& rank() { return of_.rank; }
   /// The number of the next step.

@@ -64,6 +64,7 @@ class trainer_parts {
   using elements = element_types<typename Job::element, typename Job::parameter_element,
                                  typename Job::gradient_element>;
 
+  /// Makes the parts; set_up() is the first to communicate.
   [[gnu::cold]] trainer_parts(Rank& on, Optimizer with, trainer_options const& chosen)
       : rank(in_mesh(on, plan::grid)),
         rule(checked(std::move(with))),
@@ -80,7 +81,21 @@ class trainer_parts {
         passes(on, store,
                {.clips = needs_norm(options),
                 .checks_loss = options.on_not_finite != trainer_options::not_finite::train_on,
-                .masks_loss = can_stop()}) {
+                .masks_loss = can_stop()}) {}
+  trainer_parts(trainer_parts const&) = delete;
+  trainer_parts& operator=(trainer_parts const&) = delete;
+  [[gnu::cold]] ~trainer_parts() = default;
+
+  /// Fills in the start values, or takes over the state of the last generation of an elastic job,
+  /// and sees to it that all ranks make the same trainer. All ranks call it once, before all else.
+  ///
+  /// Moves:  rows of the list for the set-up, in this order: in an elastic job, which ranks have
+  ///         been compared before; with several ranks, the numbers of the trainer and, where they
+  ///         differ in them or a plan is reproducible, more of the same; in an elastic job, how far
+  ///         each rank is, and then the state for ranks that lack it (transfer_state). Start values
+  ///         are a function of the seed, so none is sent.
+  /// Errors: input_error that names the first difference, on all ranks.
+  [[gnu::cold]] void set_up() {
     auto const mine = calls();
     if (!generation.take_over(store, options.average > 0, name())) start();
     lay_out_updates();
@@ -93,9 +108,6 @@ class trainer_parts {
         name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
     if constexpr (plan::is_elastic) lay_out_updates();  // this rank has learnt the ages from others
   }
-  trainer_parts(trainer_parts const&) = delete;
-  trainer_parts& operator=(trainer_parts const&) = delete;
-  [[gnu::cold]] ~trainer_parts() = default;
 
   /// Evaluates a batch and gives each row of its outputs to measures.
   template <class Each>
