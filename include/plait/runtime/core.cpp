@@ -87,6 +87,7 @@
 #include "plait/schedule/proof.ipp"
 #include "plait/train/checks/agreement.ipp"
 #include "plait/train/checks/newcomers.ipp"
+#include "plait/train/checks/not_finite.ipp"
 #include "plait/train/checks/set_up_checks.ipp"
 #include "plait/train/gradients.ipp"
 #include "plait/train/measures/evaluation_sums.ipp"

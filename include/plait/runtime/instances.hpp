@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "plait/backend/host/host_device.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
@@ -15,7 +13,6 @@
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/synchronizer.hpp"
-#include "plait/train/checks/not_finite.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
 #include "plait/train/export.hpp"
 #include "plait/train/options/optimizer.hpp"
@@ -38,22 +35,9 @@ using thread_rank = ext::rank_handle<ext::host_device, ext::thread_communicator>
 
 PLAIT_INSTANCE class exchange_runner<thread_rank>;
 PLAIT_INSTANCE class synchronizer<ext::host_device>;
-PLAIT_INSTANCE std::vector<std::uint64_t> numbers_of_all<thread_rank>(
-    thread_rank&, agreement_room const&, std::vector<std::uint64_t> const&);
-PLAIT_INSTANCE std::string not_finite_text<thread_rank>(thread_rank&, agreement_room const&,
-                                                        std::vector<std::string> const&,
-                                                        step_report const&,
-                                                        std::optional<step_report> const&,
-                                                        forward_watch const&);
-PLAIT_INSTANCE void compare_text<thread_rank>(thread_rank&, agreement_room const&,
-                                              std::string const&, std::string const&,
-                                              std::string const&);
-PLAIT_INSTANCE void compare_factors<thread_rank>(thread_rank&, agreement_room const&,
-                                                 std::string const&,
-                                                 lean_vector<named_factors> const&);
-PLAIT_INSTANCE void compare_batches<thread_rank, host_memory>(thread_rank&, agreement_room const&,
-                                                              device_batch<host_memory> const&,
-                                                              std::string const&);
+PLAIT_INSTANCE void compare_batches<host_memory>(agreement_room const&,
+                                                 device_batch<host_memory> const&,
+                                                 std::string const&);
 
 using float_elements = element_types<float, float, float>;
 using double_elements = element_types<double, double, double>;
@@ -66,14 +50,11 @@ PLAIT_INSTANCE class export_work<parameter_store<double_elements, thread_rank>, 
 PLAIT_INSTANCE class step_memory<ext::host_device, sgd, 1>;
 PLAIT_INSTANCE class step_memory<ext::host_device, adamw, 1>;
 PLAIT_INSTANCE void exchange_runner<thread_rank>::sum<double>(int, double*) const;
-PLAIT_INSTANCE void compare_trainers<thread_rank, sgd>(thread_rank&, agreement_room const&,
-                                                       plan_numbers const&, std::uint64_t,
-                                                       sgd const&, trainer_options const&,
-                                                       std::string const&);
-PLAIT_INSTANCE void compare_trainers<thread_rank, adamw>(thread_rank&, agreement_room const&,
-                                                         plan_numbers const&, std::uint64_t,
-                                                         adamw const&, trainer_options const&,
-                                                         std::string const&);
+PLAIT_INSTANCE void compare_trainers<sgd>(agreement_room const&, plan_numbers const&, std::uint64_t,
+                                          sgd const&, trainer_options const&, std::string const&);
+PLAIT_INSTANCE void compare_trainers<adamw>(agreement_room const&, plan_numbers const&,
+                                            std::uint64_t, adamw const&, trainer_options const&,
+                                            std::string const&);
 PLAIT_INSTANCE void forward_watch::look<ext::host_device, float>(ext::host_device&, float const*,
                                                                  std::size_t);
 PLAIT_INSTANCE void forward_watch::look<ext::host_device, double>(ext::host_device&, double const*,

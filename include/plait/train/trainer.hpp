@@ -120,7 +120,7 @@ class trainer_on {
       of_.end_at_nan(batch, report);
     of_.generation.commit(now);
     if (now.stop >= of_.side_work.summand)
-      of_.side_work.end_if_failed(of_.rank, of_.room_to_agree(), report, of_.on_stop);
+      of_.side_work.end_if_failed(of_.room_to_agree(), report, of_.on_stop);
     if (now.stop != 0 && of_.generation.end(now.stop, of_.room_to_agree()))
       of_.end_job(of_.generation.is_elastic() ? 0 : agreed_signal(now.stop), report);
     return report;
@@ -141,7 +141,7 @@ class trainer_on {
   void after_steps() {
     auto const mine = of_.calls();
     auto const last = last_report().value_or(step_report{.step = of_.held.step - 1});
-    of_.side_work.end_if_failed(of_.rank, of_.room_to_agree(), last, of_.on_stop);
+    of_.side_work.end_if_failed(of_.room_to_agree(), last, of_.on_stop);
   }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.

@@ -101,7 +101,7 @@ class trainer_parts {
     lay_out_updates();
     generation.introduce(room_to_agree());
     if (rank.world_size() > 1)
-      compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number, rule,
+      compare_trainers(room_to_agree(), numbers_to_compare<plan>(rank.grid()), number, rule,
                        options, rank.device().kind());
     generation.meet(
         room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
@@ -150,12 +150,12 @@ class trainer_parts {
     require_in_place(batch, [&] { return name(); });
     require_purpose(batch, trains, [&] { return name(); });
     if (compared.is_new(batch) && rank.world_size() > 1)
-      compare_batches(rank, room_to_agree(), batch, measured);
+      compare_batches(room_to_agree(), batch, measured);
     check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
   }
   /// Where the ranks compare numbers.
   [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
-    return {exchanges_on<plan>(rank, {}, job_part::set_up), memory.agreed()};
+    return {rank, facts_of_plan<plan>, memory.agreed()};
   }
 
   PLAIT_IN_LOOPS passes_type& passes_for(batch_type const& batch, bool trains) {
@@ -223,7 +223,7 @@ class trainer_parts {
     averaged.require_parameters("import_parameters");
     if (generation.is_held()) return;
     auto const mine = calls();
-    start_anew(compare_imported<plan>(rank, room_to_agree(), name(), load(), extent));
+    start_anew(compare_imported<plan>(room_to_agree(), name(), load(), extent));
   }
   /// Resets the optimizer's states and the averages of some parameters, by number, as before
   /// training: states are zeros of age 0, and averages are the parameters.
@@ -280,8 +280,8 @@ class trainer_parts {
     work.frame.watch = &watch;
     work.run(passes.program(trainer_program::only_forward));
     rank.device().synchronize();  // the host reads what has been found
-    throw not_finite_error(not_finite_text(rank, room_to_agree(), leaf_names(plan::tree), report,
-                                           last_report(), watch));
+    throw not_finite_error(
+        not_finite_text(room_to_agree(), leaf_names(plan::tree), report, last_report(), watch));
   }
 
   /// Cuts the optimizer's elements into blocks of one age.

@@ -64,11 +64,11 @@ class trainer_state final : public saved_state {
   [[nodiscard]] run_origin origin() const override { return of_.held.origin; }
   [[nodiscard]] bool is_held() const override { return of_.generation.is_held(); }
   [[nodiscard]] job_generation generation() const override {
-    auto* const now = generation_of(of_.rank);
+    auto* const now = of_.rank.generation();
     return now == nullptr ? job_generation{} : job_generation{now->job_id(), now->number()};
   }
   void refuse_newcomers(function_reference<std::string(int, int)> wrong) const override {
-    plait::execution::refuse_newcomers(generation_of(of_.rank), wrong);
+    plait::execution::refuse_newcomers(of_.rank.generation(), wrong);
   }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
@@ -86,15 +86,9 @@ class trainer_state final : public saved_state {
 
   [[nodiscard]] [[gnu::cold]] std::vector<std::vector<std::uint64_t>> of_all_ranks(
       std::vector<std::uint64_t> numbers) const override {
-    std::size_t const count = numbers.size();
     static_assert(most_numbers == planning::agreed_fields);
-    numbers.resize(most_numbers);
     auto const calls = of_.rank.calls_for(of_.number);
-    auto const all = numbers_of_all(of_.rank, of_.room_to_agree(), numbers);
-    std::vector<std::vector<std::uint64_t>> out;
-    for (auto at = all.begin(); at != all.end(); at += planning::agreed_fields)
-      out.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));
-    return out;
+    return of_.room_to_agree().of_all(std::move(numbers));
   }
 
   [[nodiscard]] std::vector<std::string> const& kinds() const override { return kinds_; }

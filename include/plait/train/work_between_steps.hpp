@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/generation.hpp"
 #include "plait/backend/process/process_engine.hpp"
-#include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/train/checks/agreement.hpp"
 #include "plait/train/options/stop_on_signals.hpp"
 #include "plait/train/options/trainer_options.hpp"
@@ -70,44 +64,17 @@ class work_between_steps {
   /// on all ranks, which all call it.
   ///
   /// Moves: a row of the list for the set-up.
-  template <class Rank, class Hook>
-  [[gnu::cold]] void end_if_failed(Rank& rank, agreement_room const& room, step_report const& last,
+  template <class Hook>
+  [[gnu::cold]] void end_if_failed(agreement_room const& room, step_report const& last,
                                    Hook const& hook) const {
-    auto const failed = of_all(rank, room, last.step);
+    auto const failed = of_all(room, last.step);
     if (failed && hook) hook(last);
     if (failed) throw *failed;
   }
 
  private:
-  template <class Rank>
-  [[nodiscard]] [[gnu::cold]] std::optional<work_failed> of_all(Rank& rank,
-                                                                agreement_room const& room,
-                                                                std::int64_t step) const {
-    enum field : std::size_t { state, text };
-    enum : std::uint64_t { well, failed, failed_by_input };
-    constexpr std::size_t most = (agreed_fields - text) * sizeof(std::uint64_t);
-    std::vector<std::uint64_t> mine(agreed_fields);
-    auto const here = what();
-    mine[state] = failure_ == nullptr ? well : here.is_input ? failed_by_input : failed;
-    std::memcpy(mine.data() + text, here.text.data(), std::min(here.text.size(), most));
-    if (here.text.size() > most)
-      std::memcpy(reinterpret_cast<char*>(mine.data() + text) + most - 3, "...", 3);
-    auto const all = numbers_of_all(rank, room, mine);
-    for (int other = 0; other < rank.world_size(); ++other) {
-      auto const* const row = all.data() + agreed_fields * static_cast<std::size_t>(other);
-      if (row[state] == well) continue;
-      auto const* const sent = reinterpret_cast<char const*>(row + text);
-      std::string_view words(sent, most);
-      words = words.substr(0, words.find('\0'));
-      if (other == rank.world_rank()) words = here.text;
-      bool const needs_rank =
-          rank.world_size() > 1 && words.find("rank ") == std::string_view::npos;
-      return work_failed(needs_rank ? concat({"rank ", other, ": ", words}) : std::string(words),
-                         {.rank = other, .is_input = row[state] == failed_by_input}, step);
-    }
-    return std::nullopt;
-  }
-
+  [[nodiscard]] [[gnu::cold]] std::optional<work_failed> of_all(agreement_room const& room,
+                                                                std::int64_t step) const;
   struct sentence {
     std::string text{};
     bool is_input = false;

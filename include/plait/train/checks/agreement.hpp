@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -12,19 +11,65 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/generation.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/plan_facts.hpp"
 #include "plait/plan/schedule/exchanges.hpp"
+#include "plait/run/exchange_runner.hpp"
 #include "plait/run/run_rows.hpp"
 
 namespace plait::execution {
+
+/// What ranks have told each other: up to `agreed_fields` numbers of rank r at [r].
+using numbers_of_ranks = std::vector<std::vector<std::uint64_t>>;
+
+/// The ranks of a job, as one of them that compares numbers with the others. It is of one type for
+/// all plans and devices, so that what compares is compiled once.
+///
+/// Threads: used by the one thread that runs the rank.
+class agreement_room {
+ public:
+  /// `data`: room on the device for the numbers of all ranks.
+  template <class Rank>
+  [[gnu::cold]] agreement_room(Rank& rank, plan_facts const& plan, std::uint64_t* data)
+      : grid(rank.grid()),
+        world_rank(rank.world_rank()),
+        generation(rank.generation()),
+        rank_(&rank),
+        plan_(plan),
+        data_(data),
+        sum_(sum<Rank>) {}
+
+  /// All ranks call it, each with numbers of its own.
+  ///
+  /// Moves: the row of the plan's list for the set-up.
+  [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::vector<std::uint64_t> mine) const;
+
+  mesh const& grid;
+  int world_rank;
+  ext::generation* generation;  ///< of an elastic job; null where ranks do not change
+
+ private:
+  template <class Rank>
+  [[gnu::cold]] static void sum(agreement_room const& room, std::span<std::uint64_t> all) {
+    auto& rank = *static_cast<Rank*>(room.rank_);
+    sum_numbers(rank, exchanges_on(room.plan_, rank, {}, job_part::set_up),
+                exchange_place::agreement, all, room.data_);
+  }
+
+  void* rank_;
+  plan_facts const& plan_;
+  std::uint64_t* data_;
+  void (*sum_)(agreement_room const&, std::span<std::uint64_t>);
+};
 
 /// What must be the same on all ranks: named numbers.
 class agreement {
  public:
   /// `subject` is what the numbers are of, for messages: "trainer 1".
-  [[gnu::cold]] explicit agreement(std::string subject)
-      : subject_(std::move(subject)), bits_(agreed_fields) {}
+  [[gnu::cold]] explicit agreement(std::string subject) : subject_(std::move(subject)) {}
 
   template <class Number>
   void add(std::string_view name, Number value) {
@@ -37,15 +82,13 @@ class agreement {
   /// This rank's numbers.
   [[nodiscard]] std::vector<std::uint64_t> const& mine() const { return bits_; }
 
-  /// The name of the first number that differs between the ranks; empty if none does. `all`: the
-  /// numbers of all ranks, one rank behind the other.
-  [[nodiscard]] [[gnu::cold]] std::string first_difference(
-      std::vector<std::uint64_t> const& all) const;
-  /// How a rank differs from a reference, with both values; "" if it does not.
-  [[nodiscard]] [[gnu::cold]] std::string difference(std::vector<std::uint64_t> const& all,
-                                                     int rank, int reference) const;
-  /// Errors: input_error that names the first number that differs, with both values.
-  [[gnu::cold]] void require_equal(std::vector<std::uint64_t> const& all) const;
+  /// The name of the first number that differs between the ranks; empty if none does.
+  [[nodiscard]] [[gnu::cold]] std::string first_difference(numbers_of_ranks const& all) const;
+  /// Sees to it that all ranks have the same numbers; `all` are those of all ranks.
+  ///
+  /// Errors: input_error that names the first number that differs, with both values, on all ranks,
+  ///         but for newcomers: see refuse_newcomers.
+  [[gnu::cold]] void require_equal(agreement_room const& room, numbers_of_ranks const& all) const;
 
  private:
   struct place {
@@ -53,36 +96,18 @@ class agreement {
   };
   /// The first field that differs and the first rank that has another number than rank 0, or rank
   /// 0.
-  [[nodiscard]] [[gnu::cold]] place difference_in(std::vector<std::uint64_t> const& all) const;
+  [[nodiscard]] [[gnu::cold]] place difference_in(numbers_of_ranks const& all) const;
+  /// How a rank differs from a reference, with both values; "" if it does not.
+  [[nodiscard]] [[gnu::cold]] std::string difference(numbers_of_ranks const& all, int rank,
+                                                     int reference) const;
   [[gnu::cold]] void add_bits(std::string_view name, std::uint64_t bits, bool is_real);
   [[nodiscard]] [[gnu::cold]] std::string text(std::size_t field, std::uint64_t bits) const;
 
   std::string subject_;
   std::vector<std::string> names_{};
-  std::vector<std::uint64_t> bits_;
+  std::vector<std::uint64_t> bits_{};
   std::uint64_t is_real_ = 0;
 };
-
-/// Where the ranks of a plan compare numbers: by its list for the set-up, in room on the device for
-/// the numbers of all of them.
-struct agreement_room {
-  lean_vector<exchange> list;
-  std::uint64_t* data;
-};
-
-/// The numbers of all ranks, one rank behind the other.
-///
-/// Moves: the row of the list.
-template <class Rank>
-[[gnu::cold]] std::vector<std::uint64_t> numbers_of_all(Rank& rank, agreement_room const& room,
-                                                        std::vector<std::uint64_t> const& mine) {
-  if (rank.world_size() == 1) return mine;
-  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(rank.world_size()));
-  std::copy(mine.begin(), mine.end(),
-            all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * rank.world_rank());
-  sum_numbers(rank, room.list, exchange_place::agreement, std::span(all), room.data);
-  return all;
-}
 
 }  // namespace plait::execution
 

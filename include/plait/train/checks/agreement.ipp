@@ -3,24 +3,40 @@
 
 #include "plait/train/checks/agreement.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
+#include "plait/train/checks/newcomers.hpp"
 
 namespace plait::execution {
 
-PLAIT_DECL std::string agreement::first_difference(std::vector<std::uint64_t> const& all) const {
+PLAIT_DECL numbers_of_ranks agreement_room::of_all(std::vector<std::uint64_t> mine) const {
+  mine.resize(agreed_fields);
+  auto const ranks = static_cast<std::size_t>(grid.world_size());
+  if (ranks == 1) return {mine};
+  std::vector<std::uint64_t> numbers(mine.size() * ranks);
+  std::copy(mine.begin(), mine.end(),
+            numbers.begin() + static_cast<std::ptrdiff_t>(mine.size()) * world_rank);
+  sum_(*this, numbers);
+  numbers_of_ranks all;
+  for (auto at = numbers.begin(); at != numbers.end(); at += agreed_fields)
+    all.emplace_back(at, at + agreed_fields);
+  return all;
+}
+
+PLAIT_DECL std::string agreement::first_difference(numbers_of_ranks const& all) const {
   auto const [field, rank] = difference_in(all);
   return rank == 0 ? std::string{} : names_[field];
 }
 
-PLAIT_DECL std::string agreement::difference(std::vector<std::uint64_t> const& all, int rank,
+PLAIT_DECL std::string agreement::difference(numbers_of_ranks const& all, int rank,
                                              int reference) const {
   for (std::size_t i = 0; i < names_.size(); ++i) {
-    auto const here = all[static_cast<std::size_t>(rank) * agreed_fields + i];
-    auto const there = all[static_cast<std::size_t>(reference) * agreed_fields + i];
+    auto const here = all[static_cast<std::size_t>(rank)][i];
+    auto const there = all[static_cast<std::size_t>(reference)][i];
     if (here != there)
       return concat({subject_, ": ", names_[i], " is ", text(i, here), " here and ", text(i, there),
                      " in the job"});
@@ -28,19 +44,22 @@ PLAIT_DECL std::string agreement::difference(std::vector<std::uint64_t> const& a
   return "";
 }
 
-PLAIT_DECL void agreement::require_equal(std::vector<std::uint64_t> const& all) const {
+PLAIT_DECL void agreement::require_equal(agreement_room const& room,
+                                         numbers_of_ranks const& all) const {
+  refuse_newcomers(room.generation,
+                   [&](int other, int reference) { return difference(all, other, reference); });
   auto const [field, rank] = difference_in(all);
   if (rank == 0) return;
   throw input_error({subject_, ": the ranks differ in ", names_[field], ": ",
-                     text(field, all[field]), " on rank 0, ",
-                     text(field, all[rank * agreed_fields + field]), " on rank ", rank,
+                     text(field, all[0][field]), " on rank 0, ", text(field, all[rank][field]),
+                     " on rank ", rank,
                      "; what trains together must be made with the same numbers on every rank"});
 }
 
-PLAIT_DECL agreement::place agreement::difference_in(std::vector<std::uint64_t> const& all) const {
+PLAIT_DECL agreement::place agreement::difference_in(numbers_of_ranks const& all) const {
   for (std::size_t i = 0; i < names_.size(); ++i)
-    for (std::size_t rank = 1; rank < all.size() / agreed_fields; ++rank)
-      if (all[i] != all[rank * agreed_fields + i]) return {i, rank};
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+      if (all[0][i] != all[rank][i]) return {i, rank};
   return {};
 }
 
@@ -48,7 +67,7 @@ PLAIT_DECL void agreement::add_bits(std::string_view name, std::uint64_t bits, b
   if (names_.size() == agreed_fields)
     throw error({"agreement: ", subject_, " has more than ", agreed_fields, " numbers; '", name,
                  "' is one too many"});
-  bits_[names_.size()] = bits;
+  bits_.push_back(bits);
   names_.push_back(std::string(name));
   is_real_ = is_real_ << 1 | (is_real ? 1u : 0u);
 }

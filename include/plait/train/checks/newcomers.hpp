@@ -9,13 +9,6 @@
 
 namespace plait::execution {
 
-/// The generation of an elastic job to which a rank belongs; null where ranks do not change.
-template <class Rank>
-[[nodiscard]] generation* generation_of(Rank& rank) {
-  if constexpr (requires { rank.generation(); }) return rank.generation();
-  else return nullptr;
-}
-
 /// The first rank that has been accepted where others have not; -1 where all ranks count alike.
 [[nodiscard]] [[gnu::cold]] int reference_rank(generation const& now);
 

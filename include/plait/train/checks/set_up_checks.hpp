@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -15,13 +13,11 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/number_range.hpp"
-#include "plait/core/quote.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/checks/agreement.hpp"
-#include "plait/train/checks/newcomers.hpp"
 #include "plait/train/options/optimizer.hpp"
 #include "plait/train/options/parameter_groups.hpp"
 #include "plait/train/options/rates.hpp"
@@ -109,61 +105,14 @@ template <class Optimizer>
 /// A number that is another one if any of the factors is.
 [[gnu::cold]] std::uint64_t digest_of(lean_vector<named_factors> const& all);
 
-/// Sees to it that all ranks have the same numbers; `all` are those of all ranks.
-///
-/// Errors: input_error that names the first number that differs, on all ranks, but for newcomers:
-///         see refuse_newcomers.
-template <class Rank>
-[[gnu::cold]] void require_equal(Rank& rank, agreement const& mine,
-                                 std::vector<std::uint64_t> const& all) {
-  refuse_newcomers(generation_of(rank), [&](int other, int reference) {
-    return mine.difference(all, other, reference);
-  });
-  mine.require_equal(all);
-}
-
 /// Sees to it that all ranks have the same text, of which as much counts as there is room for.
 ///
 /// Errors: input_error that says both texts, on all ranks.
-template <class Rank>
-[[gnu::cold]] void compare_text(Rank& rank, agreement_room const& room, std::string const& subject,
-                                std::string const& what, std::string const& mine) {
-  std::vector<std::uint64_t> packed(agreed_fields);
-  constexpr std::size_t most = agreed_fields * sizeof(std::uint64_t);
-  std::memcpy(packed.data(), mine.data(), std::min(mine.size(), most));
-  auto const all = numbers_of_all(rank, room, packed);
-  auto const text_of = [&](std::size_t of) {
-    std::string text(most, '\0');
-    std::memcpy(text.data(), all.data() + of * agreed_fields, most);
-    return detail::in_quotes(text.substr(0, text.find('\0')));
-  };
-  refuse_newcomers(generation_of(rank), [&](int other, int reference) {
-    auto const here = text_of(std::size_t(other)), there = text_of(std::size_t(reference));
-    return here == there
-               ? std::string{}
-               : concat({subject, ": ", what, ": ", here, " here and ", there, " in the job"});
-  });
-  for (std::size_t other = 1; other < all.size() / agreed_fields; ++other)
-    if (text_of(other) != text_of(0))
-      throw input_error({subject, ": the ranks differ in ", what, ": ", text_of(0), " on rank 0, ",
-                         text_of(other), " on rank ", other});
-}
-
+[[gnu::cold]] void compare_text(agreement_room const& room, std::string const& subject,
+                                std::string const& what, std::string const& mine);
 /// Compares the factors themselves, as many at a time as there is room for.
-template <class Rank>
-[[gnu::cold]] void compare_factors(Rank& rank, agreement_room const& room,
-                                   std::string const& subject,
-                                   lean_vector<named_factors> const& all) {
-  constexpr std::size_t at_a_time = agreed_fields / 2;
-  for (std::size_t begin = 0; begin < all.size(); begin += at_a_time) {
-    agreement mine(subject);
-    for (std::size_t i = begin; i < std::min(all.size(), begin + at_a_time); ++i) {
-      mine.add(concat({"the rate of parameter '", all[i].name, "'"}), all[i].factors.rate);
-      mine.add(concat({"the decay of parameter '", all[i].name, "'"}), all[i].factors.decay);
-    }
-    require_equal(rank, mine, numbers_of_all(rank, room, mine.mine()));
-  }
-}
+[[gnu::cold]] void compare_factors(agreement_room const& room, std::string const& subject,
+                                   lean_vector<named_factors> const& all);
 
 /// What ranks compare of a trainer's plan.
 struct plan_numbers {
@@ -194,10 +143,10 @@ template <class Plan>
 /// the rank that computes, `device_kind`.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
-template <class Rank, class Optimizer>
-[[gnu::cold]] void compare_trainers(Rank& rank, agreement_room const& room,
-                                    plan_numbers const& plan, std::uint64_t number,
-                                    Optimizer const& optimizer, trainer_options const& options,
+template <class Optimizer>
+[[gnu::cold]] void compare_trainers(agreement_room const& room, plan_numbers const& plan,
+                                    std::uint64_t number, Optimizer const& optimizer,
+                                    trainer_options const& options,
                                     std::string const& device_kind) {
   std::string const subject = concat({"trainer ", number});
   agreement mine(subject);
@@ -231,11 +180,11 @@ template <class Rank, class Optimizer>
   auto const factors = factors_of_model(optimizer, options, plan.parameters);
   std::string const last = "the factors of the parameters";
   mine.add(last, digest_of(factors));
-  auto const all = numbers_of_all(rank, room, mine.mine());
-  if (mine.first_difference(all) == last) compare_factors(rank, room, subject, factors);
-  require_equal(rank, mine, all);
+  auto const all = room.of_all(mine.mine());
+  if (mine.first_difference(all) == last) compare_factors(room, subject, factors);
+  mine.require_equal(room, all);
   if (plan.slices > 0)
-    compare_text(rank, room, subject,
+    compare_text(room, subject,
                  "what decides on the last bits of results, which reproducible<Slices> needs to be "
                  "the same",
                  device_kind);
@@ -255,35 +204,22 @@ template <class Memory>
   return out.value();
 }
 
-/// Ranks that differ along no axis of the batch have the same samples. `digest_on(rank)` is what a
-/// rank says of its samples.
+/// Ranks that differ along no axis of the batch have the same samples; `digests` are what each rank
+/// says of its own.
 ///
-/// Errors: input_error that names two ranks and what they say, on all ranks.
-template <class Digest>
-[[gnu::cold]] void require_same_samples(mesh const& grid, std::string const& subject,
-                                        std::uint64_t step, Digest digest_on) {
-  std::vector<int> first(std::size_t(grid.size(batch_axes)), -1);  // of each data rank
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    int const data_rank = grid.place_in_group(grid.coordinates_of(rank), batch_axes);
-    int& other = first[std::size_t(data_rank)];
-    if (other < 0) other = rank;
-    if (digest_on(other) == digest_on(rank)) continue;
-    throw input_error({subject, ": rank ", other, " and rank ", rank, " are both data rank ",
-                       data_rank, ", and their samples of step ", step,
-                       " are not the same: these have the digest ", digest_on(other), " on rank ",
-                       other, " and ", digest_on(rank), " on rank ", rank,
-                       "; a data set gives the same inputs, targets and weights of a sample on "
-                       "every rank"});
-  }
-}
+/// Errors: input_error that names two ranks and what they say, on all ranks, but for newcomers: see
+///         refuse_newcomers.
+[[gnu::cold]] void require_same_samples(agreement_room const& room, std::string const& subject,
+                                        std::uint64_t step,
+                                        lean_vector<std::uint64_t> const& digests);
 
 /// Sees to it that all ranks train on the same batches: what they are made of, and the samples of
 /// the one that is used first; or evaluate them by the same measures, which are given by name.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
-template <class Rank, class Memory>
-[[gnu::cold]] void compare_batches(Rank& rank, agreement_room const& room,
-                                   device_batch<Memory> const& batch, std::string const& measures) {
+template <class Memory>
+[[gnu::cold]] void compare_batches(agreement_room const& room, device_batch<Memory> const& batch,
+                                   std::string const& measures) {
   auto const& of = *batch.description;
   std::string const subject = concat({"batches ", of.number}), last = "the measures";
   std::string const text = "what the data set says that it is";
@@ -304,29 +240,16 @@ template <class Rank, class Memory>
   mine.add("the step whose batch is used first", batch.step);
   mine.add(last, digest().add(measures).value());
   auto numbers = mine.mine();
+  numbers.resize(agreed_fields);
   numbers.back() = digest_of(batch);  // behind what is the same on all ranks
-  auto const all = numbers_of_all(rank, room, numbers);
+  auto const all = room.of_all(numbers);
   auto const first = mine.first_difference(all);
-  if (first == last) compare_text(rank, room, subject, last, measures);
-  if (first == text) compare_text(rank, room, subject, text, of.text);
-  require_equal(rank, mine, all);
-  auto const digest_on = [&](int of_rank) {
-    return all[std::size_t(of_rank + 1) * agreed_fields - 1];
-  };
-  refuse_newcomers(generation_of(rank), [&](int other, int) {
-    auto const& accepted = generation_of(rank)->accepted();
-    auto const data_rank = [&](int of_rank) {
-      return rank.grid().place_in_group(rank.grid().coordinates_of(of_rank), batch_axes);
-    };
-    for (int one = 0; one < rank.world_size(); ++one)
-      if (data_rank(one) == data_rank(other) && digest_on(one) != digest_on(other) &&
-          (accepted[std::size_t(one)] || !accepted[std::size_t(other)]))
-        return concat({subject, ": the samples of step ", batch.step, " have the digest ",
-                       digest_on(other), " here and ", digest_on(one),
-                       " on another rank of the replica"});
-    return std::string{};
-  });
-  require_same_samples(rank.grid(), subject, batch.step, digest_on);
+  if (first == last) compare_text(room, subject, last, measures);
+  if (first == text) compare_text(room, subject, text, of.text);
+  mine.require_equal(room, all);
+  lean_vector<std::uint64_t> digests;
+  for (auto const& one : all) digests.push_back(one.back());
+  require_same_samples(room, subject, batch.step, digests);
 }
 
 /// The sources of batches that have been compared.

@@ -89,20 +89,17 @@ enum class transferred_state : int {
 /// and the number of parameters for which it has a number.
 ///
 /// Moves: rows of the list for the set-up, where ages differ.
-template <class Rank>
-[[gnu::cold]] state_ages ages_of_rank(Rank& rank, agreement_room const& room,
-                                      state_ages const& mine, int from, std::uint64_t oldest,
-                                      std::uint64_t count) {
+[[gnu::cold]] inline state_ages ages_of_rank(agreement_room const& room, state_ages const& mine,
+                                             int from, std::uint64_t oldest, std::uint64_t count) {
   lean_vector<std::int64_t> all(static_cast<std::size_t>(count));
   for (std::size_t begin = 0; begin < all.size(); begin += agreed_fields) {
     std::size_t const part = std::min<std::size_t>(agreed_fields, all.size() - begin);
     std::vector<std::uint64_t> told(agreed_fields);
-    for (std::size_t i = 0; i < part && rank.world_rank() == from; ++i)
+    for (std::size_t i = 0; i < part && room.world_rank == from; ++i)
       told[i] = static_cast<std::uint64_t>(mine.differences()[begin + i]);
-    auto const heard = numbers_of_all(rank, room, told);
+    auto const heard = room.of_all(told);
     for (std::size_t i = 0; i < part; ++i)
-      all[begin + i] =
-          static_cast<std::int64_t>(heard[agreed_fields * static_cast<std::size_t>(from) + i]);
+      all[begin + i] = static_cast<std::int64_t>(heard[static_cast<std::size_t>(from)][i]);
   }
   state_ages out;
   out.set(static_cast<std::int64_t>(oldest), std::move(all));
@@ -133,10 +130,8 @@ template <class Elements, class Rank, class Numbers>
   mine[origin_batch] = held.origin.batch;
   mine[oldest] = static_cast<std::uint64_t>(held.ages.oldest());
   mine[ages] = held.ages.differences().size();
-  auto const all = numbers_of_all(rank, room, mine);
-  auto const of = [&](int other, field what) {
-    return all[agreed_fields * static_cast<std::size_t>(other) + what];
-  };
+  auto const all = room.of_all(mine);
+  auto const of = [&](int other, field what) { return all[static_cast<std::size_t>(other)][what]; };
   int newest = 0;  // the first rank with the newest state
   for (int other = 1; other < rank.world_size(); ++other)
     if (of(other, done) > of(newest, done)) newest = other;
@@ -152,17 +147,17 @@ template <class Elements, class Rank, class Numbers>
 
   std::memset(mine.data(), 0, agreed_fields * sizeof mine[0]);
   std::memcpy(mine.data(), &held.last, sizeof held.last);
-  auto const numbers = numbers_of_all(rank, room, mine);
+  auto const numbers = room.of_all(mine);
   Numbers last;
-  std::memcpy(static_cast<void*>(&last),
-              numbers.data() + agreed_fields * static_cast<std::size_t>(newest), sizeof last);
+  std::memcpy(static_cast<void*>(&last), numbers[static_cast<std::size_t>(newest)].data(),
+              sizeof last);
   auto const step = static_cast<std::int64_t>(now - 1);
   if (lags(rank.world_rank())) {
     catch_up(last);
     held.step = step;
   }
   held.last = last;
-  held.ages = ages_of_rank(rank, room, held.ages, newest, of(newest, oldest), of(newest, ages));
+  held.ages = ages_of_rank(room, held.ages, newest, of(newest, oldest), of(newest, ages));
   held.origin = {static_cast<std::int64_t>(of(newest, origin_step)), of(newest, origin_batch)};
   held.is_ready = false;
 
@@ -271,7 +266,7 @@ class trainer_generation {
   /// first have a moment to get theirs.
   [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, agreement_room const& room) const;
   [[nodiscard]] generation* get() const {
-    if constexpr (is_of_elastic && requires { rank_.generation(); }) return rank_.generation();
+    if constexpr (is_of_elastic) return rank_.generation();
     else return nullptr;
   }
 
@@ -342,12 +337,9 @@ template <class Rank, class Numbers, class Elements>
 void trainer_generation<Rank, Numbers, Elements>::introduce(agreement_room const& room) {
   if constexpr (is_of_elastic)
     if (auto* const now = get(); now != nullptr) {
-      std::vector<std::uint64_t> mine(agreed_fields);
-      mine[0] = now->carried().is_accepted ? 1 : 0;
-      auto const all = numbers_of_all(rank_, room, mine);
       std::vector<char> accepted;
-      for (std::size_t at = 0; at < all.size(); at += agreed_fields)
-        accepted.push_back(all[at] != 0);
+      for (auto const& one : room.of_all({now->carried().is_accepted ? 1u : 0u}))
+        accepted.push_back(one[0] != 0);
       now->know_accepted(std::move(accepted));
     }
 }
@@ -388,9 +380,9 @@ int trainer_generation<Rank, Numbers, Elements>::signal_to_all(generation& now,
     mine[caught] = static_cast<std::uint64_t>(detail::caught_signal::number().load());
     mine[alone] = now.is_alone() ? 1 : 0;
     mine[late] = std::chrono::steady_clock::now() - begin >= for_signals ? 1 : 0;
-    auto const all = numbers_of_all(rank_, room, mine);
+    auto const all = room.of_all(mine);
     auto const of = [&](int other, field what) {
-      return all[agreed_fields * static_cast<std::size_t>(other) + what];
+      return all[static_cast<std::size_t>(other)][what];
     };
     double signals = 0;
     bool waits = false, is_late = false, leaves_none = false;

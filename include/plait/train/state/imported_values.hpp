@@ -37,28 +37,29 @@ struct imported_values {
   }
 };
 
-/// `all`: the digest on each rank, `agreed_fields` apart. `is_same(one, other)`: whether two ranks
-/// have imported the same elements.
+/// `all`: what ranks say of some parameters, among which this one's digest is number `index`.
+/// `is_same(one, other)`: whether two ranks have imported the same elements.
 ///
 /// Errors: input_error if there are two on ranks that have the parameter.
 template <class IsSame>
 [[gnu::cold]] void require_equal_values(std::string const& trainer, std::string const& name,
-                                        std::span<std::uint64_t const> all, IsSame is_same) {
-  auto const said = [&](std::size_t at) {
+                                        numbers_of_ranks const& all, std::size_t index,
+                                        IsSame is_same) {
+  auto const digest = [&](std::size_t rank) { return all[rank][index]; };
+  auto const said = [&](std::size_t rank) {
     char digits[32];
     std::snprintf(digits, sizeof digits, "digest %016llx",
-                  static_cast<unsigned long long>(all[at]));
-    return concat({(all[at] == imported_values::kept ? "left as it was" : std::string(digits)),
-                   " on rank ", at / agreed_fields});
+                  static_cast<unsigned long long>(digest(rank)));
+    return concat({(digest(rank) == imported_values::kept ? "left as it was" : std::string(digits)),
+                   " on rank ", rank});
   };
-  for (std::size_t at = 0; at < all.size(); at += agreed_fields)
-    for (std::size_t first = 0; first < at && all[at] != imported_values::absent;
-         first += agreed_fields) {
-      if (all[first] == imported_values::absent) continue;
-      bool const same = is_same(int(first / agreed_fields), int(at / agreed_fields));
+  for (std::size_t at = 0; at < all.size(); ++at)
+    for (std::size_t first = 0; first < at && digest(at) != imported_values::absent; ++first) {
+      if (digest(first) == imported_values::absent) continue;
+      bool const same = is_same(int(first), int(at));
       bool const one_kept =
-          (all[first] == imported_values::kept) != (all[at] == imported_values::kept);
-      if (one_kept || (same && all[first] != all[at]))
+          (digest(first) == imported_values::kept) != (digest(at) == imported_values::kept);
+      if (one_kept || (same && digest(first) != digest(at)))
         throw input_error({trainer, ": import_parameters: the ranks differ in the values of ",
                            in_quotes(name), ": ", said(first), ", ", said(at),
                            "; the source gives the same whole values on every rank"});
@@ -70,12 +71,12 @@ template <class IsSame>
 /// Returns which parameters of the model have been imported, by number; the same on all ranks.
 ///
 /// Errors: input_error that names the first that differs, on all ranks.
-template <class Plan, class Rank>
-[[gnu::cold]] std::vector<char> compare_imported(Rank& rank, agreement_room const& room,
+template <class Plan>
+[[gnu::cold]] std::vector<char> compare_imported(agreement_room const& room,
                                                  std::string const& trainer,
                                                  lean_vector<imported_values> const& mine,
                                                  imported_values::extent extent) {
-  auto const& grid = rank.grid();
+  auto const& grid = room.grid;
   auto const parameters = parameters_of_model<Plan>(grid);
   std::vector<char> taken(parameters.size());
   for (std::size_t begin = 0; begin < parameters.size(); begin += agreed_fields) {
@@ -84,15 +85,15 @@ template <class Plan, class Rank>
     for (std::size_t i = 0; i < count; ++i)
       for (auto const& [name, digest] : mine)
         if (name == parameters[begin + i].name) digests[i] = digest;
-    auto const all = numbers_of_all(rank, room, digests);
+    auto const all = room.of_all(digests);
     for (std::size_t i = 0; i < count; ++i) {
       auto const& [name, dimensions, cut] = parameters[begin + i];
       auto const over = extent == imported_values::blocks ? cut : axis_set{};
       auto const block_of = [&](int one) { return grid.block_of(grid.coordinates_of(one), over); };
-      require_equal_values(trainer, name, std::span(all).subspan(i),
+      require_equal_values(trainer, name, all, i,
                            [&](int one, int other) { return block_of(one) == block_of(other); });
-      for (std::size_t at = i; at < all.size(); at += agreed_fields)
-        if (all[at] > imported_values::kept) taken[begin + i] = 1;
+      for (auto const& one : all)
+        if (one[i] > imported_values::kept) taken[begin + i] = 1;
     }
   }
   return taken;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/train/checks/not_finite.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+#include "plait/core/concat.hpp"
+#include "plait/plan/sharding/parameter_blocks.hpp"
+
+namespace plait::execution {
+
+PLAIT_DECL std::string not_finite_text(agreement_room const& room,
+                                       std::vector<std::string> const& layers,
+                                       step_report const& of,
+                                       std::optional<step_report> const& last,
+                                       forward_watch const& mine) {
+  enum field : std::size_t { found, site, microbatch, leaf, copy };
+  std::vector<std::uint64_t> values(agreed_fields);
+  values[found] = mine.found ? 1 : 0;
+  values[site] = mine.site;
+  values[microbatch] = static_cast<std::uint64_t>(mine.microbatch);
+  values[leaf] = static_cast<std::uint64_t>(mine.leaf);
+  values[copy] = static_cast<std::uint64_t>(mine.copy);
+  auto const all = room.of_all(values);
+
+  std::vector<std::uint64_t> first;
+  std::size_t first_rank = 0;
+  for (std::size_t other = 0; other < all.size(); ++other) {
+    auto const& theirs = all[other];
+    if (theirs[found] == 0 || (!first.empty() && theirs[site] >= first[site])) continue;
+    first = theirs;
+    first_rank = other;
+  }
+
+  auto const number = [](double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6g", std::isnan(value) ? std::fabs(value) : value);
+    return std::string(text);
+  };
+  bool const is_loss = !std::isfinite(of.loss);
+  std::string out = concat({"trainer: step ", of.step, ": "});
+  out += is_loss ? concat({"the loss is ", number(of.loss)})
+                 : concat({"the norm of the gradients is ", number(of.gradient_norm)});
+  if (last)
+    out += concat({"; the last good loss, of step ", last->step, ", is ", number(last->loss)});
+  out += "; the weights are those before the step; ";
+  if (!first.empty()) {
+    auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
+    if (name.ends_with('.')) name.pop_back();
+    if (name.empty()) name.push_back('0');  // a model of one layer names none
+    out += concat({"the first layer whose output is not finite is '", name, "', in microbatch ",
+                   first[microbatch], " on rank ", first_rank});
+  } else {
+    out += "the outputs of all layers are finite in the forward";
+  }
+  return concat(
+      {out, "; .on_not_finite = trainer_options::not_finite::skip leaves such batches out"});
+}
+
+}  // namespace plait::execution
