@@ -13,6 +13,7 @@
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/synchronizer.hpp"
+#include "plait/train/checks/agreement.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
 #include "plait/train/export.hpp"
 #include "plait/train/options/optimizer.hpp"
@@ -35,6 +36,7 @@ using thread_rank = ext::rank_handle<ext::host_device, ext::thread_communicator>
 
 PLAIT_INSTANCE class exchange_runner<thread_rank>;
 PLAIT_INSTANCE class synchronizer<ext::host_device>;
+PLAIT_INSTANCE agreement_room::agreement_room(thread_rank&, plan_facts const&, std::uint64_t*);
 PLAIT_INSTANCE void compare_batches<host_memory>(agreement_room const&,
                                                  device_batch<host_memory> const&,
                                                  std::string const&);
