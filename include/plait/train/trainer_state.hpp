@@ -88,7 +88,11 @@ class trainer_state final : public saved_state {
       std::vector<std::uint64_t> numbers) const override {
     static_assert(most_numbers == planning::agreed_fields);
     auto const calls = of_.rank.calls_for(of_.number);
-    return of_.room_to_agree().of_all(std::move(numbers));
+    auto const all = of_.room_to_agree().of_all(numbers);
+    std::vector<std::vector<std::uint64_t>> out;
+    for (std::size_t of = 0; of < all.size(); ++of)
+      out.emplace_back(all[of], all[of] + numbers.size());
+    return out;
   }
 
   [[nodiscard]] std::vector<std::string> const& kinds() const override { return kinds_; }

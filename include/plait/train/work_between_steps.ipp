@@ -43,9 +43,9 @@ PLAIT_DECL std::optional<work_failed> work_between_steps::of_all(agreement_room 
     std::memcpy(reinterpret_cast<char*>(mine.data() + text) + most - 3, "...", 3);
   auto const all = room.of_all(mine);
   for (int other = 0; other < static_cast<int>(all.size()); ++other) {
-    auto const& row = all[static_cast<std::size_t>(other)];
+    auto const* const row = all[static_cast<std::size_t>(other)];
     if (row[state] == well) continue;
-    auto const* const sent = reinterpret_cast<char const*>(row.data() + text);
+    auto const* const sent = reinterpret_cast<char const*>(row + text);
     std::string_view words(sent, most);
     words = words.substr(0, words.find('\0'));
     if (other == room.world_rank) words = here.text;

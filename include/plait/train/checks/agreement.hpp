@@ -22,8 +22,20 @@
 
 namespace plait::execution {
 
-/// What ranks have told each other: up to `agreed_fields` numbers of rank r at [r].
-using numbers_of_ranks = std::vector<std::vector<std::uint64_t>>;
+/// What ranks have told each other: `agreed_fields` numbers of rank r at [r].
+class numbers_of_ranks {
+ public:
+  /// `all`: one rank behind the other.
+  explicit numbers_of_ranks(std::vector<std::uint64_t> all) : all_(std::move(all)) {}
+
+  [[nodiscard]] std::size_t size() const { return all_.size() / agreed_fields; }
+  [[nodiscard]] std::uint64_t const* operator[](std::size_t rank) const {
+    return all_.data() + rank * agreed_fields;
+  }
+
+ private:
+  std::vector<std::uint64_t> all_;
+};
 
 /// The ranks of a job, as one of them that compares numbers with the others. It is of one type for
 /// all plans and devices, so that what compares is compiled once.
@@ -42,10 +54,10 @@ class agreement_room {
         data_(data),
         sum_(sum<Rank>) {}
 
-  /// All ranks call it, each with numbers of its own.
+  /// All ranks call it, each with up to `agreed_fields` numbers of its own.
   ///
   /// Moves: the row of the plan's list for the set-up.
-  [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::vector<std::uint64_t> mine) const;
+  [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::span<std::uint64_t const> mine) const;
 
   mesh const& grid;
   int world_rank;

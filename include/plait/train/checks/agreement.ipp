@@ -13,18 +13,12 @@
 
 namespace plait::execution {
 
-PLAIT_DECL numbers_of_ranks agreement_room::of_all(std::vector<std::uint64_t> mine) const {
-  mine.resize(agreed_fields);
-  auto const ranks = static_cast<std::size_t>(grid.world_size());
-  if (ranks == 1) return {mine};
-  std::vector<std::uint64_t> numbers(mine.size() * ranks);
+PLAIT_DECL numbers_of_ranks agreement_room::of_all(std::span<std::uint64_t const> mine) const {
+  std::vector<std::uint64_t> all(agreed_fields * static_cast<std::size_t>(grid.world_size()));
   std::copy(mine.begin(), mine.end(),
-            numbers.begin() + static_cast<std::ptrdiff_t>(mine.size()) * world_rank);
-  sum_(*this, numbers);
-  numbers_of_ranks all;
-  for (auto at = numbers.begin(); at != numbers.end(); at += agreed_fields)
-    all.emplace_back(at, at + agreed_fields);
-  return all;
+            all.data() + agreed_fields * static_cast<std::size_t>(world_rank));
+  if (grid.world_size() > 1) sum_(*this, all);
+  return numbers_of_ranks(std::move(all));
 }
 
 PLAIT_DECL std::string agreement::first_difference(numbers_of_ranks const& all) const {

@@ -27,11 +27,11 @@ PLAIT_DECL std::string not_finite_text(agreement_room const& room,
   values[copy] = static_cast<std::uint64_t>(mine.copy);
   auto const all = room.of_all(values);
 
-  std::vector<std::uint64_t> first;
+  std::uint64_t const* first = nullptr;
   std::size_t first_rank = 0;
   for (std::size_t other = 0; other < all.size(); ++other) {
-    auto const& theirs = all[other];
-    if (theirs[found] == 0 || (!first.empty() && theirs[site] >= first[site])) continue;
+    auto const* const theirs = all[other];
+    if (theirs[found] == 0 || (first != nullptr && theirs[site] >= first[site])) continue;
     first = theirs;
     first_rank = other;
   }
@@ -48,7 +48,7 @@ PLAIT_DECL std::string not_finite_text(agreement_room const& room,
   if (last)
     out += concat({"; the last good loss, of step ", last->step, ", is ", number(last->loss)});
   out += "; the weights are those before the step; ";
-  if (!first.empty()) {
+  if (first != nullptr) {
     auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
     if (name.ends_with('.')) name.pop_back();
     if (name.empty()) name.push_back('0');  // a model of one layer names none

@@ -248,7 +248,7 @@ template <class Memory>
   if (first == text) compare_text(room, subject, text, of.text);
   mine.require_equal(room, all);
   lean_vector<std::uint64_t> digests;
-  for (auto const& one : all) digests.push_back(one.back());
+  for (std::size_t on = 0; on < all.size(); ++on) digests.push_back(all[on][agreed_fields - 1]);
   require_same_samples(room, subject, batch.step, digests);
 }
 

@@ -82,7 +82,7 @@ PLAIT_DECL void compare_text(agreement_room const& room, std::string const& subj
   auto const all = room.of_all(packed);
   auto const text_of = [&](std::size_t of) {
     std::string text(most, '\0');
-    std::memcpy(text.data(), all[of].data(), most);
+    std::memcpy(text.data(), all[of], most);
     return detail::in_quotes(text.substr(0, text.find('\0')));
   };
   refuse_newcomers(room.generation, [&](int other, int reference) {

@@ -149,8 +149,7 @@ template <class Elements, class Rank, class Numbers>
   std::memcpy(mine.data(), &held.last, sizeof held.last);
   auto const numbers = room.of_all(mine);
   Numbers last;
-  std::memcpy(static_cast<void*>(&last), numbers[static_cast<std::size_t>(newest)].data(),
-              sizeof last);
+  std::memcpy(static_cast<void*>(&last), numbers[static_cast<std::size_t>(newest)], sizeof last);
   auto const step = static_cast<std::int64_t>(now - 1);
   if (lags(rank.world_rank())) {
     catch_up(last);
@@ -337,9 +336,10 @@ template <class Rank, class Numbers, class Elements>
 void trainer_generation<Rank, Numbers, Elements>::introduce(agreement_room const& room) {
   if constexpr (is_of_elastic)
     if (auto* const now = get(); now != nullptr) {
+      std::uint64_t const mine = now->carried().is_accepted ? 1 : 0;
+      auto const all = room.of_all({&mine, 1});
       std::vector<char> accepted;
-      for (auto const& one : room.of_all({now->carried().is_accepted ? 1u : 0u}))
-        accepted.push_back(one[0] != 0);
+      for (std::size_t of = 0; of < all.size(); ++of) accepted.push_back(all[of][0] != 0);
       now->know_accepted(std::move(accepted));
     }
 }

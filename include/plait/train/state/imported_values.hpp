@@ -92,8 +92,8 @@ template <class Plan>
       auto const block_of = [&](int one) { return grid.block_of(grid.coordinates_of(one), over); };
       require_equal_values(trainer, name, all, i,
                            [&](int one, int other) { return block_of(one) == block_of(other); });
-      for (auto const& one : all)
-        if (one[i] > imported_values::kept) taken[begin + i] = 1;
+      for (std::size_t of = 0; of < all.size(); ++of)
+        if (all[of][i] > imported_values::kept) taken[begin + i] = 1;
     }
   }
   return taken;
