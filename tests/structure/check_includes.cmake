@@ -32,7 +32,7 @@ set(floors
 
 # The folders of a floor, lowest first; headers on the floor itself are above all of them.
 set(floors_of_plan model memory sharding schedule report)
-set(floors_of_train options checks measures state)
+set(floors_of_train options checks measures state hooks)
 
 # Headers of the operating system, needed where the standard library has no word for it.
 set(system_header "^(unistd|fcntl|pthread|sched|time|sys/[a-z]+)[.]h$")

@@ -11,7 +11,6 @@
 #include "plait/run/step_executor.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/options/trainer_options.hpp"
-#include "plait/train/state/buffers.hpp"
 
 namespace plait::execution {
 
@@ -94,10 +93,10 @@ class step_work {
       switch (row.what.place) {
         case exchange_place::labels: return exchanges.sum(now.row, of_.sums.label_count());
         case exchange_place::loss:
-          if (updates_ && !needs_norm(of_.options)) come_to_last_exchange();
+          if (updates_ && !needs_norm(of_.options)) of_.hooks.before_last_exchange();
           return exchanges.sum(now.row, of_.sums.loss());
         case exchange_place::norm_partials:
-          come_to_last_exchange();
+          of_.hooks.before_last_exchange();
           return exchanges.sum(now.row, of_.memory.norm_partials().data());
         case exchange_place::parameters: return exchanges.run(now, passes_.rooms().parameters(now));
         case exchange_place::microbatch_gradients:
@@ -139,8 +138,7 @@ class step_work {
                          of.store.copies_of(block), block.elements.count, of.store.owned_count(),
                          ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
                         of.memory.numbers_of_age(age));
-      of.averaged.follow(of.store, block, &now->gradient_scale);
-      follow_buffers(of, block, &now->gradient_scale);
+      of.hooks.after_update(block, &now->gradient_scale);
     }
   }
 
@@ -180,13 +178,6 @@ class step_work {
     clear_padding(of_.rank, of_.store.local(), plan::entries.view(), whole, begin, is_in_room);
   }
 
-  /// What follows is the last exchange: who comes through it has the reduced gradients. That they
-  /// are here is only said when no other call is under way.
-  void come_to_last_exchange() const {
-    if (of_.generation.is_elastic()) of_.rank.device().synchronize();
-    of_.generation.held().is_ready = true;
-  }
-
   void clip() const {
     auto* const now = of_.memory.numbers();
     auto const squares = of_.memory.norm_partials();
@@ -197,8 +188,9 @@ class step_work {
     if (of_.options.on_not_finite != trainer_options::not_finite::train_on)
       for (auto const& term : now->loss)
         queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
-    of_.generation.require_membership(&now->stop);
+    of_.hooks.before_update(&now->stop);
   }
+
   Parts const& of_;
   passes_type& passes_;
   bool updates_;

@@ -99,9 +99,7 @@ class trainer_on {
     batch_type const& batch = given;
     of_.averaged.require_parameters("step");
     auto const mine = of_.calls();
-    if (of_.generation.is_last())
-      of_.end_job(of_.generation.signal(),
-                  last_report().value_or(step_report{.step = of_.held.step - 1}));
+    of_.hooks.before_step([&](int signal) { of_.hooks.at_end(signal, of_.report_before()); });
     caught_signal::ends_waits here(of_.options.stop != nullptr);
     auto work = of_.begin(batch, trainer_program::whole_step);
     auto& program = of_.passes.program(trainer_program::whole_step);
@@ -118,30 +116,32 @@ class trainer_on {
     if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);
-    of_.generation.commit(now);
-    if (now.stop >= of_.side_work.summand)
-      of_.side_work.end_if_failed(of_.room_to_agree(), report, of_.on_stop);
-    if (now.stop != 0 && of_.generation.end(now.stop, of_.room_to_agree()))
-      of_.end_job(of_.generation.is_elastic() ? 0 : agreed_signal(now.stop), report);
+    of_.held.advance(now);
+    of_.hooks.after_step();
+    if (now.stop != 0)
+      of_.hooks.between_steps({now.stop, report, of_.room_to_agree(),
+                               [&](int signal) { of_.hooks.at_end(signal, report); }});
     return report;
   }
 
   /// Calls hook(report of the last step) on each rank when a signal or work_failed has ended the
   /// job, or when an elastic one cannot go on, before `stopped_by_signal` or another job_ended is
   /// thrown: to save what has been trained. All ranks give one or none.
-  void on_stop(std::function<void(step_report const&)> hook) { of_.on_stop = std::move(hook); }
+  void on_stop(std::function<void(step_report const&)> hook) {
+    of_.side_work.on_stop(std::move(hook));
+  }
 
   /// Calls work(), such as writing a log, on this rank. Where it throws, all ranks end after the
   /// next step with work_failed; several without `trainer_options::stop` at once, as otherwise.
   template <class Work>
   void between_steps(Work&& work) {
-    of_.side_work.run(std::forward<Work>(work), of_.can_stop() || of_.rank.world_size() == 1);
+    of_.side_work.run(std::forward<Work>(work),
+                      of_.hooks.gives_votes() || of_.rank.world_size() == 1);
   }
   /// Behind the last step, on all ranks: ends the job if work has failed since. Moves: one sum.
   void after_steps() {
     auto const mine = of_.calls();
-    auto const last = last_report().value_or(step_report{.step = of_.held.step - 1});
-    of_.side_work.end_if_failed(of_.room_to_agree(), last, of_.on_stop);
+    of_.side_work.end_if_failed(of_.room_to_agree(), of_.report_before());
   }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
@@ -202,7 +202,7 @@ class trainer_on {
     if (which == predicted::nothing) return {};
     auto const mine = of_.calls();
     of_.check(batch, false);
-    of_.averaged.gather_parameters(of_.store);
+    of_.averaged.gather_parameters();
     auto& passes = of_.passes_for(batch, false);
     auto frame = passes.frame_of(batch, of_.context_for(batch, false), {}, 0,
                                  parts_type::passes_type::all_items - 1);
@@ -218,7 +218,7 @@ class trainer_on {
   template <class Sink>
   void export_parameters(Sink sink) {
     auto const mine = of_.calls();
-    of_.averaged.gather_parameters(of_.store);
+    of_.averaged.gather_parameters();
     export_tensors<plan>(of_.rank, of_.store, of_.store.parameters(), false, sink);
   }
   /// The same for the gradients that the last step left.
@@ -262,7 +262,7 @@ class trainer_on {
   /// Errors: error without averages, and from step, import_parameters and with_ema inside.
   template <class Body>
   decltype(auto) with_ema(Body&& body) {
-    auto const in_place = of_.averaged.in_place(of_.store);
+    auto const in_place = of_.averaged.in_place();
     return std::forward<Body>(body)();
   }
 
@@ -277,7 +277,7 @@ class trainer_on {
                                          .sample_weights = all.has_weights(),
                                          .averages = of_.options.average > 0,
                                          .gradient_norm = needs_norm(of_.options),
-                                         .stops = of_.can_stop(),
+                                         .stops = of_.hooks.gives_votes(),
                                          .ranked_sums = of_.rank.sums_in_room()});
   }
   /// Bytes of this rank but for batches: what the plan has, and its libraries' workspace.

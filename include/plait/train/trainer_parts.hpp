@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,12 +26,16 @@
 #include "plait/train/checks/not_finite.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
 #include "plait/train/gradients.hpp"
+#include "plait/train/hooks/averages.hpp"
+#include "plait/train/hooks/buffers.hpp"
+#include "plait/train/hooks/signal_votes.hpp"
+#include "plait/train/hooks/step_hook.hpp"
+#include "plait/train/hooks/trainer_generation.hpp"
 #include "plait/train/measures/loss_terms.hpp"
 #include "plait/train/measures/summed_numbers.hpp"
 #include "plait/train/options/rates.hpp"
 #include "plait/train/options/stop_on_signals.hpp"
 #include "plait/train/options/trainer_options.hpp"
-#include "plait/train/state/averages.hpp"
 #include "plait/train/state/held_state.hpp"
 #include "plait/train/state/imported_values.hpp"
 #include "plait/train/state/parameter_store.hpp"
@@ -73,6 +76,7 @@ class trainer_parts {
         store(on, facts_of_plan<plan>, parameters_on<plan>(on), held.arenas, Optimizer::states,
               chosen.average > 0),
         averaged(on, facts_of_plan<plan>, store, held.arenas, chosen.average),
+        signals(chosen.stop),
         memory(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
                squares_ranges<plan>(store.local(), store.owned(), on.place()),
                plan::norm_partial_count()),
@@ -81,7 +85,7 @@ class trainer_parts {
         passes(on, store,
                {.clips = needs_norm(options),
                 .checks_loss = options.on_not_finite != trainer_options::not_finite::train_on,
-                .masks_loss = can_stop()}) {}
+                .masks_loss = hooks.gives_votes()}) {}
   trainer_parts(trainer_parts const&) = delete;
   trainer_parts& operator=(trainer_parts const&) = delete;
   [[gnu::cold]] ~trainer_parts() = default;
@@ -133,6 +137,10 @@ class trainer_parts {
   [[nodiscard]] std::optional<step_report> last_report() const {
     if (held.step == held.origin.step) return std::nullopt;
     return report_of<terms>(held.last, held.step - 1);
+  }
+  /// The same where a step is asked for that may not have been done in this job.
+  [[nodiscard]] [[gnu::cold]] step_report report_before() const {
+    return last_report().value_or(step_report{.step = held.step - 1});
   }
 
   /// Where the passes add the loss.
@@ -188,15 +196,14 @@ class trainer_parts {
     if constexpr (plan::slices > 0) require_slices(batch, slices.mine(), plan::slices, name());
     check(batch, trains);
     if (trains) averaged.begin_step(what == trainer_program::whole_step);
-    else averaged.gather_parameters(store);
+    else averaged.gather_parameters();
     auto& ready = passes_for(batch, trains);
     numbers now;
     now.skipped = held.last.skipped;
     now.step = static_cast<std::uint32_t>(held.step);
     now.optimizer = rule.numbers_of(held.ages.oldest(), rate_at(options, held.step));
     if (trains) held.is_ready = false;
-    if (options.stop != nullptr) now.stop = stop_summand(options.stop->received());
-    now.stop += generation.stop_votes() + side_work.stop_votes();
+    now.stop = hooks.votes();
     sums.upload(rank, batch, now);
     if (!younger.empty()) upload_of_younger();
     return {*this, ready, batch, context_for(batch, trains), what == trainer_program::whole_step};
@@ -210,12 +217,12 @@ class trainer_parts {
   step_report read_report() { return report_of<terms>(read_numbers(), held.step); }
 
   [[nodiscard]] auto calls() {
-    generation.require_running();
+    hooks.before_call();
     return rank.calls_for(number);
   }
   [[gnu::cold]] void start() {
     store.start(options.seed);
-    averaged.restart(store);
+    averaged.restart();
   }
   /// Calls load(), which says what this rank has imported; ranks compare it.
   template <class Load>
@@ -237,7 +244,7 @@ class trainer_parts {
         for (std::size_t k = 0; k < std::size_t(Optimizer::states); ++k)
           queue.fill(typename Job::parameter_element{0},
                      store.state_of(block) + k * store.owned_count() + at, common.count);
-        averaged.copy(store, block, at, common.count);
+        averaged.copy(block, at, common.count);
       }
     set_ages([&](parameter_block const& parameter) {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
@@ -261,16 +268,6 @@ class trainer_parts {
     work_type::update(*this);
     rank.device().synchronize();  // other ranks are given the state
   }
-  /// Whether ranks add up who wants to stop.
-  [[nodiscard]] bool can_stop() const { return options.stop != nullptr || generation.is_elastic(); }
-
-  [[noreturn]] [[gnu::cold]] void end_job(int signal, step_report const& last) {
-    if (on_stop) on_stop(last);
-    side_work.rethrow();  // of the hook
-    if (signal == 0) generation.end_job();
-    throw stopped_by_signal(signal, last.step);
-  }
-
   /// Runs the forward of the step again, on weights that are still those before it, to find the
   /// first layer that made a number that is not finite; on all ranks, which then throw the same.
   [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
@@ -321,6 +318,13 @@ class trainer_parts {
   held_state<Rank, numbers>& held = generation.held();
   parameter_store<elements, Rank> store;
   averages<elements, Rank> averaged;
+  buffers<Job, averages<elements, Rank>> followed{averaged};
+  work_between_steps side_work{};
+  signal_votes signals;
+  /// What is called at the points of a step, in this order.
+  step_hooks<decltype(averaged), decltype(followed), work_between_steps, decltype(generation),
+             signal_votes>
+      hooks{averaged, followed, side_work, generation, signals};
   step_memory<device_type, Optimizer, terms::count> memory;
   lean_vector<aged_block>
       updated{};  ///< the blocks that the optimizer updates, one after the other
@@ -332,8 +336,6 @@ class trainer_parts {
   compared_batches compared{};
   std::string measured{};  ///< of the last evaluation of a data set
   numbers last_read{};     ///< of the last batch
-  std::function<void(step_report const&)> on_stop{};
-  work_between_steps side_work{};
 };
 
 }  // namespace plait::execution

@@ -254,8 +254,7 @@ class trainer_state final : public saved_state {
           if (auto const common = overlap(block.elements, parameter);
               common.count > 0 &&
               !(plan::entries[parameter.entry].has_gradient() && is_there(parameter.name)))
-            of_.averaged.copy(of_.store, block, common.offset - block.elements.offset,
-                              common.count);
+            of_.averaged.copy(block, common.offset - block.elements.offset, common.count);
     }
   }
 

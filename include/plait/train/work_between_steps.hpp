@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/header_only.hpp"
 #include "plait/train/checks/agreement.hpp"
+#include "plait/train/hooks/step_hook.hpp"
 #include "plait/train/options/stop_on_signals.hpp"
 #include "plait/train/options/trainer_options.hpp"
 #include "plait/train/work_failed.hpp"
@@ -22,10 +24,11 @@
 namespace plait::execution {
 
 /// What a program does between the steps of a trainer on one rank, and whether that has failed. The
-/// others learn it by the number with which ranks agree to stop on a signal (stop_summand).
+/// others learn it by the number with which ranks agree to stop on a signal (stop_summand). The
+/// program's hook for the end of the job is part of it.
 ///
 /// Threads: used by the one thread that runs the rank.
-class work_between_steps {
+class work_between_steps : public step_hook {
  public:
   /// What a rank whose work has failed adds to that number: more than all signals together.
   static constexpr double summand = 2 * stop_summand(SIGTERM) * 16384;
@@ -55,22 +58,21 @@ class work_between_steps {
       failure_ = std::current_exception();
     }
   }
-  /// What this rank adds to the number.
-  [[nodiscard]] double stop_votes() const { return failure_ == nullptr ? 0 : summand; }
-  /// Errors: what is kept.
-  void rethrow() const;
+  /// `hook`: called with the report of the last step before the job ends.
+  void on_stop(std::function<void(step_report const&)> hook) { on_stop_ = std::move(hook); }
 
-  /// Where work has failed on a rank, calls hook(last) and throws what the first of those has kept,
+  [[nodiscard]] double votes() const { return failure_ == nullptr ? 0 : summand; }
+  void between_steps(counted_votes& votes) const {
+    if (votes.sum >= summand) end_if_failed(votes.room, votes.report);
+  }
+  /// Errors: what is kept of the hook.
+  [[gnu::cold]] void at_end(int signal, step_report const& last) const;
+
+  /// Where work has failed on a rank, calls the hook and throws what the first of those has kept,
   /// on all ranks, which all call it.
   ///
   /// Moves: a row of the list for the set-up.
-  template <class Hook>
-  [[gnu::cold]] void end_if_failed(agreement_room const& room, step_report const& last,
-                                   Hook const& hook) const {
-    auto const failed = of_all(room, last.step);
-    if (failed && hook) hook(last);
-    if (failed) throw *failed;
-  }
+  [[gnu::cold]] void end_if_failed(agreement_room const& room, step_report const& last) const;
 
  private:
   [[nodiscard]] [[gnu::cold]] std::optional<work_failed> of_all(agreement_room const& room,
@@ -82,6 +84,7 @@ class work_between_steps {
   [[nodiscard]] [[gnu::cold]] sentence what() const;
 
   std::exception_ptr failure_{};
+  std::function<void(step_report const&)> on_stop_{};
 };
 
 }  // namespace plait::execution

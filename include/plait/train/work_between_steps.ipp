@@ -13,8 +13,16 @@
 
 namespace plait::execution {
 
-PLAIT_DECL void work_between_steps::rethrow() const {
+PLAIT_DECL void work_between_steps::at_end(int, step_report const& last) const {
+  if (on_stop_) on_stop_(last);
   if (failure_ != nullptr) std::rethrow_exception(failure_);
+}
+
+PLAIT_DECL void work_between_steps::end_if_failed(agreement_room const& room,
+                                                  step_report const& last) const {
+  auto const failed = of_all(room, last.step);
+  if (failed && on_stop_) on_stop_(last);
+  if (failed) throw *failed;
 }
 
 PLAIT_DECL work_between_steps::sentence work_between_steps::what() const {

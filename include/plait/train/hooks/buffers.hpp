@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "plait/core/namespaces.hpp"
-#include "plait/mesh/stream.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
+#include "plait/train/hooks/step_hook.hpp"
 
 namespace plait::execution {
 
@@ -32,27 +32,34 @@ consteval void check_buffer_type() {
                 "which keeps parameters in float");
 }
 
-/// The buffers of a block follow what the step has found, which has been reduced, once; if
-/// `*gradient_scale` is not a number they stay as they are. What layers see of them, and the
-/// averages, follow.
-template <class Parts>
-void follow_buffers(Parts const& of, owned_block const& block, double const* gradient_scale) {
-  using job = typename Parts::job_type;
-  using plan = typename job::plan_type;
-  using element = typename job::parameter_element;
-  if constexpr (plan::has_buffers) {
-    check_buffer_type<element, typename job::gradient_element>();
-    for_each_buffer<plan>(of.store, block, [&](std::size_t at, std::size_t count, double share) {
-      auto const queue = of.rank.device().on(stream::compute);
-      element* const value = of.store.parameters_of(block) + at;
-      queue.average(
-          reinterpret_cast<element const*>(of.store.gradients() + block.gradients_at + at), value,
-          count, 1 - share, gradient_scale);
-      if constexpr (plan::has_copies)
-        queue.convert(static_cast<element const*>(value), of.store.copies_of(block) + at, count);
-      of.averaged.copy(of.store, block, at, count);
-    });
+/// The buffers of a block follow what the step has found, which has been reduced, once. What layers
+/// see of them, and the averages, follow.
+template <class Job, class Averages>
+class buffers : public step_hook {
+  using plan = typename Job::plan_type;
+  using element = typename Job::parameter_element;
+
+ public:
+  explicit buffers(Averages const& averaged) : averaged_(averaged) {}
+
+  void after_update(owned_block const& block, double const* gradient_scale) const {
+    if constexpr (plan::has_buffers) {
+      check_buffer_type<element, typename Job::gradient_element>();
+      auto const& store = averaged_.store();
+      for_each_buffer<plan>(store, block, [&](std::size_t at, std::size_t count, double share) {
+        auto const queue = averaged_.queue();
+        element* const value = store.parameters_of(block) + at;
+        queue.average(reinterpret_cast<element const*>(store.gradients() + block.gradients_at + at),
+                      value, count, 1 - share, gradient_scale);
+        if constexpr (plan::has_copies)
+          queue.convert(static_cast<element const*>(value), store.copies_of(block) + at, count);
+        averaged_.copy(block, at, count);
+      });
+    }
   }
-}
+
+ private:
+  Averages const& averaged_;
+};
 
 }  // namespace plait::execution

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/generation.hpp"
+#include "plait/core/caught_signal.hpp"
+#include "plait/core/clock.hpp"
+#include "plait/core/concat.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/function_reference.hpp"
+#include "plait/plan/model/workload.hpp"
+#include "plait/plan/plan_facts.hpp"
+#include "plait/train/checks/agreement.hpp"
+#include "plait/train/hooks/step_hook.hpp"
+#include "plait/train/options/stop_on_signals.hpp"
+#include "plait/train/state/held_state.hpp"
+
+namespace plait::execution {
+
+/// A trainer in its generation, if it has one: of a job that is not elastic all calls do nothing.
+///
+/// `Elements`: element_types of an elastic job, void of another one.
+/// Threads: used by the one thread that runs the rank.
+template <class Rank, class Numbers, class Elements>
+class trainer_generation : public step_hook {
+  static constexpr bool is_of_elastic = !std::is_void_v<Elements>;
+
+ public:
+  using held_type = held_state<Rank, Numbers>;
+
+  /// `plan`: the facts of the job's plan; `kind`: its kind_of_state.
+  [[gnu::cold]] trainer_generation(Rank& rank, plan_facts const& plan, void const* kind)
+      : rank_(rank), plan_(plan), kind_(kind), held_(std::make_shared<held_type>()) {}
+
+  [[nodiscard]] held_type& held() const { return *held_; }
+  /// Whether the state is that of a generation before, which has been trained.
+  [[nodiscard]] bool is_held() const { return is_held_; }
+
+  /// Errors: generation_ended if it has ended on this rank.
+  void before_call() const {
+    if (auto* const now = get()) now->require_running();
+  }
+  /// Ends the job if its generation says so, or if a signal leaves nobody who could go on.
+  void before_step(end_of_job const& end) const {
+    auto* const now = get();
+    if (now != nullptr && (now->is_last() || signal_ != 0)) end(signal_);
+  }
+  [[nodiscard]] bool gives_votes() const { return get() != nullptr; }
+  [[nodiscard]] double votes() const {
+    auto* const now = get();
+    return now == nullptr ? 0 : now->stop_votes();
+  }
+  /// That the reduced gradients are here is only said when no other call is under way.
+  void before_last_exchange() const {
+    if (get() != nullptr) rank_.device().synchronize();
+    held_->is_ready = true;
+  }
+  /// \see generation::require_membership
+  void before_update(double const* votes) const {
+    if (auto* const now = get()) now->require_membership(*votes != 0);
+  }
+  void after_step() const {
+    if (auto* const now = get()) {
+      now->carried().step = held_->step;
+      now->carried().is_accepted = true;
+    }
+  }
+  /// Ends the generation, if there is one, or the job if that cannot go on; where signals leave
+  /// nobody who could go on, the job ends before the next step.
+  void between_steps(counted_votes& votes) {
+    if (auto* const now = get(); now != nullptr && votes.sum != 0) end(*now, votes);
+  }
+  void at_end(int signal, step_report const&) const {
+    if (auto* const now = get(); now != nullptr && signal == 0) now->end_job(held_->step - 1);
+  }
+
+  /// Takes over what the last generation has left on this rank; false if that is nothing.
+  ///
+  /// Errors: input_error if it has left something else than this trainer trains.
+  template <class Store>
+  [[gnu::cold]] bool take_over(Store& store, bool has_averages, std::string const& name);
+
+  /// All ranks learn which of them have been compared before.
+  ///
+  /// Moves: a row of the list for the set-up.
+  [[gnu::cold]] void introduce(agreement_room const& room);
+  /// All ranks go on from the newest step that one of them has done; start() begins anew.
+  ///
+  /// \see transfer_state
+  [[gnu::cold]] void meet(agreement_room const& room, workload const& load, std::string const& name,
+                          function_reference<void(Numbers const&)> catch_up,
+                          function_reference<void()> start);
+
+ private:
+  [[gnu::cold]] void end(generation& now, counted_votes& votes);
+  /// The signal that leaves nobody who has some part of the state, else 0. Nothing but connections
+  /// of the ranks is needed to find that; where the next ones cannot be agreed on, others than the
+  /// first have a moment to get theirs.
+  [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, agreement_room const& room) const;
+  [[nodiscard]] generation* get() const {
+    if constexpr (is_of_elastic) return rank_.generation();
+    else return nullptr;
+  }
+
+  static constexpr std::chrono::seconds for_signals{2};
+
+  Rank& rank_;
+  plan_facts const& plan_;
+  void const* kind_;
+  std::shared_ptr<held_type> held_;
+  bool is_held_ = false;
+  int signal_ = 0;
+};
+
+template <class Rank, class Numbers, class Elements>
+void trainer_generation<Rank, Numbers, Elements>::end(generation& now, counted_votes& votes) {
+  if (votes.sum >= generation::job_cannot_go_on) return votes.end(0);
+  votes.sum = 0;
+  signal_ = signal_to_all(now, votes.room);
+  if (signal_ == 0) now.end(concat({"the ranks change after step ", held_->step - 1}));
+}
+
+template <class Rank, class Numbers, class Elements>
+template <class Store>
+bool trainer_generation<Rank, Numbers, Elements>::take_over(Store& store, bool has_averages,
+                                                            std::string const& name) {
+  held_->local = store.local();
+  held_->owned_count = store.owned_count();
+  held_->stage = rank_.stage();
+  held_->tensor_rank = rank_.tensor_rank();
+  if constexpr (is_of_elastic)
+    if (auto* const now = get(); now != nullptr) {
+      now->enter();
+      auto& kept = now->carried();
+      if (kept.object != nullptr && kept.kind != kind_)
+        throw input_error({name,
+                           ": the trainer of the last generation was of another job or had "
+                           "another optimizer; a program makes the same one each time"});
+      auto const old = std::static_pointer_cast<held_type>(kept.object);
+      bool const fits = old != nullptr && old->is_whole && old->step > 0 &&
+                        old->stage == held_->stage && old->tensor_rank == held_->tensor_rank;
+      if (fits) {
+        store.take(old->arenas, old->local, old->owned_count);
+        if (has_averages) store.take_averages(old->arenas, old->local);
+        rank_.device().synchronize();
+        held_->step = old->step;
+        held_->ages = old->ages;
+        held_->origin = old->origin;
+        held_->is_ready = old->is_ready;
+        held_->last = old->last;
+      }
+      kept = {held_, kind_, held_->step, now->block(), kept.is_accepted};
+      return fits;
+    }
+  return false;
+}
+
+template <class Rank, class Numbers, class Elements>
+void trainer_generation<Rank, Numbers, Elements>::introduce(agreement_room const& room) {
+  if constexpr (is_of_elastic)
+    if (auto* const now = get(); now != nullptr) {
+      std::uint64_t const mine = now->carried().is_accepted ? 1 : 0;
+      auto const all = room.of_all({&mine, 1});
+      std::vector<char> accepted;
+      for (std::size_t of = 0; of < all.size(); ++of) accepted.push_back(all[of][0] != 0);
+      now->know_accepted(std::move(accepted));
+    }
+}
+
+template <class Rank, class Numbers, class Elements>
+void trainer_generation<Rank, Numbers, Elements>::meet(
+    agreement_room const& room, workload const& load, std::string const& name,
+    function_reference<void(Numbers const&)> catch_up, function_reference<void()> start) {
+  if constexpr (is_of_elastic)
+    if (auto* const now = get(); now != nullptr) {
+      auto const what = transfer_state<Elements>(rank_, room, *held_, plan_, load, catch_up);
+      is_held_ = what == transferred_state::state;
+      if (what == transferred_state::lost) {
+        if (rank_.is_root())
+          std::fprintf(stderr,
+                       "plait: %s: the processes that are left do not have all of the state; the "
+                       "job goes on from its newest checkpoint, or begins anew\n",
+                       name.c_str());
+        start();
+        held_->step = 0;
+        held_->ages = {};
+        held_->last = {};
+        held_->origin = {};
+        held_->is_whole = true;
+        held_->is_ready = false;
+      }
+      now->carried().step = held_->step;
+    }
+}
+
+template <class Rank, class Numbers, class Elements>
+int trainer_generation<Rank, Numbers, Elements>::signal_to_all(generation& now,
+                                                               agreement_room const& room) const {
+  enum field : std::size_t { caught, alone, late };
+  auto const begin = std::chrono::steady_clock::now();
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds{20})) {
+    std::vector<std::uint64_t> mine(agreed_fields);
+    mine[caught] = static_cast<std::uint64_t>(detail::caught_signal::number().load());
+    mine[alone] = now.is_alone() ? 1 : 0;
+    mine[late] = std::chrono::steady_clock::now() - begin >= for_signals ? 1 : 0;
+    auto const all = room.of_all(mine);
+    auto const of = [&](int other, field what) {
+      return all[static_cast<std::size_t>(other)][what];
+    };
+    double signals = 0;
+    bool waits = false, is_late = false, leaves_none = false;
+    for (int other = 0; other < rank_.world_size(); ++other) {
+      signals += stop_summand(static_cast<int>(of(other, caught)));
+      waits = waits || of(other, alone) != 0;
+      is_late = is_late || of(other, late) != 0;
+      auto const copies = rank_.grid().group_of(other, batch_axes);
+      leaves_none = leaves_none || std::all_of(copies.begin(), copies.end(),
+                                               [&](int one) { return of(one, caught) != 0; });
+    }
+    if (leaves_none) return agreed_signal(signals);
+    if (signals == 0 || !waits || is_late) return 0;
+  }
+}
+
+}  // namespace plait::execution
