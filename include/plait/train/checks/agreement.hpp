@@ -57,7 +57,7 @@ class agreement_room {
   /// All ranks call it, each with up to `agreed_fields` numbers of its own.
   ///
   /// Moves: the row of the plan's list for the set-up.
-  [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::span<std::uint64_t const> mine) const;
+  [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::vector<std::uint64_t> const& mine) const;
 
   mesh const& grid;
   int world_rank;
@@ -65,16 +65,16 @@ class agreement_room {
 
  private:
   template <class Rank>
-  [[gnu::cold]] static void sum(agreement_room const& room, std::span<std::uint64_t> all) {
+  [[gnu::cold]] static void sum(agreement_room const& room, std::vector<std::uint64_t>& all) {
     auto& rank = *static_cast<Rank*>(room.rank_);
     sum_numbers(rank, exchanges_on(room.plan_, rank, {}, job_part::set_up),
-                exchange_place::agreement, all, room.data_);
+                exchange_place::agreement, std::span(all), room.data_);
   }
 
   void* rank_;
   plan_facts const& plan_;
   std::uint64_t* data_;
-  void (*sum_)(agreement_room const&, std::span<std::uint64_t>);
+  void (*sum_)(agreement_room const&, std::vector<std::uint64_t>&);
 };
 
 /// What must be the same on all ranks: named numbers.

@@ -3,7 +3,6 @@
 
 #include "plait/train/checks/agreement.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,10 +12,10 @@
 
 namespace plait::execution {
 
-PLAIT_DECL numbers_of_ranks agreement_room::of_all(std::span<std::uint64_t const> mine) const {
+PLAIT_DECL numbers_of_ranks agreement_room::of_all(std::vector<std::uint64_t> const& mine) const {
   std::vector<std::uint64_t> all(agreed_fields * static_cast<std::size_t>(grid.world_size()));
-  std::copy(mine.begin(), mine.end(),
-            all.data() + agreed_fields * static_cast<std::size_t>(world_rank));
+  auto* const here = all.data() + agreed_fields * static_cast<std::size_t>(world_rank);
+  for (std::size_t i = 0; i < mine.size(); ++i) here[i] = mine[i];
   if (grid.world_size() > 1) sum_(*this, all);
   return numbers_of_ranks(std::move(all));
 }

@@ -169,8 +169,8 @@ template <class Rank, class Numbers, class Elements>
 void trainer_generation<Rank, Numbers, Elements>::introduce(agreement_room const& room) {
   if constexpr (is_of_elastic)
     if (auto* const now = get(); now != nullptr) {
-      std::uint64_t const mine = now->carried().is_accepted ? 1 : 0;
-      auto const all = room.of_all({&mine, 1});
+      std::vector<std::uint64_t> const mine(1, now->carried().is_accepted ? 1 : 0);
+      auto const all = room.of_all(mine);
       std::vector<char> accepted;
       for (std::size_t of = 0; of < all.size(); ++of) accepted.push_back(all[of][0] != 0);
       now->know_accepted(std::move(accepted));
