@@ -155,9 +155,7 @@ class trainer_on {
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(given_batch batch) {
     auto const mine = of_.calls();
-    auto work = of_.begin(batch, trainer_program::only_loss);
-    work.run(of_.passes.program(trainer_program::only_loss));
-    return of_.read_report().loss;
+    return report_of<terms>(of_.evaluate(batch), of_.held.step).loss;
   }
 
   /// What `measures` say of all samples of a data set, as a tuple of their values, the same on all
@@ -173,7 +171,7 @@ class trainer_on {
     evaluation_sums<terms, Measures...> sums;
     constexpr std::size_t count = sums.count;
     auto const mine = of_.calls();
-    of_.measured = sums.names();
+    of_.begin_evaluation(sums.names());
     workload load{};
     auto all = batches<batch_element>(
         data, size, of_.rank,
@@ -184,12 +182,13 @@ class trainer_on {
               .data_ranks = plan::grid.ranks_at_launch(of_.rank.grid()),
               .optimizer_states = Optimizer::states,
               .measured_numbers = count};
-      if constexpr (count == 0) evaluate(batch);
-      else of_.measure(given_batch(batch), load, sums.adder(batch));
-      sums.add_loss(report_of<terms>(of_.last_read, of_.held.step).terms,
-                    of_.last_read.label_count);
+      auto const add = [&](numbers const& seen) {
+        sums.add_loss(report_of<terms>(seen, of_.held.step).terms, seen.label_count);
+      };
+      if constexpr (count == 0) add(of_.evaluate(given_batch(batch)));
+      else add(of_.measure(given_batch(batch), load, sums.adder(batch)));
     }
-    if constexpr (count > 0) of_.outputs.sum(of_.rank, load, sums.numbers());
+    if constexpr (count > 0) of_.sum_measured(load, sums.numbers());
     return sums.values(measures...);
   }
 
@@ -201,14 +200,7 @@ class trainer_on {
     batch_type const& batch = given;
     if (which == predicted::nothing) return {};
     auto const mine = of_.calls();
-    of_.check(batch, false);
-    of_.averaged.gather_parameters();
-    auto& passes = of_.passes_for(batch, false);
-    auto frame = passes.frame_of(batch, of_.context_for(batch, false), {}, 0,
-                                 parts_type::passes_type::all_items - 1);
-    auto const program = which == predicted::of_all ? trainer_program::outputs_of_all
-                                                    : trainer_program::outputs_of_rank;
-    return of_.outputs.run(of_.rank, of_.passes.program(program), passes, frame, which);
+    return of_.predict(batch, which);
   }
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
@@ -281,15 +273,7 @@ class trainer_on {
                                          .ranked_sums = of_.rank.sums_in_room()});
   }
   /// Bytes of this rank but for batches: what the plan has, and its libraries' workspace.
-  [[nodiscard]] ext::memory_need allocated() const {
-    auto need = of_.store.allocated();
-    need.activations = of_.passes.bytes();
-    need.outputs = of_.outputs.bytes();
-    need.averages = of_.averaged.bytes();
-    need.numbers = of_.memory.bytes();
-    need.workspace = detail::workspace_of(of_.rank.device());
-    return need;
-  }
+  [[nodiscard]] ext::memory_need allocated() const { return of_.allocated(); }
 
  private:
   using input_element = std::conditional_t<takes_tokens, std::int32_t, T>;

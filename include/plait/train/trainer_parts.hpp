@@ -67,16 +67,27 @@ class trainer_parts {
   using elements = element_types<typename Job::element, typename Job::parameter_element,
                                  typename Job::gradient_element>;
 
+ private:
+  using generation_type =
+      trainer_generation<Rank, numbers, std::conditional_t<plan::is_elastic, elements, void>>;
+
+  std::uint64_t number_;  ///< says to other ranks whose calls these are
+  generation_type generation_;
+  signal_votes signals_;
+  buffers<Job, averages<elements, Rank>> followed_{averaged};
+
+ public:
   /// Makes the parts; set_up() is the first to communicate.
   [[gnu::cold]] trainer_parts(Rank& on, Optimizer with, trainer_options const& chosen)
-      : rank(in_mesh(on, plan::grid)),
+      : number_(in_mesh(on, plan::grid).next_trainer()),
+        generation_(on, facts_of_plan<plan>, kind_of_state<Job, numbers>()),
+        signals_(chosen.stop),
+        rank(on),
         rule(checked(std::move(with))),
         options(checked<plan>(chosen, on.grid())),
-        generation(on, facts_of_plan<plan>, kind_of_state<Job, numbers>()),
         store(on, facts_of_plan<plan>, parameters_on<plan>(on), held.arenas, Optimizer::states,
               chosen.average > 0),
         averaged(on, facts_of_plan<plan>, store, held.arenas, chosen.average),
-        signals(chosen.stop),
         memory(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
                squares_ranges<plan>(store.local(), store.owned(), on.place()),
                plan::norm_partial_count()),
@@ -101,23 +112,29 @@ class trainer_parts {
   /// Errors: input_error that names the first difference, on all ranks.
   [[gnu::cold]] void set_up() {
     auto const mine = calls();
-    if (!generation.take_over(store, options.average > 0, name())) start();
+    if (!generation_.take_over(store, options.average > 0, name())) start();
     lay_out_updates();
-    generation.introduce(room_to_agree());
+    generation_.introduce(room_to_agree());
     if (rank.world_size() > 1)
-      compare_trainers(room_to_agree(), numbers_to_compare<plan>(rank.grid()), number, rule,
+      compare_trainers(room_to_agree(), numbers_to_compare<plan>(rank.grid()), number_, rule,
                        options, rank.device().kind());
-    generation.meet(
+    generation_.meet(
         room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
         name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
     if constexpr (plan::is_elastic) lay_out_updates();  // this rank has learnt the ages from others
   }
 
+  /// Evaluates a batch.
+  numbers const& evaluate(batch_type const& batch) {
+    auto work = begin(batch, trainer_program::only_loss);
+    work.run(passes.program(trainer_program::only_loss));
+    return read_numbers();
+  }
   /// Evaluates a batch and gives each row of its outputs to measures.
   template <class Each>
-  [[gnu::cold]] void measure(batch_type const& batch, workload const& load, Each each) {
+  [[gnu::cold]] numbers const& measure(batch_type const& batch, workload const& load, Each each) {
     auto work = begin(batch, trainer_program::measured_loss);
-    auto made = outputs.measured(rank, passes_for(batch, false), batch, load, each);
+    auto made = outputs_.measured(rank, passes_for(batch, false), batch, load, each);
     auto program = passes.measured_program(load);
     for (auto const& reached : program) {
       auto const& now = reached.now;
@@ -130,7 +147,24 @@ class trainer_parts {
       else if (is_pass(now.what)) passes_for(batch, false).run(now, work.frame);
       else work.compute(now);
     }
-    read_numbers();
+    return read_numbers();
+  }
+  /// An evaluation of a data set begins, by measures of these names.
+  [[gnu::cold]] void begin_evaluation(std::string measures) { measures_ = std::move(measures); }
+  /// Adds up what measures have found on all ranks.
+  [[gnu::cold]] void sum_measured(workload const& load, std::span<double> numbers_of_measures) {
+    outputs_.sum(rank, load, numbers_of_measures);
+  }
+
+  /// \see trainer_on::predict
+  std::span<typename Job::element const> predict(batch_type const& batch, predicted which) {
+    check(batch, false);
+    averaged.gather_parameters();
+    auto& ready = passes_for(batch, false);
+    auto frame = ready.frame_of(batch, context_for(batch, false), {}, 0, passes_type::all_items - 1);
+    auto const program = which == predicted::of_all ? trainer_program::outputs_of_all
+                                                    : trainer_program::outputs_of_rank;
+    return outputs_.run(rank, passes.program(program), ready, frame, which);
   }
 
   /// What happened in the last step, if it was done in this job.
@@ -143,24 +177,6 @@ class trainer_parts {
     return last_report().value_or(step_report{.step = held.step - 1});
   }
 
-  /// Where the passes add the loss.
-  [[nodiscard]] loss_sum loss_of_step() const {
-    return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
-  }
-
-  /// How messages begin.
-  [[nodiscard]] [[gnu::cold]] std::string name() const { return concat({"trainer ", number}); }
-  [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
-    return concat({name(), ": rank ", rank.world_rank()});
-  }
-
-  void check(batch_type const& batch, bool trains) {
-    require_in_place(batch, [&] { return name(); });
-    require_purpose(batch, trains, [&] { return name(); });
-    if (compared.is_new(batch) && rank.world_size() > 1)
-      compare_batches(room_to_agree(), batch, measured);
-    check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
-  }
   /// Where the ranks compare numbers.
   [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
     return {rank, facts_of_plan<plan>, memory.agreed()};
@@ -180,16 +196,6 @@ class trainer_parts {
         [&] { return name_on_rank(); });
   }
 
-  [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
-    return {.seed = options.seed,
-            .step = &memory.numbers()->step,
-            .training = training,
-            .batch = batch.samples,
-            .sequence = batch.sequence,
-            .tensor_rank = rank.tensor_rank(),
-            .tensor_ranks = plan::tensor_ranks};
-  }
-
   /// What a step needs from the host: room, and the numbers that change from step to step.
   work_type begin(batch_type const& batch, trainer_program what) {
     bool const trains = what <= trainer_program::only_gradients;
@@ -205,32 +211,119 @@ class trainer_parts {
     if (trains) held.is_ready = false;
     now.stop = hooks.votes();
     sums.upload(rank, batch, now);
-    if (!younger.empty()) upload_of_younger();
+    if (!younger_.empty()) upload_of_younger();
     return {*this, ready, batch, context_for(batch, trains), what == trainer_program::whole_step};
   }
 
   numbers const& read_numbers() {
-    rank.device().download(memory.numbers(), &last_read, sizeof last_read);
+    rank.device().download(memory.numbers(), &last_read_, sizeof last_read_);
     rank.device().synchronize();  // the host reads the numbers
-    return last_read;
+    return last_read_;
   }
   step_report read_report() { return report_of<terms>(read_numbers(), held.step); }
 
+  /// Messages are for this trainer while what is returned lives.
+  [[nodiscard]] auto messages() { return rank.calls_for(number_); }
   [[nodiscard]] auto calls() {
     hooks.before_call();
-    return rank.calls_for(number);
+    return messages();
   }
-  [[gnu::cold]] void start() {
-    store.start(options.seed);
-    averaged.restart();
+  /// Whether the state is that of a generation before, which has been trained.
+  [[nodiscard]] bool is_held() const { return generation_.is_held(); }
+  /// \see trainer_on::allocated
+  [[nodiscard]] ext::memory_need allocated() const {
+    auto need = store.allocated();
+    need.activations = passes.bytes();
+    need.outputs = outputs_.bytes();
+    need.averages = averaged.bytes();
+    need.numbers = memory.bytes();
+    need.workspace = detail::workspace_of(rank.device());
+    return need;
   }
   /// Calls load(), which says what this rank has imported; ranks compare it.
   template <class Load>
   [[gnu::cold]] void take_parameters(Load load, imported_values::extent extent) {
     averaged.require_parameters("import_parameters");
-    if (generation.is_held()) return;
+    if (generation_.is_held()) return;
     auto const mine = calls();
     start_anew(compare_imported<plan>(room_to_agree(), name(), load(), extent));
+  }
+  /// `age_of(parameter)`: the number of updates that the states of a parameter of the model have
+  /// seen, the same on all ranks.
+  [[gnu::cold]] void set_ages(function_reference<std::int64_t(parameter_block const&)> age_of) {
+    lean_vector<std::int64_t> ages;
+    for (auto const& parameter : plan::blocks_of_model(rank.grid()))
+      ages.push_back(plan::entries[parameter.entry].has_gradient() ? age_of(parameter)
+                                                                   : state_ages::no_state);
+    bool const were_equal = held.ages.are_equal();
+    held.ages.set(std::move(ages));
+    if (!were_equal || !held.ages.are_equal()) lay_out_updates();
+  }
+  /// Runs the forward of the step again, on weights that are still those before it, to find the
+  /// first layer that made a number that is not finite; on all ranks, which then throw the same.
+  [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
+    auto& watched = passes_for(batch, false);
+    work_type work(*this, watched, batch, context_for(batch, true), false);
+    forward_watch watch;
+    work.frame.watch = &watch;
+    work.run(passes.program(trainer_program::only_forward));
+    rank.device().synchronize();  // the host reads what has been found
+    throw not_finite_error(
+        not_finite_text(room_to_agree(), leaf_names(plan::tree), report, last_report(), watch));
+  }
+
+  // The rank, the optimizer and the options.
+  Rank& rank;
+  Optimizer rule;
+  trainer_options options;
+  // Parameters.
+  held_state<Rank, numbers>& held = generation_.held();
+  parameter_store<elements, Rank> store;
+  lean_vector<aged_block> updated{};  ///< that the optimizer updates, one after the other
+  // Hooks.
+  averages<elements, Rank> averaged;
+  work_between_steps side_work{};
+  step_hooks<decltype(averaged), buffers<Job, decltype(averaged)>, work_between_steps,
+             generation_type, signal_votes>
+      hooks{averaged, followed_, side_work, generation_, signals_};
+  // The executor.
+  step_memory<device_type, Optimizer, terms::count> memory;
+  summed_numbers<plan, terms, numbers> sums;
+  slice_sums<typename Job::gradient_element, Rank, (plan::slices > 0)> slices;
+  trainer_passes<Job, Rank> passes;
+
+ private:
+  /// Where the passes add the loss.
+  [[nodiscard]] loss_sum loss_of_step() const {
+    return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
+  }
+
+  /// How messages begin.
+  [[nodiscard]] [[gnu::cold]] std::string name() const { return concat({"trainer ", number_}); }
+  [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
+    return concat({name(), ": rank ", rank.world_rank()});
+  }
+
+  void check(batch_type const& batch, bool trains) {
+    require_in_place(batch, [&] { return name(); });
+    require_purpose(batch, trains, [&] { return name(); });
+    if (compared_.is_new(batch) && rank.world_size() > 1)
+      compare_batches(room_to_agree(), batch, measures_);
+    check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
+  }
+  [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
+    return {.seed = options.seed,
+            .step = &memory.numbers()->step,
+            .training = training,
+            .batch = batch.samples,
+            .sequence = batch.sequence,
+            .tensor_rank = rank.tensor_rank(),
+            .tensor_ranks = plan::tensor_ranks};
+  }
+
+  [[gnu::cold]] void start() {
+    store.start(options.seed);
+    averaged.restart();
   }
   /// Resets the optimizer's states and the averages of some parameters, by number, as before
   /// training: states are zeros of age 0, and averages are the parameters.
@@ -250,92 +343,46 @@ class trainer_parts {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
     });
   }
-  /// `age_of(parameter)`: the number of updates that the states of a parameter of the model have
-  /// seen, the same on all ranks.
-  [[gnu::cold]] void set_ages(function_reference<std::int64_t(parameter_block const&)> age_of) {
-    lean_vector<std::int64_t> ages;
-    for (auto const& parameter : plan::blocks_of_model(rank.grid()))
-      ages.push_back(plan::entries[parameter.entry].has_gradient() ? age_of(parameter)
-                                                                   : state_ages::no_state);
-    bool const were_equal = held.ages.are_equal();
-    held.ages.set(std::move(ages));
-    if (!were_equal || !held.ages.are_equal()) lay_out_updates();
-  }
   /// Does the step whose reduced gradients are here and that others have done.
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank.device().upload(&last, memory.numbers(), sizeof last);
-    if (!younger.empty()) upload_of_younger();
+    if (!younger_.empty()) upload_of_younger();
     work_type::update(*this);
     rank.device().synchronize();  // other ranks are given the state
   }
-  /// Runs the forward of the step again, on weights that are still those before it, to find the
-  /// first layer that made a number that is not finite; on all ranks, which then throw the same.
-  [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
-    auto& watched = passes_for(batch, false);
-    work_type work(*this, watched, batch, context_for(batch, true), false);
-    forward_watch watch;
-    work.frame.watch = &watch;
-    work.run(passes.program(trainer_program::only_forward));
-    rank.device().synchronize();  // the host reads what has been found
-    throw not_finite_error(
-        not_finite_text(room_to_agree(), leaf_names(plan::tree), report, last_report(), watch));
-  }
-
   /// Cuts the optimizer's elements into blocks of one age.
   [[gnu::cold]] void lay_out_updates() {
     rank.device().synchronize();  // steps before this one have read the tables
     updated.clear();
-    younger.clear();
+    younger_.clear();
     lean_vector<lean_vector<update_range>> ranges;
     for (auto const& block : store.owned())
       for (auto part : blocks_of_one_age(plan::entries.view(), store.local(), block, held.ages)) {
         if (part.younger_by > 0) {
-          while (part.age < younger.size() && younger[part.age] != part.younger_by) ++part.age;
-          if (part.age == younger.size()) younger.push_back(part.younger_by);
+          while (part.age < younger_.size() && younger_[part.age] != part.younger_by) ++part.age;
+          if (part.age == younger_.size()) younger_.push_back(part.younger_by);
           ++part.age;
         }
         ranges.push_back(
             update_ranges<plan>(store.local(), part.block, rule.decays, options.groups));
         updated.push_back(part);
       }
-    memory.lay_out_updates(rank.device(), ranges, 1 + younger.size());
+    memory.lay_out_updates(rank.device(), ranges, 1 + younger_.size());
     passes.forget_recorded();
   }
   /// Brings the optimizer's numbers for states that are younger than the oldest to the device.
   [[gnu::cold]] void upload_of_younger() {
     lean_vector<typename Optimizer::numbers> all;
-    for (auto const by : younger)
+    for (auto const by : younger_)
       all.push_back(rule.numbers_of(held.ages.oldest() - by, rate_at(options, held.step)));
     rank.device().upload(all.data(), memory.numbers_of_age(1), all.size() * sizeof all[0]);
   }
 
-  Rank& rank;
-  std::uint64_t number = rank.next_trainer();  ///< says to other ranks whose calls these are
-  Optimizer rule;
-  trainer_options options;
-  trainer_generation<Rank, numbers, std::conditional_t<plan::is_elastic, elements, void>>
-      generation;
-  held_state<Rank, numbers>& held = generation.held();
-  parameter_store<elements, Rank> store;
-  averages<elements, Rank> averaged;
-  buffers<Job, averages<elements, Rank>> followed{averaged};
-  work_between_steps side_work{};
-  signal_votes signals;
-  /// What is called at the points of a step, in this order.
-  step_hooks<decltype(averaged), decltype(followed), work_between_steps, decltype(generation),
-             signal_votes>
-      hooks{averaged, followed, side_work, generation, signals};
-  step_memory<device_type, Optimizer, terms::count> memory;
-  lean_vector<aged_block>
-      updated{};  ///< the blocks that the optimizer updates, one after the other
-  lean_vector<std::int64_t> younger{};  ///< differences between the oldest age and the other ages
-  summed_numbers<plan, terms, numbers> sums;
-  slice_sums<typename Job::gradient_element, Rank, (plan::slices > 0)> slices;
-  trainer_passes<Job, Rank> passes;
-  prediction<Job, Rank> outputs;
-  compared_batches compared{};
-  std::string measured{};  ///< of the last evaluation of a data set
-  numbers last_read{};     ///< of the last batch
+  prediction<Job, Rank> outputs_;
+  lean_vector<std::int64_t> younger_{};  ///< differences between the oldest age and the other ages
+  compared_batches compared_{};
+  std::string measures_{};  ///< of the last evaluation of a data set
+  numbers last_read_{};     ///< of the last batch
 };
 
 }  // namespace plait::execution

@@ -62,7 +62,7 @@ class trainer_state final : public saved_state {
     of_.set_ages([&](auto const&) { return from.step; });
   }
   [[nodiscard]] run_origin origin() const override { return of_.held.origin; }
-  [[nodiscard]] bool is_held() const override { return of_.generation.is_held(); }
+  [[nodiscard]] bool is_held() const override { return of_.is_held(); }
   [[nodiscard]] job_generation generation() const override {
     auto* const now = of_.rank.generation();
     return now == nullptr ? job_generation{} : job_generation{now->job_id(), now->number()};
@@ -87,7 +87,7 @@ class trainer_state final : public saved_state {
   [[nodiscard]] [[gnu::cold]] std::vector<std::vector<std::uint64_t>> of_all_ranks(
       std::vector<std::uint64_t> numbers) const override {
     static_assert(most_numbers == planning::agreed_fields);
-    auto const calls = of_.rank.calls_for(of_.number);
+    auto const calls = of_.messages();
     auto const all = of_.room_to_agree().of_all(numbers);
     std::vector<std::vector<std::uint64_t>> out;
     for (std::size_t of = 0; of < all.size(); ++of)
