@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plait/backend/host/host_device.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
@@ -36,7 +37,8 @@ using thread_rank = ext::rank_handle<ext::host_device, ext::thread_communicator>
 
 PLAIT_INSTANCE class exchange_runner<thread_rank>;
 PLAIT_INSTANCE class synchronizer<ext::host_device>;
-PLAIT_INSTANCE agreement_room::agreement_room(thread_rank&, plan_facts const&, std::uint64_t*);
+PLAIT_INSTANCE void agreement_room::sum<thread_rank>(agreement_room const&,
+                                                     std::vector<std::uint64_t>&);
 PLAIT_INSTANCE void compare_batches<host_memory>(agreement_room const&,
                                                  device_batch<host_memory> const&,
                                                  std::string const&);

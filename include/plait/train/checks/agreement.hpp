@@ -65,17 +65,20 @@ class agreement_room {
 
  private:
   template <class Rank>
-  [[gnu::cold]] static void sum(agreement_room const& room, std::vector<std::uint64_t>& all) {
-    auto& rank = *static_cast<Rank*>(room.rank_);
-    sum_numbers(rank, exchanges_on(room.plan_, rank, {}, job_part::set_up),
-                exchange_place::agreement, std::span(all), room.data_);
-  }
+  [[gnu::cold]] static void sum(agreement_room const& room, std::vector<std::uint64_t>& all);
 
   void* rank_;
   plan_facts const& plan_;
   std::uint64_t* data_;
   void (*sum_)(agreement_room const&, std::vector<std::uint64_t>&);
 };
+
+template <class Rank>
+void agreement_room::sum(agreement_room const& room, std::vector<std::uint64_t>& all) {
+  auto& rank = *static_cast<Rank*>(room.rank_);
+  sum_numbers(rank, exchanges_on(room.plan_, rank, {}, job_part::set_up), exchange_place::agreement,
+              std::span(all), room.data_);
+}
 
 /// What must be the same on all ranks: named numbers.
 class agreement {
