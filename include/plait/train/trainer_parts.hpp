@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,6 @@
 #include "plait/train/measures/loss_terms.hpp"
 #include "plait/train/measures/summed_numbers.hpp"
 #include "plait/train/options/rates.hpp"
-#include "plait/train/options/stop_on_signals.hpp"
 #include "plait/train/options/trainer_options.hpp"
 #include "plait/train/state/held_state.hpp"
 #include "plait/train/state/imported_values.hpp"
@@ -105,10 +105,10 @@ class trainer_parts {
   /// and sees to it that all ranks make the same trainer. All ranks call it once, before all else.
   ///
   /// Moves:  rows of the list for the set-up, in this order: in an elastic job, which ranks have
-  ///         been compared before; with several ranks, the numbers of the trainer and, where they
-  ///         differ in them or a plan is reproducible, more of the same; in an elastic job, how far
-  ///         each rank is, and then the state for ranks that lack it (transfer_state). Start values
-  ///         are a function of the seed, so none is sent.
+  ///         been compared before; with several ranks, the numbers of the trainer, the factors of
+  ///         the parameters if they differ, and the kind of the device if a plan is reproducible;
+  ///         in an elastic job, how far each rank is, and then the state for ranks that lack it
+  ///         (transfer_state). Each rank makes its start values by itself.
   /// Errors: input_error that names the first difference, on all ranks.
   [[gnu::cold]] void set_up() {
     auto const mine = calls();
@@ -149,9 +149,9 @@ class trainer_parts {
     }
     return read_numbers();
   }
-  /// An evaluation of a data set begins, by measures of these names.
+  /// Begins an evaluation of a data set by measures of these names.
   [[gnu::cold]] void begin_evaluation(std::string measures) { measures_ = std::move(measures); }
-  /// Adds up what measures have found on all ranks.
+  /// Adds up the numbers of measures over all ranks.
   [[gnu::cold]] void sum_measured(workload const& load, std::span<double> numbers_of_measures) {
     outputs_.sum(rank, load, numbers_of_measures);
   }
@@ -172,7 +172,7 @@ class trainer_parts {
     if (held.step == held.origin.step) return std::nullopt;
     return report_of<terms>(held.last, held.step - 1);
   }
-  /// The same where a step is asked for that may not have been done in this job.
+  /// Reports the step before the next one; only its number if this job has not done it.
   [[nodiscard]] [[gnu::cold]] step_report report_before() const {
     return last_report().value_or(step_report{.step = held.step - 1});
   }
@@ -222,13 +222,13 @@ class trainer_parts {
   }
   step_report read_report() { return report_of<terms>(read_numbers(), held.step); }
 
-  /// Messages are for this trainer while what is returned lives.
+  /// Marks messages as this trainer's while the returned object lives.
   [[nodiscard]] auto messages() { return rank.calls_for(number_); }
   [[nodiscard]] auto calls() {
     hooks.before_call();
     return messages();
   }
-  /// Whether the state is that of a generation before, which has been trained.
+  /// Returns whether a generation before has left the state, which has been trained.
   [[nodiscard]] bool is_held() const { return generation_.is_held(); }
   /// \see trainer_on::allocated
   [[nodiscard]] ext::memory_need allocated() const {

@@ -22,7 +22,7 @@
 
 namespace plait::execution {
 
-/// What ranks have told each other: `agreed_fields` numbers of rank r at [r].
+/// Numbers that ranks have told each other: `agreed_fields` of rank r at [r].
 class numbers_of_ranks {
  public:
   /// `all`: one rank behind the other.

@@ -11,7 +11,7 @@ namespace plait::execution {
 /// Threads: used by the one thread that runs the rank.
 class signal_votes : public step_hook {
  public:
-  /// `stop`: null where signals do what they do.
+  /// `stop`: null if a signal is to be no vote.
   explicit signal_votes(stop_on_signals const* stop) : stop_(stop) {}
 
   [[nodiscard]] bool gives_votes() const { return stop_ != nullptr; }

@@ -25,20 +25,20 @@ struct counted_votes {
 /// point at which it does something. The list of hooks is known at compile time, so no function is
 /// virtual, and a hook costs nothing at the other points.
 ///
-/// Errors: what a hook throws ends the step. Hooks throw on all ranks or on none, but for
-///         before_update.
+/// Errors: an exception of a hook ends the step.
 struct step_hook {
   /// Before each call of a trainer that communicates.
   void before_call() const {}
   /// Before a step.
   void before_step(end_of_job const&) const {}
-  /// Whether ranks add up votes in each step; all ranks say the same.
+  /// Returns whether ranks add up votes in each step; all ranks return the same.
   [[nodiscard]] bool gives_votes() const { return false; }
-  /// What this rank adds to the number by which ranks agree to end the job: 0 to go on.
+  /// Returns the summand of this rank in the number by which ranks agree to end the job: 0 to go
+  /// on.
   [[nodiscard]] double votes() const { return 0; }
   /// After the passes: who comes through the last exchange has the reduced gradients.
   void before_last_exchange() const {}
-  /// Before the update, of which nothing has begun. `votes`: their sum, on the device.
+  /// Before the update. `votes`: their sum, on the device.
   void before_update([[maybe_unused]] double const* votes) const {}
   /// After the update of a block was put into the queue of stream compute. Nothing is done to the
   /// block if `*gradient_scale` is not a number.

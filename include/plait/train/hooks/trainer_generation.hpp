@@ -60,7 +60,7 @@ class trainer_generation : public step_hook {
     auto* const now = get();
     return now == nullptr ? 0 : now->stop_votes();
   }
-  /// That the reduced gradients are here is only said when no other call is under way.
+  /// Says that the reduced gradients are here, when no other call is under way.
   void before_last_exchange() const {
     if (get() != nullptr) rank_.device().synchronize();
     held_->is_ready = true;
