@@ -161,7 +161,8 @@ class trainer_parts {
     check(batch, false);
     averaged.gather_parameters();
     auto& ready = passes_for(batch, false);
-    auto frame = ready.frame_of(batch, context_for(batch, false), {}, 0, passes_type::all_items - 1);
+    auto frame =
+        ready.frame_of(batch, context_for(batch, false), {}, 0, passes_type::all_items - 1);
     auto const program = which == predicted::of_all ? trainer_program::outputs_of_all
                                                     : trainer_program::outputs_of_rank;
     return outputs_.run(rank, passes.program(program), ready, frame, which);
@@ -272,6 +273,11 @@ class trainer_parts {
         not_finite_text(room_to_agree(), leaf_names(plan::tree), report, last_report(), watch));
   }
 
+  /// The numbers to which the passes of a step add the loss.
+  [[nodiscard]] loss_sum loss_of_step() const {
+    return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
+  }
+
   // The rank, the optimizer and the options.
   Rank& rank;
   Optimizer rule;
@@ -293,11 +299,6 @@ class trainer_parts {
   trainer_passes<Job, Rank> passes;
 
  private:
-  /// Where the passes add the loss.
-  [[nodiscard]] loss_sum loss_of_step() const {
-    return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
-  }
-
   /// How messages begin.
   [[nodiscard]] [[gnu::cold]] std::string name() const { return concat({"trainer ", number_}); }
   [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
