@@ -5,16 +5,20 @@
 
 #include "plait/formula/graph.hpp"
 
-/// The gradients of a formula: nodes of the same kinds after those of the forward.
+/// The gradients of a formula: nodes of the same kinds, which follow the nodes of the forward.
 ///
-/// Nodes are visited from the output back. Each adds to the gradients of its operands: a product
-/// dy transposed(w) and transposed(x) dy, a map its slopes times dy, a row of operation/rows.hpp
-/// the rows that it says. A value that is read twice has the sum. What belongs to a parameter is
-/// added to its gradient by each node, so that no sum of these is needed.
+/// The writer visits nodes from the output to the inputs. Each node adds to the gradients of its
+/// operands: a product adds dy transposed(w) and transposed(x) dy, a map adds its slopes times dy,
+/// and a row of operation/rows.hpp adds the results of its adjoint rows. A value that is read twice
+/// has the sum. Each node that has a parameter as operand adds directly to the parameter's
+/// gradient, so no node sums these.
+///
+/// Example: for y = matmul(silu(a), w) the nodes dy, dy transposed(w), transposed(silu(a)) dy, and
+/// the slope of silu at a times dy transposed(w) are added.
 namespace plait::formula {
 
-/// Which operands of map `map` its derivative by operand `by` reads, a bit for each; the derivative
-/// of x y by x reads y, that of x + y nothing.
+/// Returns the operands that the derivative of a map with respect to operand `by` reads, a bit for
+/// each. The derivative of x y with respect to x reads y; the derivative of x + y reads no operand.
 template <class Graph>
 constexpr unsigned slope_reads(Graph const& g, int map, int by) {
   auto const functions = g.functions_of(map);
@@ -46,7 +50,7 @@ constexpr unsigned slope_reads(Graph const& g, int map, int by) {
   return slope[functions.count - 1];
 }
 
-/// Writes the nodes of the gradients after those of the forward.
+/// Writes the nodes of the gradients after the nodes of the forward.
 template <class Graph>
 struct adjoint_writer {
   Graph& g;
@@ -98,17 +102,18 @@ struct adjoint_writer {
   }
 
  private:
-  int shared_[Graph::capacity]{};  ///< the gradient of a value that is also another one's, or -1
+  int shared_[Graph::capacity]{};  ///< for each value, a gradient that it shares with another
+                                   ///< value, or -1
 
-  /// Adds a gradient that another value has, too. It is added after all that belong to the value
-  /// alone, so that ranks which make summands of these add them up once.
+  /// Adds a gradient that another value has, too. It is added after all gradients that belong to
+  /// this value alone. If these are summands of ranks, the ranks then add them up once.
   constexpr void add_shared(int value, int made) {
     if (!g.has_gradient(value)) return;
     if (g.at[value].kind == node_kind::parameter || shared_[value] >= 0) return add_to(value, made);
     shared_[value] = made;
     if (g.gradient[value] < 0) g.gradient[value] = made;
   }
-  /// Makes the gradient of a value complete, once all that read the value have been visited.
+  /// Completes the gradient of a value after all nodes that read the value have been visited.
   constexpr void finish(int value) {
     if (shared_[value] < 0 || g.gradient[value] == shared_[value]) return;
     node sum = g.like(value, node_kind::add);
@@ -134,7 +139,7 @@ struct adjoint_writer {
     if (int const row = g.row_of(value); row >= 0) {
       node sum = g.like(row, node_kind::column_sum);
       sum.read(made);
-      // One number for each head.
+      // The operand has one number for each head.
       int const repeated = x.factor_count > 1 ? g.at[made].last().extent : 1;
       if (x.last().is_single() && repeated > 1) sum.pieces = repeated;
       if (x.factor_count > 1 && g.at[made].factor_count != 2)
@@ -142,7 +147,8 @@ struct adjoint_writer {
       value = row;
       made = g.put(sum);
     } else {
-      // A number of each row or head is repeated along the last factor, and a row for each head.
+      // The map repeats a number of each row or head along the last factor, and a row for each
+      // head.
       if (x.last().is_single() && !g.at[made].last().is_single()) made = g.put(g.reduced(made, 1));
       if (x.width() != g.at[made].width()) {
         node sum = g.like(value, node_kind::sum_of_factors);
@@ -221,13 +227,13 @@ struct adjoint_writer {
     out.read(dy);
     add_to(n.operands[0], g.put(out));
   }
-  /// The gradients of the parts of a value are put side by side.
+  /// Puts the gradients of the parts of a value side by side.
   constexpr void part(node const& n, int dy) {
     int const x = n.operands[0];
     if (int const made = g.gradient[x];
         made >= 0 && made != shared_[x] && g.at[made].kind == node_kind::concat &&
         g.at[made].pieces == n.pieces && g.at[made].operands[n.number] < 0) {
-      node moved = g.at[made];  // after what it reads
+      node moved = g.at[made];  // a node has a higher number than its operands
       g.at[made] = node{};
       moved.operands[n.number] = dy;
       g.gradient[x] = g.put(moved);
@@ -261,7 +267,7 @@ struct adjoint_writer {
       add_to(value, g.put(out));
     }
   }
-  /// One node makes the gradients of query, key and value.
+  /// Adds one node that calculates the gradients of query, key and value.
   constexpr void attention(int i, node const& n, int dy) {
     int first = -1;
     for (int k = 0; k < 3; ++k) {
@@ -277,10 +283,10 @@ struct adjoint_writer {
       int const made = g.put(out);
       if (k == 0) first = made;
     }
-    // Sums of gradients come after all results, which are neighbours.
+    // Sums of gradients follow all results, which are neighbours.
     for (int k = 0; k < 3; ++k) add_to(n.operands[k], first + k);
   }
-  /// The gradient of a number of each row by the row, or of what `across` makes of it.
+  /// Adds the gradient of an operation that makes one number of each row, or of `across`.
   constexpr void of_row(node const& n, node_kind kind, std::initializer_list<int> reads) {
     node out = g.like(n.operands[0], kind);
     for (int const value : reads) out.read(value);
@@ -291,7 +297,8 @@ struct adjoint_writer {
     out.read(i), out.read(dy);
     add_to(n.operands[0], g.put(out));
   }
-  /// The gradient by x goes back through the positions; the gradient by a[t] is it times h[t - 1].
+  /// The gradient with respect to x is a scan from the last position to the first. The gradient
+  /// with respect to a[t] is this gradient times h[t - 1].
   constexpr void scan(int i, node const& n, int dy) {
     int const x = n.operands[n.count - 1];
     node back = g.like(x, node_kind::scan_gradient);
@@ -348,7 +355,7 @@ struct adjoint_writer {
           return g.fail(mistake::kind::no_adjoint);
         operands[results++] = value;
       }
-      // Sums of gradients come after all results, which are neighbours.
+      // Sums of gradients follow all results, which are neighbours.
       for (int k = 0; k < results; ++k)
         if (g.has_gradient(operands[k])) add_to(operands[k], first + k);
     }

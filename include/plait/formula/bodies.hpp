@@ -20,7 +20,9 @@
 
 namespace plait::formula {
 
-/// The operations that the bodies of a formula's layer issue: for each node one call of `ops`.
+/// The operations that the bodies of a formula's layer issue: one call of `ops` for each node. The
+/// body and the place of a value (formula/memory.hpp) are known at compile time, so each body is a
+/// fixed sequence of calls.
 template <class L>
 struct formula_bodies {
   using facts = formula_facts<L>;
@@ -40,7 +42,7 @@ struct formula_bodies {
     else if constexpr (table.is_loss && requires { l.dx; }) clear_rows(ops, l);
   }
 
-  /// Room for the windows that convolutions write out.
+  /// The elements that convolutions need to write out their windows (im2col).
   static constexpr std::size_t patch_room = [] {
     std::size_t out = 0;
     for (int i = 0; i < table.forward_size; ++i) {
@@ -53,7 +55,7 @@ struct formula_bodies {
   }();
   using patches = slot<"patches", 0, patch_room>;
 
-  /// Lets the device get ready what its kernels of attention need.
+  /// Lets the device prepare its attention kernels.
   static void prepare(auto& ops, auto const& l) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (prepare_node<int(I)>(ops, l), ...);
@@ -70,13 +72,14 @@ struct formula_bodies {
     return table.at[dx].kind == node_kind::product && !memory.is_completed[dx] &&
            memory.home[dx] == storage::input_gradient;
   }
-  /// Returns true if a body ends in one product that nothing else of it touches.
+  /// Returns true if forward and backward_input each end in one product whose result no other node
+  /// changes, so that the product can apply an epilogue.
   static constexpr bool takes_epilogue =
       table.loss_term < 0 && table.input_count == 1 &&
       table.at[table.output].kind == node_kind::product && !memory.keeps_output &&
       !memory.is_completed[table.output] && table.gradient[table.inputs[0]] >= 0 &&
       is_last_product(table.gradient[table.inputs[0]]);
-  /// The parameter whose gradient is one product and nothing else, or -1.
+  /// The number of the parameter whose gradient consists of one product, or -1.
   static constexpr int overwritten = [] {
     for (int parameter = 0; parameter < table.parameter_count; ++parameter) {
       int products = 0, others = 0;
@@ -94,7 +97,8 @@ struct formula_bodies {
     if constexpr (table.at[I].kind == node_kind::attention)
       ops.prepare_attention(groups_of<I>{}, query_key_value<I>(l));
   }
-  /// The order in which a body makes its nodes: a product that writes l.dx is the last.
+  /// Returns the node that a body runs at a place in its order: a product that writes l.dx is the
+  /// last.
   template <body Which>
   static constexpr int order(int place) {
     int const dx = table.input_count == 1 ? table.gradient[table.inputs[0]] : -1;
@@ -117,7 +121,7 @@ struct formula_bodies {
     if constexpr (table.input_count == 1) return several;
     else return std::get<Index>(several);
   }
-  /// A loss has the gradient of its features alone.
+  /// Returns the view of the gradient of an input. A loss has the gradient of its features only.
   template <int Index>
   static auto gradient_of(auto const& all) {
     if constexpr (table.is_loss) return all;
@@ -127,8 +131,8 @@ struct formula_bodies {
     if constexpr (requires { l.x; }) return std::get<1>(l.x);
     else return std::get<1>(l.saved[input_slot{}]);
   }
-  /// The view of a value: read, or to be written. `Made`: the type of the view that it is read for,
-  /// in a formula that reads data.
+  /// Returns the view of a value, for reading or writing. `Made`: in a formula that reads data, the
+  /// type of the view of the result that the value is read for.
   template <int Value, class Made = void>
   static auto view_of(auto const& l) {
     constexpr int value = memory.place_of(Value);
@@ -156,8 +160,9 @@ struct formula_bodies {
       return l.scratch[slot_of<facts, memory.scratch.value[memory.slot[value]]>{}];
     }
   }
-  /// The view of a value that is read for a view of type `Made`. Each rank has all of a value
-  /// that has no gradient and is not cut, so blocks and whole values may be made of it.
+  /// Returns the view of a value that is read for a result of type `Made`. Each rank has all of a
+  /// value that has no gradient and is not cut, so a node may calculate blocks or whole values from
+  /// it.
   template <class Made, class Given>
   static auto beside(Given const& given, std::size_t columns) {
     if constexpr (requires { requires ext::is_shard(Given::at); }) {
@@ -181,8 +186,8 @@ struct formula_bodies {
       if (table.gradient[table.inputs[k]] == value) return k;
     return -1;
   }
-  /// Returns true if the form says that a value is whole and ranks make summands of it: then they
-  /// add these up.
+  /// Returns true if the form declares a value whole and each rank calculates a summand of it. The
+  /// ranks then add the summands up (all-reduce).
   template <int I, class Body>
   static constexpr bool is_completed() {
     if constexpr (memory.is_completed[I]) {
@@ -199,8 +204,9 @@ struct formula_bodies {
             ...);
   }
   static constexpr bool is_summand(placement at) { return ext::is_shard(at) || at == partial; }
-  /// Operand K of a node. Sums that ranks complete within the layer, and their gradients, are the
-  /// same on all ranks; what is made of them and of blocks or summands reads them as replicate.
+  /// Returns operand K of a node. Sums that ranks complete within the layer, and their gradients,
+  /// are equal on all ranks. A node that also reads blocks or summands reads such sums as
+  /// replicate.
   template <int I, std::size_t K>
   static auto operand_of(auto const& l) {
     auto const x = view_of<table.at[I].operands[K]>(l);
@@ -226,7 +232,7 @@ struct formula_bodies {
       if (each) return true;
     return false;
   }();
-  /// The view that a node writes: of a summand, if ranks add it up afterwards.
+  /// Returns the view that a node writes: partial, if ranks add up their summands afterwards.
   template <int I>
   static auto result_of(auto const& l) {
     auto const y = view_of<I>(l);
@@ -269,7 +275,7 @@ struct formula_bodies {
     else if constexpr (kind != node_kind::result && kind != node_kind::reshape)
       make_by_kernel<I>(ops, l, std::make_index_sequence<std::size_t(table.at[I].count)>{});
   }
-  /// Nodes whose operands are views as they are, or rows of their last factor.
+  /// Issues a node whose operands are unchanged views, or rows of their last factor.
   template <int I, std::size_t... K>
   static void make_by_kernel(auto& ops, auto const& l, std::index_sequence<K...>) {
     constexpr node n = table.at[I];
@@ -307,8 +313,9 @@ struct formula_bodies {
       run(scan_gradient_kernel{batch, n.factor});
     else static_assert(n.kind == node_kind::reduce, "a kind of node that no body makes");
   }
-  /// A value as rows of its last factor: those of [heads, width] are the heads of each row. Where
-  /// heads are cut, these rows are cut. `Width`: in place of the width of the last factor.
+  /// Returns a value as rows of its last factor: the rows of [heads, width] are the heads of each
+  /// row. Where ranks cut heads, they cut these rows. `Width` replaces the width of the last factor
+  /// unless it is 0.
   template <int Value, int Width = 0>
   static auto rows_of(auto const& l) {
     return rows_of_view<Value, Width>(view_of<Value>(l));
@@ -379,7 +386,7 @@ struct formula_bodies {
     if constexpr (table.is_loss) ops.rows(clear_term<loss_targets<L>>{}, term, targets_of(l));
     ops.add_to_loss(term);
   }
-  /// Clears the gradients of rows that do not count: 0 times what is no number would be none.
+  /// Sets the gradients of rows that do not count to 0: 0 times NaN or infinity would be NaN.
   static void clear_rows(auto& ops, auto const& l) {
     ops.rows(clear_gradient<loss_targets<L>>{ops.loss_seed()}, l.dx, targets_of(l));
   }
@@ -418,7 +425,7 @@ struct formula_bodies {
     else if constexpr (is_added<I>()) ops.accumulate_matmul(x, w, y);
     else ops.matmul(x, w, y);
   }
-  /// Returns true if a node adds to the sum that it is an operand of.
+  /// Returns true if a node adds its result to the sum that it is an operand of.
   template <int I>
   static constexpr bool is_added() {
     for (int i = I + 1; i < table.size; ++i)
@@ -444,7 +451,7 @@ struct formula_bodies {
         if (table.at[i].kind == node_kind::weight_gradient && table.at[i].of == I) return true;
       return false;
     }();
-    // A row that is repeated for each head has the sum over heads, too.
+    // The gradient of a row that is repeated for each head is also summed over the heads.
     constexpr int x = table.at[I].operands[0];
     constexpr int width = table.at[I].width();
     constexpr int pieces = table.at[I].pieces;
@@ -491,7 +498,7 @@ struct formula_bodies {
     constexpr bool is_added = memory.is_added_in_place(b, I);
     if constexpr (!is_added) make_sum_of<I>(ops, view_of<a>(l), view_of<b>(l), result_of<I>(l));
   }
-  /// A sum and what it adds up may have different types.
+  /// Adds two values, whose types may differ from the type of the sum.
   template <int I>
   static void make_sum_of(auto& ops, auto a, auto b, auto sum) {
     if constexpr (is_same_element<decltype(a), decltype(sum)> &&
@@ -520,7 +527,7 @@ struct formula_bodies {
                  std::tuple<>{});
     }
   }
-  /// A convolution, a pooling, or a gradient of one.
+  /// Issues a convolution, a pooling, or the gradient of either.
   template <int I>
   static void make_windows(auto& ops, auto const& l) {
     constexpr node n = table.at[I];
@@ -548,7 +555,7 @@ struct formula_bodies {
       ops.average_pool_backward(in, a, y);
     }
   }
-  // The numbers of lookups depend on the rank.
+  // The number of lookups depends on the rank.
   template <int I, std::size_t... K, std::size_t... R>
   static void run_row(auto& ops, auto const& l, operation::gather_rows, std::index_sequence<K...>,
                       std::index_sequence<R...>, std::tuple<>) {
@@ -571,7 +578,8 @@ struct formula_bodies {
     ops.run(row, rows_of_call<I, table.at[I].operands[K]>(operand_of<I, K>(l))...,
             rows_of_call<I, I + int(R)>(result_of<I + int(R)>(l))..., Numbers::value...);
   }
-  /// A norm of [heads, width] is one of each head.
+  /// Returns an operand or result of a call. A norm of [heads, width] is calculated for each head,
+  /// as a row.
   template <int Call, int Value>
   static auto rows_of_call(auto const& all) {
     if constexpr (is_factored_call(Call) && table.at[Value].is_activation())
@@ -584,7 +592,7 @@ struct formula_bodies {
     return false;
   }
 
-  /// An input whose gradient is that of another value, too, has a copy of it.
+  /// Copies the gradient of an input if another value has the same gradient.
   template <int K>
   static void copy_gradient(auto& ops, auto const& l) {
     constexpr int dx = table.gradient[table.inputs[K]];

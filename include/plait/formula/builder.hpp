@@ -9,7 +9,8 @@
 
 namespace plait::formula {
 
-/// Writes the nodes of the forward, one function for each kind of term. Operands are nodes.
+/// Writes the nodes of the forward, one function for each kind of term. Operands are numbers of
+/// nodes.
 template <class Graph>
 struct graph_builder {
   Graph& g;
@@ -57,7 +58,8 @@ struct graph_builder {
     for (int i = 0; i < g.size; ++i) out.number += g.at[i].kind == node_kind::draw ? 1 : 0;
     g.put(out);
   }
-  /// A draw of its own, and x times it. It moves memory only, so it has no FLOPs.
+  /// Adds a draw, and the product of x and the draw. Their FLOPs are not counted, as they only move
+  /// memory.
   constexpr void dropout(int x, double probability) {
     if (!takes(x)) return;
     draw(distribution::dropout, probability);
@@ -67,8 +69,9 @@ struct graph_builder {
 
   // ---- Elements ---------------------------------------------------------------------------------
 
-  /// Shapes are aligned at their last factors. A factor that a value lacks, or that has a single
-  /// element, is repeated. `of_integers`: the function takes integers, and no other does.
+  /// Adds a function of elements. Shapes are aligned at their last factors. A factor that a value
+  /// lacks, or that has a single element, is repeated. `of_integers`: the function takes integers,
+  /// which other functions do not.
   constexpr void map(algebra is, bool from_output, int flops, int const* operands, int count,
                      bool of_integers) {
     node out;
@@ -116,7 +119,8 @@ struct graph_builder {
     g.put(g.reduced(x, is_mean ? 1.0 / g.at[x].last().extent : 1.0));
   }
 
-  /// A number of each row, or of each head, that needs all of its columns.
+  /// Adds an operation that calculates a number of each row, or of each head, from all of its
+  /// columns.
   constexpr void over_last_factor(int x, node_kind kind) {
     if (!takes(x)) return;
     if (g.at[x].factor_count == 0) return g.fail(mistake::kind::has_factors);
@@ -141,7 +145,8 @@ struct graph_builder {
 
   // ---- Factors and pieces of columns ------------------------------------------------------------
 
-  /// A row of parameters may have heads, too, where functions of elements read it.
+  /// Adds a view by heads. A row of parameters may have heads, too, where functions of elements
+  /// read it.
   constexpr void heads(int x, int count) {
     bool const is_row = g.at[x].kind == node_kind::parameter && !g.at[x].is_matrix;
     if (!(is_row && g.at[x].factor_count == 1) && !takes_flat(x)) return;
@@ -163,7 +168,7 @@ struct graph_builder {
     dimension const all = g.make_dimension(g.at[x].width());
     if (g.at[x].factors[0].extent > 1) g.unite(all, g.at[x].factors[0]);
     else g.need_whole(all);
-    g.need_whole(g.at[x].factors[1]);  // its blocks are not next to each other in the result
+    g.need_whole(g.at[x].factors[1]);  // its blocks are not contiguous in the result
     out.set_columns(all);
     out.image = g.at[x].image;
     out.row_place = 0;
@@ -205,7 +210,8 @@ struct graph_builder {
 
   // ---- Positions --------------------------------------------------------------------------------
 
-  /// `letters`: those of both operands and of the result, as they are written.
+  /// Adds a contraction. `letters`: the letters of both operands and of the result, as a program
+  /// writes them.
   constexpr void contract(int a, int b, char const (*letters)[node::most_dimensions],
                           int const* counts) {
     if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
@@ -222,8 +228,8 @@ struct graph_builder {
         if (i != x.row_place) out.letters[side][++f] = letters[side][i];
       out.read(operands[side]);
     }
-    // The rows of the result are the first of its letters that an operand has as rows: in the
-    // scores "hts" a row is a position t, whichever operand it is of, and s is the last factor.
+    // The rows of the result are the first of its letters that an operand has as rows. In the
+    // scores "hts" a row is a position t, whichever operand has it, and s is the last factor.
     char rows = 0;
     for (int i = 0; i < counts[2] && rows == 0; ++i)
       if (letters[2][i] == out.letters[0][0] || letters[2][i] == out.letters[1][0])
@@ -241,7 +247,7 @@ struct graph_builder {
     if (g.sequence == 0) return g.fail(mistake::kind::needs_sequence);
     int const counts[]{heads, key_value_heads, key_value_heads};
     int const head_width = g.at[operands[0]].width() / heads;
-    // Ranks cut whole heads of key and value, and the queries that read them.
+    // Ranks cut whole heads of key and value, and the queries that read these heads.
     dimension const cut = g.make_dimension(key_value_heads);
     node out = g.like(operands[0], node_kind::attention);
     for (int k = 0; k < 3; ++k) {
@@ -327,7 +333,8 @@ struct graph_builder {
     out.read(x);
     g.put(out);
   }
-  /// Without groups ranks cut the input channels or the outputs, else both by whole groups.
+  /// Adds a convolution. Without groups ranks cut the input channels or the output channels; with
+  /// groups they cut both, by whole groups.
   constexpr void convolve(int const* operands, int count, window_numbers const& by) {
     int const x = operands[0], w = operands[1];
     if (!takes_windows(x, by)) return;
@@ -372,8 +379,8 @@ struct graph_builder {
 
   // ---- Rows of operation/rows.hpp ---------------------------------------------------------------
 
-  /// To the operation the slower factors of an operand are rows, so that a norm of [heads, width]
-  /// is one of each head.
+  /// Adds a call. The operation takes the slower factors of an operand as rows, so a norm of
+  /// [heads, width] is calculated for each head.
   constexpr void call(operation::row const& row, bool is_lookup, bool is_own,
                       operation::row const* const* adjoints, int adjoint_count, int const* operands,
                       int count) {
@@ -439,14 +446,14 @@ struct graph_builder {
     else if (known.of[letter].variable != given.variable) g.unite(known.of[letter], given);
   }
   [[nodiscard]] constexpr dimension column_of(int value) const { return g.at[value].last(); }
-  /// Returns true for an activation, or says what else it is.
+  /// Returns true for an activation; else records the mistake.
   constexpr bool takes(int value) {
     if (g.at[value].is_tokens) g.fail(mistake::kind::is_tokens);
     else if (!g.at[value].is_per_row()) g.fail(mistake::kind::is_no_activation);
     return g.at[value].is_activation();
   }
-  /// Returns true for an activation that is no real number of the data set as it is: products and
-  /// norms take the type of activations.
+  /// Returns true for an activation other than an input of real numbers of the data set. Products
+  /// and norms take the type of activations, which such an input does not have.
   constexpr bool takes_made(int value) {
     if (!takes(value)) return false;
     bool const is_given = g.at[value].kind == node_kind::input && g.at[value].is_data;
@@ -459,7 +466,7 @@ struct graph_builder {
     if (g.at[value].factor_count != 1) g.fail(mistake::kind::has_factors);
     return g.at[value].factor_count == 1;
   }
-  /// Returns true for an image that the windows fit into.
+  /// Returns true for an image that is as large as the windows at least.
   constexpr bool takes_windows(int value, window_numbers const& by) {
     if (!takes(value)) return false;
     image_shape const of = g.at[value].image;
@@ -469,7 +476,7 @@ struct graph_builder {
         g.fail(mistake::kind::kernel, by.kernel, side + 2 * by.padding);
     return !g.has_failed();
   }
-  /// A call of an operation on the windows of x, whose result is an image of `channels`.
+  /// Returns a call of an operation on the windows of x. Its result is an image of `channels`.
   constexpr node windowed(int x, operation::row const& row, window_numbers const& by,
                           int channels) {
     auto const in = windows_of(g.at[x].image, by);
@@ -491,7 +498,7 @@ struct graph_builder {
       out.factor_count = x.factor_count;
       out.row_place = x.row_place;
     } else if (x.factor_count == out.factor_count && x.row_place > out.row_place) {
-      out.row_place = x.row_place;  // of scores and of heads that weigh them, in either order
+      out.row_place = x.row_place;  // scores and the heads that weigh them, in either order
     }
     for (int f = 0; f < x.factor_count; ++f) {
       dimension& made = out.factors[out.factor_count - x.factor_count + f];
@@ -503,7 +510,7 @@ struct graph_builder {
       if (made.variable != given.variable) g.unite(made, given);
     }
   }
-  /// Gives a contraction the dimensions that follow from its letters.
+  /// Sets the dimensions of a contraction that follow from its letters.
   constexpr void give_dimensions(node& out, int factor_count) {
     out.rows = {row_variable, 0};
     node const& a = g.at[out.operands[0]];

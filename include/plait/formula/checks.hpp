@@ -19,7 +19,8 @@
 #include "plait/operation/row.hpp"
 #include "plait/operation/signature.hpp"
 
-/// The checks of a formula: each prints the sentence of formula/mistakes.hpp next to its text.
+/// The checks of a formula. Each check prints the sentence of formula/mistakes.hpp next to its own
+/// text.
 namespace plait::formula {
 
 template <class L, std::size_t... I>
@@ -27,7 +28,7 @@ consteval bool takes_inputs(std::index_sequence<I...>) {
   return requires { L::formula(input_value<int(I)>{}...); };
 }
 
-/// Returns what is wrong with the output that a layer says.
+/// Returns the mistake in the output that a layer declares, if any.
 template <class Graph>
 consteval mistake mistake_of_output(Graph const& g, ext::value_info const& said) {
   node const& made = g.at[g.output];
@@ -39,7 +40,8 @@ consteval mistake mistake_of_output(Graph const& g, ext::value_info const& said)
     return {mistake::kind::output_image, made.term, channels, height};
   return {};
 }
-/// Returns what is wrong with the formula of L, which has no forms and no memory until it is right.
+/// Returns the mistake in the formula of L, if any. A formula has no forms and no memory until it
+/// is right.
 template <class L>
 consteval mistake find_mistake() {
   using inputs = typename input_list<typename L::input>::type;
@@ -66,7 +68,7 @@ consteval mistake find_mistake() {
 template <class L>
 inline constexpr mistake mistake_of = find_mistake<L>();
 
-/// Makes the sentence for `ext::printed`.
+/// Writes the sentence for `ext::printed`.
 template <class L>
 struct mistake_sentence {
   consteval auto operator()() const {
@@ -79,14 +81,15 @@ struct mistake_sentence {
   }
 };
 
-/// The characters of a template argument that compilers print: clang prints 36 of them.
+/// The number of characters of a template argument that a compiler prints; clang prints 36.
 #if defined(__clang__)
 inline constexpr std::size_t most_printed = 36;
 #else
 inline constexpr std::size_t most_printed = std::size_t(-1);
 #endif
 
-/// Part `Part` of the sentence, and -1 for the number of its parts: it is parted at spaces.
+/// Returns part `Part` of the sentence, or the number of parts if `Part` is -1. The sentence is
+/// split at spaces.
 template <class L, int Part>
 struct sentence_part {
   consteval auto operator()() const {
@@ -103,8 +106,8 @@ struct sentence_part {
     }
   }
 };
-/// Always fails. `Sentence`: what is wrong, in the words of the formula. It is a constant, as
-/// compilers print the names of these shorter than those of functions.
+/// Fails to compile. `Sentence` says what is wrong, in the words of the formula. It is an argument
+/// of a constant because compilers shorten the names of functions more than the names of constants.
 template <mistake::kind What, ext::printed_text... Sentence>
 inline constexpr bool refuse = [] {
   using enum mistake::kind;
@@ -258,7 +261,8 @@ consteval void report_result() {
                 "formula(...) of this layer returns no expression; return one of its arguments "
                 "and parameters, such as matmul(x, w) + b, without views and plain numbers");
 }
-/// A member of the protocol, which follows from a formula: nothing would read it.
+/// True if L declares a member of the layer protocol. Such a member follows from the formula, so
+/// the program's own would not be read.
 template <class L>
 concept has_member_of_protocol =
     requires { typename L::parameters; } || requires { typename L::forms; } ||
@@ -271,7 +275,7 @@ inline constexpr bool has_body =
     plait::detail::has_forward<L>() || plait::detail::has_backward<L>() ||
     plait::detail::has_backward_input<L>() || plait::detail::has_backward_parameters<L>();
 
-/// Says what is wrong with the formula of L.
+/// Returns true if the formula of L has no mistake; else does not compile, with the sentence.
 template <class L>
 inline constexpr bool is_sound_formula = [] {
   static_assert(
@@ -293,7 +297,7 @@ inline constexpr bool is_sound_formula = [] {
   return what == mistake::kind::none;
 }();
 
-/// Stands for the layer of a formula that is refused.
+/// Replaces the layer of a formula that is refused, so that no further errors follow.
 template <class L>
 struct refused_formula {
   using concept_tag = layer_tag;

@@ -3,10 +3,10 @@
 
 #include "plait/formula/graph.hpp"
 
-/// Degrees of functions of elements in the operands that are summands.
+/// Degrees of functions of elements in the operands that are summands (partial).
 ///
 /// A sum of summands is a summand, and so is a summand times a number that all ranks have. A
-/// function of degree 1 in all operands that are partial therefore has a partial result; any other
+/// function of degree 1 in all partial operands therefore has a partial result. Any other function
 /// needs the complete sum first.
 ///
 /// Example: with x partial, 2 x has degree 1, x x and exp(x) have another degree, and so has x + b,
@@ -45,7 +45,8 @@ struct summand_degrees {
     once |= 1u << g.at[row].number;
     return true;
   }
-  /// The degree of a map; with `by` that of its derivative with respect to this operand.
+  /// Returns the degree of a map; with `by`, the degree of its derivative with respect to this
+  /// operand.
   constexpr degree of_map(int map, int by = -1) {
     auto const functions = g.functions_of(map);
     degree value[Graph::function_list::most]{}, slope[Graph::function_list::most]{};
@@ -94,7 +95,7 @@ struct summand_degrees {
     }
     return by >= 0 ? slope[functions.count - 1] : value[functions.count - 1];
   }
-  /// The degree of a derivative times the gradient of the map's result.
+  /// Returns the degree of a derivative times the gradient of the map's result.
   constexpr degree of_slope(node const& of) {
     bool const of_dy = is_partial[of.operands[of.count - 1]];
     degree const slope = of.from_output ? (is_partial[of.of] ? degree::other : degree::none)

@@ -10,27 +10,30 @@
 /// The random numbers of formulas.
 ///
 /// A number depends on the seed, the step, the layer, the draw within the layer, and the place of
-/// the element in the whole value. So every plan draws the same numbers, and what is made again
+/// the element in the whole value. Every plan therefore draws the same numbers, and a recomputation
 /// draws them again.
 namespace plait::formula {
 
-/// The kinds of draws; a dropout draws the factor of an element, 0 or 1 / (1 - probability).
+/// The distributions of draws. A dropout draws the factor of an element, 0 or 1 / (1 -
+/// probability).
 enum class distribution : int { dropout, uniform, normal };
 
 /// The stream of a layer's numbers, and an element's place in it.
 struct random_place {
   ext::random_key key{};
-  std::uint64_t element = 0;  ///< its place in the whole value: samples, positions, columns
-  bool is_training = false;   ///< in evaluation a draw gives its mean
+  std::uint64_t element =
+      0;  ///< the place in the whole value, in the order samples, positions, columns
+  bool is_training = false;  ///< false in evaluation, where a draw returns its mean
 };
 
-/// Gives the numbers of a draw as `Real`. `Number`: of the draw in its formula; the first one has
-/// the words that ops.dropout has.
+/// Returns the numbers of a draw as `Real`. `Number` is the number of the draw in its formula. Draw
+/// 0 reads the random words that ops.dropout reads.
 template <distribution From, int Number, class Real>
 struct random_draw {
   static_assert(Number < 256, "a formula draws random numbers at most 256 times");
 
-  /// `threshold`, `factor`: of dropout, for what is kept.
+  /// For a dropout, an element whose random word is at least `threshold` is kept and has the factor
+  /// `factor`.
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static Real of(random_place const& at, std::uint32_t threshold,
                                                   double factor) {
     if constexpr (From == distribution::normal) {
@@ -49,7 +52,8 @@ struct random_draw {
   }
 
  private:
-  /// The first block of a draw: no value has 2^56 elements.
+  /// The first block of random words of a draw: no value has 2^56 elements, so draws do not
+  /// overlap.
   static constexpr std::uint64_t first = std::uint64_t(Number) << 56;
 };
 

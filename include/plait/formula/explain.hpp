@@ -23,7 +23,7 @@ struct grown_text {
   }
 };
 
-/// Says of a formula which forms it has and why it has no others.
+/// Writes which forms a formula has and why it has no others.
 template <class Facts>
 class form_explainer : expression_writer<grown_text> {
   using base = expression_writer<grown_text>;
@@ -42,7 +42,7 @@ class form_explainer : expression_writer<grown_text> {
     }
     return this->out_.text;
   }
-  /// Says of a variable without a form what is in the way.
+  /// Returns the reason why a variable has no form.
   [[gnu::cold]] std::string text_of(int root) {
     unlisted(root);
     return this->out_.text;
@@ -73,7 +73,7 @@ class form_explainer : expression_writer<grown_text> {
     }
     this->out_.add("\n");
   }
-  /// Returns true if no operand of a node is partial, so that it is the first that is.
+  /// Returns true if no operand of a node is partial: a partial result is then made by this node.
   static bool makes_sum(formula_form<graph_type> const& form, int i) {
     node const& n = g.at[i];
     if (n.is_inlined || g.row_of(i) >= 0 || n.kind == node_kind::none) return false;
@@ -139,7 +139,7 @@ class form_explainer : expression_writer<grown_text> {
         break;
     }
   }
-  /// Says of a value that two of its lengths are the index, with all of them: 6 x 6.
+  /// Writes that two dimensions of a value are the index, with the lengths of all: 6 x 6.
   void in_two_dimensions(int i) {
     node const& n = g.at[i];
     value(i), this->out_.add(" has it in two of its dimensions, ");
@@ -153,7 +153,8 @@ class form_explainer : expression_writer<grown_text> {
     for (int f = 0; f < n.factor_count; ++f) length(n.factors[f].extent);
     this->out_.add(", and ranks cut a value along one");
   }
-  /// The dimensions of inputs and parameters that belong to a variable; else of a value.
+  /// Writes the dimensions of inputs and parameters that belong to a variable; if there are none,
+  /// of a value.
   void variable(int root) {
     bool begins = true;
     auto const add = [&](int i, dimension const& of, char const* which) {

@@ -21,7 +21,7 @@
 #include "plait/layer/slot.hpp"
 #include "plait/layer/value.hpp"
 
-/// All that follows from the formula of a layer, as constants.
+/// All constants that follow from the formula of a layer.
 namespace plait::formula {
 
 // ---- The distinct terms of an expression, operands before what reads them -----------------------
@@ -75,7 +75,7 @@ auto call_formula(std::index_sequence<I...>) {
 // ---- Terms as nodes
 // -------------------------------------------------------------------------------
 
-/// Gives a term to the graph. `operands`: the nodes of its operands.
+/// Adds the nodes of a term to the graph. `operands`: the nodes of the term's operands.
 template <class Inputs>
 struct term_placer {
   template <class Graph, int Index>
@@ -261,13 +261,13 @@ struct adjoint_list<operation::adjoints_of<Rows...>> {
   using type = std::tuple<Rows...>;
 };
 
-/// The largest number of leaves of a formula whose values are written out wherever they are read.
+/// The largest number of leaves of a formula. A leaf counts as often as the formula reads it.
 inline constexpr int most_leaves = 300;
 /// The largest number of operations of a formula and its gradients, with inputs and parameters.
-/// Compilers take a limited number of steps for a constant, clang the fewest.
+/// Compilers limit the number of steps in a constant expression; the limit of clang is the lowest.
 inline constexpr int most_nodes = 256;
 
-/// The distinct terms of the formula of L, which stand for the first nodes of its graph.
+/// The distinct terms of the formula of L, which the first nodes of its graph represent.
 template <class L>
 struct formula_terms {
   using inputs = typename input_list<typename L::input>::type;
@@ -294,7 +294,7 @@ struct formula_terms {
     if (g.has_failed()) return g;
     if (g.loss_term < 0) {
       g.output = g.size - 1;
-      while (g.at[g.output].kind == node_kind::result) --g.output;  // the first is the value
+      while (g.at[g.output].kind == node_kind::result) --g.output;  // the first result is the value
       if (is_loss) g.loss_term = g.output;
     }
     if (!g.at[g.output].is_per_row() || g.is_leaf(g.output)) {
@@ -326,8 +326,8 @@ struct formula_terms {
   static constexpr bool is_number_of_row(node const& of) {
     return of.is_per_row() && of.width() == 1;
   }
-  /// The node of a term, and the leaves that it has if each value is written out wherever it is
-  /// read. Types of formulas are that long in messages and names.
+  /// The node of a term, and its number of leaves if each value is written out wherever it is read.
+  /// Types of formulas have this length in messages and names.
   struct placed_term {
     int node = 0, leaves = 1;
   };
@@ -345,11 +345,12 @@ struct formula_terms {
     made.node = g.size;
     int operands[node::most_operands]{};
     find_operands(operands, made, terms, static_cast<Term*>(nullptr));
-    // None has more, so the sum of a few is an int.
+    // Each operand has at most `most_leaves`, so the sum does not overflow an int.
     if (made.leaves > most_leaves) g.fail(mistake::kind::too_many_leaves, made.leaves);
     else term_placer<inputs>::place(g, Term{}, operands);
     g.blame(number);
-    // The draw of a dropout comes before its value, and a number of each row that a scan repeats.
+    // The draw of a dropout precedes the node of its value; so does the broadcast of a scan's
+    // decay.
     if (made.node + 1 < g.size &&
         (g.at[made.node].kind == node_kind::draw || g.at[made.node].kind == node_kind::broadcast))
       ++made.node;
@@ -374,7 +375,7 @@ struct formula_terms {
   }
 };
 
-/// FLOPs of a contraction for each row: of the rows of its result.
+/// Returns the FLOPs of a contraction for each row of its result.
 template <class Graph>
 constexpr double contraction_flops(Graph const& g, node const& n) {
   double out = operation::matmul::is.flops * n.width();
@@ -389,14 +390,15 @@ constexpr double contraction_flops(Graph const& g, node const& n) {
   }
   return out;
 }
-/// Elements that an element of a call's result is made of: one, or those of windows.
+/// Returns the number of elements from which an element of a call's result is calculated: 1, or the
+/// elements of a window.
 template <class Graph>
 constexpr int elements_of_call(Graph const& g, node const& n) {
   if (n.windows.kernel == 0) return 1;
   return n.count == 1 ? n.windows.kernel * n.windows.kernel : g.at[n.operands[1]].width();
 }
-/// The elements of the iteration space of a program's own call for each row: the product of the
-/// lengths of all indices but that of the rows.
+/// Returns the elements of the iteration space of a program's own call for each row: the product of
+/// the lengths of all indices except the index of the rows.
 template <class Graph>
 constexpr double elements_of_own(Graph const& g, node const& n) {
   auto const by = operation::signature::of(n.row->text);
@@ -412,7 +414,7 @@ constexpr double elements_of_own(Graph const& g, node const& n) {
     }
   return out;
 }
-/// FLOPs of a node of the forward for each row.
+/// Returns the FLOPs of a node of the forward for each row.
 template <class Graph>
 constexpr double flops_of(Graph const& g, int i) {
   node const& n = g.at[i];
@@ -434,7 +436,10 @@ constexpr double flops_of(Graph const& g, int i) {
   }
 }
 
-/// Everything that follows from the formula of L, as constants.
+/// All constants that follow from the formula of L: its graph, parameters, forms, memory and FLOPs.
+///
+/// Example: for `formula(x) = matmul(x, w)` with w of 8 x 12, `table` has the nodes x, w, x w, dy,
+/// dy transposed(w) and transposed(x) dy, and `flops_per_row` is 2 * 8 * 12.
 template <class L>
 struct formula_facts {
   using terms = formula_terms<L>;
@@ -472,7 +477,7 @@ struct formula_facts {
       }(std::make_index_sequence<std::size_t(parameter_count)>{});
   static constexpr value_memory<graph_type> memory{table, forms};
 
-  /// FLOPs of the forward for each row; of the nodes that ranks share in a form.
+  /// The FLOPs of the forward for each row.
   static constexpr double flops_per_row = [] {
     double out = 0;
     for (int i = 0; i < table.forward_size; ++i) out += flops_of(table, i);
@@ -486,7 +491,7 @@ struct formula_facts {
   }
 };
 
-/// The name of a slot: "value_3".
+/// Returns the name of a slot: "value_3".
 constexpr ext::name slot_label(int number) {
   constexpr char text[]{"value_"};
   std::uint64_t word = 0;

@@ -9,40 +9,45 @@
 #include "plait/layer/form.hpp"
 #include "plait/placement/placement.hpp"
 
-/// The forms of a formula: ranks cut one variable, wherever it occurs, in the forward and in the
-/// gradients, and one rule for each kind of node says what that makes of its result.
+/// The forms of a formula. In a form ranks cut one variable, wherever it occurs in the forward and
+/// in the gradients. One rule for each kind of node derives the placement of its result.
 ///
 /// Example: y = matmul(silu(matmul(x, up)), down). Ranks cut the columns of `up`. The first product
-/// has blocks of columns, so has silu of them. The rows of `down` are the same variable, so each
-/// rank makes a summand of y: partial. In the gradients dx is partial, too, so x is replicate.
+/// then has blocks of columns, and so has silu of it. The rows of `down` are the same variable, so
+/// each rank calculates a summand of y, which is partial. In the gradients dx is partial, too, so x
+/// is replicate. These are the column-parallel and row-parallel products of Megatron-LM.
 namespace plait::formula {
 
-/// Why ranks cannot cut a variable.
+/// The reason why ranks cannot cut a variable.
 enum class refusal : int {
   none,
-  needs_whole,        ///< an operation needs all of it on each rank
-  twice,              ///< a value has it in both dimensions
-  of_summands,        ///< a function that is not linear would see a summand
-  cut_times_summand,  ///< a block would meet a summand
-  of_function,        ///< a function would see a summand in another place than the last
-  in_pieces,          ///< a rank's columns would be no neighbours, and an operation takes no others
-  unlike_gradients,   ///< a part of a gradient is complete and another is a summand
+  needs_whole,        ///< an operation needs the whole variable on each rank
+  twice,              ///< a value has the variable in two dimensions
+  of_summands,        ///< a function that is not linear would read a summand
+  cut_times_summand,  ///< an operation would read a block and a summand
+  of_function,        ///< a function would read a summand as an operand other than the last
+  in_pieces,         ///< the columns of a rank would not be contiguous, and an operation takes only
+                     ///< contiguous columns
+  unlike_gradients,  ///< a part of a gradient is complete and another is a summand
   sum_for_parameter,  ///< the gradient of a parameter would need a sum between ranks
-  many_sums,          ///< more sums between ranks than a form may list
-  cuts_loss           ///< each rank would have a part of a term of the loss
+  many_sums,          ///< a form would have more sums between ranks than it may list
+  cuts_loss           ///< each rank would have a block or a summand of a term of the loss
 };
 
-/// The placements of all values if ranks cut one variable.
+/// The placements of all values if ranks cut one variable, found by one visit of all nodes in
+/// order. A value that has the variable is a block. A value that is summed over the variable is a
+/// summand (partial). A node that cannot take a summand refuses the cut, unless the ranks can
+/// complete the sum before it within the layer.
 template <class Graph>
 class cut_values {
  public:
-  static constexpr int nothing = -1;   ///< in place of a variable: each rank does all
-  static constexpr int summands = -2;  ///< in place of a variable: the inputs are partial
+  static constexpr int nothing = -1;  ///< the variable of the form in which each rank does all work
+  static constexpr int summands = -2;  ///< the variable of the form whose inputs are partial
 
   constexpr cut_values(Graph const& graph, int variable)
       : g(graph), variable_(variable), degrees_{graph, is_partial_} {}
 
-  /// Returns true if ranks can cut it so; else `why` and `where` say what is in the way.
+  /// Returns true if ranks can cut the variable; else `why` and `where` tell the reason.
   constexpr bool run() {
     if (variable_ >= 0 && g.is_whole[variable_]) return refuse(refusal::needs_whole, -1);
     if (try_all()) return true;
@@ -53,8 +58,8 @@ class cut_values {
     return refuse(because, at_node);
   }
 
-  /// The dimension of a value that is cut: 0 for the rows, 1 for the first factor of the columns
-  /// and so on, -1 for none, -2 for several.
+  /// Returns the dimension of a value that is cut: 0 for the rows, 1 for the first factor of the
+  /// columns and so on, -1 for none, -2 for several.
   [[nodiscard]] constexpr int cut_dimension(int value) const {
     node const& n = g.at[value];
     int out = is_cut(n.rows) ? 0 : -1;
@@ -63,8 +68,8 @@ class cut_values {
     return out;
   }
   [[nodiscard]] constexpr bool is_cut(int value) const { return cut_dimension(value) >= 0; }
-  /// A number that the ranks divide: the common divisor of all lengths that are cut, in each of
-  /// their pieces; 0 for the rows of activations.
+  /// Returns the largest number of equal blocks: the common divisor of all lengths that are cut, in
+  /// each of their pieces; 0 for the rows of activations. The number of ranks divides it.
   [[nodiscard]] constexpr int units() const {
     int out = 0;
     for (int v = 0; v < g.variables; ++v)
@@ -74,7 +79,7 @@ class cut_values {
   }
   [[nodiscard]] constexpr bool is_partial(int value) const { return is_partial_[value]; }
 
-  /// The placement of a value of the forward, or of a node of the gradients.
+  /// Returns the placement of a value of the forward, or of a node of the gradients.
   [[nodiscard]] constexpr placement placement_of(int value) const {
     if (int const cut = cut_dimension(value); cut >= 0) {
       node const& n = g.at[value];
@@ -93,11 +98,11 @@ class cut_values {
     return is_replicate_[value] ? replicate : invariant;
   }
 
-  /// Returns true if ranks add up their summands of a value where it is made.
+  /// Returns true if ranks add up their summands of a value where they calculate it.
   [[nodiscard]] constexpr bool is_completed(int value) const { return is_completed_[value]; }
 
   refusal why = refusal::none;
-  int where = -1;  ///< the node that is in the way
+  int where = -1;  ///< the node for which the cut is refused
 
  private:
   [[nodiscard]] constexpr bool is_cut(dimension const& of) const {
@@ -124,8 +129,8 @@ class cut_values {
     return has_whole_duals() && has_like_gradients();
   }
   /// Lets ranks complete the summands that node `where` cannot take: one number for each row or
-  /// head, or a whole row where it is added to one that is complete, as at the end of a residual.
-  /// Returns true if there are such.
+  /// head, or a whole row that is added to a complete row, as at the end of a residual. Returns
+  /// true if it found such summands.
   constexpr bool complete_summands() {
     if (why != refusal::of_summands && why != refusal::cut_times_summand) return false;
     node const& n = g.at[g.at[where].kind == node_kind::result ? g.at[where].operands[0] : where];
@@ -143,12 +148,13 @@ class cut_values {
     if (n.kind == node_kind::reduce || n.kind == node_kind::add || n.kind == node_kind::product ||
         is_call)
       return completes_[value] = true;
-    bool found = false;  // a function of summands: they are completed before it
+    bool found = false;  // the ranks complete the summands that a function reads
     for (int k = 0; k < n.count; ++k)
       if (n.operands[k] >= 0) found = complete(n.operands[k], is_row) || found;
     return found;
   }
-  /// Returns true if a map adds up its operands, each times numbers or a row of parameters.
+  /// Returns true if a map adds up its operands, each multiplied by numbers or by a row of
+  /// parameters.
   [[nodiscard]] constexpr bool adds_up(int map) const {
     auto const functions = g.functions_of(map);
     for (int i = 0; i < functions.count; ++i) {
@@ -164,8 +170,8 @@ class cut_values {
     }
     return true;
   }
-  /// Returns true if a form can list all completed sums: few of them, and in the backward none that
-  /// a gradient of a parameter needs, as only backward_input may move values.
+  /// Returns true if a form can list all completed sums. They must be few, and in the backward the
+  /// gradient of a parameter must not read one, as only backward_input may communicate.
   constexpr bool can_list_moves() {
     bool is_for_parameter[Graph::capacity]{};
     int moves = 0;
@@ -200,21 +206,21 @@ class cut_values {
       default: return visit_operation(i, n);
     }
   }
-  /// `of` has the operands of node i.
+  /// Finds the placement of node i. `of` is the node that has its operands.
   constexpr bool visit_operation(int i, node const& of) {
     bool const takes_bias = of.kind == node_kind::product || of.is_convolution;
     bool const has_bias = takes_bias && of.count == 3;
     int const count = has_bias ? 2 : of.count;
     int cuts = 0, sums = 0;
     for (int k = 0; k < count; ++k) {
-      if (of.operands[k] < 0) continue;  // a part that nothing reads
+      if (of.operands[k] < 0) continue;  // a part that no node reads
       cuts += is_cut(of.operands[k]) ? 1 : 0;
       sums += is_partial_[of.operands[k]] ? 1 : 0;
     }
     bool const here = is_cut(i);
     if (sums > 0 && (cuts > 0 || here)) return refuse(refusal::cut_times_summand, i);
     if (cuts > 0 && !takes_columns(i, of)) return refuse(refusal::in_pieces, i);
-    if (cuts > 0) is_partial_[i] = !here;  // reduced over what is cut
+    if (cuts > 0) is_partial_[i] = !here;  // summed over the variable that is cut
     else if (sums > 0 && !visit_summands(i, of, sums)) return false;
     if (has_bias && is_partial_[i] && !degrees_.enters_once(of.operands[2]))
       return refuse(refusal::of_summands, i);
@@ -232,8 +238,8 @@ class cut_values {
     }
     return is_partial_[i] || refuse(refusal::of_summands, i);
   }
-  /// Returns true unless a rank has several pieces of the columns of a value and its kernel takes
-  /// neighbours only.
+  /// Returns true unless a rank has several pieces of a value's columns and the kernel of the node
+  /// takes only contiguous columns.
   [[nodiscard]] constexpr bool takes_columns(int i, node const& of) const {
     int pieces = parts_of(i);
     for (int k = 0; k < of.count; ++k)
@@ -252,7 +258,7 @@ class cut_values {
   [[nodiscard]] constexpr int parts_of(int value) const {
     return cut_dimension(value) > 0 ? placement_of(value).parts : 1;
   }
-  /// Returns true if a function of elements needs no place and repeats no operand.
+  /// Returns true if a function of elements reads no place and repeats no operand.
   [[nodiscard]] constexpr bool is_plain(int i, node const& of) const {
     bool out = of.count <= 3 && !g.is_placed(of.kind == node_kind::slope ? of.of : i);
     for (int k = 0; k < of.count; ++k) {
@@ -262,21 +268,21 @@ class cut_values {
     }
     return out;
   }
-  /// Returns true if the operation for functions of elements takes summands so: all values are
-  /// summands, or the last one alone, in which the function is linear.
+  /// Returns true if the operation for functions of elements takes these summands: either all
+  /// operands are summands, or only the last one is and the function is linear in it.
   [[nodiscard]] constexpr bool takes_summands(node const& of, int sums,
                                               bool is_linear_in_last) const {
     return sums == of.count ||
            (sums == 1 && is_linear_in_last && is_partial_[of.operands[of.count - 1]]);
   }
-  /// Returns true if the row of `of`, whose result node i is, is linear in the operands that are
-  /// summands, so that the result is one, too.
+  /// Returns true if the row of `of`, which calculates node i, is linear in the operands that are
+  /// summands, so that the result is a summand, too.
   [[nodiscard]] constexpr bool is_linear(int i, node const& of, int sums) const {
     auto const by = operation::signature::of(of.row->text);
     int written = 0, reads = 0, first = -1, last = -1;
     while (!by.operands[written].is_written) ++written;
     for (int k = 0; k < of.count; ++k) {
-      if (of.operands[k] < 0) continue;  // a piece of columns that nothing reads
+      if (of.operands[k] < 0) continue;  // a piece of columns that no node reads
       if (k < written && by.operands[k].is_constant) {
         if (is_partial_[of.operands[k]]) return false;
         continue;
@@ -294,8 +300,9 @@ class cut_values {
       default: return false;
     }
   }
-  /// A whole value is replicate if its gradient is a summand; so are the other results of the call
-  /// that makes it. A whole gradient is replicate if one that it is made of is.
+  /// Finds whether a whole value is replicate. A value of the forward is replicate if its gradient
+  /// is a summand; so are the other results of its call. A gradient is replicate if one of its
+  /// operands is.
   constexpr void find_mode(int i) {
     node const& n = g.at[i];
     if (i < g.forward_size) {
@@ -313,7 +320,7 @@ class cut_values {
       if (is_whole && is_replicate_[x]) is_replicate_[i] = true;
     }
   }
-  /// The gradient of a summand is whole.
+  /// Returns true if the gradient of each summand is whole.
   constexpr bool has_whole_duals() {
     for (int i = 0; i < g.forward_size; ++i) {
       bool const is_summand = is_partial_[i] || is_completed_[i];
@@ -336,7 +343,7 @@ class cut_values {
 
   Graph const& g;
   int variable_;
-  bool completes_[Graph::capacity]{};  ///< values whose summands ranks are to add up
+  bool completes_[Graph::capacity]{};  ///< values whose summands the ranks add up
   bool is_completed_[Graph::capacity]{};
   bool is_partial_[Graph::capacity]{};
   bool is_replicate_[Graph::capacity]{};
@@ -349,23 +356,26 @@ struct formula_form {
   ext::name label{};
   int variable = cut_values<Graph>::nothing;
   placement at[Graph::capacity]{};
-  bool is_shared[Graph::capacity]{};  ///< each rank does a part of the work of a node
-  /// The values whose summands the ranks add up where they are made, in their order.
+  bool is_shared[Graph::capacity]{};  ///< the ranks share the work of a node
+  /// The values whose summands the ranks add up where they calculate them, in the order of the
+  /// nodes.
   int completed[ext::form_info::most_inner]{}, completed_count = 0;
   placement parameters[Graph::most_parameters]{};
-  int units = 0;  ///< the common divisor of all that is cut, which the ranks divide
+  int units =
+      0;  ///< the common divisor of all lengths that are cut; the number of ranks divides it
 };
 
-/// The forms of a formula: whole, one for each variable that can be cut, and of rows the last.
+/// The forms of a formula: the whole one, one for each variable that can be cut, and the cut of
+/// rows last.
 template <class Graph>
 struct formula_forms {
   static constexpr int most = 16;
 
   formula_form<Graph> at[most]{};
   int count = 0;
-  bool has_more = false;  ///< more than `most`
+  bool has_more = false;  ///< the formula has more forms than `most`
 
-  /// `labels`: names of the parameters.
+  /// `labels`: the names of the parameters.
   constexpr formula_forms(Graph const& g, ext::name const* labels) {
     using values = cut_values<Graph>;
     add(g, values::nothing, labels);
@@ -421,7 +431,7 @@ struct formula_forms {
     for (int number = 2; is_taken(out.label); ++number) out.label = numbered(number);
     ++count;
   }
-  /// "form_2" and so on, where several forms would have one label.
+  /// Returns "form_2" and so on, for forms that would have equal labels.
   static constexpr ext::name numbered(int number) {
     ext::name out("form_");
     if (number >= 10) out.word0 |= std::uint64_t('0' + number / 10) << 40;

@@ -15,12 +15,13 @@
 #include "plait/tensor/dual_number.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// The functions of elements that maps are lowered to: a chain of functions is one of them, and so
-/// is its derivative by each operand. They are named types, so that every device can run them.
+/// The functions of elements that maps are lowered to. A chain of functions becomes one function,
+/// and so does its derivative with respect to each operand. They are named types, so that every
+/// device can run them.
 namespace plait::formula {
 
-/// The derivative of a function of one number that is written by hand: `type`, called with the
-/// function's operand or, with `from_output`, its result, and dy.
+/// The derivative of a function of one number that is written by hand. `type` is called with the
+/// function's operand or, with `from_output`, its result, and with dy.
 template <class Function>
 struct derivative_by_hand {
   using type = functions::derivative_of<Function>;
@@ -48,7 +49,7 @@ struct derivative_by_hand<functions::sigmoid>
 template <>
 struct derivative_by_hand<functions::tanh> : known_derivative<functions::tanh_derivative, true> {};
 
-/// Operations for each element, as FLOPs are counted.
+/// The FLOPs of a function for each element.
 template <class Function>
 inline constexpr int flops_of_function = [] {
   if constexpr (requires { Function::flops; }) return int(Function::flops);
@@ -65,7 +66,8 @@ inline constexpr int flops_of_function<functions::sigmoid> = 8;
 template <>
 inline constexpr int flops_of_function<functions::tanh> = 12;
 
-/// Calls a function of a formula with numbers, or with numbers and their derivatives.
+/// Calls a function of a formula with numbers, or with numbers and their derivatives (dual
+/// numbers).
 template <class Function>
 struct function_call {
   template <class... T>
@@ -83,7 +85,7 @@ struct function_call {
   }
 };
 
-/// The type of a number, or of a number with its derivative.
+/// The type of a number, or of the value in a dual number.
 template <class T>
 struct real_number {
   using type = T;
@@ -93,15 +95,20 @@ struct real_number<functions::dual_number<T>> {
   using type = T;
 };
 
-/// The functions that map `Map` of a formula consists of, as one. `Facts` is a formula_facts.
+/// The functions that map `Map` of a formula consists of, as one function. `Facts` is a
+/// formula_facts. The results of the inner functions are local variables, so a device reads each
+/// operand once and writes one result for each element.
+///
+/// Example: silu(a) * b is one map of two functions. Its slope with respect to a evaluates both
+/// with dual numbers in which a has the slope 1 and b has the slope 0.
 template <class Facts, int Map>
 struct fused_map {
   static constexpr auto& table = Facts::table;
   static constexpr auto functions = table.functions_of(Map);
 
-  /// The result for the map's operands, in their order; T is a number or a dual number. `place`:
-  /// of the element, for functions of it. `By`: the operand that has a slope, or -1; `Given`: the
-  /// operands that are given, a bit for each. The slope reads no others.
+  /// Returns the result for the map's operands, in their order. T is a number or a dual number.
+  /// `place`: the place of the element, for functions of it. `By`: the operand that has a slope, or
+  /// -1. `Given`: the operands that are given, a bit for each; the slope reads no others.
   template <int By = -1, unsigned Given = ~0u, class T>
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE static T evaluate(T const* operands,
                                                      index_place const& place = {}) {
@@ -110,7 +117,8 @@ struct fused_map {
   }
 
  private:
-  // Constants outside of the functions: nvcc warns of constexpr functions of the host in a kernel.
+  // Constants are outside of the functions because nvcc warns of constexpr host functions in a
+  // kernel.
   template <int Function, int Operand>
   static constexpr int value = table.at[functions.at[Function]].own[Operand];
   template <int Value>
@@ -176,7 +184,7 @@ struct fused_map {
                                                  index_place const& place,
                                                  std::index_sequence<K...>) {
     using function = typename Facts::template function_at<term_number<Function>>;
-    // A function of integers and targets may be no function of dual numbers, as it has no slope.
+    // A function of integers and targets has no slope, so it need not accept dual numbers.
     if constexpr (is_data<Function>)
       return number_as<T>(
           function{}(without_slope(operand<value<Function, int(K)>>(operands, made, place))...));
@@ -184,7 +192,7 @@ struct fused_map {
       return function_call<function>::of(
           operand<value<Function, int(K)>>(operands, made, place)...);
   }
-  /// The operands of the map that the result of a function is made of, a bit for each.
+  /// The operands of the map that the result of a function depends on, a bit for each.
   template <int Function>
   static constexpr unsigned made_of = [] {
     unsigned masks[Facts::graph_type::function_list::most]{};
@@ -198,9 +206,10 @@ struct fused_map {
     }
     return masks[Function];
   }();
-  /// A function: nvcc warns of a shift by a constant -1, also where nothing is shifted.
+  /// A function, because nvcc warns of a shift by the constant -1 even in code that does not run.
   static constexpr unsigned bit_of(int operand) { return operand < 0 ? 0u : 1u << operand; }
-  /// False for a function without a slope that reads what is not given: 0 / 0 would not be 0.
+  /// False for a function without a slope that reads operands that are not given: it could be 0 /
+  /// 0, and NaN times 0 is NaN.
   template <int Function, int By, unsigned Given>
   static constexpr bool is_wanted =
       Given == ~0u || (made_of<Function> & ~Given) == 0 || (made_of<Function> & bit_of(By)) != 0;
@@ -239,7 +248,7 @@ constexpr bool is_linear_map(Graph const& g, int map) {
   return true;
 }
 
-/// The function of a map, for ops.map; with a place first if the map needs it.
+/// The function of a map, for ops.map. Its first argument is a place if the map reads one.
 template <class Facts, int Map>
 struct map_value {
   static constexpr bool is_linear = is_linear_map(Facts::table, Map);
@@ -268,8 +277,8 @@ template <class Function, class... Operands>
 inline constexpr bool has_derivative_by_hand<term<op::map<Function>, Operands...>> =
     derivative_by_hand<Function>::exists;
 
-/// The derivative of a map by one of its operands, times dy: its operands are those that the
-/// derivative reads, and dy.
+/// The derivative of a map with respect to one of its operands, times dy. Its arguments are the
+/// operands that the derivative reads, and dy.
 template <class Facts, int Slope>
 struct map_slope {
   static constexpr node n = Facts::table.at[Slope];
@@ -305,7 +314,7 @@ struct map_slope {
   static constexpr bool is_by_hand =
       Facts::table.functions_of(n.of).count == 1 &&
       has_derivative_by_hand<typename Facts::template term_at<term_number>>;
-  /// The place among what is given of the map's operand K, or -1.
+  /// The place of the map's operand K among the arguments, or -1.
   template <std::size_t K>
   static constexpr int number_of = [] {
     for (int i = 0; i + 1 < n.count; ++i)
@@ -313,7 +322,7 @@ struct map_slope {
     return -1;
   }();
   static constexpr int by = n.number;
-  /// In rows that do not count, a slope that is no number must not get into sums over rows.
+  /// In rows that do not count, a slope may be NaN, which must not be added to sums over rows.
   static constexpr bool masks_rows = Facts::table.is_loss && Facts::table.parameter_count > 0;
   static constexpr unsigned read_operands = [] {
     unsigned out = 0;
@@ -332,7 +341,7 @@ struct map_slope {
   }
 };
 
-/// A number of each row, repeated along it and times a factor.
+/// The value of a number of each row that is repeated along the row, times a factor.
 template <class Facts, int Node>
 struct repeated {
   static constexpr bool is_linear = true, is_placed = false, is_drawn = false;
@@ -344,14 +353,18 @@ struct repeated {
   }
 };
 
-/// The column of an operand that belongs to a column of the result, where shapes are aligned at
-/// their last factors.
+/// The column of an operand that a column of the result reads, where shapes are aligned at their
+/// last factors.
+///
+/// Example: the result has columns [2, 4] and the operand has 4 columns. Column 6 of the result,
+/// element 2 of head 1, reads column 2 of the operand.
 struct column_map {
   static constexpr int most = node::most_factors;
   std::size_t divisor[most]{1, 1, 1}, extent[most]{1, 1, 1}, stride[most]{};
-  std::size_t width = 1;       ///< columns of the operand
-  std::size_t read_block = 1;  ///< the columns that belong to one block of the result
-  bool is_same = false;        ///< it has the columns of the result
+  std::size_t width = 1;  ///< the number of columns of the operand
+  std::size_t read_block =
+      1;  ///< the number of columns of the operand that one block of the result reads
+  bool is_same = false;  ///< the operand has the columns of the result
 
   constexpr column_map(node const& made, node const& of, std::size_t block) {
     width = std::size_t(of.width());
@@ -371,7 +384,7 @@ struct column_map {
   }
 };
 
-/// The source of the random numbers of a function of elements, as a body of the layer knows it.
+/// The source of the random numbers of a function of elements, as a body of the layer has it.
 struct random_source {
   ext::dropout_key key{};
   std::size_t positions = 1;  ///< the length of the whole sequence
@@ -386,18 +399,18 @@ struct random_source {
   }
 };
 struct no_random_source {};
-/// The type in which a function of elements calculates that reads numbers of these types.
+/// The type in which a function of elements calculates whose operands have these types.
 template <class... Numbers>
 using common_number = std::conditional_t<(std::is_integral_v<Numbers> && ...), double,
                                          std::common_type_t<Numbers...>>;
 
-/// A function of elements for ops.map_at, in which operands are repeated along rows or factors.
-/// `Facts` is a formula_facts, and `Node` the map.
+/// A function of elements for ops.map_at, which passes the place of each element. It repeats
+/// operands along rows or factors. `Facts` is a formula_facts, and `Node` the map.
 template <class Facts, class Function, int Node, std::size_t... Operand>
 struct function_at_place : std::conditional_t<Function::is_drawn, random_source, no_random_source> {
   static constexpr node n = Facts::table.at[Node];
   static constexpr std::size_t whole_columns = std::size_t(n.width());
-  /// The columns of the slowest factor stay together.
+  /// The number of columns that ranks must not separate: all factors except the slowest.
   static constexpr std::size_t block =
       n.factor_count <= 1 ? 1 : std::size_t(n.width() / n.factors[0].extent);
   template <std::size_t K>
@@ -419,7 +432,7 @@ struct function_at_place : std::conditional_t<Function::is_drawn, random_source,
   }
 
  private:
-  /// The divisor and the length of factor F of the result.
+  /// The divisor of factor F of the result; `length` is its length.
   template <int F>
   static constexpr std::size_t faster = [] {
     std::size_t out = 1;
@@ -455,7 +468,7 @@ struct function_at_place : std::conditional_t<Function::is_drawn, random_source,
   }
 };
 
-/// The sum of two gradients.
+/// Returns the sum of two gradients.
 struct sum_of_two {
   static constexpr bool is_linear = true, is_placed = false, is_drawn = false;
 
@@ -465,7 +478,7 @@ struct sum_of_two {
   }
 };
 
-/// The sum of the columns of each row, times a factor.
+/// Writes the sum of the columns of each row, times a factor.
 template <class Facts, int Node>
 struct sum_of_row {
   static constexpr double factor = Facts::table.at[Node].factor;

@@ -5,15 +5,22 @@
 #include "plait/formula/node_rows.hpp"
 #include "plait/operation/signature.hpp"
 
-/// A formula as a table of nodes: one for each distinct term, operands before what reads them, and
-/// after them the nodes of the gradients (formula/adjoint.hpp). From here on there are no types,
-/// only loops over an array.
+/// A formula as a table of nodes: one node for each distinct term. A node's operands have lower
+/// numbers than the node. The nodes of the gradients follow the nodes of the forward
+/// (formula/adjoint.hpp). The code that reads the table uses no types of terms, only loops over an
+/// array.
 ///
 /// Each value is a matrix, as views are. Its columns may be declared as several factors, the
-/// slowest first: heads by the width of a head. A dimension belongs to a variable, and operations
-/// unite variables: x w unites the columns of x with the rows of w. A variable may also be several
-/// pieces of another one, side by side, as query, key and value in one product are. Ranks may cut
-/// one variable, wherever it occurs; formula/forms.hpp tries each of them.
+/// slowest first: [heads, width of a head]. Each dimension belongs to a variable, a set of
+/// dimensions that ranks cut together. An operation unites variables: x w unites the columns of x
+/// with the rows of w. A variable may also consist of several pieces of another variable, side by
+/// side: the columns of one product that makes query, key and value are three pieces of a head
+/// dimension. Ranks may cut one variable, wherever it occurs; formula/forms.hpp tries each
+/// variable.
+///
+/// Example: matmul(silu(matmul(x, up)), down) has the nodes x, up, x up, silu, down, silu(x up)
+/// down. The columns of `up`, of the first product and of silu, and the rows of `down` are one
+/// variable.
 namespace plait::formula {
 
 template <int Capacity>
@@ -23,17 +30,19 @@ struct graph {
 
   node at[Capacity]{};
   int size = 0, forward_size = 0, output = -1;
-  int gradient[Capacity]{};  ///< the node of a value's gradient, -1 if it has none
+  int gradient[Capacity]{};  ///< the node of the gradient of a value, -1 if it has none
   int inputs[most_inputs]{-1, -1, -1, -1}, input_count = 0;
   int parameters[Capacity]{}, parameter_count = 0;
   int loss_term = -1;         ///< the node whose rows are added to the loss
-  bool is_loss = false;       ///< the output is that node
-  int sequence = 0;           ///< positions of a sample; 0: the layer does not say
-  int parent[Capacity]{};     ///< the variable that a variable is united with
-  int pieces[Capacity]{};     ///< a variable is so many pieces that are each cut as its parent
+  bool is_loss = false;       ///< the output is `loss_term`
+  int sequence = 0;           ///< positions of a sample; 0 if the layer does not declare `sequence`
+  int parent[Capacity]{};     ///< the variable that a variable is united with; its own number for a
+                              ///< root
+  int pieces[Capacity]{};     ///< the number of pieces in a variable, each of which is cut as its
+                              ///< parent
   int extents[Capacity]{};    ///< the length of a variable; 0 for the rows
   bool is_whole[Capacity]{};  ///< each rank needs all of a variable
-  int variables = 1;          ///< the rows are the first
+  int variables = 1;          ///< the number of variables; variable 0 is the rows of activations
   mistake wrong{};
 
   constexpr graph() {
@@ -42,11 +51,12 @@ struct graph {
   }
 
   [[nodiscard]] constexpr bool has_failed() const { return wrong.what != mistake::kind::none; }
-  /// Records the first mistake. The term is known to the caller of what places or visits it.
+  /// Records a mistake, unless another one was recorded earlier. The caller, which knows the term
+  /// that it places or visits, adds the term by `blame`.
   constexpr void fail(mistake::kind what, int left = 0, int right = 0) {
     if (!has_failed()) wrong = {what, -1, left, right, wrong.letter};
   }
-  /// Says which term a mistake belongs to that was just recorded.
+  /// Sets the term of a mistake that was just recorded.
   constexpr void blame(int term) {
     if (has_failed() && wrong.term < 0) wrong.term = term;
   }
@@ -62,7 +72,7 @@ struct graph {
   [[nodiscard]] constexpr bool has_gradient(int value) const {
     return !is_shapeless(value) && !at[value].is_data;
   }
-  /// A node with the shape of another.
+  /// Returns a node with the shape of `value`.
   [[nodiscard]] constexpr node like(int value, node_kind kind) const {
     node out;
     out.kind = kind;
@@ -73,15 +83,15 @@ struct graph {
     return at[value].kind == node_kind::input || at[value].kind == node_kind::parameter ||
            is_shapeless(value);
   }
-  /// A number, a function of places or a draw: it has no shape and no gradient, and nothing stores
-  /// it.
+  /// Returns true for a number, a function of places or a draw: these have no shape and no
+  /// gradient, and are not stored.
   [[nodiscard]] constexpr bool is_shapeless(int value) const {
     node_kind const kind = at[value].kind;
     return kind == node_kind::number || kind == node_kind::index_function ||
            kind == node_kind::draw;
   }
 
-  /// The parameter that a value is, or is heads of; else -1.
+  /// Returns the parameter that a value is, or is a view by heads of; else -1.
   [[nodiscard]] constexpr int row_of(int value) const {
     if (at[value].kind == node_kind::reshape) value = at[value].operands[0];
     return at[value].kind == node_kind::parameter ? value : -1;
@@ -100,17 +110,17 @@ struct graph {
     while (parent[variable] != variable) variable = parent[variable];
     return variable;
   }
-  /// The pieces of a variable that are each cut as its root.
+  /// Returns the number of pieces in a variable that are each cut as its root.
   [[nodiscard]] constexpr int pieces_of(int variable) const {
     int out = 1;
     for (; parent[variable] != variable; variable = parent[variable]) out *= pieces[variable];
     return out;
   }
-  /// Says that each rank needs all of a dimension.
+  /// Records that each rank needs all of a dimension.
   constexpr void need_whole(dimension const& of) {
     if (of.variable >= 0) is_whole[root(of.variable)] = true;
   }
-  /// Says that each rank needs all of the dimensions that the row of a node needs whole.
+  /// Records that each rank needs all of the dimensions that the row of a node declares whole.
   constexpr void need_whole_of(node const& of) {
     if (of.row == nullptr) return;
     auto const by = operation::signature::of(of.row->text);
@@ -121,7 +131,7 @@ struct graph {
       if (operation::signature::holds(letters, by.operands[k].columns)) need_whole(x.last());
     }
   }
-  /// Says that `a` consists of `count` pieces that are cut as `b` is.
+  /// Records that `a` consists of `count` pieces that are cut as `b` is.
   constexpr void unite(dimension const& a, dimension const& b, int count = 1) {
     if (a.variable < 0 || b.variable < 0) return need_whole(a), need_whole(b);
     int const of_a = root(a.variable), of_b = root(b.variable);
@@ -142,7 +152,7 @@ struct graph {
 
   // ---- Nodes that forward and gradients have ----------------------------------------------------
 
-  /// The sum over the last factor, which then has one element.
+  /// Returns a node that sums over the last factor, which then has one element.
   [[nodiscard]] constexpr node reduced(int x, double factor) const {
     node out = like(x, node_kind::reduce);
     out.factor = factor;
@@ -161,7 +171,7 @@ struct graph {
 
   // ---- After all terms --------------------------------------------------------------------------
 
-  /// How often nodes of the forward read a value.
+  /// Returns how often nodes of the forward read a value.
   [[nodiscard]] constexpr int readers(int value) const {
     int const end = forward_size > 0 ? forward_size : size;
     int out = 0;
@@ -173,7 +183,7 @@ struct graph {
     }
     return out;
   }
-  /// Makes x w + b one node where b is a row that is added to a product that nothing else reads.
+  /// Merges x w + b into one node if b is a row of parameters and no other node reads the product.
   constexpr void join_biases() {
     for (int i = 0; i < size; ++i) {
       if (at[i].kind != node_kind::map || at[i].is != algebra::sum || at[i].own_count != 2)
@@ -193,8 +203,8 @@ struct graph {
       }
     }
   }
-  /// Makes a map whose readers are all maps of its shape a part of them: its result is never
-  /// stored. So is a function of parameters alone.
+  /// Inlines a map into its readers if all readers are maps of its shape: its result is never
+  /// stored. A function of parameters alone is inlined, too.
   constexpr void fuse() {
     bool is_stored[Capacity]{};
     is_stored[output] = true;
@@ -224,11 +234,12 @@ struct graph {
     }
   }
 
-  /// The functions that a map consists of, in their order; its own is the last.
+  /// The functions that a map consists of, in the order of evaluation. The map's own function is
+  /// the last.
   struct function_list {
     static constexpr int most = 32;
     int at[most]{};
-    int count = 0;  ///< more than `most` is a mistake, see fuse()
+    int count = 0;  ///< more than `most` is a mistake that fuse() reports
 
     [[nodiscard]] constexpr int place_of(int value) const {
       for (int i = 0; i < count; ++i)
@@ -248,13 +259,13 @@ struct graph {
       if (is_in[i] && ++out.count <= function_list::most) out.at[out.count - 1] = i;
     return out;
   }
-  /// Returns true if a map needs to know the place of each element.
+  /// Returns true if a map reads the place of each element.
   [[nodiscard]] constexpr bool is_placed(int map) const {
     return reads_kind(map, node_kind::index_function) || is_drawn(map);
   }
   /// Returns true if a map reads random numbers.
   [[nodiscard]] constexpr bool is_drawn(int map) const { return reads_kind(map, node_kind::draw); }
-  /// Returns true if a map is linear in one of its operands, the others being fixed.
+  /// Returns true if a map is linear in `operand` while its other operands are fixed.
   [[nodiscard]] constexpr bool is_linear_in(int map, int operand) const {
     auto const functions = functions_of(map);
     enum class kind : int { fixed, linear, other };
@@ -279,7 +290,8 @@ struct graph {
     }
     return made[functions.count - 1] == kind::linear;
   }
-  /// Returns true if a map adds one of its operands as it is, so that its derivative is 1.
+  /// Returns true if a map adds `operand` unchanged, so that the derivative with respect to it is
+  /// 1.
   [[nodiscard]] constexpr bool adds_operand(int map, int operand) const {
     auto const functions = functions_of(map);
     bool is_added[function_list::most]{}, depends[function_list::most]{};
@@ -298,7 +310,7 @@ struct graph {
     }
     return is_added[functions.count - 1];
   }
-  /// The place of a value among the operands of a map, or -1.
+  /// Returns the place of a value among the operands of a map, or -1.
   [[nodiscard]] constexpr int operand_of(int map, int value) const {
     for (int k = 0; k < at[map].count; ++k)
       if (at[map].operands[k] == value) return k;
@@ -313,7 +325,7 @@ struct graph {
         if (at[at[functions.at[i]].own[k]].kind == kind) return true;
     return false;
   }
-  /// Returns true if a node of the forward reads integers, targets and numbers alone.
+  /// Returns true if a node of the forward reads only data: integers, targets and numbers.
   [[nodiscard]] constexpr bool is_made_of_data(node const& of) const {
     bool is_data = false;
     int const count = of.own_count + of.count;

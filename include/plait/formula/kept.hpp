@@ -6,13 +6,14 @@
 /// The values of the forward that a formula keeps for its gradients.
 namespace plait::formula {
 
-/// Finds the cheapest set of values from which a backward has all that its gradients read.
+/// Finds the cheapest set of values from which the backward can calculate all values that its
+/// gradients read.
 ///
-/// A backward recomputes functions of elements and copies, and keeps all else that it reads:
-/// products, scans, attention and sums over columns, which are one number for each row and may be
-/// sums between ranks. Among the sets that suffice it takes one with the fewest columns. If sets
-/// are equal, it prefers the input, which the plan may keep for another layer anyway, and then the
-/// set that leaves the least to recompute.
+/// The backward recomputes functions of elements and copies. It keeps all other values that it
+/// reads: products, scans, attention and sums over columns. Sums over columns are one number for
+/// each row, and ranks may have added them up. Among the sets that suffice, the cheapest has the
+/// fewest columns. If two sets have as many columns, the set with the input is preferred, which the
+/// plan may keep for another layer anyway, and then the set that leaves the least to recompute.
 ///
 /// Example: in silu(a) b, with a = x gate and b = x up, the gradients read a, b and silu(a). The
 /// set {a, b} suffices, as silu(a) can be recomputed from a. In exp(part<0, 2>(x)) y they read the
@@ -23,11 +24,11 @@ namespace plait::formula {
 /// it. A set that suffices is a cut of the network, and the cheapest cut is found by a maximum flow
 /// (L. R. Ford and D. R. Fulkerson, Maximal flow through a network, 1956).
 ///
-/// Cost: one search through the network for each path of the flow.
+/// Cost: one breadth-first search of the network for each augmenting path of the flow.
 template <class Graph>
 class cheapest_kept {
  public:
-  /// `is_read`: the values that gradients read; `output`: -1 of a loss.
+  /// `is_read`: the values that gradients read; `output`: the node of the output, -1 for a loss.
   constexpr cheapest_kept(Graph const& graph, bool const* is_read, int output)
       : g(graph), is_read_(is_read), output_(output) {
     bool has_choice = false;
@@ -43,7 +44,7 @@ class cheapest_kept {
       if (is_input(v)) of_inputs += width;
       capacity_[v] = is_input(v) ? unlimited : is_given ? 0 : 2 * width;
     }
-    // Inputs are kept together: a value from which all of them are made.
+    // Inputs are kept together: one additional value represents all of them.
     capacity_[inputs()] = g.is_loss ? 0 : 2 * of_inputs - 1;
     while (push()) {
     }
@@ -54,7 +55,7 @@ class cheapest_kept {
   [[nodiscard]] constexpr bool is_cut(int value) const {
     return is_end_[value] && !is_begin_[value];
   }
-  /// Returns true if a value of the forward is kept in a slot.
+  /// Returns true if a value of the forward is stored in a slot of the layer.
   [[nodiscard]] constexpr bool keeps(int value) const {
     return is_cut(value) && value != output_ && g.at[value].kind != node_kind::input;
   }
@@ -75,20 +76,20 @@ class cheapest_kept {
   [[nodiscard]] constexpr bool is_input(int value) const {
     return value < g.forward_size && g.at[value].kind == node_kind::input;
   }
-  /// The value that operand `k` is, without reshapes; -1 for parameters and numbers, which every
-  /// backward has.
+  /// Returns the value of operand `k`, with reshapes skipped; -1 for parameters and numbers, which
+  /// every backward has.
   [[nodiscard]] constexpr int operand(int value, int k) const {
     if (is_input(value)) return inputs();
     int x = g.at[value].operands[k];
     while (g.at[x].kind == node_kind::reshape) x = g.at[x].operands[0];
     return g.is_leaf(x) && !is_input(x) ? -1 : x;
   }
-  /// The number of values that a value is recomputed from; 0 if it cannot be recomputed.
+  /// Returns the number of values from which a value is recomputed; 0 if it cannot be recomputed.
   [[nodiscard]] constexpr int operands(int value) const {
     if (value == inputs()) return 0;
     return is_input(value) ? 1 : is_made(value) ? g.at[value].count : 0;
   }
-  /// Returns true for values that cannot be recomputed from others: the flow begins at them.
+  /// Returns true for values that cannot be recomputed from other values. The flow begins at them.
   [[nodiscard]] constexpr bool is_source(int value) const {
     if (value == inputs()) return true;
     node_kind const kind = g.at[value].kind;
@@ -97,7 +98,7 @@ class cheapest_kept {
   }
 
   /// Adds flow along one more path from the sources to a value that gradients read. Returns false
-  /// if there is no such path. The two ends of the edge of value v are v and v + `half`.
+  /// if no such path exists. The two ends of the edge of value v are v and v + `half`.
   constexpr bool push() {
     constexpr int half = Graph::capacity + 1;
     int from[2 * half]{}, queue[2 * half]{}, first = 0, last = 0;
@@ -144,7 +145,7 @@ class cheapest_kept {
     else if (a < half) into_[x][place(x, y)] -= amount;
     else into_[y][place(y, x)] += amount;
   }
-  /// The place of an operand of a value.
+  /// Returns the place of an operand among the operands of a value.
   [[nodiscard]] constexpr int place(int value, int x) const {
     int k = 0;
     while (operand(value, k) != x) ++k;
@@ -173,7 +174,8 @@ class cheapest_kept {
   bool const* is_read_;
   int output_;
   int capacity_[Graph::capacity + 1]{}, flow_[Graph::capacity + 1]{};
-  int into_[Graph::capacity + 1][node::most_operands]{};  ///< flow from the operands of a value
+  int into_[Graph::capacity + 1]
+           [node::most_operands]{};  ///< the flow from each operand into a value
   bool is_begin_[Graph::capacity + 1]{}, is_end_[Graph::capacity + 1]{};
 };
 

@@ -16,14 +16,14 @@
 #include "plait/run/operands.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// Operations that a device has no row for, made of rows that it has. Each is a kernel for ops.run
-/// and works on this rank's blocks; formula/forms.hpp says how these may be cut.
+/// Operations for which a device has no row, composed of operations that it has. Each is a kernel
+/// for ops.run and works on this rank's blocks; formula/forms.hpp decides how ranks may cut these.
 namespace plait::formula {
 
 using ext::matrix;
 using ext::row_of;
 
-/// The matrix that a view is.
+/// Returns a view as a matrix.
 template <class View>
 constexpr auto matrix_of_view(View const& of) {
   return matrix<typename View::element>{of.data, of.rows, of.columns, of.columns};
@@ -71,8 +71,9 @@ struct sum_of_pieces {
     }
   }
 };
-/// y = exp(x) / the sum of exp(x), for one row. `rows_of_position`: 0, or so many neighbouring rows
-/// have one position, and columns after it are 0.
+/// y = exp(x) / the sum of exp(x), for one row. If `rows_of_position` is not 0, so many
+/// neighbouring rows belong to one position, and the columns after this position are 0 (a causal
+/// mask).
 struct softmax_of_row {
   std::size_t rows_of_position = 0;
 
@@ -117,7 +118,7 @@ struct log_sum_exp_of_row {
       sum += functions::exponential(static_cast<sum_type>(x[i]) - greatest);
     *y = static_cast<Y>(greatest + log(sum));
   }
-  /// The first of several.
+  /// Returns the place of the greatest element; of equal elements, the first.
   template <class X>
   PLAIT_HOST_DEVICE static std::size_t place_of_greatest(std::size_t columns, X const* x) {
     std::size_t out = 0;
@@ -133,7 +134,7 @@ struct greatest_of_row {
     *y = static_cast<Y>(static_cast<accumulate_t<X>>(x[place]));
   }
 };
-/// y, or with `IsAdded` what lies there and y.
+/// Writes y, or adds y with `IsAdded`.
 template <bool IsAdded, class T>
 PLAIT_HOST_DEVICE void put_gradient(T& at, accumulate_t<T> y) {
   at = static_cast<T>(IsAdded ? static_cast<accumulate_t<T>>(at) + y : y);
@@ -168,7 +169,7 @@ struct greatest_gradient_of_row {
                                      dx);
   }
 };
-/// y = x[id], for one row; 0 if there is no such column.
+/// y = x[id], for one row; 0 if `id` is not the number of a column.
 struct pick_of_row {
   template <class X, class Y>
   PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, std::int32_t const* id,
@@ -182,7 +183,7 @@ struct pick_gradient_of_row {
   template <class Y, class DX>
   PLAIT_HOST_DEVICE void operator()(std::size_t columns, DX* dx, std::int32_t const* id,
                                     Y const* dy) const {
-    // A negative integer is no column, either.
+    // A negative integer becomes a large number, which is not a column either.
     gradient_in_column<IsAdded>::put(columns, static_cast<std::size_t>(*id), dy, dx);
   }
 };
@@ -199,7 +200,7 @@ struct part_kernel {
     queue.copy_blocks(x.data + Number * y.columns, x.columns, y.data, y.columns, y.rows, y.columns);
   }
 };
-/// Piece `Number` of the columns of y = x.
+/// Copies x to piece `Number` of the columns of y.
 template <int Number>
 struct piece_kernel {
   static constexpr bool any_placement = true;
@@ -212,7 +213,7 @@ struct piece_kernel {
 // ---- Positions
 // ------------------------------------------------------------------------------------
 
-/// y = the rows of x `steps` positions before; 0 where there are none.
+/// y = the rows of x `steps` positions earlier; 0 where these are outside of the sample.
 struct shift_kernel {
   static constexpr bool any_placement = true;
   int steps = 0;
@@ -236,7 +237,7 @@ struct multiply_and_add {
     return a * b + c;
   }
 };
-/// A number times a, and b.
+/// factor a + b.
 struct scale_and_add {
   double factor = 1;
 
@@ -245,7 +246,8 @@ struct scale_and_add {
     return static_cast<T>(factor) * a + b;
   }
 };
-/// h[t] = a[t] h[t - 1] + x[t], a call for each position; without a by `factor`.
+/// h[t] = a[t] h[t - 1] + x[t], with one call for each position. Without an operand a, a[t] is
+/// `factor`.
 struct scan_kernel {
   static constexpr bool any_placement = true;
   std::size_t rows_of_position = 1;
@@ -273,7 +275,8 @@ struct scan_kernel {
     return {data, 1, count, count};
   }
 };
-/// g[t] = dh[t] + a[t + 1] g[t + 1]; without a by `factor`.
+/// g[t] = dh[t] + a[t + 1] g[t + 1], the gradient of a scan. Without an operand a, a[t] is
+/// `factor`.
 struct scan_gradient_kernel {
   static constexpr bool any_placement = true;
   std::size_t rows_of_position = 1;
@@ -300,7 +303,7 @@ struct scan_gradient_kernel {
   }
 };
 
-/// Element (h, s) of row (t, sample) of y: element h of row (s, sample) of v.
+/// Returns element (h, s) of row (t, sample) of y, which is element h of row (s, sample) of v.
 template <class V>
 struct number_across {
   V const* v = nullptr;
@@ -311,7 +314,7 @@ struct number_across {
     return static_cast<accumulate_t<V>>(v[row * heads + at.column / positions]);
   }
 };
-/// The sum over t of element (h, s) of row (t, sample) of dy.
+/// Returns the sum over t of element (h, s) of row (t, sample) of dy.
 template <class DY>
 struct sum_across {
   DY const* dy = nullptr;
@@ -326,7 +329,7 @@ struct sum_across {
     return sum;
   }
 };
-/// Calls f(place) for each element of y.
+/// Writes f(place) to each element of y.
 template <class Function, class Y>
 void make_elements(auto const& queue, Function f, std::size_t batch, Y const& y) {
   queue.run(operation::map_at{}, f, ext::element_block{y.rows, y.columns, batch, 0, 0, 0},
@@ -355,18 +358,22 @@ struct across_gradient_kernel {
 // ---------------------------------------------------------------------------------
 
 /// One dimension of the loops of a contraction: its length, and its strides in both operands and in
-/// the result, in elements; a stride of 0 where a value lacks it.
+/// the result, in elements. A stride is 0 where a value lacks the dimension.
 struct loop_dimension {
   std::size_t length = 1;
   std::size_t strides[3]{};
 };
 
-/// A product of matrices for each sample and each letter that all three values have.
+/// A contraction, as one product of matrices for each sample and each combination of the letters
+/// that all three values have.
+///
+/// Example: "thd,shd->hts" of q and k has the letter h in all values. For each sample and head it
+/// issues one product of (t, d) and transposed (s, d), whose strides skip the other heads.
 struct contract_kernel {
   static constexpr bool any_placement = true;
   std::size_t batch = 1;
   std::size_t sample_strides[3]{};
-  loop_dimension repeated[3]{};  ///< in all three values
+  loop_dimension repeated[3]{};  ///< letters that all three values have
   loop_dimension rows{}, inner{}, columns{};
 
   void operator()(auto const& queue, auto a, auto b, auto c) const {
@@ -380,7 +387,7 @@ struct contract_kernel {
     swapped.rows = columns, swapped.columns = rows;
     swapped.run(queue, b, a, c, 1, 0);
   }
-  /// `a`, `b`: which of the strides are those of the first and of the second operand.
+  /// `a`, `b`: the numbers of the strides of x and of y; 1 and 0 if the operands are swapped.
   void run(auto const& queue, auto const* x, auto const* y, auto* out, int a, int b) const {
     for (std::size_t sample = 0; sample < batch; ++sample)
       for (std::size_t i = 0; i < repeated[0].length; ++i)
@@ -399,7 +406,7 @@ struct contract_kernel {
                       false);
           }
   }
-  /// A matrix of `rows` and `columns`, which lies transposed if its rows are neighbours.
+  /// Returns a matrix of `rows` and `columns`. It is stored transposed if its rows are contiguous.
   template <class T>
   static matrix<T const> laid(T const* data, loop_dimension const& rows,
                               loop_dimension const& columns, int of, bool& is_transposed) {
@@ -415,7 +422,7 @@ struct local_value {
   std::size_t lengths[node::most_dimensions]{}, strides[node::most_dimensions]{};
   std::size_t columns = 1;
 
-  /// `n`: the value; `at`: how it is placed; `rows`, `columns`: of its view.
+  /// `n`: the value; `at`: its placement; `rows`, `its_columns`: the sizes of its view.
   constexpr local_value(node const& n, placement at, std::size_t rows, std::size_t its_columns,
                         std::size_t sequence)
       : columns(its_columns) {
@@ -432,7 +439,7 @@ struct local_value {
   }
 
  private:
-  /// The factor that ranks have blocks of, which the parts of the placement tell; -1 for none.
+  /// Returns the factor that ranks cut, which follows from the parts of the placement; -1 for none.
   static constexpr int cut_factor(node const& n, placement at) {
     int slower = 1;
     for (int f = 0; f < n.factor_count; slower *= n.factors[f++].extent)
@@ -441,7 +448,7 @@ struct local_value {
   }
 };
 
-/// The kernel of a contraction. `values`: both operands and the result.
+/// Returns the kernel of a contraction. `values`: both operands and the result.
 inline contract_kernel make_contract_kernel(node const& n, local_value const* values,
                                             std::size_t batch) {
   contract_kernel out;

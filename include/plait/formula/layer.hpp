@@ -13,7 +13,7 @@
 
 namespace plait::formula {
 
-/// The forms of a formula's layer, as values.
+/// The forms of a formula's layer, as ext::form_info.
 template <class Facts>
 class forms_of_formula {
   static constexpr ext::form_info as_info(auto const& form) {
@@ -24,14 +24,14 @@ class forms_of_formula {
       out.inputs.at[std::size_t(i)] = as_value(form.at[g.inputs[i]]);
     for (std::size_t i = std::size_t(g.input_count); i < out.inputs.at.size(); ++i)
       out.inputs.at[i] = out.inputs.at[0];
-    // The targets of a loss flow along no edge.
+    // A loss passes no targets on, so they are not listed as inputs of an edge.
     out.inputs.count = g.input_count > 1 && !g.is_loss ? std::size_t(g.input_count) : 0;
     out.output = as_value(form.at[g.output]);
     out.uses.fill(out.inputs.any([](placement at) { return at != invariant; }) ? replicate
                                                                                : invariant);
     for (int k = 0; k < g.parameter_count; ++k) {
       placement at = form.parameters[k];
-      // The only dimension of a vector is its first.
+      // A vector has one dimension, its first.
       if (ext::is_shard(at) && !g.at[g.parameters[k]].is_matrix) at.index = 0;
       out.uses[std::size_t(k)] = at;
     }
@@ -50,7 +50,7 @@ class forms_of_formula {
     out.shared_flops = Facts::shared_flops(form);
     return out;
   }
-  /// Activations are cut by positions or by features.
+  /// Names the dimension that ranks cut in an activation: positions or features.
   static constexpr placement as_value(placement at) {
     if (ext::is_shard(at)) at.index = at.index == 0 ? int(dim::sequence) : int(dim::features);
     return at;
@@ -83,7 +83,7 @@ class forms_of_formula {
   }();
 };
 
-/// The output of a formula's layer: that which L says, else features.
+/// The output of a formula's layer: the output that L declares, else features.
 template <class L>
 struct formula_output {
   static constexpr auto& g = formula_facts<L>::table;
@@ -116,7 +116,8 @@ struct formula_prepare<L, true> {
 };
 
 /// Returns true if the formula is one function of the elements of its input, whose derivative reads
-/// the input or the output: as an epilogue it can be done where a product stores its result.
+/// the input or the output. The layer before it can then apply the function as an epilogue, where
+/// its product stores the result.
 template <class Facts>
 consteval bool is_elementwise() {
   auto const& g = Facts::table;
@@ -139,7 +140,7 @@ struct formula_elementwise<Facts> {
   using kept = std::conditional_t<g.at[slope].from_output, output_slot, input_slot>;
 };
 
-/// The buffers that the bodies of a formula may share.
+/// Returns which buffers the bodies of a formula may share.
 template <class Facts>
 consteval aliasing aliasing_of() {
   auto const& g = Facts::table;
@@ -162,7 +163,8 @@ consteval aliasing aliasing_of() {
   return out;
 }
 
-/// The bodies of a layer whose gradients need no value that both of them would make.
+/// The backward bodies of a layer in which the gradient of the input and the gradients of the
+/// parameters read no common value that the backward calculates.
 template <class L>
 struct separate_backwards {
   static void backward_input(auto& ops, auto const& l) {
@@ -184,8 +186,12 @@ struct joint_backward : separate_backwards<L> {
   }
 };
 
-/// The layer that follows from the formula of L: the members of the protocol, each read off the
-/// expression.
+/// The layer that follows from the formula of L. Each member of the protocol (parameters, forms,
+/// saved, scratch, FLOPs, bodies) is derived from the expression.
+///
+/// Example: for a layer with `formula(x) = matmul(x, w) + b`, `parameters` lists w and b, `forms`
+/// has the cuts of w by rows and by columns, `forward` issues one product with a bias, and the two
+/// backwards issue dy transposed(w), and transposed(x) dy with the column sums of dy.
 template <class L>
 struct formula_layer
     : formula_sequence<L>,
@@ -247,7 +253,7 @@ struct formula_layer
 
 namespace plait::detail {
 
-// A wrong formula is refused before anything else is made of it.
+// A wrong formula is refused before a layer is derived from it.
 template <is_formula L>
 struct layer_of<L> {
   using type = std::conditional_t<formula::is_sound_formula<L>, formula::formula_layer<L>,

@@ -14,7 +14,11 @@
 #include "plait/layer/value.hpp"
 #include "plait/run/context.hpp"
 
-/// Losses that are written as formulas: the rows that count, and the factor of their gradients.
+/// Losses that are written as formulas: which rows count, and the factor of each row's gradient.
+///
+/// Example: cross_entropy(x, ids) returns one number for each row. A row whose target is
+/// ext::ignored_target does not count: its term and its gradient are 0. Each other row has the
+/// factor 1 / (number of rows that count), times its weight if the loss is weighted.
 namespace plait::formula {
 
 /// The targets of the loss L.
@@ -27,7 +31,8 @@ struct loss_targets {
     else return ext::ignored_target;
   }();
 
-  /// Returns true if none of the targets of a row is there: then the row does not count.
+  /// Returns true if all targets of a row are missing; such a row does not count. An integer is
+  /// missing if it is `ignored` or ext::ignored_target, and a real number if it is NaN.
   template <class T>
   PLAIT_HOST_DEVICE static bool are_missing(T const* of_row) {
     for (int c = 0; c < width; ++c) {
@@ -41,7 +46,7 @@ struct loss_targets {
   }
 };
 
-/// Makes the factor of the gradient of each row, which is 0 in a row that does not count.
+/// Writes the factor of the gradient of each row; 0 for a row that does not count.
 template <class Targets>
 struct seed_of_row {
   static constexpr bool takes_row = true;
@@ -58,7 +63,7 @@ struct seed_of_row {
     else (*this)(row, columns, made);
   }
 };
-/// Clears the term of a row that does not count, also one that is no number.
+/// Sets the term of a row that does not count to 0, even if it is NaN or infinite.
 template <class Targets>
 struct clear_term {
   template <class T, class Target>
@@ -66,7 +71,7 @@ struct clear_term {
     if (Targets::are_missing(targets)) *term = T{0};
   }
 };
-/// Clears the gradient of such a row, and of one that has no sample or the weight 0.
+/// Sets the gradient of a row to 0 if the row does not count, has no sample or has the weight 0.
 template <class Targets>
 struct clear_gradient {
   static constexpr bool takes_row = true;
@@ -80,7 +85,7 @@ struct clear_gradient {
   }
 };
 
-/// The number of columns that the loss L picks one of by its target; 0 if it picks none.
+/// The number of columns from which the loss L picks one by its target; 0 if it picks none.
 template <class L>
 inline constexpr std::size_t picked_classes = [] {
   auto const& g = formula_facts<L>::table;
@@ -97,15 +102,15 @@ inline constexpr std::size_t picked_classes = [] {
 template <class L>
 struct formula_layer;
 
-/// The count of a loss.
+/// The member `count` of a loss.
 template <class L>
 struct formula_count {
   using count_refuses_labels = formula_layer<L>;
   using targets = loss_targets<L>;
 
-  /// Returns the number of rows that count: those of which a target is there.
+  /// Returns the number of rows that count: the rows with at least one target that is not missing.
   ///
-  /// Errors: input_error for a label that is no column.
+  /// Errors: input_error for a label that is not the number of a column.
   template <class T>
   static std::int64_t count(std::span<T const> all) {
     std::int64_t rows = 0;
@@ -126,7 +131,7 @@ struct formula_count<L> {
   static auto count(auto targets) -> decltype(L::count(targets)) { return L::count(targets); }
 };
 
-/// The classes of a loss, from which trainers know the labels that they refuse.
+/// The number of classes of a loss, from which trainers know the labels that they refuse.
 template <class L, bool HasClasses>
 struct formula_classes {};
 template <class L>
@@ -140,7 +145,7 @@ struct formula_classes<L, true> {
                 "write the number of columns, or less");
 };
 
-/// The members of a layer that has a term in the loss.
+/// The members of a layer that adds a term to the loss.
 template <class L, bool IsLoss, bool HasTerm>
 struct formula_loss {};
 template <class L>

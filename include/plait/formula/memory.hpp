@@ -8,17 +8,17 @@
 #include "plait/formula/kept.hpp"
 #include "plait/layer/slot.hpp"
 
-/// The values of a formula that are kept for the gradients, those that are made again, and the
-/// scratch of the bodies.
+/// The storage of each value of a formula: the values that the forward keeps for the gradients, the
+/// values that the backward recomputes, and the scratch of the bodies.
 namespace plait::formula {
 
-/// The bodies of a layer, and the backward that makes both gradients in one call.
+/// The bodies of a layer, and the backward that calculates both kinds of gradients in one call.
 enum class body : int { forward, backward_input, backward_parameters, backward };
 inline constexpr int body_count = 4;
 
-/// The home of a value while a body runs.
+/// The storage of a value while a body runs.
 enum class storage : int {
-  none,       ///< it is part of another node, or never made
+  none,       ///< the value has no storage: it is inlined in another node, or never calculated
   input,      ///< l.x, or the saved input
   parameter,  ///< l.p
   output,     ///< l.y, or the saved output
@@ -32,24 +32,24 @@ enum class storage : int {
 template <class Graph>
 class value_memory {
  public:
-  /// A slot: the value that shaped it.
+  /// A list of slots, each with the value from which it has its shape.
   struct slot_list {
     int value[Graph::capacity]{};
     int count = 0;
   };
 
   Graph const& g;
-  int output;  ///< the node of the output, without the shape that it is given; -1 of a loss
-  bool is_read_backward[Graph::capacity]{};  ///< forward values that the gradients read
-  bool is_kept[Graph::capacity]{};           ///< the values of them that have a slot
-  bool runs[body_count][Graph::capacity]{};  ///< for each body, the nodes that it makes
+  int output;  ///< the node of the output, with reshapes skipped; -1 for a loss
+  bool is_read_backward[Graph::capacity]{};  ///< values of the forward that the gradients read
+  bool is_kept[Graph::capacity]{};           ///< values of the forward that are kept in a slot
+  bool runs[body_count][Graph::capacity]{};  ///< the nodes that each body calculates
   storage home[Graph::capacity]{};
   slot_element element[Graph::capacity]{};  ///< the type of a value that has a slot
   int slot[Graph::capacity]{};              ///< the slot of a value that is saved or in scratch
   slot_list saved{}, scratch{};
   bool keeps_input = false, keeps_output = false;
-  bool shares_work = false;  ///< both gradients need values that are made in the backward
-  bool is_completed[Graph::capacity]{};  ///< ranks add up its summands in some form
+  bool shares_work = false;  ///< both kinds of gradients read a value that the backward calculates
+  bool is_completed[Graph::capacity]{};  ///< ranks add up the summands of the value in some form
 
   template <class Forms>
   constexpr value_memory(Graph const& graph, Forms const& forms)
@@ -71,20 +71,21 @@ class value_memory {
       if (home[i] == storage::scratch && slot[i] < 0) find_slot(i, forms, lives);
   }
 
-  /// The value that another one is a shape of.
+  /// Returns the value that `value` is a reshape of, or `value`.
   [[nodiscard]] constexpr int base(int value) const {
     while (value >= 0 && g.at[value].kind == node_kind::reshape) value = g.at[value].operands[0];
     return value;
   }
-  /// Returns true if a body has the value without making it.
+  /// Returns true if a body receives the value and does not calculate it.
   [[nodiscard]] constexpr bool is_given(int value, body in) const {
     value = base(value);
     if (g.is_leaf(value) || g.at[value].kind == node_kind::output_gradient) return true;
     if (in == body::forward || value >= g.forward_size) return false;
     return is_kept[value] || (value == output && is_read_backward[value]);
   }
-  /// The node in whose place a value lies: that of the sum which it is made for, that of which it
-  /// is another shape, or itself.
+  /// Returns the node in whose storage a value is written. A gradient that is read only by a sum is
+  /// written in the storage of the sum. A reshape has the storage of its operand. Any other value
+  /// has its own.
   [[nodiscard]] constexpr int place_of(int value) const {
     if (g.at[value].kind == node_kind::reshape) return place_of(g.at[value].operands[0]);
     for (int i = value + 1; i < g.size; ++i)
@@ -95,19 +96,19 @@ class value_memory {
       if (is_added_in_place(value, i)) return place_of(i);
     return value;
   }
-  /// Returns true if a node adds to the other operand of sum `i`.
+  /// Returns true if a node adds its result to the other operand of sum `i`, in place.
   [[nodiscard]] constexpr bool is_added_in_place(int value, int i) const {
     return g.at[i].kind == node_kind::add && g.at[i].operands[1] == value &&
            adds(g.at[value].kind) && is_made_for_one(value) && place_of_first(i) == i &&
            !is_completed[i] && !is_completed[value];
   }
-  /// The node that a result of a call, or what stands in its place, belongs to.
+  /// Returns the node of the call that a result belongs to, or `i`.
   [[nodiscard]] constexpr int maker(int i) const {
     return g.at[i].kind == node_kind::result ? g.at[i].operands[0] : i;
   }
 
  private:
-  /// Returns true for nodes that can add to what lies there.
+  /// Returns true for nodes that can add to their result instead of overwriting it.
   static constexpr bool adds(node_kind kind) {
     using enum node_kind;
     return kind == product || kind == log_sum_exp_gradient || kind == maximum_gradient ||
@@ -117,10 +118,10 @@ class value_memory {
     int const first = g.at[sum].operands[0];
     return is_made_for_one(first) ? sum : -1;
   }
-  /// Returns true if one node reads a gradient, which is neither dy nor what a body returns.
+  /// Returns true if exactly one node reads a gradient, which is neither dy nor returned by a body.
   [[nodiscard]] constexpr bool is_made_for_one(int value) const {
     if (value < g.forward_size || g.at[value].kind == node_kind::output_gradient) return false;
-    // A reshape lies where its operand does.
+    // A reshape has the storage of its operand.
     if (g.at[value].kind == node_kind::reshape) return false;
     if (g.at[value].kind == node_kind::call || g.at[value].kind == node_kind::result ||
         g.at[value].kind == node_kind::attention_gradient)
@@ -149,7 +150,7 @@ class value_memory {
     for (int i = g.forward_size - 1; i >= 0; --i)
       for (int k = 0; is_read_backward[i] && is_recomputed[i] && k < g.at[i].count; ++k)
         is_read_backward[base(g.at[i].operands[k])] = true;
-    keeps_input = g.is_loss;  // targets say which rows count
+    keeps_input = g.is_loss;  // targets tell which rows count
     for (int i = 0; i < g.forward_size; ++i)
       if (is_read_backward[i] && g.at[i].kind == node_kind::input) keeps_input = true;
     keeps_output = output >= 0 && is_read_backward[output];
@@ -175,7 +176,7 @@ class value_memory {
       if (out[i])
         for (int k = 0; k < g.at[i].count; ++k)
           if (g.at[i].operands[k] >= 0) want(g.at[i].operands[k]);
-    // A call has all of its results.
+    // A call writes all of its results.
     for (int i = 0; i < g.size; ++i)
       if (g.at[i].kind == node_kind::result && out[maker(i)]) out[i] = true;
   }
@@ -202,7 +203,7 @@ class value_memory {
       home[i] = storage::scratch;
     }
   }
-  /// Returns true if the node is the gradient of one input and nothing else reads it.
+  /// Returns true if the node is the gradient of one input and no other node reads it.
   [[nodiscard]] constexpr bool is_input_gradient(int i) const {
     int found = 0;
     for (int k = 0; k < g.input_count; ++k) found += base(g.gradient[g.inputs[k]]) == i ? 1 : 0;
@@ -212,9 +213,10 @@ class value_memory {
     return found == 1;
   }
 
-  /// Sums over columns and statistics are kept in the type in which sums are formed, with functions
-  /// of them alone. All else has the type of activations, and so have sums that a product or
-  /// another such operation reads, which takes nothing else. The gradient of a value has its type.
+  /// Sets the types of values. Sums over columns, statistics, and functions of these alone have the
+  /// type in which sums are formed (float for bfloat16). All other values have the type of
+  /// activations, and so has a sum that a product or a similar operation reads, which takes no
+  /// other type. The gradient of a value has the type of the value.
   constexpr void find_elements() {
     using enum slot_element;
     for (int i = 0; i < g.forward_size; ++i) {
@@ -228,7 +230,8 @@ class value_memory {
         for (int k = 0; k < n.count; ++k)
           if (g.at[n.operands[k]].is_per_row())
             ++(element[n.operands[k]] == accumulate ? sums : others);
-        // In a loss sums are exact; it has no products that would want the other type.
+        // In a loss, sums have the wider type; a loss has no products that would need the other
+        // type.
         is_sum = is_sum || (sums > 0 && (others == 0 || g.is_loss));
         is_sum = is_sum || (g.is_loss && n.factor_count == 0);
       }
@@ -241,7 +244,7 @@ class value_memory {
       for (int i = 0; i < g.forward_size; ++i)
         if (g.gradient[i] >= 0 && element[i] == type) set_element(g.gradient[i], type);
   }
-  /// Returns true if an operation of the forward reads a value that is neither a function of
+  /// Returns true if a value is read by an operation of the forward that is neither a function of
   /// elements nor a sum over columns.
   [[nodiscard]] constexpr bool is_read_narrow(int value) const {
     for (int i = value + 1; i < g.forward_size; ++i) {
@@ -261,12 +264,13 @@ class value_memory {
 
   // ---- Scratch: values whose lives do not meet share a slot -------------------------------------
 
-  /// The first and the last node of each body that touches a value, found once: compilers count the
-  /// steps of constants. A value without a life has its first after its last.
+  /// The first and the last node of each body that touches a value. They are found once, because
+  /// compilers limit the steps of a constant expression. For a value that a body does not touch,
+  /// the first is after the last.
   struct lives_of_values {
     int place[Graph::capacity]{};
     int first[body_count][Graph::capacity]{}, last[body_count][Graph::capacity]{};
-    int in_scratch[Graph::capacity]{}, count = 0;  ///< the values that have a slot
+    int in_scratch[Graph::capacity]{}, count = 0;  ///< the values in scratch that have a slot
 
     constexpr explicit lives_of_values(value_memory const& of) {
       auto const& g = of.g;
@@ -280,7 +284,7 @@ class value_memory {
           if (first[in][place[i]] == g.size) first[in][place[i]] = i;
           last[in][place[i]] = i;
         }
-        // The end of a forward adds it to the loss.
+        // The forward adds the term to the loss after all nodes.
         if (g.loss_term >= 0 && body(in) == body::forward) last[in][place[g.loss_term]] = g.size;
       }
     }
@@ -289,7 +293,7 @@ class value_memory {
     for (int in = 0; in < body_count; ++in) {
       int const first_of_a = lives.first[in][a], first_of_b = lives.first[in][b];
       if (first_of_a == g.size || first_of_b == g.size) continue;
-      // A result is made with the first one of its call.
+      // A call writes a result together with its first result.
       int const a_first = maker(first_of_a), b_first = maker(first_of_b);
       int const a_last = lives.last[in][a], b_last = lives.last[in][b];
       if (a_first <= b_last && b_first <= a_last && !is_made_over(a_first, b_last) &&
@@ -298,10 +302,11 @@ class value_memory {
     }
     return false;
   }
-  /// Returns true if a value is made by a function of elements that is the last to read another.
+  /// Returns true if a function of elements calculates a value and is the last to read another
+  /// value, so that it can write over it.
   [[nodiscard]] constexpr bool is_made_over(int first, int last) const {
     bool const is_map = g.at[first].kind == node_kind::map || g.at[first].kind == node_kind::slope;
-    // A column is made of other columns than its own if heads are repeated.
+    // If heads are repeated, a column is calculated from other columns than its own.
     return is_map && g.at[first].factor_count <= 1 && first == last && place_of(first) == first;
   }
   template <class Forms>

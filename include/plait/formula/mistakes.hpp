@@ -18,17 +18,18 @@
 #include "plait/operation/row.hpp"
 #include "plait/operation/signature.hpp"
 
-/// The sentence that a wrong formula is refused with.
+/// The sentence with which a wrong formula is refused.
 ///
-/// The table of a formula says which rule is broken, and in which term. Here a text is made of that
-/// in a constant expression, as "product of silu(matmul(x, gate)) and down: the summed dimension
-/// has 12 in the first and 16 in the second". It is a template argument of a check that fails, so
-/// compilers print it next to the text of the check, which says what to write instead.
+/// The table of a formula has the rule that is broken, and the term that breaks it. mistake_writer
+/// makes a text of these in a constant expression, such as "product of silu(matmul(x, gate)) and
+/// down: the summed dimension has 12 in the first and 16 in the second". The text is a template
+/// argument of a check that fails, so compilers print it next to the text of the check, which tells
+/// what to write instead.
 namespace plait::formula {
 
 // ---- The sentence -------------------------------------------------------------------------------
 
-/// Writes what is wrong with a formula.
+/// Writes the sentence about a mistake in a formula.
 template <class Graph>
 class mistake_writer : expression_writer<made_text<1024>> {
   using base = expression_writer<made_text<1024>>;
@@ -141,7 +142,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     return out_;
   }
 
-  /// The values that are saved, by their nodes.
+  /// The nodes of the values that are saved.
   int const* saved_values = nullptr;
 
  private:
@@ -169,7 +170,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     if (g.input_count > 1) out_.add(wrong_.left);
     out_.add(what);
   }
-  /// Writes the kind of value that a term is.
+  /// Writes the kind of a term's value.
   constexpr void kind_of(int number) {
     written_term const& of = terms_[number];
     formula::node const& is = node_of(number);
@@ -288,7 +289,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
     node(), operand(term(), 0, 1), out_.add(" has "), out_.add(wrong_.left);
     out_.add(" columns, which "), out_.add(wrong_.right), out_.add(what);
   }
-  /// Writes which operand has heads, or else which has a single column.
+  /// Writes which operand has heads, or which has a single column.
   constexpr void factors() {
     node();
     int const last = term().count - 1;
@@ -299,12 +300,12 @@ class mistake_writer : expression_writer<made_text<1024>> {
     operand(term(), k, 1), out_.add(" has "), columns(term().operands[k]);
     out_.add(node_of(term().operands[k]).factor_count == 0 ? " column" : " columns");
   }
-  /// Finds the first operand of a row whose lengths differ from an operand before it, or from the
-  /// single row or column that it must have.
+  /// Writes the first operand of a row whose lengths differ from the lengths of an earlier operand,
+  /// or from the single row or column that it must have.
   constexpr void lengths_of_row() {
     node();
     auto const by = operation::signature::of(term().row->text);
-    int known[26][2]{};  // the operand, counted from 1, and its length
+    int known[26][2]{};  // the number of the operand, counted from 1, and its length
     for (int k = 0; k < term().count; ++k)
       for (int d = 0; d < 2; ++d) {
         formula::node const& given = node_of(term().operands[k]);

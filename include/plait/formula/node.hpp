@@ -10,18 +10,19 @@
 namespace plait::formula {
 
 enum class node_kind : int {
-  none,  ///< a product that has become one with its bias
+  none,  ///< a product that has been merged with the addition of its bias
   input,
   parameter,
   number,
-  index_function,   ///< a function of the place of an element
+  index_function,   ///< a function of the place of an element in the result
   draw,             ///< a random number for each element
-  output_gradient,  ///< dy
+  output_gradient,  ///< the gradient of the loss with respect to the output, dy
   seed,             ///< the factor of the gradient of each row's term of the loss
   product,          ///< x w, or x w + bias
-  map,              ///< a function of elements; rows, columns and single numbers are repeated
-  slope,            ///< the derivative of a map by an operand, times the gradient of its result
-  add,              ///< the sum of two gradients of one value
+  map,    ///< a function of elements; rows of parameters, columns and single numbers are repeated
+  slope,  ///< the derivative of a map with respect to an operand, times the gradient of the map's
+          ///< result
+  add,    ///< the sum of two gradients of one value
   multiply,         ///< the product of two values, in the gradient of a scan
   broadcast,        ///< a number for each row, repeated
   reduce,           ///< the sum over the last factor of the columns
@@ -32,26 +33,27 @@ enum class node_kind : int {
   part,             ///< one of several equal pieces of the columns
   concat,           ///< pieces side by side
   contract,         ///< a product of two activations by the letters of their dimensions
-  attention,        ///< by the device's kernels; its result is the logarithms of the sums
+  attention,  ///< attention by a kernel of the device; its second result is the log-sum-exp of the
+              ///< scores
   attention_gradient,
-  softmax,  ///< over the last factor
+  softmax,  ///< softmax over the last factor
   softmax_gradient,
   shift,  ///< the rows of an earlier position
   scan,   ///< h[t] = a[t] h[t - 1] + x[t]; with x alone `factor` is a[t]
   scan_gradient,
   across,  ///< a number of each position, side by side in all rows of a sample
   across_gradient,
-  log_sum_exp,  ///< over the last factor
+  log_sum_exp,  ///< the logarithm of the sum of exp(x) over the last factor
   log_sum_exp_gradient,
-  maximum,  ///< over the last factor
+  maximum,  ///< the greatest element of the last factor
   maximum_gradient,
-  pick,  ///< the column of each row that an integer says
+  pick,  ///< for each row, the column with the number that an input of integers gives
   pick_gradient,
   call,   ///< the first result of a row of operation/rows.hpp
-  result  ///< another result of it
+  result  ///< another result of a call or of an attention
 };
 
-/// A dimension of a value: the variable that it belongs to, -1 if ranks cannot cut it.
+/// A dimension of a value: its variable, which is -1 if ranks cannot cut it, and its length.
 struct dimension {
   int variable = -1;
   int extent = 1;
@@ -59,10 +61,10 @@ struct dimension {
   [[nodiscard]] constexpr bool is_single() const { return variable < 0 && extent == 1; }
 };
 
-/// The variable of the rows of activations, whose number is known when a program runs.
+/// The variable of the rows of activations. The number of rows is known at run time only.
 inline constexpr int row_variable = 0;
 
-/// The shape of a value whose columns are an image; without channels it is none.
+/// The shape of a value whose columns are an image; 0 channels if the columns are not an image.
 struct image_shape {
   int channels = 0, height = 0, width = 0;
 
@@ -70,11 +72,11 @@ struct image_shape {
   [[nodiscard]] constexpr int size() const { return channels * map(); }
   friend constexpr bool operator==(image_shape const&, image_shape const&) = default;
 };
-/// The windows of a convolution or pooling; without a kernel it is neither.
+/// The windows of a convolution or pooling; a kernel of 0 for other operations.
 struct window_numbers {
   int kernel = 0, stride = 1, padding = 0, groups = 1;
 };
-/// The windows of an image as ops takes them.
+/// Returns the windows of an image in the form that `ops` takes.
 constexpr ext::window_shape windows_of(image_shape const& of, window_numbers const& by) {
   auto const kernel = std::size_t(by.kernel);
   return {std::size_t(of.channels), std::size_t(of.height), std::size_t(of.width), kernel, kernel,
@@ -89,50 +91,50 @@ struct node {
 
   node_kind kind = node_kind::none;
   dimension rows{};
-  dimension factors[most_factors]{};  ///< factors of the columns
+  dimension factors[most_factors]{};  ///< the factors of the columns, the slowest first
   int factor_count = 0;               ///< 0: a single column
-  image_shape image{};  ///< the image that the columns are, if they are known to be one
-  int row_place = 0;    ///< the place of the rows among the letters of a contraction
+  image_shape image{};                ///< the image that the columns hold, if any
+  int row_place = 0;                  ///< the place of the rows among the letters of a contraction
   int operands[most_operands]{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   int count = 0;
-  /// The operands of a map's own function; `operands` are those of all functions that it consists
-  /// of, without numbers.
+  /// The operands of a map's own function, with numbers. `operands` lists, without numbers, the
+  /// operands of all functions that the map consists of.
   int own[4]{-1, -1, -1, -1};
   int own_count = 0;
   algebra is = algebra::other;
-  distribution draws = distribution::dropout;  ///< the numbers of a draw
-  bool is_inlined = false;                     ///< a map that is a part of the maps that read it
-  bool from_output = false;     ///< the derivative of a map is a function of its result
-  bool is_transposed = false;   ///< a product reads its matrix transposed
-  bool is_tokens = false;       ///< an input of integers
-  bool is_data = false;         ///< integers, targets, and what is made of them: without a gradient
-  bool is_matrix = false;       ///< a parameter of two lengths
-  bool is_lookup = false;       ///< a call that reads some rows of a table
-  bool is_own = false;          ///< a call of a row that brings its kernel
+  distribution draws = distribution::dropout;  ///< the distribution of a draw
+  bool is_inlined = false;     ///< the map is evaluated within the maps that read it
+  bool from_output = false;    ///< the derivative of a map is calculated from its result
+  bool is_transposed = false;  ///< the product reads its matrix transposed
+  bool is_tokens = false;      ///< an input of integers
+  bool is_data = false;        ///< integers, targets, and values made of these alone; no gradient
+  bool is_matrix = false;      ///< a parameter with two dimensions
+  bool is_lookup = false;  ///< a call of operation::gather_rows, which reads some rows of a table
+  bool is_own = false;     ///< a call of a program's own row, which has a kernel
   bool is_convolution = false;  ///< a call of operation::convolve
-  bool is_causal = false;       ///< a softmax of the columns up to the position of the row
-  int number = 0;               ///< the number of an input, parameter, part, draw or result; of the
-                                ///< operand that a slope is by; of an adjoint
-  int pieces = 0;               ///< the number of pieces of a part or concat; the neighbouring
-                                ///< columns that a sum over rows adds up, too, or 0
-  int steps = 0;                ///< the positions of a shift
-  window_numbers windows{};     ///< the windows of an operation on images
-  int of = -1;                  ///< the node that a slope or an adjoint is the gradient of
-  int parameter = -1;           ///< the gradient of which parameter it adds to
-  int term = -1;                ///< the term that it stands for; of a gradient, that of node `of`
-  int flops = 1;                ///< operations of a map's own function for each element
-  double factor = 1;            ///< the factor of a reduce, broadcast or scan; the value of a
-                                ///< number; the probability of a dropout
+  bool is_causal = false;       ///< a softmax over the columns up to the position of the row
+  int number = 0;  ///< the number of an input, parameter, part, draw, result or adjoint; the number
+                   ///< of the operand that a slope is with respect to
+  int pieces = 0;  ///< the number of pieces of a part or concat; the number of neighbouring columns
+                   ///< that a column_sum also adds up, or 0
+  int steps = 0;   ///< the number of positions of a shift
+  window_numbers windows{};  ///< the windows of an operation on images
+  int of = -1;               ///< the node of the forward that a slope or an adjoint belongs to
+  int parameter = -1;        ///< the parameter whose gradient the node is added to, or -1
+  int term = -1;      ///< the term that the node represents; for a gradient, the term of node `of`
+  int flops = 1;      ///< FLOPs of a map's own function for each element
+  double factor = 1;  ///< the factor of a reduce, broadcast or scan; the value of a
+                      ///< number; the probability of a dropout
   /// The letters of a contraction, for the rows and factors of both operands and of the result.
   char letters[3][most_dimensions]{};
-  operation::row const* row = nullptr;              ///< see row_of_node
+  operation::row const* row = nullptr;  ///< the row that describes the operation, see row_of_node
   operation::row const* adjoints[most_adjoints]{};  ///< the rows of its gradients
   int adjoint_count = 0;
 
   [[nodiscard]] constexpr bool is_per_row() const { return rows.variable == row_variable; }
-  /// A value that has a row for each position of each sample, of numbers.
+  /// Returns true for a value of numbers that has a row for each position of each sample.
   [[nodiscard]] constexpr bool is_activation() const { return is_per_row() && !is_tokens; }
-  /// The number of columns.
+  /// Returns the number of columns.
   [[nodiscard]] constexpr int width() const {
     int out = 1;
     for (int f = 0; f < factor_count; ++f) out *= factors[f].extent;
@@ -141,7 +143,7 @@ struct node {
   [[nodiscard]] constexpr dimension last() const {
     return factor_count == 0 ? dimension{} : factors[factor_count - 1];
   }
-  /// The slowest factor of the columns: blocks of the columns are cut along it.
+  /// Returns the slowest factor of the columns. Ranks get blocks of columns along this factor.
   [[nodiscard]] constexpr dimension first() const {
     return factor_count == 0 ? dimension{} : factors[0];
   }
@@ -162,15 +164,16 @@ struct node {
   constexpr void read(int value) { operands[count++] = value; }
 };
 
-/// Returns true if a letter is among those of a dimension.
+/// Returns true if `letters` has this letter.
 constexpr bool holds(char const (&letters)[node::most_dimensions], char letter) {
   for (char const each : letters)
     if (each == letter) return true;
   return false;
 }
 
-/// The place of the operand of a row that has a name, from its character `skipped` on, or -1: the
-/// operand that "dx" is the gradient of is "x", its name without one character.
+/// Returns the place of the operand of row `of` that has this name without its first `skipped`
+/// characters, or -1. With one character skipped, which must be 'd', "dx" finds the operand "x"
+/// that it is the gradient of.
 constexpr int find_operand(operation::row const& of, operation::operand_name name, int skipped) {
   if (skipped > 0 && name.begin[0] != 'd') return -1;
   int const count = operation::signature::of(of.text).count;
@@ -185,50 +188,55 @@ constexpr int find_operand(operation::row const& of, operation::operand_name nam
 }
 
 /// A mistake in a formula: the rule, the term that breaks it, and two numbers that do not fit.
-/// formula/mistakes.hpp says it in a sentence.
+/// mistake_writer (formula/mistakes.hpp) writes it as a sentence.
+///
+/// Example: in matmul(x, w) with x of 12 columns and w of 16 rows, `what` is inner_lengths, `left`
+/// is 12 and `right` is 16.
 struct mistake {
   enum class kind : int {
     none,
-    not_called,           ///< `formula` does not take the inputs
-    no_expression,        ///< it returns no expression
-    inner_lengths,        ///< the inner lengths of a product
-    map_shapes,           ///< columns of a function of elements, or of values side by side
-    call_shapes,          ///< lengths of a row of operation/rows.hpp
-    heads,                ///< `left` columns in `right` heads
-    parts,                ///< `left` columns in `right` pieces
-    letters,              ///< `left` letters for an operand of `right` dimensions, or others
-    is_no_image,          ///< an operand
-    output_image,         ///< the layer says one of `left` channels and `right` rows
-    image_width,          ///< `left` columns as an image of `right`
-    unlike_images,        ///< the operands
-    kernel,               ///< `left` does not fit into `right`, a side with its padding
-    groups,               ///< `left` channels in `right` groups
-    weight_shape,         ///< `left` columns of a convolution's weight where `right` fit
-    bias_shape,           ///< no row of `left` numbers, one for each output channel
-    output_width,         ///< the layer says `right` columns and the result has `left`
-    needs_sequence,       ///< the layer does not say it, or `left` is not `right`
-    is_tokens,            ///< an operand
-    is_no_tokens,         ///< an operand
-    is_data,              ///< an operand
-    is_matrix,            ///< an operand of a function of elements
-    is_no_activation,     ///< an operand
-    is_no_matrix,         ///< the second operand of a product
-    is_no_parameter,      ///< an operand of a row
-    is_no_decay,          ///< the first operand of a scan
-    has_factors,          ///< an operand has heads, or it has a single column and none
-    output_shape,         ///< the result is no activation that the formula makes
-    loss_width,           ///< a term of the loss is no single number of each row
-    loss_inputs,          ///< a loss has `left` inputs, or others than features and targets
-    inner_with_loss,      ///< with_loss(...) is read
-    loss_in_loss,         ///< with_loss(...) in a loss
-    unused_input,         ///< `left`: which
-    no_adjoint,           ///< a row lacks a gradient
-    too_many_inputs,      ///< `left`: which is the first
-    too_many_parameters,  ///< `left` of them
-    too_many_leaves,      ///< `left` of them, each counted as often as it is read
-    too_many_values,      ///< a chain of functions reads too many
-    too_many_functions,   ///< in a chain
-    too_many_nodes,       ///< with those of the gradients
+    not_called,     ///< `formula` does not take the inputs
+    no_expression,  ///< `formula` does not return an expression
+    inner_lengths,  ///< `left` and `right` are the lengths of the summed dimension of a product
+    map_shapes,     ///< unlike columns in a function of elements, or in values side by side
+    call_shapes,    ///< lengths that do not fit a row of operation/rows.hpp
+    heads,          ///< `left` columns cannot be divided into `right` heads
+    parts,          ///< `left` columns cannot be divided into `right` pieces
+    letters,  ///< `left` letters for an operand of `right` dimensions, or letters without a meaning
+    is_no_image,       ///< an operand is not an image
+    output_image,      ///< the layer declares an image of `left` channels and `right` rows
+    image_width,       ///< `left` columns cannot be an image of `right` elements
+    unlike_images,     ///< images of unlike shapes in a function of elements
+    kernel,            ///< a kernel of `left` is larger than a side of `right`, padding included
+    groups,            ///< `left` channels cannot be divided into `right` groups
+    weight_shape,      ///< `left` columns of a convolution's weight where `right` fit
+    bias_shape,        ///< the bias does not have `left` numbers, one for each output channel
+    output_width,      ///< the layer declares `right` columns and the result has `left`
+    needs_sequence,    ///< the layer does not declare `sequence`, or `left` columns are not `right`
+                       ///< positions
+    is_tokens,         ///< an operand is an input of tokens
+    is_no_tokens,      ///< an operand is not an input of integers
+    is_data,           ///< an operand is an input of real numbers of the data set
+    is_matrix,         ///< an operand of a function of elements is a matrix
+    is_no_activation,  ///< an operand is not an activation
+    is_no_matrix,      ///< the second operand of a product is not a parameter with two dimensions
+    is_no_parameter,   ///< an operand of a row is not a parameter
+    is_no_decay,       ///< the first operand of a scan is neither a number nor a value of each row
+    has_factors,       ///< an operand has heads, or is a single column without factors
+    output_shape,  ///< the result is an input, a parameter or another value that the formula does
+                   ///< not calculate
+    loss_width,    ///< a term of the loss is not a single number of each row
+    loss_inputs,   ///< a loss has `left` inputs, or inputs other than features and targets
+    inner_with_loss,      ///< an operation reads with_loss(...)
+    loss_in_loss,         ///< with_loss(...) is within a loss
+    unused_input,         ///< input `left` is not read
+    no_adjoint,           ///< the row of an operation has no gradient for an operand
+    too_many_inputs,      ///< input `left` is the first one too many
+    too_many_parameters,  ///< the formula has `left` parameters
+    too_many_leaves,      ///< the formula has `left` leaves, each counted as often as it is read
+    too_many_values,      ///< a chain of functions reads more than `left` values
+    too_many_functions,   ///< a chain has more than `left` functions
+    too_many_nodes,       ///< the formula and its gradients have `left` nodes
     too_many_saved,       ///< `left` slots
     too_many_scratch      ///< `left` slots
   };

@@ -4,16 +4,16 @@
 #include "plait/formula/node.hpp"
 #include "plait/operation/rows.hpp"
 
-/// Rows of the operations that nodes stand for. A row says how ranks may cut an operation: along
-/// which indices, which of them each rank needs whole, and in which operands it is linear, so that
-/// its function of a summand is a summand. The forms of a formula follow from the rows of its
-/// nodes.
+/// Rows of the operations that nodes represent. A row declares how ranks may cut an operation:
+/// along which indices, and which of these indices each rank needs whole. It also declares the
+/// operands in which the operation is linear, so that its result for a summand is a summand. The
+/// forms of a formula follow from the rows of its nodes.
 ///
 /// Example: softmax is "x(r c) -> y(r c); whole c". Ranks may cut its rows. They may not cut c, and
 /// x may not be partial, because softmax is linear in no operand.
 ///
-/// Operations of operation/rows.hpp have their rows there. Those of formula/kernels.hpp, which
-/// consist of several calls or of a function of each row, have theirs here.
+/// Operations of operation/rows.hpp have their rows there. The operations of formula/kernels.hpp,
+/// which consist of several calls or of a function of each row, have their rows here.
 namespace plait::formula {
 
 namespace node_rows {
@@ -24,9 +24,10 @@ inline constexpr row multiply{"multiply", "a(r c), b(r c) -> y(r c); linear each
 inline constexpr row reduce{"reduce", "x(r c) -> y(r 1); linear all"};
 inline constexpr row sum_of_factors{"sum_of_factors", "x(r c) -> y(r d); linear all"};
 inline constexpr row broadcast{"broadcast", "x(r 1) -> y(r c); linear all"};
-/// Copies of elements: other factors of columns, a piece of them, or pieces side by side.
+/// Copies of elements: a reshape of the columns, a piece of them, or pieces side by side.
 inline constexpr row move{"move", "x(r c) -> y(r d); linear all"};
-/// The letters of a contraction say which of its columns are equal; it takes all positions.
+/// The letters of a contraction tell which of its dimensions are equal. Each rank needs all
+/// positions.
 inline constexpr row contract{"contract", "a(r c), b(r d) -> y(r e); whole r; linear each"};
 inline constexpr row softmax{"softmax", "x(r c) -> y(r c); whole c"};
 inline constexpr row softmax_gradient{"softmax_gradient",
@@ -42,14 +43,14 @@ inline constexpr row pick_gradient{"pick_gradient",
                                    "#ids(r 1), dy(r 1) -> dx(r c); whole c; linear last"};
 inline constexpr row shift{"shift", "x(r c) -> y(r c); whole r; linear all"};
 inline constexpr row scan{"scan", "a(r c), x(r c) -> h(r c); whole r; linear last"};
-/// A scan by a number.
+/// A scan whose decay is a number.
 inline constexpr row scan_by_number{"scan", "x(r c) -> h(r c); whole r; linear all"};
 inline constexpr row across{"across", "x(r c) -> y(r d); whole r; linear all"};
 
 }  // namespace node_rows
 
-/// The row of a node, or nullptr if it has no operands or if it is a function of elements, in whose
-/// operands it is linear as the function is (formula/degrees.hpp).
+/// Returns the row of a node, or nullptr if the node has no operands or is a function of elements.
+/// The degree of a function of elements tells in which operands it is linear (formula/degrees.hpp).
 constexpr operation::row const* row_of_node(node const& of) {
   switch (of.kind) {
     case node_kind::none:

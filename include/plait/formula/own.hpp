@@ -9,10 +9,11 @@
 #include "plait/layer/parameter.hpp"
 #include "plait/operation/row.hpp"
 
-/// Operations of a program's own in a formula: rows that are kernels, too.
+/// A program's own operations in a formula: rows that are kernels, too.
 namespace plait::formula {
 
-/// A base with a call operator: a type that has one, too, has two, and the name stands for neither.
+/// A base with a call operator. A type that inherits it and has another call operator has two, so
+/// the name &T::operator() is ambiguous.
 struct called {
   void operator()() const;
 };
@@ -23,7 +24,7 @@ struct called_twice : Row, called {};
 template <class Row>
 concept is_own_row = operation::is_row<Row> && !requires { &called_twice<Row>::operator(); };
 
-// A constant, so that compilers leave out the types of all views before the message.
+// A constant, so that compilers do not print the types of all views before the message.
 template <class Row, bool HasKernel>
 consteval void check_device() {
   static_assert(HasKernel,
@@ -34,7 +35,7 @@ consteval void check_device() {
 template <class Row, bool HasKernel>
 inline constexpr bool sound_device = (check_device<Row, HasKernel>(), true);
 
-/// The kernel of a row. A queue takes what is no row for a kernel.
+/// The kernel of a row. A queue runs a type that is not a row as a kernel.
 template <class Row>
 struct kernel_of_row {
   template <class Queue, class... Views>
@@ -45,8 +46,8 @@ struct kernel_of_row {
   }
 };
 
-/// The rules for the indices of rows that a formula calls. They follow from its checks and from
-/// what its layer promises: no row of an activation depends on another one.
+/// The rules for the indices of rows that a formula calls. They follow from the checks of a formula
+/// and from the contract of its layer: no row of an activation depends on another row.
 namespace own_rules {
 
 constexpr int reads_of(operation::signature const& by) {
@@ -62,8 +63,9 @@ constexpr bool is_whole(operation::signature const& by, char index) {
   return index != '1' && ((by.whole | by.maximum) & operation::signature::bit(index)) != 0;
 }
 
-/// Returns true if the results have a row for each row of the first operand, and columns that an
-/// operand has, too, or one; and if all operands have gradients and no index has parts.
+/// Returns true if the results have a row for each row of the first operand, and as columns the
+/// columns of an operand or a single one. All operands must have gradients, and no index may have
+/// parts.
 constexpr bool makes_rows(operation::row const& row) {
   auto const by = operation::signature::of(row.text);
   int const reads = reads_of(by);
@@ -84,14 +86,14 @@ constexpr bool makes_rows(operation::row const& row) {
   }
   return true;
 }
-/// Returns true if activations have the rows of the first operand, and parameters others.
+/// Returns true if activations have the rows of the first operand, and parameters have other rows.
 constexpr bool has_operands(operation::signature const& by, bool const* is_parameter) {
   for (int k = 0; k < reads_of(by); ++k)
     if ((by.operands[k].rows.index == by.operands[0].rows.index) == is_parameter[k]) return false;
   return true;
 }
 /// Returns true if a row of gradients has the indices of the row for the operands that they share,
-/// needs no more of them whole, and adds to gradients of parameters alone.
+/// needs no more indices whole, and adds only to gradients of parameters.
 constexpr bool is_like(operation::row const& row, operation::row const& adjoint,
                        bool const* is_parameter) {
   auto const by = operation::signature::of(row.text), of = operation::signature::of(adjoint.text);
@@ -139,7 +141,7 @@ inline constexpr bool is_parameter = false;
 template <ext::name Label, class Extents, initializer Initial, std::size_t Padding, class InFiles>
 inline constexpr bool is_parameter<parameter<Label, Extents, Initial, Padding, InFiles>> = true;
 
-/// Says what is wrong with a row, or with the operands that it is given.
+/// Fails to compile with a text that tells what is wrong with a row or with its operands.
 template <class Row, class... Operands>
 consteval bool check() {
   constexpr bool is_kernel = is_own_row<Row>;
@@ -188,10 +190,10 @@ consteval bool check() {
 
 }  // namespace own_rules
 
-/// y = an operation of the program's own, by its kernel.
+/// Calls an operation of the program's own, by its kernel.
 ///
-/// Shapes: as the indices of the row say. Operands are read; the first result is the value, and
-///         others are kept for the rows of `adjoints` that read them.
+/// Shapes: as the indices of the row declare. Operands are read. The first result is the value;
+///         other results are kept for the rows of `adjoints` that read them.
 /// Errors: a row without a kernel or gradients, or with indices that do not fit, does not compile.
 template <class Row, operand... Operands>
 constexpr auto own(Row, Operands...) {

@@ -12,7 +12,7 @@
 #include "plait/tensor/dual_number.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// The types of expressions: values, operations and the functions of operators.
+/// The types of which expressions consist: values, operations, and the functions of operators.
 namespace plait::formula {
 
 /// Input `Index` of a layer.
@@ -30,8 +30,8 @@ struct number : operand_base {
 template <class Operation, operand... Operands>
 struct term : operand_base {};
 
-/// The text of a contraction, "thd,shd->hts". It is no array of characters, which nvcc does not
-/// take in the name of a kernel.
+/// The text of a contraction, such as "thd,shd->hts". It is not an array of characters because nvcc
+/// does not take an array in the name of a kernel.
 struct contraction_letters {
   ext::name text;
 
@@ -39,7 +39,7 @@ struct contraction_letters {
   consteval contraction_letters(char const (&letters)[Size]) : text(letters) {}  // NOLINT: implicit
   constexpr explicit contraction_letters(ext::name of) : text(of) {}
 };
-/// The letters of both operands and of the result.
+/// The letters of both operands and of the result of a contraction.
 struct parsed_contraction {
   static constexpr int most = 4;
   char letters[3][most]{};
@@ -64,15 +64,15 @@ struct parsed_contraction {
 /// constant, convolve<convolution_options{.kernel = 5}>(x, w).
 struct convolution_options {
   std::size_t kernel = 3;   ///< rows and columns of the windows
-  std::size_t stride = 1;   ///< from window to window
-  std::size_t padding = 0;  ///< zeros on each side of a map
-  std::size_t groups = 1;   ///< groups of channels that are convolved by themselves
+  std::size_t stride = 1;   ///< the distance between neighbouring windows
+  std::size_t padding = 0;  ///< rows and columns of zeros on each side of a map
+  std::size_t groups = 1;   ///< groups of channels; each group is convolved separately
 };
 /// Options of `max_pool` and `average_pool`.
 struct pool_options {
   std::size_t kernel = 2;   ///< rows and columns of the windows
-  std::size_t stride = 0;   ///< from window to window; 0: the kernel
-  std::size_t padding = 0;  ///< places on each side of a map; half the kernel at most
+  std::size_t stride = 0;   ///< the distance between neighbouring windows; 0 for the kernel's side
+  std::size_t padding = 0;  ///< rows and columns on each side of a map; at most half the kernel
 };
 
 /// The operations of terms.
@@ -81,7 +81,7 @@ template <class Function>
 struct at {};
 template <class Function>
 struct map {};
-/// Numbers that are drawn; `Number` makes draws unlike each other.
+/// Random numbers for each element. Draws with unlike `Number` are independent.
 template <distribution From, int Number>
 struct draw {};
 template <long long Numerator, long long Denominator>
@@ -100,7 +100,7 @@ template <contraction_letters Letters>
 struct contract {};
 template <bool IsCausal>
 struct softmax {};
-/// `Groups`: an ext::head_groups, without the width of a head.
+/// Attention of `Heads` query heads that read `KeyValueHeads` key-value heads.
 template <std::size_t Heads, std::size_t KeyValueHeads, ext::attention_options Options>
 struct attention {};
 template <int Steps>
@@ -110,7 +110,7 @@ template <std::size_t Channels, std::size_t Height, std::size_t Width>
 struct as_image {};
 template <convolution_options Options>
 struct convolve {};
-/// `Row`: the operation on windows.
+/// A pooling; `Row` is the operation on windows.
 template <class Row, pool_options Options>
 struct pool {};
 struct across {};
@@ -118,26 +118,28 @@ struct log_sum_exp {};
 struct maximum {};
 struct pick {};
 struct with_loss {};
-/// A row of operation/rows.hpp, or one of the program's own; `Numbers` follow the operands when it
-/// is called.
+/// A call of a row of operation/rows.hpp or of the program's own. `Numbers` follow the operands in
+/// the call.
 template <class Row, class... Numbers>
 struct call {};
 }  // namespace op
 
 /// The place of an element of a result: `at.position` of the sequence, `at.sample` of the global
-/// batch, and at[0], at[1], ...: the places in the factors of its columns, the head and the feature
-/// of [heads, width]. All count from 0 in the whole sequence, batch and row.
+/// batch, and at[0], at[1], ..., the places in the factors of its columns. In columns [heads,
+/// width] at[0] is the head and at[1] the feature. All count from 0 in the whole sequence, batch
+/// and row, also where ranks hold blocks.
 struct index_place {
   std::size_t position = 0, sample = 0;
   std::size_t factors[3]{};
-  random_place random{};  ///< for the draws of a formula
+  random_place random{};  ///< the place in the stream of random numbers, for the draws of a formula
 
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr std::size_t operator[](int factor) const {
     return factors[factor];
   }
 };
 
-/// How a function treats sums, beyond its derivative.
+/// The algebraic kind of a function. It decides whether a sum over ranks may pass through the
+/// function.
 enum class algebra : int { other, sum, difference, negation, product, quotient };
 
 /// The functions of the operators, for numbers of any type.
@@ -162,12 +164,12 @@ struct divide {
   static constexpr auto is = algebra::quotient;
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto a, auto b) const { return a / b; }
 };
-/// x, as a value of its own.
+/// Returns x, as a separate value.
 struct identity {
   static constexpr auto is = algebra::sum;
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto x) const { return x; }
 };
-/// An integer as a number.
+/// Converts an integer to a number.
 struct to_number {
   PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr auto operator()(auto id) const { return id; }
 };

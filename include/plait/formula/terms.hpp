@@ -13,12 +13,12 @@
 #include "plait/tensor/dual_number.hpp"
 #include "plait/tensor/functions.hpp"
 
-/// The words that a formula is written in.
+/// The operators and functions of which a formula consists.
 ///
-/// A formula is called once, by the compiler, with empty objects. It returns an empty object whose
+/// The compiler calls a formula once, with empty objects. The formula returns an empty object whose
 /// type is the expression: `term<op::map<functions::silu>, term<op::matmul<false>, input_value<0>,
 /// gate>>`. Equal types are one value, so a value that is used twice is calculated once.
-/// formula/graph.hpp makes a table of the terms; nothing else reads their types.
+/// formula/graph.hpp makes a table of the terms; no other code reads their types.
 namespace plait::formula {
 
 // ---- Element by element -------------------------------------------------------------------------
@@ -85,13 +85,14 @@ constexpr auto operator/(N, A) {
   return refuse_number<N>(), A{};
 }
 
-// An alias would lose its pack in nvcc.
+// An alias template would lose its parameter pack in nvcc.
 template <class, class T>
 struct same_for {
   using type = T;
 };
 /// f(values...), element by element: `f` is a function object without members, for up to four
-/// numbers of any type. Its derivative is made of it by dual numbers, or is its `slope`.
+/// numbers of any type. Its derivative is its member `slope` if it has one, and else is calculated
+/// with dual numbers.
 ///
 /// Example (tests/reference/names_in_use_test.cpp map_of_formula):
 ///     static constexpr auto formula(auto x) {
@@ -127,8 +128,8 @@ PLAIT_FORMULA_FUNCTION(rsqrt, arithmetic::inverse_root)
 PLAIT_FORMULA_FUNCTION(square, arithmetic::square)
 #undef PLAIT_FORMULA_FUNCTION
 
-/// f(place): a number that depends on where an element lies, in a function of elements. `place` is
-/// an index_place; the numbers depend on no rank's block.
+/// f(place): a number that depends on the place of an element, within a function of elements.
+/// `place` is an index_place in the whole value, so the numbers do not depend on how ranks cut it.
 template <class Function>
 constexpr auto at(Function) {
   static_assert(std::is_empty_v<Function>,
@@ -142,25 +143,25 @@ constexpr auto at(Function) {
 
 // ---- Random numbers -----------------------------------------------------------------------------
 
-/// A uniform number in (0, 1) for each element of what reads it, in a function of elements. Unlike
-/// numbers `Number` make unlike draws; one is the same draw wherever it stands in a formula.
+/// A uniform number in (0, 1) for each element of the function of elements that reads it. Draws
+/// with unlike `Number` are independent. All uses of one `Number` in a formula read the same draw.
 ///
-/// The numbers depend on the seed, the step, the layer and the place of an element in the whole, so
-/// that every plan draws the same, and the backward what the forward drew. In evaluation all are
-/// 0.5, their mean.
+/// The numbers depend on the seed, the step, the layer and the place of an element in the whole
+/// value. Every plan therefore draws the same numbers, and the backward draws the numbers of the
+/// forward. In evaluation all numbers are 0.5, their mean.
 template <int Number>
 constexpr auto uniform() {
   return term<op::draw<distribution::uniform, Number>>{};
 }
-/// A standard normal number for each element of what reads it, as `uniform`; in evaluation 0, the
-/// mean: mu + sigma * plait::formula::normal<0>() is mu.
+/// A standard normal number for each element of the function of elements that reads it, as
+/// `uniform`. In evaluation it is 0, the mean: mu + sigma * plait::formula::normal<0>() is mu.
 template <int Number>
 constexpr auto normal() {
   return term<op::draw<distribution::normal, Number>>{};
 }
-/// Drops elements with a probability while training and scales the others up; in evaluation x.
-/// Each dropout of a formula draws its own numbers; the first one drops what nn::dropout would drop
-/// in the layer's place.
+/// Sets elements to 0 with a probability while training and scales the others up; returns x in
+/// evaluation, as torch.nn.Dropout does. Each dropout of a formula draws its own numbers. The first
+/// one drops the elements that nn::dropout would drop in the layer's place.
 template <operand X, long long Numerator, long long Denominator>
 constexpr auto dropout(X, number<Numerator, Denominator>) {
   static_assert(Numerator >= 0 && Numerator < Denominator,
@@ -196,12 +197,12 @@ template <operand X, operand W>
 constexpr auto matmul(X, transposed_operand<W>) {
   return term<op::matmul<true>, X, W>{};
 }
-/// The sum of the features of each row, a single feature.
+/// The sum of the features of each row, as a single feature.
 template <operand A>
 constexpr auto sum(A) {
   return term<op::reduce<false>, A>{};
 }
-/// The mean of the features of each row, a single feature.
+/// The mean of the features of each row, as a single feature.
 template <operand A>
 constexpr auto mean(A) {
   return term<op::reduce<true>, A>{};
@@ -212,7 +213,8 @@ template <operand A>
 constexpr auto log_sum_exp(A) {
   return term<op::log_sum_exp, A>{};
 }
-/// The greatest of the last factor of the features. The gradient goes to the first of several.
+/// The greatest element of the last factor of the features. If several are equal, the gradient is
+/// added to the first one.
 template <operand A>
 constexpr auto max(A) {
   return term<op::maximum, A>{};
@@ -220,9 +222,10 @@ constexpr auto max(A) {
 
 // ---- Heads and pieces ---------------------------------------------------------------------------
 
-/// The features as Heads equal heads: (rows, n) as (rows, [Heads, n / Heads]). Nothing moves.
-/// Functions of elements align such shapes at their last factors: a row of n / Heads numbers is
-/// repeated for each head. Sums, means, norms and softmax are those of each head.
+/// The features as Heads equal heads: (rows, n) as (rows, [Heads, n / Heads]), without a copy.
+/// Functions of elements align such shapes at their last factors, as PyTorch broadcasts: a row of n
+/// / Heads numbers is repeated for each head. Sums, means, norms and softmax are calculated for
+/// each head.
 ///
 /// A row of parameters may have heads where functions of elements read it: Heads numbers are one
 /// number for each head, Heads * width numbers one for each element.
@@ -230,7 +233,7 @@ template <std::size_t Heads, operand A>
 constexpr auto heads(A) {
   return term<op::heads<int(Heads)>, A>{};
 }
-/// Heads as features again: (rows, [h, d]) as (rows, h d).
+/// Heads as plain features: (rows, [h, d]) as (rows, h d).
 template <operand A>
 constexpr auto side_by_side(A) {
   return term<op::side_by_side, A>{};
@@ -253,13 +256,14 @@ constexpr auto concat(A...) {
 
 // ---- Positions ----------------------------------------------------------------------------------
 
-/// The product of two activations by letters, one for each dimension: the position, and each factor
-/// of the features; samples are not written. einsum<"thd,shd->hts">(q, k) has the scores of each
-/// head: the sum over d of q at position t times k at position s. The rows of a result are the
-/// first of its letters that is a position; softmax is over the last letter.
+/// The product of two activations by letters, one for each dimension, as torch.einsum: the
+/// position, and each factor of the features. The sample has no letter. einsum<"thd,shd->hts">(q,
+/// k) returns the scores of each head: the sum over d of q at position t times k at position s. The
+/// rows of the result are the first of its letters that denotes a position. softmax is over the
+/// last letter.
 ///
-/// Shapes: of the letters that only one operand has, at most one each is in the result, and at most
-///         one letter is summed. The sequence is whole on each rank.
+/// Shapes: of the letters that only one operand has, at most one for each operand is in the result,
+///         and at most one letter is summed. The sequence is whole on each rank.
 template <contraction_letters Letters, operand A, operand B>
 constexpr auto einsum(A, B) {
   static_assert(parsed_contraction(Letters).is_sound,
@@ -277,8 +281,9 @@ template <operand A>
 constexpr auto causal_softmax(A) {
   return term<op::softmax<true>, A>{};
 }
-/// Attention of Heads query heads, Heads / KeyValueHeads of which read one key-value head, by the
-/// device's kernels: no scores are stored. The scores are divided by the root of a head's width.
+/// Attention of Heads query heads by a kernel of the device, which does not store the scores. Each
+/// key-value head is read by Heads / KeyValueHeads query heads. The scores are divided by the
+/// square root of a head's width.
 ///
 /// Shapes: q (rows, Heads width), k and v (rows, KeyValueHeads width); result as q.
 template <std::size_t Heads, std::size_t KeyValueHeads = Heads,
@@ -287,14 +292,14 @@ template <std::size_t Heads, std::size_t KeyValueHeads = Heads,
 constexpr auto attention(Q, K, V) {
   return term<op::attention<Heads, KeyValueHeads, Options>, Q, K, V>{};
 }
-/// The value `Steps` positions before; 0 where there is none.
+/// The value `Steps` positions earlier; 0 where that position is outside of the sample.
 template <int Steps, operand A>
 constexpr auto shift(A) {
   return term<op::shift<Steps>, A>{};
 }
 /// The numbers of all positions of a sample, side by side in each of its rows, for functions of
-/// scores: with d = number_of(documents), d == across(d) says whether two positions have one
-/// document.
+/// scores. With d = number_of(documents), a function of d and across(d) can tell whether two
+/// positions belong to one document.
 ///
 /// Shapes: v (rows, 1) or (rows, [h, 1]); result (rows, [positions]) or (rows, [h, positions]), as
 ///         the scores einsum<"thd,shd->hts">(q, k) are. The sequence is whole on each rank.
@@ -302,9 +307,10 @@ template <operand V>
 constexpr auto across(V) {
   return term<op::across, V>{};
 }
-/// h[t] = a[t] h[t - 1] + x[t] for the positions of each sample, from h = 0 on; feature by feature.
+/// h[t] = a[t] h[t - 1] + x[t] for the positions of each sample, with h = 0 before the first; each
+/// feature by itself.
 ///
-/// Shapes: x (rows, n); a the same, or (rows, 1), or a number of the formula such as 0.9_c; result
+/// Shapes: x (rows, n); a (rows, n), or (rows, 1), or a number of the formula such as 0.9_c; result
 ///         (rows, n).
 template <operand A, operand X>
 constexpr auto scan(A, X) {
@@ -313,9 +319,9 @@ constexpr auto scan(A, X) {
 
 // ---- Images -------------------------------------------------------------------------------------
 
-/// Features as an image: Channels maps of Height x Width, one after the other. Nothing moves. An
-/// input that is declared as an image is one, and so is what functions of elements, heads,
-/// part, concat and the words for images make of one.
+/// Features as an image: Channels maps of Height x Width, one after the other, without a copy. An
+/// input that is declared as an image is an image already. Functions of elements, heads, part,
+/// concat, convolutions and poolings of images return images.
 template <std::size_t Channels, std::size_t Height, std::size_t Width, operand A>
 constexpr auto as_image(A) {
   static_assert(Channels > 0 && Height > 0 && Width > 0,
@@ -330,8 +336,8 @@ consteval void check_convolution() {
                 "convolve<{.kernel, .stride, .groups}>(x, w): one of the three is 0; write at "
                 "least 1");
 }
-/// Each output channel is the sum over the windows of its group's input channels, times its
-/// weights.
+/// A convolution, as torch.nn.functional.conv2d: each output channel is the sum over the windows of
+/// its group's input channels, times its weights.
 ///
 /// Shapes: x an image; w, a parameter, (outputs, channels / groups * kernel * kernel); b, a
 ///         parameter (outputs) that is added to the maps; result an image of `outputs` channels
@@ -354,7 +360,8 @@ constexpr auto pool_of(X) {
                 "write a kernel of at least 1, and a padding of at most half of it");
   return term<op::pool<Row, Options>, X>{};
 }
-/// The largest of each window. The gradient goes to it; of equal ones to the first.
+/// The greatest element of each window. The gradient is added to it, or to the first of equal
+/// elements.
 ///
 /// Shapes: x an image; result an image of its channels with
 ///         (height + 2 padding - kernel) / stride + 1 rows.
@@ -365,7 +372,7 @@ constexpr auto max_pool(X) {
 /// The mean of each window, in which padding counts as zeros. mean(heads<Channels>(x)) is the mean
 /// of each map.
 ///
-/// Shapes: as max_pool
+/// Shapes: as max_pool.
 template <pool_options Options = pool_options{}, operand X>
 constexpr auto average_pool(X) {
   return pool_of<operation::average_pool, Options>(X{});
@@ -373,7 +380,7 @@ constexpr auto average_pool(X) {
 
 // ---- Operations with rows of their own ---------------------------------------------------------
 
-/// For each token the row of a table.
+/// The row of a table for each token, as torch.nn.functional.embedding.
 ///
 /// Shapes: table, a parameter (tokens, n); ids, an input of plait::tokens; result (rows, n).
 template <operand Table, operand Ids>
@@ -381,18 +388,18 @@ constexpr auto gather(Table, Ids) {
   return term<op::call<operation::gather_rows>, Ids, Table>{};
 }
 
-/// The integers of an input as numbers, for functions of elements. They have no gradient.
+/// The integers of an input, converted to numbers for functions of elements. They have no gradient.
 ///
-/// Shapes: ids, an input of plait::tokens or integers<n> (rows, n); result the same.
+/// Shapes: ids, an input of plait::tokens or integers<n> (rows, n); result (rows, n).
 template <operand Ids>
 constexpr auto number_of(Ids) {
   return term<op::map<arithmetic::to_number>, Ids>{};
 }
 
-/// For each row the column of x that an integer says.
+/// The column of x that an integer gives, for each row.
 ///
-/// Shapes: x (rows, n); ids, an input of plait::tokens (rows); result (rows, 1). An integer that is
-///         no column gives 0, and its row no gradient.
+/// Shapes: x (rows, n); ids, an input of plait::tokens (rows); result (rows, 1). An integer outside
+///         of [0, n) gives 0, and its row has the gradient 0.
 template <operand X, operand Ids>
 constexpr auto pick(X, Ids) {
   return term<op::pick, X, Ids>{};
@@ -413,10 +420,10 @@ template <int Index>
 struct as_made<input_value<Index>> {
   using type = term<op::map<arithmetic::identity>, input_value<Index>>;
 };
-/// y, and the mean of `loss` over all rows of the global batch is added to the loss of the job. It
-/// is the outermost word of a formula.
+/// Returns y, and adds the mean of `loss` over all rows of the global batch to the loss of the job.
+/// It is the outermost operation of a formula.
 ///
-/// Shapes: y as of any formula; loss, a number of each row (rows, 1).
+/// Shapes: y, the result of any formula; loss, a number of each row (rows, 1).
 template <operand Y, operand Loss>
 constexpr auto with_loss(Y, Loss) {
   return term<op::with_loss, typename as_made<Y>::type, typename as_made<Loss>::type>{};
@@ -442,7 +449,7 @@ constexpr auto layer_norm(X, Gamma, Beta, Epsilon = {}) {
   return term<op::call<operation::layer_norm, Epsilon>, X, Gamma, Beta>{};
 }
 
-/// The number that the text of a constant says.
+/// The number that the text of a constant denotes.
 struct parsed_number {
   long long numerator = 0, denominator = 1;
   bool is_number = true;
@@ -472,7 +479,7 @@ inline namespace literals {
 
 /// A number in a formula, such as 0.5_c or 1e-5_c: formulas are types, so their numbers are, too.
 ///
-/// Errors: does not compile for more digits than a long long holds.
+/// Errors: a number with more digits than a long long holds does not compile.
 template <char... Characters>
 constexpr auto operator""_c() {
   constexpr char text[]{Characters...};

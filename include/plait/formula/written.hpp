@@ -18,7 +18,7 @@
 /// The terms of a formula as a program writes them, for errors.
 namespace plait::formula {
 
-/// A text that is made in a constant expression; what is over its end is left out.
+/// A text that is made in a constant expression. Characters beyond its capacity are dropped.
 template <int Capacity>
 class made_text {
  public:
@@ -69,7 +69,7 @@ class made_text {
 
 // ---- Terms as they are written ------------------------------------------------------------------
 
-/// The name of a function of the program's: that of its type, or "f" for a lambda.
+/// The name of a program's own function: the name of its type, or "f" for a lambda.
 template <class Function>
 constexpr made_text<48> name_of_function() {
   made_text<48> out;
@@ -78,7 +78,7 @@ constexpr made_text<48> name_of_function() {
   return out.size() == 0 ? made_text<48>("f") : out;
 }
 
-/// The name of an operation or function; none for a function of the program's.
+/// The name of an operation or function; empty for a program's own function.
 template <class Function>
 inline constexpr char const* word_of = "";
 template <>
@@ -151,19 +151,19 @@ inline constexpr char const* word_of<op::call<operation::gather_rows>> = "gather
 template <class Row, class... Numbers>
 inline constexpr char const* word_of<op::call<Row, Numbers...>> = Row::is.name;
 
-/// A term as a program writes it.
+/// A term, as a program writes it.
 struct written_term {
   made_text<48> word;
-  int operands[node::most_operands]{};  ///< their terms
+  int operands[node::most_operands]{};  ///< the numbers of the operands' terms
   int count = 0;
-  bool is_transposed = false;  ///< the second operand
+  bool is_transposed = false;  ///< the second operand is written as transposed(...)
   bool is_infix = false;
-  bool is_reversed = false;             ///< the row has its operands in the other order
-  int rank = 0;                         ///< lengths of a parameter, or their number
-  int lengths[2]{};                     ///< lengths of a parameter, or their number
-  operation::row const* row = nullptr;  ///< the row of an operation that has one
+  bool is_reversed = false;  ///< the operands are written in the reverse order of the row
+  int rank = 0;              ///< the number of dimensions of a parameter, else 0
+  int lengths[2]{};          ///< the lengths of a parameter
+  operation::row const* row = nullptr;  ///< the row of an operation, if it has one
 
-  /// How strongly a sign binds its operands.
+  /// Returns how strongly a sign binds its operands.
   [[nodiscard]] constexpr int strength() const {
     if (!is_infix) return 4;
     if (count == 1) return 3;
@@ -171,7 +171,7 @@ struct written_term {
   }
 };
 
-/// The terms of a formula as they are written.
+/// The terms of a formula, as a program writes them.
 template <class Terms, class List = typename Terms::list>
 struct written_terms;
 template <class Terms, class... Term>
@@ -300,7 +300,7 @@ class expression_writer {
     }
     out_.add(')');
   }
-  /// Writes an operand of a sign, in parentheses if it binds less.
+  /// Writes an operand of a sign, in parentheses if it binds less strongly.
   constexpr void part(int number, int k, int depth) {
     written_term const& of = terms_[number];
     int const inner = terms_[of.operands[k]].strength();
