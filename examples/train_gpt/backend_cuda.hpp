@@ -11,7 +11,7 @@ namespace train_gpt::backends {
 
 struct cuda {
   static constexpr char const* name = "cuda";
-  static std::string device() { return {}; }  // a plan can be explained without a GPU
+  static std::string device() { return {}; }  // --explain also works without a GPU
   static plait::cuda make(request const& wanted) {
     plait::cuda backend;
     backend.share_one_gpu = wanted.share_gpu;

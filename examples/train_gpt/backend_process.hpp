@@ -10,7 +10,7 @@
 
 namespace train_gpt::backends {
 
-/// One code for every engine.
+/// The backend whose ranks are processes, with any engine.
 struct process {
   static constexpr char const* name = process_backend;
   static std::string device() { return plait::host_maths::kind(); }

@@ -21,27 +21,30 @@
 #include <plait/core/quote.hpp>
 #include <plait/core/read_number.hpp>
 
-// The words of a command line, and the standard output; for train_gpt and its benchmark.
+// Reads command lines and checks standard output, for train_gpt and its benchmark.
 namespace command_line {
 
 using plait::detail::in_quotes;
 
-/// The variable for a number, and its range.
+/// The target of a number, and the range that the number must be in.
 template <class Number>
 struct number {
   Number* value = nullptr;
   Number least{}, most{};
 };
 
-/// A word such as --steps, and the variable for its value; a flag is set to true and has no value.
+/// An option such as --steps, and the variable that receives its value. A flag has no value; it
+/// sets its variable to true.
 struct option {
   std::string_view name;
   std::variant<bool*, std::string*, number<std::int64_t>, number<double>> target;
-  char const* backend = nullptr;  ///< the only backend that uses it; null: all do
+  char const* backend = nullptr;  ///< the only backend that uses the option; null: all backends
   bool given = false;
 };
 
-/// Errors: input_error with the range, if the text is not a number of it.
+/// Reads a number from `text`.
+///
+/// Errors: input_error with the range, if the text is not a number in it.
 template <class Number>
 void read_number(std::string_view name, std::string_view text, number<Number> const& into) {
   constexpr bool whole = std::is_integral_v<Number>;
@@ -54,7 +57,7 @@ void read_number(std::string_view name, std::string_view text, number<Number> co
     is_number = true;
     value = *found;
   }
-  bool const in_range = value >= into.least && value <= into.most;  // false for nan
+  bool const in_range = value >= into.least && value <= into.most;  // false for NaN
   if (!is_number || !in_range) {
     char range[80];
     if constexpr (whole)
@@ -69,9 +72,8 @@ void read_number(std::string_view name, std::string_view text, number<Number> co
 
 /// Reads the words of main() into the targets and notes which options were given.
 ///
-/// Errors: input_error for an unknown option, an option given twice, and a missing or wrong value.
-/// A
-///         text that begins with '-' counts as an option.
+/// Errors: input_error for an unknown option, a repeated option, and a missing or wrong value. A
+///         text that begins with '-' is taken for a misspelt option, not for a value.
 inline void parse(std::span<option> options, int count, char const* const* words) {
   for (int i = 1; i < count; ++i) {
     std::string_view const word = words[i];
@@ -109,9 +111,9 @@ inline void check_backend(std::span<option const> options, std::string_view back
                                ", not " + in_quotes(backend));
 }
 
-/// Turns a pipe without a reader, and a file beyond the limit of its size, into errors of the write
-/// instead of the end of the program. If the caller has closed standard input, output or error, no
-/// file that is opened later takes its place.
+/// Lets writes fail with an error, where a closed pipe or the limit of a file's size would else end
+/// the program by a signal. Opens /dev/null for standard files that the caller has closed, so that
+/// a file opened later does not become standard input or error.
 ///
 /// Errors: input_error if standard output is closed.
 inline void hold_standard_files() {
@@ -120,11 +122,11 @@ inline void hold_standard_files() {
   for (int const descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
     if (descriptor == STDOUT_FILENO) throw plait::input_error("standard output is closed");
-    (void)::open("/dev/null", O_RDWR);  // the lowest number that is free: this one
+    (void)::open("/dev/null", O_RDWR);  // open() returns the lowest free number, which is this one
   }
 }
 
-/// Errors: input_error if earlier output could not be written.
+/// Errors: input_error if text that was printed earlier could not be written.
 inline void check_output() {
   errno = 0;
   bool const flushed = std::fflush(stdout) == 0;

@@ -7,16 +7,16 @@
 
 namespace train_gpt {
 
-/// A value that transformers writes in config.json and that must agree with a model. Weights of the
-/// same shapes but another value belong to another model.
+/// A value in the config.json of transformers that must agree with the model. Weights with the same
+/// shapes and another value belong to another model.
 struct config_line {
   std::string name;
-  /// The values as JSON: the model's own first, then others with the same meaning.
+  /// The accepted values as JSON: the model's value first, then others with the same meaning.
   std::vector<std::string> values;
-  /// The default of transformers if the file does not give the value, as JSON; empty: any value
+  /// The default of transformers, as JSON, for a file without the value; empty: a file without it
   /// agrees.
   std::string if_not_given{};
-  /// Numbers that are at least this one agree, too; 0: no further number agrees.
+  /// Numbers that are at least this large agree, too; 0: they must be equal.
   std::size_t or_at_least = 0;
 };
 

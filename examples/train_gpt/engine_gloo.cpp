@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one unit of train_gpt that sees the headers of Gloo.
+// The only source of train_gpt that includes the headers of Gloo.
 #include <plait/backend/gloo/gloo.hpp>
 
 #include "train_gpt/registry.hpp"

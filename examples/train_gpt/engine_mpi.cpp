@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one unit of train_gpt that sees mpi.h.
+// The only source of train_gpt that includes mpi.h.
 #include <plait/backend/mpi/mpi.hpp>
 
 #include "train_gpt/registry.hpp"

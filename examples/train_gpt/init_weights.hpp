@@ -28,10 +28,10 @@
 // same model.
 namespace train_gpt {
 
-/// The parameters that --lora trains and --save then writes. A file for --init may lack them.
+/// The parameters that --lora trains and that --save then writes. A file for --init may lack them.
 inline constexpr char const* lora_names = "*.lora_*";
 
-/// Calls use(weights) with a file or folder.
+/// Opens a file or a folder of weights and calls use(weights).
 template <class Use>
 void with_weights(std::string const& path, Use use) {
   if (std::error_code none; std::filesystem::is_directory(path, none))
@@ -62,7 +62,7 @@ class model_config {
     if (!values_.is_object() || !values_.contains("model_type")) values_ = nullptr;
   }
 
-  /// Returns true if the file says that the head is the embedding's table.
+  /// Returns true if the file declares that the head is the embedding's table (tied weights).
   [[nodiscard]] bool is_tied() const { return find("tie_word_embeddings") == true; }
 
   /// Errors: input_error that names the first value that differs from the model's, with both
@@ -98,8 +98,8 @@ class model_config {
  private:
   static constexpr char const* file = "config.json";
 
-  /// Returns the value of a key, or null if there is none. The keys of rotary positions are in an
-  /// object within, which has one of two names; older files write "type" for "rope_type" there.
+  /// Returns the value of a key, or null if the file lacks it. The keys of rotary positions are in
+  /// a nested object with one of two names, in which older files write "type" for "rope_type".
   [[nodiscard]] nlohmann::json find(std::string const& name) const {
     if (!values_.is_object()) return nullptr;
     if (auto const found = values_.find(name); found != values_.end()) return *found;
@@ -117,7 +117,8 @@ class model_config {
 /// The names under which a job finds its parameters in a file.
 struct init_names {
   plait::weight_names names{};
-  bool copies_table = false;  ///< the model's own head starts as a copy, as the file has no head
+  bool copies_table =
+      false;  ///< the model's separate head is initialised with the table, as the file has no head
 };
 
 /// Returns true if two matrices of a file have the same numbers.

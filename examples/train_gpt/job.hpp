@@ -19,7 +19,8 @@
 #include "train_gpt/model.hpp"
 #include "train_gpt/registry.hpp"
 
-// The code of a unit for its job: the whole training, without a run-time choice of plan.
+// The compiled part of a job: one function that trains with one plan, model and backend, all of
+// which are template arguments.
 namespace train_gpt {
 
 template <class Job>
@@ -48,7 +49,7 @@ template <class Job>
   return out;
 }
 
-/// Continues a text one byte or token at a time; every rank makes the same choices.
+/// Continues a text by one byte or token at a time. Every rank makes the same choices.
 template <class Size, class Trainer>
 [[gnu::cold]] std::vector<std::int32_t> generate(Trainer& trainer, typename Size::text const& data,
                                                  int count, std::uint64_t seed) {
@@ -67,7 +68,7 @@ template <class Size, class Trainer>
   for (int made = 0; made < count; ++made) {
     std::size_t const length = std::min(text.size(), sequence);
     for (std::size_t i = 0; i < sequence; ++i)
-      // Later positions do not reach back.
+      // Attention is causal, so the positions after `length` do not change the result.
       window[i] = i < length ? text[text.size() - length + i] : 0;
     device.upload(window.data(), room.data(), sequence * sizeof(std::int32_t));
     auto const logits = trainer.predict(batch);  // (sequence, vocabulary and its padding)
@@ -160,7 +161,7 @@ outcome run(request const& wanted, Backend const& backend) {
   return out;
 }
 
-/// The workload for which a plan is explained.
+/// Returns the workload for which a plan is explained.
 template <class Size, class Job, class Backend>
 [[gnu::cold]] plait::workload planned_load(request const& wanted) {
   auto load = workload_of<Job>(wanted, Size::sequence);
@@ -168,8 +169,8 @@ template <class Size, class Job, class Backend>
   return load;
 }
 
-/// Enters a job into the list; Backend::make(request) returns the backend for its launch. A size
-/// that `explains_alone` has no run.
+/// Adds a job to the list. Backend::make(request) returns the backend to launch it on. A job whose
+/// size `explains_alone` has no run.
 template <class Size, class Job, class Backend, int Lora = 0>
 [[gnu::cold]] registration enter(char const* size, char const* plan_name, char const* precision) {
   using plan = typename Job::plan_type;
@@ -193,7 +194,7 @@ template <class Size, class Job, class Backend, int Lora = 0>
     return plait::explain(Job::plan(), planned_load<Size, Job, Backend>(wanted),
                           {.program = wanted.program, .hosts = hosts, .device = Backend::device()});
   };
-  // The main program draws it.
+  // The main program draws the plan.
   job.draw = [](request const& wanted) {
     return plait::ext::drawn_plan_of(Job::plan(), planned_load<Size, Job, Backend>(wanted));
   };

@@ -16,22 +16,23 @@ namespace train_gpt {
 using plait::named;
 using plait::residual;
 using plait::sequential;
-using plait::nn::linear_options;  // nvcc wants the name in a template argument
+using plait::nn::linear_options;  // nvcc needs the unqualified name in a template argument
 
-/// deviation / sqrt(2 layers), as GPT-2 starts the projections that end a residual branch.
+/// deviation / sqrt(2 layers): GPT-2 initialises the projections at the end of a residual branch
+/// so.
 consteval plait::initializer residual_start(double deviation, double layers) {
   double root = layers;
   for (int i = 0; i < 50; ++i) root = 0.5 * (root + 2 * layers / root);
   return plait::normal(deviation / root);
 }
 
-/// The common part of all sizes.
+/// The body that all sizes share.
 template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct gpt_body {
   static constexpr std::size_t sequence = Sequence;
   static constexpr plait::initializer projection = residual_start(0.02, Layers);
 
-  /// The values that config.json has for this model.
+  /// The values that config.json must have for this model.
   [[gnu::cold]] static std::vector<config_line> config() {
     return {{"model_type", {"\"gpt2\""}},
             {"n_head", {std::to_string(Heads)}},
@@ -56,7 +57,7 @@ struct gpt_body {
                  named<"ln_f", plait::nn::layer_norm<Width>>, named<"lm_head", Head>>;
 };
 
-/// A GPT on bytes, with a head of its own.
+/// A GPT on bytes. Its head has its own weights.
 template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct byte_gpt : gpt_body<Layers, Width, Heads, Sequence> {
   using text = plait::byte_text;
@@ -70,8 +71,9 @@ struct byte_gpt : gpt_body<Layers, Width, Heads, Sequence> {
   using objective = plait::objective<model, plait::nn::cross_entropy<vocabulary>>;
 };
 
-/// A GPT on tokens. Its head is the table of the embedding, which has PaddedTo rows so that ranks
-/// can divide it; on a tensor axis both cut it by vocabulary.
+/// A GPT on tokens. Its head is the table of the embedding (tied weights). The table is padded to
+/// PaddedTo rows so that the number of ranks divides it. On a tensor axis embedding and head are
+/// cut by vocabulary.
 template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence,
           std::size_t Vocabulary, std::size_t PaddedTo>
 struct token_gpt : gpt_body<Layers, Width, Heads, Sequence> {
@@ -119,21 +121,22 @@ using tp4 = tp<4>;
 using pp4 = pp<4>;
 // example-end
 
-// With several chunks of the layers on each stage, or more activations on their way.
+// Pipelines with several chunks of layers on each stage, or with more microbatches in flight.
 using pp2_interleaved = plait::pipeline<2, plait::interleaved<2>>;
 using pp4_interleaved = plait::pipeline<4, plait::interleaved<2>>;
 using pp2_breadth = plait::pipeline<2, plait::looped_breadth_first<2>>;
 using pp4_eager = plait::pipeline<4, plait::eager_one_forward_one_backward>;
 
-// With blocks of gradients, and of parameters, too.
+// Plans that cut gradients (ZeRO-2), and also parameters (ZeRO-3).
 using dp2_zero2_pp2 = plait::hybrid<pp<2>, plait::data_parallel<2, plait::zero<2>>>;
 using dp4_zero3 = plait::data_parallel<4, plait::zero<3>>;
 using dp4_within2_zero3 = plait::data_parallel<4, plait::within<2>, plait::zero<3>>;
 
-// With the rows between the layers cut by positions.
+// Tensor parallelism in which the activations between the layers are cut by positions (sequence
+// parallelism).
 using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;
 
-// For --reproducible: any number of data ranks, which is given at launch.
+// Plans for --reproducible. The number of data ranks is given at launch.
 using dpN = dp<plait::at_launch>;
 using dpN_zero = plait::data_parallel<plait::at_launch, plait::zero<1>>;
 using dpN_tp2 = plait::hybrid<dpN, tp<2>>;

@@ -15,29 +15,32 @@
 // The command line of train_gpt and train_llama.
 namespace train_gpt {
 
-/// The maximum of samples of a step: far more than any machine holds, and few enough that no count
-/// of bytes overflows.
+/// The largest number of samples of a step: more than any machine holds, and small enough that no
+/// count of bytes overflows.
 inline constexpr std::int64_t most_batch = 1'000'000;
 
-/// The names that transformers gives to tensors in files, if the model has other names.
+/// The names that transformers gives to tensors in files, for tensors with other names in the
+/// model.
 struct names_in_files {
-  char const* prefix;  ///< begins all names but the head's in some files
+  char const* prefix;  ///< prefix that some files have on all names except the head's
   char const* table;   ///< the name of the embedding's table in the model
   char const* head;
-  /// True if the head is the table in every file without a head; if false, config.json must say so.
+  /// True if the head is the table in every file without a head; if false, config.json must declare
+  /// it.
   bool is_tied;
   std::array<std::string_view, 2> left_out;  ///< patterns of tensors that are not parameters
 };
 
-/// The parts that differ between train_gpt and train_llama.
+/// The properties in which train_gpt and train_llama differ.
 struct program_description {
   char const* name;
-  char const* usage;  ///< the head of its help, and the help for --data and --size
-  std::array<std::string_view, 3> sizes;  ///< empty after the last
-  char const* tied_size;                  ///< the size whose head is the embedding's table
-  char const* variables;                  ///< the prefix of CMake's variables
+  char const* usage;  ///< the purpose of the program, and its text on --data and --size
+  std::array<std::string_view, 3>
+      sizes;              ///< the names of the sizes; unused places at the end are empty
+  char const* tied_size;  ///< the size whose head is the embedding's table
+  char const* variables;  ///< the prefix of the names of CMake's variables
   names_in_files in_files;
-  bool has_lora = false;  ///< if false, it has --reproducible
+  bool has_lora = false;  ///< true: the program has --lora; false: it has --reproducible
 
   [[nodiscard]] std::string sizes_text() const {
     std::string out;
@@ -47,7 +50,7 @@ struct program_description {
   }
 };
 
-/// The words of --draw-what, in the order of plait::ext::picture.
+/// The values of --draw-what, in the order of plait::ext::picture.
 inline constexpr std::array<std::string_view, 4> picture_words{"mesh", "plan", "memory",
                                                                "timetable"};
 
@@ -138,6 +141,8 @@ inline constexpr char const* usage_of_training =
          (of.has_lora ? usage_of_lora : usage_of_reproducible) + usage_of_training;
 }
 
+/// Reads the options of a command line.
+///
 /// Errors: input_error for an unknown or repeated option, a missing or a wrong value, and options
 ///         that the backend does not use.
 inline options parse(program_description const& of, int count, char const* const* words) {

@@ -41,7 +41,7 @@ namespace train_gpt {
 namespace fs = std::filesystem;
 using command_line::in_quotes;
 
-/// A path that ends in / is a folder.
+/// Writes weights to --save: to a folder if the path ends in '/', else to one file.
 struct weights_sink : tensor_sink {
   plait::ext::weights_writer writer;
   weights_sink(options const& wanted, entry const& job)
@@ -68,7 +68,7 @@ struct weights_sink : tensor_sink {
     plait::save_weights_options out;
     if (wanted.lora > 0) {
       out.only = {lora_names};
-      out.names = {{"*", "base_model.model.*"}};  // as in PEFT's files
+      out.names = {{"*", "base_model.model.*"}};  // the names in the files of PEFT
     }
     return out;
   }
@@ -87,13 +87,14 @@ inline std::string kind_of(options const& wanted) {
          (wanted.lora > 0 ? " with --lora " + std::to_string(wanted.lora) : "");
 }
 
-/// The name of the backend in entries, which is the same for all engines.
+/// Returns the name of the backend in entries, which is one name for all engines.
 inline std::string backend_of(options const& wanted) {
   bool const is_process = wanted.backend == "mpi" || wanted.backend == "gloo";
   return is_process ? process_backend : wanted.backend;
 }
 
-/// The plans that are built instead of a missing one, and how to configure for it.
+/// Returns a text that lists the plans that are built, and tells how to configure for the wanted
+/// plan.
 inline std::string how_to_build(options const& wanted, std::string const& built,
                                 std::string const& plan) {
   auto const text = built.empty() ? std::string("none is") : "built are " + built;
@@ -125,8 +126,10 @@ inline std::string how_to_build(options const& wanted, std::string const& built,
          (wanted.of->has_lora ? "" : ", or let scripts/demo do it");
 }
 
-/// The data ranks of a plan's name, and the name with N instead: "dp3.pp2" and "pp2" are "dpN.pp2"
-/// with 3 and with 1. Errors: input_error for an invalid number.
+/// Returns a plan's name with N in place of the number of its data ranks, and this number:
+/// "dp3.pp2" gives "dpN.pp2" and 3, and "pp2" gives "dpN.pp2" and 1.
+///
+/// Errors: input_error for a text that is not a number.
 inline std::pair<std::string, int> with_data_ranks_apart(std::string const& plan) {
   if (plan == "serial") return {"dpN", 1};
   if (!plan.starts_with("dp")) return {"dpN." + plan, 1};
@@ -140,7 +143,7 @@ inline std::pair<std::string, int> with_data_ranks_apart(std::string const& plan
   return {"dpN" + plan.substr(end), ranks};
 }
 
-/// A reproducible plan, with its data ranks.
+/// Returns the reproducible entry that is wanted, with its number of data ranks.
 inline entry find_reproducible(options const& wanted) {
   auto const [name, data_ranks] = with_data_ranks_apart(wanted.plan);
   std::string built;
@@ -160,7 +163,7 @@ inline entry find_reproducible(options const& wanted) {
                            kind_of(wanted) + "; " + how_to_build(wanted, built, name));
 }
 
-/// The entries that the command line may mean, except reproducible ones.
+/// Returns the entries among which the wanted job is, unless it is reproducible.
 inline std::vector<entry> const& entries_for(options const& wanted) {
   return wanted.recompute.empty() ? entries() : recompute_entries();
 }
@@ -185,6 +188,8 @@ inline entry find(options const& wanted) {
                            kind_of(wanted) + "; " + how_to_build(wanted, built, wanted.plan));
 }
 
+/// Prints the plans that are built for the wanted size, precision and backend.
+///
 /// Errors: input_error if there are none.
 inline void list_plans(options const& wanted) {
   bool any = false;
@@ -217,7 +222,8 @@ inline void check_batch(options const& wanted, entry const& job) {
                              std::to_string(microbatches) + " microbatches each");
 }
 
-/// The project's own documents and headers, in a fixed order.
+/// Returns the project's own documents and headers, in a fixed order; they are the default training
+/// text.
 ///
 /// Errors: input_error if they have been moved since the program was built.
 inline std::vector<fs::path> own_text() try {
@@ -237,8 +243,8 @@ inline std::vector<fs::path> own_text() try {
                            "); give another by --data FILE");
 }
 
-/// The file of --losses: an error of writing is found before the training, and the file appears
-/// when it is complete.
+/// The file of --losses. An error in opening it is found before the training. The file appears
+/// under its name when it is complete.
 class losses_file {
  public:
   explicit losses_file(std::string const& path) : file_(path, "file of losses") {}
@@ -277,8 +283,10 @@ inline bool is_one_file(fs::path const& one, fs::path const& other) {
   return whole(one) == whole(other);
 }
 
-/// Errors: input_error if two options name one file, or an option names the file of standard output
-///         or error.
+/// Checks the paths of the command line.
+///
+/// Errors: input_error if two options name one file, or one names the file of standard output or
+///         error.
 inline void check_files(options const& wanted) {
   struct named {
     char const* option;
@@ -303,7 +311,7 @@ inline void check_files(options const& wanted) {
                                  " are the same file");
 }
 
-/// Prints bytes as text and tokens as numbers, because the program has no tokenizer.
+/// Returns bytes as text, and tokens as numbers, as the program does not have a tokenizer.
 inline std::string printable(std::vector<std::int32_t> const& sample, bool tokens) {
   std::string text;
   for (auto const one : sample)
@@ -327,7 +335,7 @@ inline byte_text_or_tokens open_text(options const& wanted, entry const& job) {
   return plait::token_shards({wanted.data}, how);
 }
 
-/// Null for a backend of threads.
+/// Makes the engine of a backend of processes; null for other backends.
 inline std::shared_ptr<plait::ext::process_engine> make_engine(options const& wanted) {
   if (backend_of(wanted) != process_backend) return nullptr;
   for (auto const& engine : engines())
@@ -336,10 +344,10 @@ inline std::shared_ptr<plait::ext::process_engine> make_engine(options const& wa
                            " is not built in; configure where its library is found");
 }
 
-/// Checkpoints with the options of the command line.
+/// The checkpoints of a rank, with the options of the command line.
 class kept_checkpoints final : public rank_checkpoints {
  public:
-  /// `problem`: the first rank stores the reason there if the last checkpoint could not be written.
+  /// `problem`: the first rank writes to it why the last checkpoint could not be written.
   kept_checkpoints(options const& wanted, std::unique_ptr<plait::saved_state> state,
                    plait::ext::batch_description const& batches, std::uint64_t epoch,
                    std::string& problem)
@@ -390,7 +398,7 @@ class kept_checkpoints final : public rank_checkpoints {
   std::unique_ptr<plait::checkpoints> saves_;
 };
 
-/// The checkpoints of ranks whose files another process writes.
+/// A sink for ranks that do not write files.
 struct no_sink : tensor_sink {
   void write(std::string const&, std::span<float const>) override {}
   void write(std::string const&, std::span<double const>) override {}
@@ -401,7 +409,7 @@ inline std::string saved_text(options const& wanted, std::int64_t step) {
          plait::detail::path_in_quotes(wanted.checkpoint);
 }
 
-/// The exit code of the program.
+/// Trains, and returns the exit code of the program.
 inline int train(options const& wanted, entry const& job) {
   auto const opened = open_text(wanted, job);
   auto const sequences = std::visit([](auto const& text) { return text.size(); }, opened);
@@ -426,7 +434,7 @@ inline int train(options const& wanted, entry const& job) {
   request.attention = wanted.attention;
   request.schedule_seed = static_cast<std::uint64_t>(wanted.schedule_seed);
 
-  // With several processes only the root writes to files and to the terminal.
+  // If there are several processes, only the root writes to files and to the terminal.
   request.engine = make_engine(wanted);
   request.timeout = wanted.timeout;
   bool const is_root = request.engine == nullptr || request.engine->ranks().rank == 0;
@@ -490,7 +498,7 @@ inline int train(options const& wanted, entry const& job) {
   };
   outcome outcome;
   // example-begin stop
-  // For all trainers of the program.
+  // It serves all trainers of the program.
   plait::stop_on_signals const stop(plait::early_warning::sigusr1);
   request.stop = &stop;
   try {
@@ -501,7 +509,7 @@ inline int train(options const& wanted, entry const& job) {
     std::printf("\n%s, loss %.4f -> %.4f%s\n", stopped.what(), first_loss, last_loss,
                 save ? "; the weights are saved" : "");
     return stopped.exit_code();
-  } catch (plait::work_failed const& problem) {  // for example if the disk of a log is full
+  } catch (plait::work_failed const& problem) {  // for example, the disk of a log is full
     bool const is_saved = !wanted.checkpoint.empty() && unsaved.empty();
     if (is_root)
       std::fprintf(stderr, "%s: %s%s\n", wanted.of->name, problem.what(),
@@ -520,7 +528,7 @@ inline int train(options const& wanted, entry const& job) {
   return unsaved.empty() ? 0 : 2;
 }
 
-/// The workload of a plan for its explanation.
+/// Returns the parts of a request that the explanation of a plan depends on.
 inline request planned_request(options const& wanted, entry const& job) {
   request request;
   request.batch = static_cast<std::size_t>(wanted.batch);
@@ -531,9 +539,9 @@ inline request planned_request(options const& wanted, entry const& job) {
   return request;
 }
 
-/// Prints the plan, once, and a line of each process with its rank according to the launcher. If a
-/// launcher has started as many processes as the plan has ranks, they meet, to say which groups
-/// cross hosts.
+/// Prints the plan. If ranks are processes, the first one prints it, and each prints the rank that
+/// the launcher has given it. If the launcher has started as many processes as the plan has ranks,
+/// they connect to find out which groups cross hosts.
 inline void explain(options const& wanted, entry const& job) {
   auto request = planned_request(wanted, job);
   std::string place;
@@ -556,11 +564,11 @@ inline void explain(options const& wanted, entry const& job) {
               wanted.backend == "mpi" ? "; MPI_COMM_WORLD decides when the job runs" : "");
 }
 
-/// Draws the pictures. With several processes the launcher's first process draws.
+/// Draws the plan. If a launcher has started several processes, only the first one draws.
 inline void draw(options const& wanted, entry const& job) {
   if (job.backend == process_backend) try {
       if (plait::ext::read_process_ranks().rank != 0) return;
-    } catch (plait::input_error const&) {  // there is no launcher
+    } catch (plait::input_error const&) {  // the program was started without a launcher
     }
   auto const* const word = std::find(picture_words.begin(), picture_words.end(), wanted.draw_what);
   plait::ext::draw_options how;
@@ -587,7 +595,7 @@ inline int run(options const& wanted) {
   return 0;
 }
 
-/// Runs the program `of` with the words of main(), and returns its exit code.
+/// Runs the program `of` and returns the exit code of its main().
 inline int main_of(program_description const& of, int count, char** words) {
   auto const say = [&](char const* problem) { std::fprintf(stderr, "%s: %s\n", of.name, problem); };
   try {

@@ -22,8 +22,8 @@
 
 #include "train_gpt/config_line.hpp"
 
-// The main program's list of jobs: every (size, plan, precision, backend) is compiled separately,
-// some in each unit, and enters itself into one list.
+// The jobs, as the main program knows them. Every (size, plan, precision, backend) is compiled in
+// one of several units, apart from the main program, and adds itself to one list.
 namespace train_gpt {
 
 /// The name and shape of a parameter.
@@ -32,7 +32,7 @@ struct tensor_shape {
   std::vector<std::size_t> lengths;
 };
 
-/// Writes whole parameters by name to a file.
+/// Receives whole parameters by name, for example to write them to a file.
 struct tensor_sink {
   virtual ~tensor_sink() = default;
   virtual void write(std::string const& name, std::span<float const> values) = 0;
@@ -45,33 +45,34 @@ struct rank_checkpoints {
   /// Returns the number of the next batch.
   virtual std::uint64_t resume() = 0;
   virtual void after_step() = 0;
-  /// Saves the last step, unless it is saved.
+  /// Saves the last step, unless it is saved already.
   virtual void finish() = 0;
 };
 
-/// Options of the backend `simulated` besides the seed; see its own header.
+/// Options of the backend `simulated` in addition to the seed; see its own header.
 struct simulation;
 
 struct request {
-  /// The data of the model; its size determines which of the two.
+  /// The training data. The size of the model determines which of the two it reads.
   std::variant<plait::byte_text const*, plait::token_shards const*> text;
   std::int64_t steps = 200;
   std::size_t batch = 16;
-  int microbatches = 0;  ///< 0: as many as the plan needs
-  int data_ranks = 0;    ///< for a plan that leaves them to the launch
+  int microbatches = 0;  ///< 0: the number of stages
+  int data_ranks = 0;    ///< the number of data ranks, if the plan leaves it to the launch
   std::uint64_t seed = 0;
   double learning_rate = 3e-3;
   double weight_decay = 0.01;
   double clip = 1.0;
   bool in_order = false;
-  bool program = false;    ///< explained, too
-  int generate = 0;        ///< bytes or tokens to make up at the end
+  bool program = false;    ///< explain also prints the program of each rank
+  int generate = 0;        ///< the number of bytes or tokens to generate at the end
   bool replay = false;     ///< record a step and repeat it (CUDA graphs; one rank)
   bool share_gpu = false;  ///< all ranks on one GPU
   bool tf32 = false;       ///< products of float matrices in TF32 on a GPU
-  /// The kernels of attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN if it is linked.
+  /// The engine of attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN if it is linked.
   std::string attention{};
-  bool deterministic_attention = true;  ///< as in cuda_options, these eight
+  bool deterministic_attention =
+      true;  ///< this option and the next seven are members of cuda_options
   bool fused_gelu = true;
   bool fused_residual = true;
   bool one_pass_cross_entropy = true;
@@ -79,20 +80,24 @@ struct request {
   bool one_pass_layer_norm = true;
   bool fused_bias_gradient = false;
   bool time_products = false;
-  std::uint64_t schedule_seed = 0;  ///< seed of the simulated device's order of events
-  std::shared_ptr<plait::ext::process_engine> engine{};  ///< between processes
-  double timeout = 0;  ///< seconds that a process waits for others; 0: the backend's default
-  simulation const* simulated = nullptr;  ///< options of simulation, for tests of plait
+  std::uint64_t schedule_seed =
+      0;  ///< the seed of the order in which the simulated device executes
+  std::shared_ptr<plait::ext::process_engine>
+      engine{};        ///< the engine that sends bytes between processes
+  double timeout = 0;  ///< seconds that a process waits for others; 0: the default of the backend
+  simulation const* simulated =
+      nullptr;  ///< further options of the simulation, for tests of plait itself
   plait::stop_on_signals const* stop = nullptr;
-  /// Gives a rank's trainer its first weights; if it is empty, the seed determines them.
+  /// Loads the first weights of a rank's trainer; if it is empty, they are drawn from the seed.
   std::function<void(plait::saved_state&)> load;
   tensor_sink* save = nullptr;
-  /// Makes the checkpoints of a rank; none if it is empty. Only the main program knows how.
+  /// Makes the checkpoints of a rank; if it is empty, none are written. Only the main program knows
+  /// the options of checkpoints.
   std::function<std::unique_ptr<rank_checkpoints>(std::unique_ptr<plait::saved_state>,
                                                   plait::ext::batch_description const&,
                                                   std::uint64_t epoch)>
       checkpoints;
-  /// Takes the gradients of every step, for comparisons.
+  /// Receives the gradients of every step, for comparisons.
   tensor_sink* gradients = nullptr;
   std::function<void(plait::step_report const&, double tokens_per_second)> on_step;
 };
@@ -103,27 +108,29 @@ struct moved_bytes {
 };
 
 struct outcome {
-  std::vector<moved_bytes> moved;    ///< by all ranks, in all steps
-  std::vector<std::int32_t> sample;  ///< the bytes or tokens made up at the end
+  std::vector<moved_bytes> moved;    ///< the bytes that all ranks moved in all steps
+  std::vector<std::int32_t> sample;  ///< the bytes or tokens that were generated at the end
 };
 
 /// One compiled job.
 struct entry {
   std::string size, plan, precision, backend;
-  int ranks = 1;       ///< without data ranks that are left to the launch
+  int ranks =
+      1;  ///< the number of ranks, without a factor for data ranks that are left to the launch
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
-  int slices = 0;           ///< of a reproducible plan
-  std::string recompute{};  ///< the kind of recomputation, if any
-  int lora = 0;             ///< the rank of LoRA's matrices; 0: all parameters are trained
+  int slices = 0;           ///< the number of slices of the batch in a reproducible plan, else 0
+  std::string recompute{};  ///< the activations that the backward recomputes; empty: none
+  int lora =
+      0;  ///< the rank of the LoRA matrices, which alone are trained; 0: all parameters are trained
   std::size_t sequence = 0;
   std::size_t vocabulary = 0;
-  bool reads_tokens = false;  ///< from a token file, not bytes from a text
+  bool reads_tokens = false;  ///< true: the job reads a token file; false: the bytes of a text
   std::vector<tensor_shape> (*parameters)() = nullptr;
   std::vector<config_line> (*config)() = nullptr;
   std::string (*explain)(request const&, plait::host_map const&) = nullptr;
   plait::ext::drawn_plan (*draw)(request const&) = nullptr;
-  /// Launches the job to see which hosts its ranks are on.
+  /// Launches the job to find out on which hosts its ranks run.
   plait::host_map (*hosts)(request const&) = nullptr;
   outcome (*run)(request const&) = nullptr;
 };
@@ -138,7 +145,7 @@ inline std::vector<entry>& reproducible_entries() {
   static std::vector<entry> all;
   return all;
 }
-/// The jobs that recompute.
+/// The jobs that recompute activations.
 inline std::vector<entry>& recompute_entries() {
   static std::vector<entry> all;
   return all;
@@ -153,10 +160,10 @@ struct registration {
   }
 };
 
-/// The backend's name in entries whose ranks are processes; the command line names the engine.
+/// The backend of entries whose ranks are processes. The command line names the engine.
 inline constexpr char const* process_backend = "process";
 
-/// The engines that can carry bytes between processes.
+/// An engine that can send bytes between processes.
 struct engine_entry {
   char const* name = "";
   std::shared_ptr<plait::ext::process_engine> (*make)() = nullptr;
