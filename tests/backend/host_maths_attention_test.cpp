@@ -19,7 +19,7 @@ bool sees(attention_options const& how, std::size_t query, std::size_t key) {
   return (!how.causal || key <= query) && (how.window == 0 || query < key + how.window);
 }
 
-// softmax by its definition, in double.
+// Calculates attention by the definition of softmax, in double.
 void reference(attention_shape const& e, attention_operands<double const> const& in,
                std::vector<double>& out, std::vector<double>& log_sum) {
   auto const row = [&](double const* from, std::size_t stride, std::size_t position,
@@ -71,7 +71,7 @@ struct attention {
   }
 
   void forward() {
-    // NaN in the scratch: nothing may be read from it before it is written.
+    // The scratch is NaN: no element of it may be read before it is written.
     std::vector<T> scratch(plait::ext::attention_scratch(e.sequence),
                            std::numeric_limits<T>::quiet_NaN());
     maths::attention_forward(e, operands<T const>(qkv.data()), out.data(), log_sum.data(),
@@ -116,7 +116,7 @@ void forward_equals_the_definition(double bound) {
     std::vector<double> out(run.out.size()), log_sum(run.log_sum.size());
     reference(e, run.template operands<double const>(qkv.data()), out, log_sum);
     expect_near(run.out, out, bound);
-    expect_near(run.log_sum, log_sum, bound * 4);  // its values are up to log(150) + 1
+    expect_near(run.log_sum, log_sum, bound * 4);  // log-sum-exps are up to log(150) + 1
   }
 }
 
@@ -175,7 +175,7 @@ TEST(Attention, MaskedPositionsDoNotMatter) {
     attention<double> run{{70, 2, 2, 4, 1, how}};
     run.forward();
     auto const before = run.out;
-    std::size_t const row = run.width() * run.e.batch;  // of one position
+    std::size_t const row = run.width() * run.e.batch;  // the elements of one position
     std::size_t const changed = 66;
     auto* const v = run.qkv.data() + 2 * run.rows() * run.width();
     for (std::size_t i = changed * row; i < (changed + 1) * row; ++i) v[i] += 1;
@@ -186,7 +186,7 @@ TEST(Attention, MaskedPositionsDoNotMatter) {
   }
 }
 
-// The fused layout is read as the three are.
+// The fused layout gives the bits of three separate arrays.
 TEST(Attention, SideBySideHasTheSameBits) {
   attention<double> run{{70, 2, 3, 4}};
   run.forward();
@@ -194,7 +194,7 @@ TEST(Attention, SideBySideHasTheSameBits) {
   std::size_t const width = run.width(), rows = run.rows();
   std::vector<double> qkv(run.qkv.size()), out(run.out.size()), log_sum(run.log_sum.size()),
       dqkv(qkv.size()), scratch(2 * plait::ext::attention_scratch(70));
-  auto const packed = [&](std::size_t i) {  // of element i of the three
+  auto const packed = [&](std::size_t i) {  // the place of element i of query, key and value
     std::size_t const which = i / (rows * width), r = i / width % rows;
     return (r * 3 + which) * width + i % width;
   };

@@ -119,7 +119,7 @@ TEST(CrossEntropy, ShardsOfTheClassesGiveTheWhole) {
   }
 }
 
-// 13 of 24 columns in three shards are classes: 8, 5 and none. The other columns are never read.
+// 24 columns in three shards have 13 classes: 8, 5 and 0. Padding columns are never read.
 TEST(CrossEntropy, PaddingCountsNowhere) {
   std::size_t const rows = 6, classes = 13, cols = 8, shards = 3;
   auto const targets = labels(rows, classes);
@@ -142,7 +142,7 @@ TEST(CrossEntropy, PaddingCountsNowhere) {
       if (!backward) {
         maths::row_max(shard.data(), local.data(), rows, cols, valid);
         for (std::size_t r = 0; r < rows; ++r) max[r] = std::max(max[r], local[r]);
-        // Sums need the maximum over all shards, which the expected one is.
+        // Sums need the maximum over all shards, which is the expected maximum.
         maths::cross_entropy_terms(shard.data(), targets.data(), expected.max.data(), local.data(),
                                    first, rows, cols, valid);
         for (std::size_t i = 0; i < terms.size(); ++i) terms[i] += local[i];
@@ -161,7 +161,8 @@ TEST(CrossEntropy, PaddingCountsNowhere) {
   }
 }
 
-// The definition, class by class, against `shards` blocks of equal width; the last has padding.
+// Compares the definition, class by class, with `shards` blocks of equal width. The last has
+// padding.
 template <class Target>
 void expect_naive(Target target, double smoothing, std::vector<double> const* weights,
                   std::size_t shards) {

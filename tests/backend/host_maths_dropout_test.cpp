@@ -11,7 +11,7 @@ namespace {
 constexpr plait::ext::random_key key{.seed = 11, .site = 3, .step = 8};
 constexpr std::uint32_t threshold = maths::dropout_threshold(0.3);
 
-// The mask of the whole (sequence, batch, width), element by element from its definition.
+// Returns the mask of the whole (sequence, batch, width), element by element from its definition.
 std::vector<double> reference(std::vector<double> const& x, std::size_t sequence, std::size_t batch,
                               std::size_t width) {
   std::vector<double> y(x.size());
@@ -32,7 +32,8 @@ TEST(Dropout, EveryBlockOfTheWholeIsTheWhole) {
   for (std::size_t width : {1u, 4u, 10u, 16u, 19u}) {
     auto const x = values<double>(sequence * batch * width, 1);
     auto const whole = reference(x, sequence, batch, width);
-    // Blocks (positions, samples, columns) by sequence, by batch, by width and by all of them.
+    // Blocks (positions, samples, columns) are cut by sequence, by batch, by width and by all of
+    // them.
     for (std::size_t positions : {6u, 2u})
       for (std::size_t samples : {4u, 1u, 2u})
         for (std::size_t columns : {width, width / 2, (width + 2) / 3}) {

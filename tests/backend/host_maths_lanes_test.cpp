@@ -24,8 +24,8 @@ TEST(Lanes, SumAndMaximumOfEveryLength) {
   }
 }
 
-// The documented order of additions, which no instruction set may change: next to 2^24 a one is
-// lost, so that another order gives another sum.
+// Checks the documented order of additions, which no instruction set may change. 1 added to 2^24 is
+// lost in float, so another order gives another sum.
 TEST(Lanes, OrderOfAdditions) {
   std::vector<float> x(48, 1.0f);
   x[3] = 16777216.0f;  // lane 3: 2^24 + 1 + 1 stays 2^24; the other 15 lanes hold 3

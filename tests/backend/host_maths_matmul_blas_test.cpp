@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=blas
-// Also compiled with each other library that is there: tests/CMakeLists.txt.
+// Other CBLAS libraries that are installed have programs of this source, too: tests/CMakeLists.txt.
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -13,7 +13,8 @@
 #endif
 
 namespace {
-// Like the ranks of a job. Thread sanitizers do not see how OpenBLAS's own threads synchronise.
+// One thread, as in the ranks of a job. Thread sanitizers do not see how the threads of OpenBLAS
+// synchronise.
 [[maybe_unused]] plait::host_maths::single_threaded_maths const one_thread;
 }  // namespace
 
@@ -65,7 +66,7 @@ using plait::host_maths::newer_openblas_code;
 
 constexpr char const* variable = "OPENBLAS_CORETYPE";
 
-/// Makes the library run code for a Prescott, as if it had taken the processor for one.
+/// Makes the library run code for a Prescott, as if it had detected that processor.
 struct MatmulBlasCode : testing::Test {
   void SetUp() override {
     if (auto const* const value = std::getenv(variable)) set_before = value;
@@ -97,7 +98,7 @@ struct MatmulBlasCode : testing::Test {
 }  // namespace
 
 TEST_F(MatmulBlasCode, OfAnOldProcessorIsReplacedAndThreadsStayAsMany) {
-  openblas.may_be_in_use = [] { return false; };  // a thread sanitizer has a thread of its own
+  openblas.may_be_in_use = [] { return false; };  // a thread sanitizer starts a thread
   set_threads(2);
   EXPECT_EQ(choose_openblas_code(openblas, features), "");
   EXPECT_EQ(openblas.code(), newer);
@@ -122,7 +123,7 @@ TEST_F(MatmulBlasCode, IsNotReplacedWithAnotherThread) {
   EXPECT_STREQ(openblas.code(), "Prescott");
 }
 
-// plait has made its own choice before main.
+// plait has chosen the code before main().
 TEST(MatmulBlas, CodeIsNotOlderThanTheProcessor) {
   auto const openblas = plait::host_maths::detail::openblas_of_program();
   EXPECT_TRUE(plait::host_maths::detail::openblas_is_right());

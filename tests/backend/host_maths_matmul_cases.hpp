@@ -10,7 +10,7 @@
 #include "backend/host_maths_testing.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
 
-// The cases for both the portable kernel and CBLAS, which are two programs.
+// Cases for the portable kernel and for CBLAS, which are tested by two programs.
 
 namespace {
 
@@ -23,8 +23,8 @@ struct MatmulTest : testing::Test {};
 using elements = testing::Types<float, double>;
 TYPED_TEST_SUITE(MatmulTest, elements);
 
-// Compares with sums in long double; every row has 3 elements more than the matrix needs, which
-// must neither be used (NaN in A and B) nor written (C).
+// Compares with sums in long double. Every row has 3 elements more than the matrix: they are NaN in
+// A and B, where no kernel may read them, and must not change in C.
 template <class T>
 void check(transpose a_is, transpose b_is, std::size_t m, std::size_t n, std::size_t k, T alpha,
            T beta) {
@@ -67,8 +67,8 @@ void check(transpose a_is, transpose b_is, std::size_t m, std::size_t n, std::si
   }
 }
 
-// The cases pass through every edge of the portable kernel: a tile has 6 rows and 4 to 32 columns,
-// a block 48 rows, 128 or 256 columns and 128 deep.
+// The extents reach every edge case of the portable kernel: a tile has 6 rows and 4 to 32 columns,
+// a block has 48 rows, 128 or 256 columns and a depth of 128.
 TYPED_TEST(MatmulTest, EqualsPlainSums) {
   struct extents {
     std::size_t m, n, k;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: own_macros
-// This program tests the portable kernel, also where the build uses a library.
+// This program tests the portable kernel, also if the build uses a library.
 #undef PLAIT_USE_CBLAS
 #undef PLAIT_USE_OPENBLAS
 #include "plait/backend/host/maths/matmul.hpp"
@@ -11,8 +11,8 @@
 
 #include "backend/host_maths_matmul_cases.hpp"
 
-// The portable kernel sums every element of C in the same order at every position, so a product of
-// some rows of A has the bits of the product of all.
+// The portable kernel sums every element of C in the same order, wherever the element is. The
+// product of some rows of A therefore has the bits that the product of all rows has.
 TYPED_TEST(MatmulTest, RowsDoNotDependOnEachOther) {
   std::size_t const m = 61, n = 37, k = 150, first = 13, rows = 20;
   auto const a = values<TypeParam>(m * k, 1), b = values<TypeParam>(k * n, 2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=blas own_macros
-// The program's OpenBLAS has another name for some functions here: it runs code for a Prescott, and
-// cannot be told to change that.
+// Some functions of OpenBLAS have other names in this program: its library runs code for a Prescott
+// and has no function to change that.
 #define openblas_get_corename pretended_corename
 #define openblas_get_config pretended_config
 #define gotoblas_dynamic_quit function_that_no_library_has
@@ -62,12 +62,12 @@ TEST(OpenblasCode, IsNeverOlderAndUnknownOnesAreLeftAlone) {
       EXPECT_STREQ(newer_openblas_code(code, features), "") << code;
 }
 
-/// A library that takes every processor for a Prescott, and a record of the calls to it.
+/// A pretended library that detects every processor as a Prescott, and a record of the calls to it.
 struct pretended_library {
   char const* code = "Prescott";
-  std::vector<std::string> chosen{};  // by the value of the variable
+  std::vector<std::string> chosen{};  // the codes that the environment variable has chosen
   bool is_right = true, is_in_use = false;
-  char const* largest = nullptr;  // the code that it runs instead of code that it lacks
+  char const* largest = nullptr;  // the code that it runs in place of code that it lacks
 };
 pretended_library library;
 
@@ -88,7 +88,7 @@ openblas_functions functions() {
       .is_right = [] { return library.is_right; }};
 }
 
-/// Takes the variable out of the environment, and restores it at the end.
+/// Removes the variable from the environment, and restores it at the end.
 struct OpenblasCodeChoice : testing::Test {
   OpenblasCodeChoice() {
     if (auto const* const value = std::getenv(variable)) before_ = value, is_set_ = true;
@@ -173,7 +173,7 @@ TEST_F(OpenblasCodeChoice, TakesTheNewestThatTheLibraryWasBuiltWith) {
   EXPECT_EQ(library.chosen, (std::vector<std::string>{"SkylakeX", "Prescott"}));
 }
 
-// The library of this program lacks the functions, and two jobs make one sentence.
+// The library of this program lacks the functions. Two jobs give one warning.
 TEST(OpenblasCode, TheRootSaysOnceThatProductsAreSlow) {
 #if !defined(PLAIT_USE_OPENBLAS)
   GTEST_SKIP() << "plait::blas is no OpenBLAS here";

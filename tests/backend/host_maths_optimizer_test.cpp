@@ -10,7 +10,7 @@ namespace maths = plait::host_maths;
 
 namespace {
 
-// AdamW as its paper writes it, in long double.
+// Compares with AdamW as its paper defines it, in long double.
 template <class T>
 void adamw_equals_the_paper(double bound) {
   for (std::size_t n : {0u, 1u, 37u}) {
@@ -66,7 +66,9 @@ void roots_are_rounded_as_the_standard_ones() {
   for (int block = 0; block < 400; ++block, x *= T(1.013)) {
     T values[count], exact[count];
     for (std::size_t l = 0; l < count; ++l, x *= T(1.00071)) values[l] = x;
-    if (block == 0) values[0] = 0, values[1] = infinity, values[2] = x / 3;  // not normal
+    if (block == 0)
+      values[0] = 0, values[1] = infinity,
+      values[2] = x / 3;  // these values are not normal numbers
     for (std::size_t l = 0; l < count; ++l) exact[l] = std::sqrt(values[l]);
     maths::detail::take_roots(values);
     for (std::size_t l = 0; l < count; ++l) ASSERT_EQ(values[l], exact[l]);

@@ -114,7 +114,7 @@ TEST(LayerNorm, BackwardEqualsDifferences) {
                                      in_place.data(), rows, cols);
     expect_near(in_place, dx, 1e-14);
 
-    auto const start = values<double>(cols, 5);  // the gradients are added to what is there
+    auto const start = values<double>(cols, 5);  // gradients are added to these values
     auto dgamma = start, dbeta = start;
     maths::layer_norm_backward_parameters(dy.data(), x.data(), statistics.data(), dgamma.data(),
                                           dbeta.data(), rows, cols);

@@ -15,7 +15,7 @@
 
 namespace host_maths_testing {
 
-/// n numbers in (-1, 1), a stream of their own for every `site`.
+/// Returns n random numbers in (-1, 1). Each `site` has its own stream.
 template <class T>
 std::vector<T> values(std::size_t n, std::uint32_t site) {
   std::vector<T> result(n);
@@ -26,7 +26,8 @@ std::vector<T> values(std::size_t n, std::uint32_t site) {
   return result;
 }
 
-/// The operands of an attention with query, key and value side by side, each of `width` columns.
+/// Returns the operands of an attention whose query, key and value are stored side by side, each of
+/// `width` columns.
 template <class T>
 plait::ext::attention_operands<T> side_by_side(T* qkv, std::size_t rows, std::size_t width) {
   auto const [q, k, v] = plait::ext::side_by_side(plait::ext::matrix{qkv, rows, 3 * width});
@@ -39,7 +40,7 @@ inline double dot(std::vector<double> const& a, std::vector<double> const& b) {
   return sum;
 }
 
-/// Every |a[i] - b[i]| is at most `bound`.
+/// Checks that every |a[i] - b[i]| is at most `bound`.
 template <class A, class B>
 void expect_near(std::vector<A> const& a, std::vector<B> const& b, double bound) {
   ASSERT_EQ(a.size(), b.size());
@@ -47,8 +48,8 @@ void expect_near(std::vector<A> const& a, std::vector<B> const& b, double bound)
     ASSERT_NEAR(static_cast<double>(a[i]), static_cast<double>(b[i]), bound) << "element " << i;
 }
 
-/// Compares `gradient` with the gradient of loss() with respect to every element of x, by central
-/// differences of step 1e-5: their own error is about 1e-10 * third derivative plus 1e-11 of
+/// Checks `gradient` against the gradient of loss() with respect to every element of x, by central
+/// differences of step 1e-5. Their own error is about 1e-10 * third derivative plus 1e-11 of
 /// rounding.
 template <class Loss>
 void expect_gradient(Loss const& loss, std::vector<double>& x,

@@ -36,7 +36,7 @@ TEST(HostWorkspace, GrowsToTheMostThatIsAskedForAndStaysThere) {
   EXPECT_EQ(room.bytes(), 804u);
 }
 
-// Copies of a device are of one rank.
+// Copies of a device belong to one rank and share its workspace.
 TEST(HostWorkspace, IsTheDevicesAndIsThereBeforeTheFirstPass) {
   host_device const device(1), other(2);
   equal_heads const shape{100, 3, 2, 8};
@@ -44,7 +44,7 @@ TEST(HostWorkspace, IsTheDevicesAndIsThereBeforeTheFirstPass) {
   constexpr std::size_t bytes = 2 * 64 * 100 * sizeof(float);
   EXPECT_EQ(device.workspace_bytes(), bytes);
   EXPECT_EQ(other.workspace_bytes(), 0u);
-  host_device const copy = device;  // NOLINT: looks at copies
+  host_device const copy = device;  // NOLINT: the test is about copies
   EXPECT_EQ(copy.workspace_bytes(), bytes);
 
   std::vector<float> const qkv(100 * 3 * 48, 1), dout(100 * 3 * 16, 1);

@@ -80,7 +80,7 @@ TEST_F(FlightRing, KeepsTheLastCallsAndIsReadWhileItIsWritten) {
   }
   call = {.kind = collective::send, .other = 0, .tag = 5, .bytes = 7, .caller = 3};
   auto& open = ring.begin(1, call);
-  auto const bytes = bytes_of(place / "rank-0.flight");  // nothing was synchronised
+  auto const bytes = bytes_of(place / "rank-0.flight");  // no msync() was called
   auto const* const head = reinterpret_cast<flight_header const*>(bytes.data());
   ASSERT_EQ(std::memcmp(head->magic.data(), "plaitfly", 8), 0);
   EXPECT_EQ(head->begun[0], 301u);
@@ -96,7 +96,7 @@ TEST_F(FlightRing, KeepsTheLastCallsAndIsReadWhileItIsWritten) {
   }
   auto const& last = entries[301 % 256];
   EXPECT_EQ(last.end_ns, 0);
-  EXPECT_EQ(last.place, 1u);  // of the messages to rank 0
+  EXPECT_EQ(last.place, 1u);  // the place among the messages to rank 0
   EXPECT_EQ(last.peer, 0);
   EXPECT_EQ(last.caller, 3u);
   EXPECT_EQ(last.tag, 5);
@@ -212,7 +212,7 @@ TEST_F(FlightRing, AJobThatEndsWellLeavesNothingAndOneThatFailsItsRecord) {
   EXPECT_STREQ(head->text.data(), "no");
 }
 
-// With PLAIT_MEASURE=1 this prints the cost of a call; it is not a test. Compile it with -O2.
+// A measurement: with PLAIT_MEASURE=1 it prints the cost of a call. Compile it with -O2.
 TEST_F(FlightRing, Cost) {
   if (std::getenv("PLAIT_MEASURE") == nullptr) GTEST_SKIP() << "set PLAIT_MEASURE=1";
   own_folder const folder(place, "folder");
@@ -221,7 +221,7 @@ TEST_F(FlightRing, Cost) {
   flight_log log(ring, 1);
   collective_call const call{.kind = collective::broadcast, .other = 1, .bytes = 4096};
   constexpr int times = 3'000'000;
-  auto const measure = [](char const* what, auto work) {  // in time of the processor
+  auto const measure = [](char const* what, auto work) {  // measures processor time
     auto const begin = std::clock();
     for (int i = 0; i < times; ++i) work();
     std::printf("%s: %.1f ns\n", what, double(std::clock() - begin) / CLOCKS_PER_SEC * 1e9 / times);

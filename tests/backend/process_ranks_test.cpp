@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environments of launchers as they were recorded: which rank each makes a process, or one
-// sentence.
+// Recorded environments of launchers: the rank that each gives a process, or the error.
 #include "plait/backend/process_ranks.hpp"
 #include "plait/backend/started_once.hpp"
 
@@ -35,7 +34,7 @@ struct environment {
       return problem.what();
     }
   }
-  /// The message of a backend with all ranks in one process.
+  /// Returns the error of a backend with all ranks in one process.
   [[nodiscard]] std::string refusal_of_threads() const {
     try {
       plait::detail::require_started_once("threads", "plait::processes",
@@ -45,7 +44,7 @@ struct environment {
       return problem.what();
     }
   }
-  /// These variables in front of others.
+  /// Returns these variables, followed by the variables of `outer` with other names.
   [[nodiscard]] environment in(environment const& outer) const {
     auto all = *this;
     all.variables.insert(outer.variables.begin(), outer.variables.end());
@@ -74,7 +73,7 @@ environment const of_plait{{{"PLAIT_RANK", "3"},
                             {"PLAIT_LOCAL_SIZE", "4"},
                             {"PLAIT_JOB", "a job"}}};
 
-// torchrun of PyTorch 1.13 with --nproc_per_node 2, recorded.
+// Recorded from torchrun of PyTorch 1.13 with --nproc_per_node 2.
 environment const of_torchrun{
     {{"GROUP_RANK", "0"},
      {"GROUP_WORLD_SIZE", "1"},
@@ -93,7 +92,7 @@ environment const of_torchrun{
      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
      {"WORLD_SIZE", "2"}}};
 
-// mpirun -n 2 of Open MPI 4.1.4, recorded.
+// Recorded from mpirun -n 2 of Open MPI 4.1.4.
 environment const of_open_mpi{{{"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                                {"OMPI_COMM_WORLD_NODE_RANK", "1"},
@@ -109,7 +108,7 @@ environment const of_open_mpi{{{"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                                {"PMIX_RANK", "1"},
                                {"PMIX_VERSION", "4.2.2rc2"}}};
 
-// mpiexec -n 2 of MPICH 4.0.2, recorded.
+// Recorded from mpiexec -n 2 of MPICH 4.0.2.
 environment const of_mpich{{{"HYDI_CONTROL_FD", "7"},
                             {"MPIR_CVAR_CH3_INTERFACE_HOSTNAME", "vm"},
                             {"MPI_LOCALNRANKS", "2"},
@@ -118,7 +117,7 @@ environment const of_mpich{{{"HYDI_CONTROL_FD", "7"},
                             {"PMI_RANK", "1"},
                             {"PMI_SIZE", "2"}}};
 
-// A batch script of 4 tasks on 4 nodes, as users have published it.
+// The environment of a batch script of 4 tasks on 4 nodes, as users have published it.
 environment const of_sbatch{{{"SLURM_CLUSTER_NAME", "ada"},
                              {"SLURM_GTIDS", "0"},
                              {"SLURM_JOBID", "200505"},
@@ -135,7 +134,8 @@ environment const of_sbatch{{{"SLURM_CLUSTER_NAME", "ada"},
                              {"SLURM_TASKS_PER_NODE", "1(x4)"},
                              {"SLURM_TASK_PID", "16360"}}};
 
-// The variables that srun adds or changes in such a script for `srun -n 7`, by the source of Slurm.
+// The variables that srun adds or overwrites in such a script for `srun -n 7`, according to the
+// source of Slurm.
 environment const of_srun = environment{
     {{"SLURM_LOCALID", "1"},
      {"SLURM_NNODES", "4"},
@@ -152,7 +152,7 @@ environment const of_srun = environment{
      {"SLURM_TASKS_PER_NODE",
       "2(x3),1"}}}.in(of_sbatch);
 
-// The shell of `salloc -n 8`, on the machine where salloc was called.
+// The environment of the shell of `salloc -n 8`, on the machine where salloc was called.
 environment const of_salloc{{{"SLURM_CLUSTER_NAME", "arc-slurm"},
                              {"SLURM_JOBID", "1731344"},
                              {"SLURM_JOB_CPUS_PER_NODE", "8"},
@@ -163,7 +163,8 @@ environment const of_salloc{{{"SLURM_CLUSTER_NAME", "arc-slurm"},
                              {"SLURM_NTASKS", "8"},
                              {"SLURM_TASKS_PER_NODE", "8"}}};
 
-// The environment if LaunchParameters has use_interactive_step, as published by users.
+// The environment of such a shell if LaunchParameters has use_interactive_step, as users have
+// published it.
 environment const of_interactive_step{{{"SLURM_GTIDS", "0"},
                                        {"SLURM_JOBID", "1731344"},
                                        {"SLURM_JOB_ID", "1731344"},
@@ -221,7 +222,8 @@ TEST(ProcessRanks, CarryTheJobsName) {
 }
 
 TEST(ProcessRanks, OfTheInnerLauncher) {
-  EXPECT_EQ(of_open_mpi.in(of_srun).read(), of_open_mpi.read());  // mpirun in a task of srun
+  EXPECT_EQ(of_open_mpi.in(of_srun).read(),
+            of_open_mpi.read());  // mpirun was started in a task of srun
   EXPECT_EQ(of_open_mpi.in(of_sbatch).read(), of_open_mpi.read());
   EXPECT_EQ(of_mpich.in(of_interactive_step).read(), of_mpich.read());
   EXPECT_EQ(of_torchrun.in(of_sbatch).read(), of_torchrun.read());
@@ -231,7 +233,7 @@ TEST(ProcessRanks, OfTheInnerLauncher) {
 }
 
 TEST(ProcessRanks, OfTheFirstLauncherWithAllVariables) {
-  // srun --mpi=pmi2 and --mpi=pmix make themselves heard by MPI's variables, too.
+  // srun --mpi=pmi2 and --mpi=pmix also set variables of MPI.
   environment const pmi{{{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}}};
   EXPECT_EQ(pmi.in(of_srun).read(), of_srun.read());
   environment const pmix{{{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "slurm.pmix.200505.3"}}};
@@ -252,7 +254,7 @@ TEST(ProcessRanks, OfSlurmComeFromSrunOnly) {
             words("SLURM_JOB_ID='1731344' and SLURM_STEP_ID='4294967290'"));
   for (char const* const batch_step : {"4294967291", "-5", "x", ""})
     expect_words(of_srun.with("SLURM_STEP_ID", batch_step).refusal(), "you are not under srun");
-  // PMIx of an interactive step says a rank, too.
+  // PMIx of an interactive step sets a rank, too.
   expect_words(environment{{{"PMIX_RANK", "0"}}}.in(of_interactive_step).refusal(),
                "you are not under srun");
   // A job that was submitted from within a step of one task has that step's variables.

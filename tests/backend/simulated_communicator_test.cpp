@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=10
-// What all backends have in common, in several orders of execution, and what is special to errors
-// that come late.
+// Runs the suite that all backends share, in several orders of execution, and tests errors that
+// appear late.
 #include "plait/backend/simulated/simulated_communicator.hpp"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(SimulatedCommunicator, SuiteOnFiveRanks) {
   EXPECT_TRUE(report.passed()) << report.text();
 }
 
-// Whatever is thrown out of synchronize(), by rank.
+// Returns the text of the error that synchronize() throws, for each rank.
 template <class Error, class Program>
 std::vector<std::string> errors_of(int ranks, Program program, std::uint64_t seed = 1) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
@@ -68,7 +68,7 @@ std::vector<std::string> errors_of(int ranks, Program program, std::uint64_t see
       rank.device().synchronize();
     } catch (Error const& e) {
       texts[std::size_t(rank.world_rank())] = e.what();
-      EXPECT_THROW(rank.device().synchronize(), Error);  // stays so
+      EXPECT_THROW(rank.device().synchronize(), Error);  // the error stays
     }
   });
   return texts;
@@ -90,7 +90,7 @@ TEST(SimulatedErrors, DifferentCalls) {
       "all_gather of 16 bytes per rank on group {0,1} (float32)");
 }
 
-// On both backends: what differs between the ranks is over where they communicate.
+// On both backends, a call that differs between ranks ends where they communicate.
 TEST(CallsForATrainer, EndWithTheirScope) {
   auto const program = [](auto& rank) {
     auto const room = rank.device().allocate(sizeof(float));

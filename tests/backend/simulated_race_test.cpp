@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that lacks a wait must be reported in every executed order, a right one never.
+// Programs that lack a wait must be reported in every order of execution, and correct programs
+// never.
 #include "plait/backend/simulated/race_error.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ using queue = plait::ext::simulated_queue;
 
 constexpr std::size_t count = 16;
 
-// One rank's four streams and a buffer of doubles.
+// The four streams of one rank, and a buffer of doubles.
 struct bench {
   rank_type& rank;
   plait::ext::simulated_device::arena room = rank.device().allocate(8 * count * sizeof(double));
@@ -39,7 +40,7 @@ struct bench {
   }
   [[nodiscard]] queue on(stream which) const { return rank.device().on(which); }
 
-  // Stream `waiting` waits for all that `awaited` has been given.
+  // Lets stream `waiting` wait for all operations that were issued on stream `awaited`.
   void wait(stream waiting, stream awaited, int site = 0) const {
     auto event = rank.device().make_event();
     rank.device().record(event, awaited);
@@ -53,7 +54,7 @@ struct bench {
   }
 };
 
-// The report of a program's race, under every seed; "" if there is none.
+// Returns the reports of a program's race under every seed; "" if it has none.
 template <class Program>
 std::vector<std::string> reports_of(int ranks, Program program,
                                     std::optional<wait_site> without = {}) {
@@ -108,7 +109,7 @@ TEST(SimulatedRace, ReadBeforeTheWrite) {
       "two; stream tensor must wait for stream compute after this fill");
 }
 
-// The weights of rows are read by each operation of a loss.
+// Each operation of a loss reads the weights of rows.
 TEST(SimulatedRace, WeightsReadBeforeTheWrite) {
   struct weigh {
     double operator()(double term, double weight) const { return term * weight; }
@@ -161,9 +162,9 @@ struct add_three {
   double operator()(double a, double b, double c) const { return a + b + c; }
 };
 
-// Each view that an operation of elements reads, and what it writes.
+// Covers each view that an operation of elements reads, and the view that it writes.
 TEST(SimulatedRace, ViewsOfElementsBeforeTheWrite) {
-  // Operand `late` is written by another stream; 2 is a row for all in map_at.
+  // Another stream writes operand `late`; operand 2 is a row for all rows in map_at.
   auto const program = [](bool waits, std::size_t late, bool at_places) {
     return [=](bench const& with) {
       auto const q = with.on(stream::compute);
@@ -263,7 +264,8 @@ TEST(SimulatedRace, EventsMeanTheRecordAtTheTimeOfTheWait) {
     return [=](bench const& with) {
       auto event = with.rank.device().make_event();
       wait_site const site{wait_site::part::step};
-      with.rank.device().wait(stream::data, event, site);  // never recorded: waits for nothing
+      with.rank.device().wait(stream::data, event,
+                              site);  // the event was never recorded, so the wait has no effect
       if (!late) with.write(stream::compute, 0);
       with.rank.device().record(event, stream::compute);
       with.rank.device().wait(stream::data, event, site);
@@ -347,7 +349,7 @@ TEST(SimulatedRace, MessagesThereAndBack) {
       with.write(stream::tensor, 1);
       with.wait(stream::data, stream::tensor);
       data.send(message, 1, 0);
-      // The answer is received on the same stream, after which compute may write.
+      // The stream receives the answer, after which compute may write.
       data.receive(message, 1, 0);
       with.wait(stream::compute, stream::data);
       with.write(stream::compute, 0);
@@ -359,8 +361,9 @@ TEST(SimulatedRace, MessagesThereAndBack) {
 }
 
 TEST(SimulatedRace, OrderGoesThroughOtherRanks) {
-  // Ranks of two axes: stream data of rank 0 -> rank 1, stream tensor of rank 1 -> rank 3, then
-  // stream data of rank 3 -> rank 2, stream tensor of rank 2 -> rank 0: round the square.
+  // Uses ranks on two axes in a ring around the square: stream data from rank 0 to rank 1, stream
+  // tensor from rank 1 to rank 3, stream data from rank 3 to rank 2, stream tensor from rank 2 to
+  // rank 0.
   plait::ext::mesh grid;
   grid.add(axis::tensor, 2);
   grid.add(axis::data, 2);
@@ -401,10 +404,10 @@ TEST(SimulatedRace, OrderGoesThroughOtherRanks) {
   };
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     EXPECT_NO_THROW(run(seed, true, 0));
-    // A message that was received had to wait for the receiver.
+    // A message that was received waited for the receiver.
     EXPECT_NO_THROW(run(seed, true, 0, true));
     EXPECT_THROW(run(seed, false, 0), plait::ext::race_error);
-    // If a message has arrived, its sender's operation may still run.
+    // The arrival of a message does not imply that the operation of its sender has ended.
     EXPECT_THROW(run(seed, true, 1), plait::ext::race_error);
   }
 }
@@ -436,7 +439,7 @@ TEST(SimulatedRace, ReadsOfUnwrittenMemory) {
       "bytes that were never written");
 }
 
-// The writer that comes after a discard is what a reader should have waited for.
+// A reader should have waited for the writer after a discard.
 TEST(SimulatedRace, NamesTheWriterAndNotTheDiscard) {
   auto const program = [](bool writes) {
     return [=](bench const& with) {
@@ -469,7 +472,7 @@ TEST(SimulatedRace, DiscardedBeforeTheRead) {
       "must wait for stream tensor after this copy_bytes");
 }
 
-// A list of ranges is looked at only if it is there.
+// A list of ranges is only read if it is defined.
 TEST(SimulatedRace, UndefinedRangesAreNotFollowed) {
   expect_race(
       1,
@@ -486,8 +489,8 @@ TEST(SimulatedRace, UndefinedRangesAreNotFollowed) {
 
 // --- random programs --------------------------------------------------------------------------
 
-// plan_waits() lists the waits that a program needs: with all of them nothing races, without any
-// one of them two operations do.
+// plan_waits() lists the waits that a program needs. With all of them no operations race; without
+// any one of them two operations do.
 TEST(SimulatedRace, AgreesWithThePlanOfWaits) {
   int left_out = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
@@ -525,7 +528,7 @@ TEST(SimulatedRace, AgreesWithThePlanOfWaits) {
   EXPECT_GT(left_out, 300);
 }
 
-// A row whose result is said to be read.
+// A row that declares its result as an operand that it only reads.
 struct lying_add : operation::add {
   static constexpr operation::row is{"lying_add", "a(r c), b(r c), out(r c) ->"};
 };
@@ -547,7 +550,7 @@ TEST(SimulatedRace, RolesThatAreNotTrue) {
               "compute reads bytes that were never written");
 }
 
-// A row says whether a result may be in the place of an operand.
+// A row declares whether a result may be in the memory of an operand.
 TEST(SimulatedRace, ResultsOverOperands) {
   auto const run = [](auto put) {
     plait::ext::mesh grid;

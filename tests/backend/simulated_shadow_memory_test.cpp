@@ -14,7 +14,7 @@
 
 namespace {
 
-std::size_t pieces = 0;  // of memory that are in use
+std::size_t pieces = 0;  // the pieces of memory that are in use
 
 }  // namespace
 
@@ -35,7 +35,7 @@ namespace {
 using shadow = plait::detail::shadow_memory;
 using state = shadow::state;
 
-// An operation that knows nothing of other streams.
+// Returns an operation that is not ordered after any operation of another stream.
 shadow::accessor alone(std::size_t on, std::uint32_t number) {
   shadow::accessor by{.on = on, .number = number};
   by.known[on] = number;
@@ -110,7 +110,7 @@ TEST(ShadowMemory, AlikeNeighboursAreOneCell) {
   EXPECT_EQ(memory.write(0, 1024, alone(3, 1), true).what, state::fine);
 }
 
-// A model of the shadow memory that handles each byte alone.
+// A model that tracks each byte separately.
 class byte_model {
  public:
   explicit byte_model(std::size_t bytes) : bytes_(bytes) {}
@@ -162,7 +162,7 @@ TEST(ShadowMemory, EqualsAModelOfEveryByte) {
     for (int step = 0; step < 200; ++step) {
       std::size_t const on = below(shadow::streams);
       std::size_t const begin = below(size), end = begin + 1 + below(size - begin);
-      if (below(3) != 0)  // knows of another stream what that one has done up to now
+      if (below(3) != 0)  // it is ordered after all operations of another stream up to now
         for (std::size_t s = 0; s < shadow::streams; ++s) known[on][s] = made[s];
       known[on][on] = ++made[on];
       shadow::accessor const by{.on = on, .number = made[on], .known = known[on]};
@@ -177,7 +177,7 @@ TEST(ShadowMemory, EqualsAModelOfEveryByte) {
       }
       ASSERT_EQ(int(expected), int(got)) << "seed " << seed << ", step " << step;
       ++seen[std::size_t(got)];
-      if (got == state::race) break;  // what is left then does not matter
+      if (got == state::race) break;  // the state after a race does not matter
       if (below(50) == 0) {
         memory.forget_accesses();
         model.forget_accesses();

@@ -33,7 +33,7 @@ plait::ext::mesh data_mesh(int ranks) {
   return grid;
 }
 
-// The error that the run of a program ends with.
+// Returns the error that ends the run of a program.
 template <class Error, class Program>
 std::string error_of(int ranks, Program program, simulated backend = {}) {
   try {
@@ -46,8 +46,8 @@ std::string error_of(int ranks, Program program, simulated backend = {}) {
 
 // --- order ------------------------------------------------------------------------------------
 
-// Six operations on each of two streams of two ranks, in the order of execution: "a" and "b" are
-// streams of rank 0, "c" and "d" of rank 1.
+// Returns the order of execution of six operations on each of two streams of two ranks. "a" and "b"
+// are the streams of rank 0, "c" and "d" of rank 1.
 std::string order_of(simulated backend) {
   std::string out;
   backend.run(data_mesh(2), [&](rank_type& rank) {
@@ -75,7 +75,7 @@ TEST(SimulatedOrder, SeedsGoToExtremes) {
     EXPECT_EQ(order.size(), 24u);
     EXPECT_EQ(order_of({.seed = seed}), order) << "seed " << seed;
     orders.insert(order);
-    // One stream as a whole before, or after, all others.
+    // One stream runs completely before, or after, all others.
     for (char const name : {'a', 'b', 'c', 'd'}) {
       if (order.find(name) == 18) last.insert(name);
       if (order.rfind(name) == 5) first.insert(name);
@@ -90,7 +90,7 @@ TEST(SimulatedOrder, SeedsGoToExtremes) {
 }
 
 TEST(SimulatedOrder, ARankCanBeFarAhead) {
-  // The number of synchronisations that rank 0 has finished when rank 1 has its first.
+  // The number of synchronisations that rank 0 has completed when rank 1 completes its first.
   std::set<int> ahead;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     int steps = 0, seen = -1;
@@ -121,7 +121,7 @@ TEST(SimulatedDevice, NothingIsThereTooEarly) {
     EXPECT_TRUE(std::isnan(*data));
     double given = 3, got = 0;
     device.upload(&given, data, sizeof given);
-    given = 4;  // may be changed at once
+    given = 4;  // the program may change it immediately
     device.download(data, &got, sizeof got);
     EXPECT_TRUE(std::isnan(*data));
     EXPECT_TRUE(std::isnan(got));
@@ -181,7 +181,7 @@ TEST(SimulatedDevice, KernelsGetTheQueueOfTheHost) {
     device.synchronize();
     EXPECT_EQ(got, (std::array<double, 4>{2, 2, 4, 4}));
     queue.run([](auto const&, input, view) {}, input{data, 1, 2}, view{data + 2, 1, 2});
-    device.on(stream::tensor).fill(1.0, data + 1, 1);  // what the kernel reads
+    device.on(stream::tensor).fill(1.0, data + 1, 1);  // the value that the kernel reads
     EXPECT_THROW(device.synchronize(), plait::ext::race_error);
   });
 }
@@ -222,11 +222,12 @@ TEST(SimulatedJob, CountsOperationsAndSites) {
     rank.device().synchronize();
     auto event = rank.device().make_event();
     rank.device().record(event, stream::data);
-    rank.device().wait(stream::data, event,
-                       {plait::ext::wait_site::part::step, 9});  // in order anyway
+    rank.device().wait(
+        stream::data, event,
+        {plait::ext::wait_site::part::step, 9});  // these operations are ordered without the wait
     rank.device().synchronize();
     rank.device().wait(stream::compute, event,
-                       {plait::ext::wait_site::part::step, 9});  // long over
+                       {plait::ext::wait_site::part::step, 9});  // the operation ended long before
   });
   EXPECT_EQ(statistics.operations, 4u);
   EXPECT_EQ(statistics.sites,
@@ -296,7 +297,7 @@ TEST(SimulatedJob, DeadlockSaysWhoWaitsForWhat) {
     auto const name = rank.device().mark("exchange");
     auto& comm = rank.group(axis::data);
     if (rank.world_rank() == 2) return;
-    // Two that send first: neither receives.
+    // Both ranks send first, so neither receives.
     comm.send(x, 1 - comm.rank(), 0);
     comm.receive(x, 1 - comm.rank(), 0);
     auto event = rank.device().make_event();
@@ -321,7 +322,7 @@ TEST(SimulatedJob, ABarrierWithoutAllIsADeadlock) {
   EXPECT_EQ(text, "deadlock: rank 0 waits in barrier on group {0,1}; rank 1 has finished");
 }
 
-// Two groups of the same ranks on the same stream.
+// Two groups with the same ranks and the same stream are distinct.
 TEST(SimulatedJob, GroupsAreToldApart) {
   axis_set const other = axis::data | axis::stage;
   plait::ext::mesh_groups const groups(data_mesh(2), {axis::data, other});
@@ -354,12 +355,13 @@ TEST(SimulatedJob, UnawaitedOperationsAreExecutedAndChecked) {
   EXPECT_EQ(stuck,
             "deadlock: rank 0 has finished, stream data waits in all_reduce of 0 bytes on group "
             "{0,1}; rank 1 has finished");
-  simulated{}.run(data_mesh(1), [](rank_type& rank) {  // its target is gone when it is executed
-    auto const host = std::make_unique<double>(0.0);
-    auto const room = rank.device().allocate(8);
-    rank.device().on(stream::compute).fill(1.0, reinterpret_cast<double*>(room.data()), 1);
-    rank.device().download(room.data(), host.get(), 8);
-  });
+  simulated{}.run(
+      data_mesh(1), [](rank_type& rank) {  // its target is destroyed before it is executed
+        auto const host = std::make_unique<double>(0.0);
+        auto const room = rank.device().allocate(8);
+        rank.device().on(stream::compute).fill(1.0, reinterpret_cast<double*>(room.data()), 1);
+        rank.device().download(room.data(), host.get(), 8);
+      });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=10
-// What all backends have in common, and what is special to threads: time, groups in any order,
-// numbers that a plan's traffic is compared with.
+// Runs the suite that all backends share, and tests the properties of threads: time, groups in any
+// order, and the numbers with which a plan's traffic is compared.
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/run_ranks.hpp"
 
@@ -46,7 +46,7 @@ TEST_P(ThreadSuite, Passes) {
 }
 INSTANTIATE_TEST_SUITE_P(ThreadCommunicator, ThreadSuite, testing::Values(1, 2, 3, 4));
 
-// Three axes, and more ranks than most machines that run this have processors for.
+// A mesh of three axes with more ranks than most test machines have processors.
 TEST(ThreadCommunicator, SuiteOnAMeshOfThreeAxes) {
   auto const report =
       check_communicators(plait::threads{}, {.ranks = 8, .sizes = {0, 1, 65}, .rounds = 100});
@@ -66,7 +66,8 @@ TEST(ThreadCommunicator, NoRankLeavesABarrierBeforeTheLastHasCome) {
 }
 
 TEST(ThreadCommunicator, GroupsOfOneWorldDoNotDisturbEachOther) {
-  // Six ranks as 3 x 2: rows {0,1} {2,3} {4,5}, columns {4,2,0} {1,3,5}; group order is not sorted.
+  // Six ranks as 3 x 2: rows {0,1} {2,3} {4,5}, columns {4,2,0} {1,3,5}. The order of a group is
+  // not sorted.
   plait::ext::thread_world world{6};
   std::vector<std::vector<int>> const rows{{0, 1}, {2, 3}, {4, 5}}, columns{{4, 2, 0}, {1, 3, 5}};
   std::vector<int> row_ids, column_ids;

@@ -26,8 +26,8 @@ namespace {
 using plait::ext::thread_communicator;
 
 struct ThreadErrors : testing::Test {
-  // The exception of each rank. Most of these tests would hang with a fault, so TearDown checks the
-  // time.
+  // Returns the error of each rank. Most of these tests would hang if they failed, so TearDown
+  // checks that they end fast.
   template <class Error, class Program>
   std::vector<std::string> expect_each(int ranks, Program program,
                                        plait::thread_options options = {}) {
@@ -48,13 +48,14 @@ struct ThreadErrors : testing::Test {
   }
 
   void TearDown() override {
-    EXPECT_LT(std::chrono::steady_clock::now() - begin_, std::chrono::seconds{20});  // of 60
+    EXPECT_LT(std::chrono::steady_clock::now() - begin_,
+              std::chrono::seconds{20});  // the limit is far below the timeout of 60 seconds
   }
 
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// Many rounds, so without a limit in time.
+// Tests of many rounds, without a limit of time.
 struct ThreadStress : ThreadErrors {
   void TearDown() override {}
 };
@@ -361,7 +362,7 @@ TEST_F(ThreadErrors, AWaitThatIsTooLongSaysWhatEveryRankDoes) {
       3,
       [&](thread_communicator& comm) {
         if (comm.rank() == 1) return is_told.wait(false);
-        for (++came; came < 2;) std::this_thread::yield();  // both wait for rank 1 alone
+        for (++came; came < 2;) std::this_thread::yield();  // both wait only for rank 1
         try {
           comm.barrier();
         } catch (plait::communication_timeout const&) {
@@ -403,7 +404,7 @@ TEST_F(ThreadErrors, AnExceptionOnOneRankEndsAllAndKeepsItsType) {
     } catch (...) {
       EXPECT_EQ(aborted.size(), 2u);
       EXPECT_THROW(plait::ext::run_ranks(world, [](int) {}),
-                   plait::job_aborted);  // it stays broken
+                   plait::job_aborted);  // the group stays broken
       for (auto const& text : aborted) EXPECT_EQ(text.find("rank 1 failed"), 0u) << text;
       throw;
     }
@@ -469,9 +470,9 @@ TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
   expect_text_everywhere(texts, "the operator stopped the job");
 }
 
-// An abort may come at any point of a call: each call then ends on all ranks or on none, and no
-// rank leaves while another still reads its buffer (the address sanitizer would see it).
-TEST_F(ThreadStress, AbortAtAnyMomentEndsAllRanks) {
+// An abort may happen at any point of a call. Each call then ends on all ranks or on none, and no
+// rank returns while another still reads its buffer (the address sanitizer would see it).
+TEST_F(ThreadStress, AbortAtAnyMomentLeavesNoRankBehind) {
   std::vector<int> const members{0, 1, 2};
   for (int round = 0; round < 100; ++round) {
     plait::ext::thread_world world{3};
@@ -499,7 +500,7 @@ TEST_F(ThreadStress, AbortAtAnyMomentEndsAllRanks) {
   }
 }
 
-// A sender that gave up while its buffer is being read would change what arrives.
+// If a sender gave up while its buffer is being read, the received bytes could change.
 TEST_F(ThreadStress, AbortDoesNotTakeTheBufferFromUnderAReceiver) {
   std::vector<int> const members{0, 1};
   std::vector<int> sent(2'000'000), received(sent.size());
@@ -539,7 +540,7 @@ TEST_F(ThreadStress, AbortDoesNotTakeTheBufferFromUnderAReceiver) {
   }
 }
 
-// Both ways of waiting: without any look before sleeping, and with looks only.
+// Tests both ways of waiting: sleeping without any polling before it, and polling only.
 TEST_F(ThreadStress, NoWakeUpIsLost) {
   for (auto const options : {plait::thread_options{.yields = 0, .spins = 0},
                              plait::thread_options{.yields = 3, .spins = 10}}) {
@@ -568,9 +569,9 @@ TEST_F(ThreadErrors, WaitingRanksUseNoProcessor) {
   EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.25);
 }
 
-// Next to threads that never sleep a rank that yields waits for a time slice at each poll: 30 times
-// as long as a rank that sleeps, before ranks detected this.
-TEST(ThreadWaiting, RanksNextToBusyThreadsSleep) {
+// Next to threads that never sleep, a rank that yields waits for a time slice at each poll. That
+// took 30 times as long as sleeping, until ranks detected it.
+TEST(ThreadWaiting, RanksBesideBusyThreadsSleep) {
   auto const seconds = [](plait::thread_options const& options) {
     plait::ext::thread_world world{4, options};
     int const group = world.add_group({0, 1, 2, 3});
@@ -588,7 +589,8 @@ TEST(ThreadWaiting, RanksNextToBusyThreadsSleep) {
       }
     });
   double asleep = 0, chosen = 1;
-  for (int i = 0; i < 5 && chosen >= 8 * asleep + 0.2; ++i)  // others may disturb one of the two
+  for (int i = 0; i < 5 && chosen >= 8 * asleep + 0.2;
+       ++i)  // other processes may disturb one of the two
     asleep = seconds({.yields = 0}), chosen = seconds({});
   EXPECT_LT(chosen, 8 * asleep + 0.2);
 }

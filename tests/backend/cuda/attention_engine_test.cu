@@ -34,7 +34,7 @@ struct negation {
   PLAIT_HOST_DEVICE auto operator()(auto x) const { return -x; }
 };
 
-// plait's own kernels, except that log_sum is kept with the other sign.
+// plait's own kernels, except that log_sum is stored with the opposite sign.
 class negated_attention final : public plait::ext::prepared_attention {
  public:
   negated_attention(plait::ext::cuda_place at, attention_shape const& shape)
@@ -71,7 +71,7 @@ class negated_attention final : public plait::ext::prepared_attention {
   std::size_t sums_;
 };
 
-// Takes heads of width 8.
+// An engine that accepts heads of width 8.
 class negating_engine final : public plait::ext::attention_engine {
  public:
   explicit negating_engine(plait::ext::cuda_place at) : at_(at) { ++calls.engines; }
@@ -93,7 +93,7 @@ std::unique_ptr<plait::ext::attention_engine> negating(plait::ext::cuda_place at
   return std::make_unique<negating_engine>(at);
 }
 
-// Both passes on one device.
+// Runs both passes on one device.
 template <class T>
 struct passes {
   std::size_t sums, elements;
@@ -187,7 +187,7 @@ TEST_F(AttentionEngine, IsRecordedInAGraphButNotANewShape) {
     device.replay(graph, [&] { got.run(device.on(stream::compute)); });
     EXPECT_EQ(got.dqkv.get(), expected.dqkv.get()) << round;
   }
-  EXPECT_EQ(calls.forward, 2);  // as the graphs of a device say: once to run, once to record
+  EXPECT_EQ(calls.forward, 2);  // once to run and once to record, as for all graphs of a device
 
   cuda_device::graph other;
   passes<bfloat16> const longer(device, {.sequence = 36, .batch = 2, .heads = 2, .head_width = 8});

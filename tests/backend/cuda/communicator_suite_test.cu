@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=20
 //
-// What the communicators of CUDA devices have in common with all others.
+// Runs the suite that all communicators share on CUDA devices.
 #include <algorithm>
 #include <cstdint>
 
@@ -14,7 +14,7 @@ namespace {
 using plait::testing::check_communicators;
 using elements = plait::testing::element_list<float, double, plait::bfloat16, std::int32_t>;
 
-// A message keeps the thread of its rank until the thread of the other end has come.
+// A message blocks the thread of its rank until the other end calls.
 TEST(Loopback, PassesTheSuite) {
   for (int const ranks : {1, 2, 3, 4}) {
     auto const report = check_communicators<elements>(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=20
 //
-// The communicators of CUDA devices: ranks that share one GPU, and NCCL on as many GPUs as there
-// are.
+// Tests the communicators of CUDA devices: ranks that share one GPU, and NCCL on all GPUs of the
+// machine.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -24,7 +24,7 @@ using plait::ext::collective;
 using plait::ext::reduction;
 using rank_type = plait::ext::cuda_rank;
 
-// A small whole number that tells rank, position and salt apart; sums of a few are exact.
+// A small integer that identifies rank, position and salt; sums of a few are exact.
 template <class T>
 T value(int rank, std::size_t position, int salt = 0) {
   return static_cast<T>((rank + 1) * 10 + static_cast<int>(position % 7) - 3 + salt);
@@ -68,7 +68,7 @@ struct with {
 template <class With>
 struct CudaCollectives : testing::Test {
   using backend = typename With::backend;
-  // program(communicator, device, count) for several numbers of ranks and elements.
+  // Runs program(communicator, device, count) for several numbers of ranks and elements.
   template <class Program>
   static void everywhere(Program program) {
     for (int ranks = 1; ranks <= backend::most_ranks(); ++ranks)
@@ -88,7 +88,7 @@ TYPED_TEST(CudaCollectives, AllReduce) {
   this->everywhere([](auto& comm, auto& device, std::size_t count) {
     on_device<T> const x(device, values<T>(comm.rank(), count));
     comm.all_reduce(x.span());
-    comm.all_reduce(x.span(), reduction::max);  // of equal values
+    comm.all_reduce(x.span(), reduction::max);  // all values are equal
     auto const got = wide(x.get());
     for (std::size_t i = 0; i < count; ++i) {
       double sum = 0;
@@ -184,8 +184,8 @@ TYPED_TEST(CudaCollectives, MessagesPassAlongAndBack) {
   });
 }
 
-// The buffers are used again at once on the compute stream, after a wait for the group's stream:
-// nothing may be overwritten that another rank still reads.
+// The compute stream reuses the buffers immediately, after a wait for the group's stream. No byte
+// may be overwritten that another rank still reads.
 TYPED_TEST(CudaCollectives, BuffersBelongToTheCallUntilItsStreamIsThere) {
   using T = typename TypeParam::element;
   for (int ranks = 2; ranks <= TypeParam::backend::most_ranks(); ++ranks)
@@ -271,7 +271,7 @@ TYPED_TEST(CudaCollectives, SizesThatDoNotFitAreAnErrorOfEveryRank) {
 }
 
 TEST(Loopback, SumsAreMadeInRankOrder) {
-  std::vector<float> const parts{1.0f, 1e8f, -1e8f};  // (1 + 1e8) - 1e8 is 0, other orders give 1
+  std::vector<float> const parts{1.0f, 1e8f, -1e8f};  // only this order gives 0
   on<one_gpu>(3, [&](rank_type& rank) {
     on_device<float> const x(
         rank.device(), std::vector<float>(70, parts[static_cast<std::size_t>(rank.world_rank())]));
@@ -407,8 +407,8 @@ TEST(Nccl, ARankKeepsItsMemoryUntilAllHaveEnded) {
   EXPECT_EQ(all.pinned_memory.size(), before);
 }
 
-// Both ends of a channel take part in its making and its end, so ranks that differ in the order
-// would wait for each other.
+// Both ends of a channel take part in its creation and its end, so ranks with unlike orders would
+// wait for each other.
 TEST(Nccl, ChannelsAreMadeAndEndInOneOrder) {
   for (int const stages : {2, 3, 4, 5}) {
     plait::ext::mesh grid;
@@ -428,8 +428,8 @@ TEST(Nccl, ChannelsAreMadeAndEndInOneOrder) {
       std::vector<int> made, destroyed;
       for (auto const& one : entries)
         if (one.device == rank) (one.is_made ? made : destroyed).push_back(one.number);
-      EXPECT_TRUE(std::ranges::is_sorted(made));      // they are numbered as they are made
-      ASSERT_EQ(made.size(), stages == 2 ? 3u : 5u);  // the world is the first
+      EXPECT_TRUE(std::ranges::is_sorted(made));      // the numbers have the order of creation
+      ASSERT_EQ(made.size(), stages == 2 ? 3u : 5u);  // the communicator of the world is the first
       std::ranges::rotate(made, made.begin() + 1);
       EXPECT_EQ(destroyed, made) << "rank " << rank << " of " << stages;
       made.pop_back();
@@ -439,19 +439,19 @@ TEST(Nccl, ChannelsAreMadeAndEndInOneOrder) {
     for (auto const& [number, ends] : members) ++channels[ends];
     EXPECT_EQ(channels.size(), stages == 2 ? 1u : std::size_t(stages));
     for (auto const& [ends, count] : channels) {
-      EXPECT_EQ(count, 2);  // there and back
+      EXPECT_EQ(count, 2);  // one message in each direction
       ASSERT_EQ(ends.size(), 2u);
       EXPECT_TRUE(ends[1] - ends[0] == 1 || ends[1] - ends[0] == stages - 1);
     }
   }
 }
 
-// Three communicators in each rank: their aborts are waited for together, and what the GPU may
-// still use is not given back.
-TEST(Nccl, AnAbortThatHangsKeepsTheMemory) {
+// Each rank has three communicators. Their aborts are waited for together, and memory that the GPU
+// may still use is not released.
+TEST(Nccl, AnAbortThatHangsLeavesTheMemoryBehind) {
   auto grid = line(2);
   grid.add(plait::axis::data, 2);
-  static std::array<plait::detail::cuda_state*, 4> left;  // known, for checks of leaks
+  static std::array<plait::detail::cuda_state*, 4> left;  // kept reachable for the leak sanitizer
   std::size_t const used = pretended::machine::get().used;
   auto const begin = std::chrono::steady_clock::now();
   pretended::aborts_hang = true;
@@ -472,19 +472,19 @@ TEST(Nccl, AnAbortThatHangsKeepsTheMemory) {
   std::size_t const scratch =
       plait::cuda_options{}.workspace_bytes +
       (plait::ext::stream_count - 1) * plait::detail::cuda_state::least_scratch;
-  // Rank 0 has given its numbers back before anything was known to hang.
+  // Rank 0 released its numbers before the hang was detected.
   EXPECT_EQ(pretended::machine::get().used, used + 4 * scratch + 3 * 4000);
 }
 #endif
 
-// One rank with an NCCL communicator. Groups of one rank need none, so where there is one GPU
-// nothing else calls NCCL.
+// One rank with an NCCL communicator. Groups of one rank do not need one, so on a machine with one
+// GPU no other test calls NCCL.
 struct alone {
   plait::ext::cuda_device& device;
   plait::detail::nccl_link world;
   on_device<float> from, to;
   plait::ext::cuda_device::graph graph{};
-  int bodies = 0;  ///< bodies that have run; the others were repeated from the graph
+  int bodies = 0;  ///< the number of bodies that have run; the others were replayed from the graph
 
   alone(rank_type& rank, ncclUniqueId id)
       : device(rank.device()),
@@ -502,7 +502,7 @@ struct alone {
     });
   }
 
-  // NCCL has nothing to do for one rank in place.
+  // NCCL does nothing for one rank in place.
   void add_up(plait::detail::nccl_link& link, plait::ext::stream on) {
     link.issue(call_of(collective::all_reduce), [&](ncclComm_t comm) {
       return ncclAllReduce(from.data(), to.data(), count, ncclFloat32, ncclSum, comm,
@@ -521,7 +521,7 @@ struct alone {
       return ncclGroupEnd();
     });
   }
-  // body() runs, is recorded and is repeated twice, each time with other numbers.
+  // Runs body(), records it and replays it twice, each time with other numbers.
   template <class Body>
   void move_four_times(Body body) {
     graph = {};
@@ -554,7 +554,7 @@ TEST(Nccl, ALinkOfOneRankIsRecordedAndRepeated) {
   });
 }
 
-// A rank makes and releases the links of its groups and channels in this way.
+// A rank creates and releases the links of its groups and channels in this way.
 TEST(Nccl, PartsAndChannelsOfOneRank) {
   alone::run([](alone& one) {
     using plait::ext::stream;
@@ -571,7 +571,7 @@ TEST(Nccl, PartsAndChannelsOfOneRank) {
       auto& link = *channels.link(plait::ext::channel_number(channel));
       one.move_four_times([&] { one.send_to_itself(link, channel); });
     }
-    one.graph = {};  // before the links whose calls it has
+    one.graph = {};  // the graph is destroyed before the links whose calls it has
   });
 }
 
@@ -602,7 +602,7 @@ TEST(Nccl, AFailureEndsTheLinkOfOneRank) {
   EXPECT_FALSE(plait::detail::gpu_is_stuck);
 }
 
-// Both send first: without a group each would wait for the other one's receive.
+// Both ranks send first: without a group each would wait for the other's receive.
 TEST(Nccl, MessagesOfAGroupCross) {
   if (nccl::most_ranks() < 2) GTEST_SKIP() << "needs two GPUs";
   ncclUniqueId id{};

@@ -14,7 +14,7 @@
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/error.hpp"
 
-// The common part of the tests that need a GPU.
+// Code that the tests that need a GPU share.
 namespace cuda_testing {
 
 inline int gpus() {
@@ -35,7 +35,7 @@ class on_device {
   }
   [[nodiscard]] T* data() const { return reinterpret_cast<T*>(arena_.data()); }
   [[nodiscard]] std::span<T> span() const { return {data(), count_}; }
-  /// When all streams are empty.
+  /// Returns the numbers, after all streams are empty.
   [[nodiscard]] std::vector<T> get() const {
     std::vector<T> values(count_);
     device_->synchronize();
@@ -50,15 +50,15 @@ class on_device {
   plait::ext::cuda_device::arena arena_;
 };
 
-/// Returns true if trainers on `backend` can record their steps: a trainer that is asked to does
-/// nothing if the backend has no graphs.
+/// Returns true if trainers on `backend` can record their steps. A trainer that is asked to record
+/// does nothing if the backend has no graphs.
 template <class Backend>
 bool records(Backend const& backend) {
   if constexpr (requires { backend.options.graphs; }) return backend.options.graphs;
   else return false;
 }
 
-/// A mesh with `ranks` ranks on one axis.
+/// Returns a mesh with `ranks` ranks on one axis.
 inline plait::ext::mesh line(int ranks) {
   plait::ext::mesh grid;
   grid.add(plait::axis::tensor, ranks);

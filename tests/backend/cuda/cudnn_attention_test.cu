@@ -37,9 +37,9 @@ std::vector<double> wide(std::vector<bfloat16> const& x) {
   return out;
 }
 
-// Probabilities, their gradients and the results are rounded to bfloat16 (a part of 2^-9 each) and
-// the rounding errors of a sum do not all have one sign: a part of 2^-6 of the largest value has
-// room for them. `part` of `parts`, as dq of dqkv.
+// Probabilities, their gradients and the results are rounded to bfloat16 (a relative error of 2^-9
+// each). The errors of a sum do not all have one sign, so 2^-6 of the largest value is a sufficient
+// bound. `part` of `parts` selects, for example, dq of dqkv.
 void expect_close(std::vector<double> const& got, std::vector<double> const& expected,
                   std::size_t width, std::size_t part, std::size_t parts) {
   double largest = 0, error = 0;
@@ -47,12 +47,12 @@ void expect_close(std::vector<double> const& got, std::vector<double> const& exp
     if (i / width % parts != part) continue;
     largest = std::max(largest, std::abs(expected[i]));
     double const difference = std::abs(got[i] - expected[i]);
-    error = difference <= error ? error : difference;  // also if it is nan
+    error = difference <= error ? error : difference;  // a NaN is kept, too
   }
   EXPECT_LE(error, largest / 64) << "part " << part;
 }
 
-// Both passes of attention on `queue`.
+// Runs both passes of attention on `queue`.
 template <class T, class Kept>
 void attend(auto const& queue, equal_heads const& of, T const* qkv, T* out, Kept* log_sum,
             T const* dout, T* dqkv) {
@@ -85,7 +85,7 @@ struct CudnnAttention : testing::TestWithParam<equal_heads> {
 };
 
 TEST_P(CudnnAttention, EqualsTheHost) {
-  // Otherwise plait's own kernels are compared.
+  // Without it the test would compare plait's own kernels.
   ASSERT_NE(plait::cudnn_attention()({0, 0}, {})->prepare(of), nullptr);
   run();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=cudnn without_gpu
-// What cuDNN says of the attention that plait asks it for, on devices that it only knows by their
-// description: needs no GPU.
+// Checks whether cuDNN supports the attention that plait requests, on devices that it knows only by
+// their description. It needs no GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 namespace needs = plait::cuda_requirements;
 using plait::ext::attention_shape;
 
-// A GPU in the words of cuDNN 9.19: the numbers of an H200, with the shared memory of an A100 for
-// capability 80.
+// Returns the description of a GPU in the format of cuDNN 9.19: the numbers of an H200, with the
+// shared memory of an A100 for capability 80.
 std::string described(int capability) {
   return R"({"deviceName": "a GPU", "cudaDeviceId": 0, "driverVer": 13000,
              "totalGlobalMem": 150000000000, "l2CacheSize": 62914560, "pciDeviceId": 0,
@@ -33,7 +33,7 @@ std::string refusal(attention_shape const& shape, int capability, bool determini
   return plait::detail::cudnn_refusal(shape, capability, described(capability), deterministic);
 }
 
-// cuDNN looks for the driver before it says yes. The stub of the toolkit is enough.
+// cuDNN loads the driver before it accepts a graph. The stub of the toolkit is sufficient.
 struct CudnnAttention : testing::TestWithParam<int> {
   static void SetUpTestSuite() {
     if (dlopen("libcuda.so.1", RTLD_NOW) == nullptr) (void)dlopen(PLAIT_CUDA_DRIVER, RTLD_NOW);

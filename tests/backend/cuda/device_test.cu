@@ -34,7 +34,7 @@ std::vector<int> numbers(std::size_t count, int first = 0) {
   return values;
 }
 
-// Pieces of 64 bytes, so that a small buffer goes through all of them several times.
+// Staging pieces of 64 bytes, so that a small buffer passes through all of them several times.
 plait::cuda_options const small_pieces{.staging_bytes = 64, .staging_pieces = 3};
 
 TEST(CudaDevice, HostMemoryMayBeChangedWhenUploadReturns) {
@@ -140,7 +140,7 @@ TEST(CudaDevice, ReplayRunsTwiceAndRepeatsFromThenOn) {
         device.wait(stream::compute, copied, {});
         queue.add(x.data(), y.data(), x.data(), 1);
       });
-      // Later operations of a stream follow the operations of the body.
+      // Operations that are issued later run after the operations of the body.
       device.on(stream::data).copy_bytes(y.data(), z.data(), sizeof(int));
       EXPECT_EQ(x.get().front(), 2 * ((1 << round) - 1));
       EXPECT_EQ(z.get().front(), (2 << (round - 1)) - 1);
@@ -155,11 +155,11 @@ TEST(CudaDevice, ScratchMemoryNeverMoves) {
   auto* const few = state.scratch(stream::compute, 1000);
   auto* const many = state.scratch(stream::compute, 1001);
   EXPECT_NE(few, many);
-  EXPECT_EQ(state.scratch(stream::compute, 2000), many);  // it has at least doubled
+  EXPECT_EQ(state.scratch(stream::compute, 2000), many);  // the scratch has at least doubled
   EXPECT_EQ(state.scratch(stream::compute, 4), few);
   on_device<int> const x(device, numbers(250));
   auto const queue = device.on(stream::compute);
-  queue.copy_bytes(x.data(), few, 1000);  // both are there
+  queue.copy_bytes(x.data(), few, 1000);  // both buffers are still allocated
   queue.copy_bytes(few, many, 1000);
   queue.fill(0, x.data(), 250);
   queue.copy_bytes(many, x.data(), 1000);
@@ -167,8 +167,8 @@ TEST(CudaDevice, ScratchMemoryNeverMoves) {
 }
 
 #if !defined(__CUDACC__)
-// A download of more than all pieces waits for the first one, after work that takes too long. The
-// buffer may be gone with the failure, so the pieces must not be copied to it.
+// A download of more than all pieces waits for the first piece, after work that takes too long. The
+// buffer may be destroyed after the failure, so no piece may be written to it.
 TEST(CudaDevice, ADownloadThatFailsWritesNothingLater) {
   auto options = small_pieces;
   options.timeout = std::chrono::milliseconds{50};
@@ -198,12 +198,11 @@ TEST(CudaDevice, WaitsOfTheHostCannotBeRecorded) {
   device.replay(graph, body);
   expect_text(message_of<plait::cuda_error>([&] { device.replay(graph, body); }),
               "an upload was asked for while a step is recorded as a graph");
-  EXPECT_EQ(x.get().front(), 0);  // the device is as before
+  EXPECT_EQ(x.get().front(), 0);  // the device is unchanged
 }
 
-// Operations of a layer's own that wait for the value they compute: by the queue, as
-// thrust_policy() does, by CUDA itself, and by a library that makes an exception of its own of what
-// CUDA says.
+// A layer's own operations that wait for the value they compute: by the queue, as thrust_policy()
+// does, by CUDA itself, and by a library that throws its own exception for an error of CUDA.
 struct waits_for_its_queue {
   void operator()(plait::ext::cuda_queue const& queue) const { queue.wait(); }
 };
@@ -233,7 +232,7 @@ TEST(CudaDevice, AnOperationThatReturnsAValueCannotBeRecorded) {
     expect_text(message_of<plait::cuda_error>([&] { device.replay(graph, body); }),
                 "an algorithm that returns a value to the host cannot be part of a recorded step; "
                 "use cub::DeviceReduce into device memory");
-    EXPECT_EQ(x.get().front(), 2);  // the device is as before, and records what it can
+    EXPECT_EQ(x.get().front(), 2);  // the device is unchanged and still records
     for (int i = 0; i < 3; ++i)
       device.replay(other, [&] { queue.add(x.data(), ones.data(), x.data(), 1); });
     EXPECT_EQ(x.get().front(), 5);
@@ -243,7 +242,7 @@ TEST(CudaDevice, AnOperationThatReturnsAValueCannotBeRecorded) {
   refuses(waits_in_a_library{});
 }
 
-// Small whole numbers: sums are exact in every type, in every order.
+// Returns small integers: sums are exact in every type and order.
 template <class T>
 std::vector<T> whole_numbers(std::size_t count, unsigned seed) {
   std::mt19937 bits(seed);
@@ -367,7 +366,7 @@ TYPED_TEST(Matmul, AnEarlierErrorIsNotBlamedOnTheLibrary) {
               std::string::npos)
         << error.what();
   }
-  EXPECT_NO_THROW(multiply());  // all algorithms are still there
+  EXPECT_NO_THROW(multiply());  // all algorithms are still offered
 }
 #endif
 
@@ -383,7 +382,7 @@ struct Epilogue : testing::Test {
   cuda_device device{{0, 0}};
   plait::ext::host_queue host;
 
-  // The device's product of m x k and k x n numbers, compared with the host in double.
+  // Compares a product of m x k and k x n numbers on the device with the host's in double.
   template <class Function>
   void compare(std::size_t m, std::size_t n, std::size_t k, bool adds, bool in_place) {
     using on_host = plait::ext::epilogue<double, Function>;
@@ -415,7 +414,7 @@ struct Epilogue : testing::Test {
                        (adds ? " with a row" : "") + (in_place ? " in place" : "") +
                        (sums ? " of a matrix that is added" : "");
     if (!on_host::maps || !on_host::takes_two) expect_near(dc.get(), c, c, where + ", c");
-    // The error of a derivative is the error of a factor of the product.
+    // A derivative has the error of one factor of the product.
     if (on_host::maps && !in_place)
       expect_near(dout.get(), out, on_host::takes_two ? c : out, where + ", mapped");
   }
@@ -493,8 +492,8 @@ TYPED_TEST(Epilogue, WorksWhereTheLibraryHasNone) {
 }
 #endif
 
-// Compares a product and the sums of an operand with the host's in double. Both are made twice, so
-// that they are added to what is there.
+// Compares a product and the sums of an operand with the host's in double. Both run twice, so that
+// the second run adds to existing values.
 template <class T>
 struct ProductAndSums : testing::Test {
   using sum = std::conditional_t<std::is_same_v<T, plait::bfloat16>, float, T>;
@@ -579,7 +578,7 @@ TYPED_TEST(ProductAndSums, WorkWhereTheLibraryRefuses) {
     this->compare_all();
     *known = true;
   }
-  // The sums do not fit.
+  // The workspace is too small for the sums.
   this->device = cuda_device({0, 0}, {.fused_bias_gradient = true, .workspace_bytes = 1024});
   this->compare(24, 300, 130, false);
   EXPECT_EQ(pretended::epilogues, 0);
@@ -601,8 +600,8 @@ struct weighted {
   }
 };
 
-// Each operation of the queue against the same one of the host, so that no argument goes astray
-// between the two; what the kernels do has tests of its own.
+// Compares each operation of the queue with the host's, so that every argument is passed on
+// correctly. The kernels have their own tests.
 struct QueueOperations : testing::Test {
   static constexpr std::size_t rows = 6, columns = 20, count = rows * columns;
   cuda_device device{{0, 0}};
@@ -618,7 +617,8 @@ struct QueueOperations : testing::Test {
     for (double& each : out) each = draw(bits);
     return out;
   }
-  // work(queue, pointers of the operands...) on both; the operands are equal afterwards.
+  // Runs work(queue, pointers of the operands...) on both devices, and checks that the operands are
+  // equal afterwards.
   template <class Work, class... Vectors>
   void compare(Work work, Vectors... operands) {
     compare_copies(work, std::tuple(operands...), on_device(device, operands)...);
@@ -662,7 +662,7 @@ TEST_F(QueueOperations, Elements) {
               plait::functions::multiply{});
       },
       x, y, row);
-  compare(  // terms and weights of rows
+  compare(  // operands: terms and weights of rows
       [](auto q, float const* a, double const* b, double* sum) {
         q.run(operation::accumulate_columns{}, matrix{a, rows, 1}, matrix{b, rows, 1}, row_of(sum),
               weighted{});
@@ -740,7 +740,7 @@ TEST_F(QueueOperations, OfOnePassAreThoseOfTwo) {
   for (std::size_t i = 0; i < once.size(); ++i)
     ASSERT_NEAR(once[i], twice[i], 1e-6 * std::max(1.0f, std::abs(twice[i]))) << i;
 #if !defined(__CUDACC__)
-  std::size_t const gradients = many * wide + 2 * wide;  // a compiler may contract others
+  std::size_t const gradients = many * wide + 2 * wide;  // for other sizes code may be contracted
   ASSERT_TRUE(std::equal(once.begin(), once.begin() + gradients, twice.begin()));
 #endif
 }
@@ -814,7 +814,8 @@ TEST_F(QueueOperations, LookUpAndLoss) {
   }
 }
 
-// More positions than one block sorts. In float another order of additions would be other bits.
+// Looks up more positions than one block sorts. In float, another order of additions would give
+// other bits.
 TEST_F(QueueOperations, LookUpOfManyPositions) {
   constexpr std::size_t positions = 20000, table_rows = 300, width = 2;
   std::mt19937 bits(1);
@@ -920,7 +921,7 @@ TEST_F(QueueOperations, OfALayersOwn) {
 }
 
 #if !defined(__CUDACC__)
-// Pretended devices refuse what a device refuses.
+// Pretended devices refuse the calls that a device refuses.
 
 TEST(PretendedDevice, CallsThatACaptureForbidsEndIt) {
   cuda_device device({0, 0});

@@ -22,26 +22,26 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/kernel_words.hpp"  // before the kernels
+#include "backend/cuda/kernel_words.hpp"  // precedes the kernels, which need its keywords
 
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/cuda/kernels/sort_pairs.hpp"
 
-// Runs kernels on the processor: block after block; the threads of a block are fibers with stacks
-// of their own. A warp runs until its threads wait at a barrier of the block, first or last thread
-// first and first or last warp first in turns, so that a missing barrier shows. Shared memory is
-// filled with NaNs before each block and is followed by guard bytes. A wait that can never end
-// (threads that left, or are waiting for something else) is an error.
+// Runs kernels on the processor, one block after the other; the threads of a block are fibers. A
+// warp runs until its threads wait at a barrier of the block. First or last thread first and first
+// or last warp first alternate, so that a missing barrier shows. Shared memory is filled with NaNs
+// before each block and has guard bytes after it. A wait that can never end (threads that left, or
+// that wait for another barrier) is an error.
 //
-// Under the thread sanitizer the threads of a kernel are threads for it, too, so that it finds two
-// that touch the same memory, one of them writing, without a barrier between them: threads of one
-// block, and threads of two blocks, which only the end of the kernel orders. An exchange between
-// the threads of a warp orders its values, but no memory, as on a device.
+// Under the thread sanitizer the threads of a kernel are threads for the sanitizer, too. It finds
+// two threads that access the same memory, one of them writing, without a barrier between them.
+// They may be threads of one block, or of two blocks, which only the end of the kernel orders. An
+// exchange between the threads of a warp orders its values but not memory, as on a device.
 
 namespace kernel_emulation {
 
-// swapcontext() asks the operating system to keep the signal mask, twice for each switch, which
-// takes longer than what a thread does between two barriers. Sanitizers know no other way, though.
+// swapcontext() makes the operating system save the signal mask, twice for each switch. That takes
+// longer than the work of a thread between two barriers. Sanitizers support no other way, though.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PLAIT_SWITCH_BY_CONTEXT 1
 #elif defined(__has_feature)
@@ -59,7 +59,7 @@ namespace kernel_emulation {
 #endif
 #endif
 
-// Calls that tell the sanitizer of fibers and of their order; empty without it.
+// Calls that tell the sanitizer about fibers and their order; empty without it.
 #if defined(PLAIT_RACES_ARE_FOUND)
 extern "C" {
 void* __tsan_get_current_fiber();
@@ -72,7 +72,7 @@ void AnnotateIgnoreReadsEnd(char const* file, int line);
 void AnnotateIgnoreWritesBegin(char const* file, int line);
 void AnnotateIgnoreWritesEnd(char const* file, int line);
 }
-/// A guard within which the sanitizer ignores reads and writes, which are the emulation's own.
+/// A guard within which the sanitizer ignores reads and writes of the emulation itself.
 struct unseen {
   unseen() {
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
@@ -85,12 +85,12 @@ struct unseen {
   unseen(unseen const&) = delete;
   unseen& operator=(unseen const&) = delete;
 };
-/// Orders memory: accesses before leave(place) come before accesses after a later enter(place).
+/// Orders memory: accesses before leave(place) happen before accesses after a later enter(place).
 inline void leave(void* place) { __tsan_release(place); }
 inline void enter(void* place) { __tsan_acquire(place); }
 #else
 struct unseen {
-  unseen() {}  // NOLINT: as with the sanitizer, it is used for its lifetime
+  unseen() {}  // NOLINT: it is used for its lifetime, as with the sanitizer
 };
 inline void leave(void*) {}
 inline void enter(void*) {}
@@ -102,8 +102,9 @@ struct barrier_site {
   int line;
   auto operator<=>(barrier_site const&) const = default;
 };
-/// The barrier that PLAIT_LEAVE_OUT_BARRIER=<file>:<line> leaves out of all kernels, to see that it
-/// is missed; file is the end of its path. PLAIT_LIST_BARRIERS=1 says which kernels come to.
+/// PLAIT_LEAVE_OUT_BARRIER=<file>:<line> leaves this barrier out of all kernels, to check that the
+/// tests then fail; <file> is the end of its path. PLAIT_LIST_BARRIERS=1 prints the barriers that
+/// kernels reach.
 inline bool is_left_out(barrier_site const& site) {
   static std::string const which = [] {
     char const* const said = std::getenv("PLAIT_LEAVE_OUT_BARRIER");
@@ -113,12 +114,12 @@ inline bool is_left_out(barrier_site const& site) {
   return (std::string(site.file) + ":" + std::to_string(site.line)).ends_with("/" + which);
 }
 
-// _longjmp() under a name that hardened builds do not replace by a version that only goes up the
-// same stack.
+// Names _longjmp() by a symbol that hardened builds do not replace by a function that only unwinds
+// one stack.
 extern "C" [[noreturn]] void go_on_at(std::jmp_buf, int) __asm__("_longjmp");
 
-/// A place where a function was left and can be continued. `main` runs on a stack of its own and
-/// never returns; without `main`, the context is the first caller of switch_to().
+/// A place where a function was left and can be resumed. `main` runs on its own stack and never
+/// returns; without `main`, the fiber is the first caller of switch_to().
 class fiber {
  public:
   fiber() : has_begun_(true) {
@@ -139,10 +140,10 @@ class fiber {
   fiber(fiber const&) = delete;
   fiber& operator=(fiber const&) = delete;
 
-  /// Leaves this fiber, which runs, for another one.
+  /// Suspends this running fiber and resumes another one.
   void switch_to(fiber& next) {
 #if defined(PLAIT_RACES_ARE_FOUND)
-    __tsan_switch_to_fiber(next.known_as_, 1);  // that puts nothing in an order
+    __tsan_switch_to_fiber(next.known_as_, 1);  // the switch orders no memory
 #endif
 #if defined(PLAIT_SWITCH_BY_CONTEXT)
     swapcontext(&context_, &next.context_);
@@ -200,7 +201,7 @@ class block_machine {
     for (std::size_t i = shared_bytes; i < shared_.size() * sizeof(line); ++i)
       if (shared()[i] != poison && failure_.empty())
         failure_ = "a thread wrote behind the shared memory of its block";
-    if (left_ < threads) threads_.clear();  // they are in the middle of the kernel
+    if (left_ < threads) threads_.clear();  // these fibers are suspended within the kernel
     if (!failure_.empty()) throw std::logic_error("emulated kernel: " + failure_);
   }
 
@@ -215,8 +216,8 @@ class block_machine {
     unseen const own;
     sites_.insert(site);
     if (is_left_out(site)) return;
-    // Another place in turns: a thread that comes to the next barrier early must not put what it
-    // has done since before a thread that has still to leave this one.
+    // The place alternates between two: a thread that reaches the next barrier early must not order
+    // its later accesses before a thread that has not yet left this barrier.
     void* const place = &known_by_->barriers[barriers_[current_]++ % 2];
     leave(place);
     wait(waits::for_block);
@@ -230,13 +231,13 @@ class block_machine {
     wait(waits::for_warp, mask);
     enter(place);
   }
-  /// Orders memory: accesses of the host precede the accesses of a kernel that it launches, and
-  /// these precede later accesses of the host.
+  /// Orders memory: accesses of the host happen before accesses of a kernel that it launches, and
+  /// these before later accesses of the host.
   void begin_kernel() { leave(&begun_); }
   void end_kernel() { enter(&ended_); }
 
-  /// Gives each thread of the warp what the others brought. A slot is used at every other exchange
-  /// only, so a fast thread does not overwrite what a slow one has still to read.
+  /// Gives each thread of the warp the values of the others. Two sets of slots alternate, so a fast
+  /// thread does not overwrite a value that a slow thread has not yet read.
   template <class T>
   T const* exchange(unsigned mask, T const& mine) {
     static_assert(sizeof(T) <= sizeof(std::uint64_t));
@@ -268,7 +269,7 @@ class block_machine {
   };
 
   void prepare(unsigned threads, std::size_t shared_bytes) {
-    // New ones for each block: blocks do not wait for each other, nor do they share memory.
+    // New addresses for each block: blocks do not wait for each other, nor do they share memory.
     if (races_are_found) {
       known_by_ = std::make_unique<block_order>();
       std::vector<line>().swap(shared_);
@@ -285,7 +286,7 @@ class block_machine {
     while (threads_.size() < threads) threads_.emplace_back(&block_machine::thread_main);
   }
 
-  /// One thread of all blocks, one after the other.
+  /// Runs one thread of each block, block after block.
   static void thread_main() {
     auto& machine = instance();
     for (;;) {
@@ -302,7 +303,7 @@ class block_machine {
     wait(waits::has_left);
   }
 
-  /// Runs the threads [first, last) of a warp until none of them can continue by itself.
+  /// Runs the threads [first, last) of a warp until each of them waits.
   void run_warp(unsigned first, unsigned last) {
     do {
       bool const backwards = next_order();
@@ -335,7 +336,7 @@ class block_machine {
                  std::to_string(std::count(state_.begin(), state_.end(), waits::for_warp)) +
                  " for their warp, " + std::to_string(left_) + " left)";
   }
-  /// Returns true if this time goes from the last to the first.
+  /// Returns true if this time the last thread runs first.
   bool next_order() { return std::popcount(order_++) % 2 != 0; }
   bool complete(unsigned first, unsigned last, unsigned mask) const {
     for (unsigned t = first; t < last; ++t)
@@ -353,14 +354,15 @@ class block_machine {
   std::function<void()> const* body_ = nullptr;
   std::string failure_;
   std::unique_ptr<block_order> known_by_ = std::make_unique<block_order>();
-  char begun_ = 0, ended_ = 0;  // places for the sanitizer
+  char begun_ = 0, ended_ = 0;  // addresses for the sanitizer
   std::set<barrier_site> sites_;
   fiber scheduler_;
-  std::deque<fiber> threads_;  // stay where they are
+  std::deque<fiber> threads_;  // a deque, so that fibers keep their addresses
   std::vector<waits> state_;
   std::vector<unsigned> mask_;
   std::vector<unsigned> turn_;
-  std::vector<unsigned> barriers_, warp_waits_;  // that each thread has come to
+  std::vector<unsigned> barriers_,
+      warp_waits_;  // the number of barriers and waits that each thread has reached
   std::vector<exchange_slot> slots_;
   std::vector<line> shared_;
   unsigned current_ = 0;
@@ -368,7 +370,7 @@ class block_machine {
   unsigned order_ = 0;
 };
 
-/// The launcher of the tests; counts its launches. It limits the number of blocks of a kernel.
+/// The launcher of the tests. It counts launches and limits the number of blocks of a kernel.
 struct launcher {
   int* launches = nullptr;
   unsigned most_blocks = ~0u;
@@ -440,7 +442,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 }
 inline unsigned char* emulated_shared_memory() { return block_machine::instance().shared(); }
 
-// The emulation has no CUB: a kernel of one thread sorts.
+// CUB is not available: a kernel of one thread sorts.
 namespace detail {
 
 inline void sort_pairs_kernel(pairs_to_sort pairs, std::uint32_t* order) {

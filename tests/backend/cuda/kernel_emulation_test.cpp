@@ -12,7 +12,8 @@
 
 #include "plait/backend/cuda/kernels/launch.hpp"
 
-// The emulation must see what would go wrong on a device, or the tests of the kernels say little.
+// The emulation must detect errors that would occur on a device; else the tests of the kernels
+// prove little.
 
 namespace cuda = plait::cuda_kernels;
 using kernel_emulation::launcher;

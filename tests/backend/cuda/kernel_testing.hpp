@@ -20,9 +20,9 @@
 #include "backend/host_maths_testing.hpp"
 #include "plait/core/bfloat16.hpp"
 
-// The common part of the tests of kernels. The oracle is host_maths in double, with the kernel's
-// numbers, rounded to its type. The tests run on the emulation of a device and, compiled by nvcc
-// with PLAIT_KERNELS_ON_DEVICE, on a GPU: a kernel only reads and writes `memory`.
+// Code that the tests of kernels share. The oracle is host_maths in double, on the numbers that the
+// kernel gets, rounded to its type. The tests run on the emulation of a device and, compiled by
+// nvcc with PLAIT_KERNELS_ON_DEVICE, on a GPU: a kernel reads and writes only `memory`.
 
 namespace kernel_testing {
 
@@ -36,8 +36,8 @@ using kernel_emulation::launcher;
 inline constexpr bool on_device = false;
 #endif
 
-/// A launcher for kernels in which a block goes through rows in turns: here it has several, as
-/// where there are more rows than a grid has blocks.
+/// A launcher for kernels whose blocks loop over rows. Each block has several rows, as if there
+/// were more rows than a grid has blocks.
 inline constexpr launcher few_blocks{.most_blocks = 2};
 
 using host_maths_testing::expect_near;
@@ -48,8 +48,8 @@ using plait::bfloat16;
 
 using elements = testing::Types<double, float, bfloat16>;
 
-/// Largest relative error of one rounding to T. In the bounds of the tests it is multiplied by the
-/// number of roundings and the size of what is rounded.
+/// The largest relative error of one rounding to T. Bounds of tests multiply it by the number of
+/// roundings and the size of the rounded value.
 template <class T>
 inline constexpr double rounding = sizeof(T) == 2   ? 1.0 / 256
                                    : sizeof(T) == 4 ? 1.0 / (1 << 23)
@@ -65,8 +65,8 @@ std::vector<double> wide(std::vector<T> const& x) {
   return result;
 }
 
-/// Memory as a kernel sees it: `shift` elements after an address that is aligned for vectors, with
-/// guards on both sides that must not change.
+/// Memory for a kernel: `shift` elements after an address that is aligned for vectors, with guards
+/// on both sides that must not change.
 template <class T>
 class memory {
  public:
@@ -92,7 +92,7 @@ class memory {
     return values;
   }
   [[nodiscard]] std::vector<double> wide() const { return kernel_testing::wide(get()); }
-  /// The one element.
+  /// Returns the only element.
   [[nodiscard]] T value() const { return get().at(0); }
 
  private:
@@ -109,20 +109,20 @@ class memory {
   device_bytes bytes_;
 };
 
-/// One number in memory.
+/// Returns memory with one number.
 template <class T>
 memory<T> one(T value) {
   return memory<T>(std::vector<T>{value});
 }
 
-/// Checks for equal bits in the emulation; on a device, whose functions and contracted products
-/// differ in the last bits, for a difference within `bound`.
+/// Checks that numbers are equal in the emulation; on a device, whose functions and contracted
+/// products differ in the last bits, that they are equal within `bound`.
 template <class A, class B>
 void expect_same(std::vector<A> const& a, std::vector<B> const& b, double bound) {
   expect_near(a, b, on_device ? bound : 0.0);
 }
 
-/// Aligned, and one element off.
+/// Shifts for aligned memory, and for memory that is off by one element.
 inline constexpr std::size_t shifts[] = {0, 1};
 
 struct extents {

@@ -6,15 +6,16 @@
 
 #include "plait/core/bfloat16.hpp"
 
-// The words of CUDA C++ that kernels use, for compilers that do not know them: any compiler can
-// read the kernels, and an emulation of a device, which defines the functions, can run them.
+// Defines the keywords of CUDA C++ that kernels use, for compilers without them. Any compiler can
+// then compile the kernels, and an emulation of a device, which defines the functions, can run
+// them.
 
 #define __global__
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
-// A barrier says where it is.
+// A barrier passes its place in the source.
 #define __syncthreads() emulated_barrier(__FILE__, __LINE__)
 
 #define PLAIT_UNROLL
@@ -38,7 +39,7 @@ unsigned __ballot_sync(unsigned mask, int predicate);
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 unsigned char* emulated_shared_memory();
 
-// Tensor cores: the first thread of a warp does it all.
+// Tensor cores: the first thread of a warp does all the work.
 namespace detail {
 
 inline constexpr int side = 16;
@@ -64,7 +65,7 @@ struct left_factor : detail::core_factor<Transposed> {};
 template <bool Transposed>
 struct right_factor : detail::core_factor<Transposed> {};
 
-// A sum of products, zero at first.
+// A sum of products, initially zero.
 struct core_sum {
   static constexpr int side = detail::side;
   float of[side][side]{};

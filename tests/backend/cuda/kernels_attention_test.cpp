@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: optimise
-#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+#include "backend/cuda/kernel_testing.hpp"  // first, as it defines the keywords of kernels
 
 #include <algorithm>
 #include <vector>
@@ -18,8 +18,8 @@ namespace {
 struct packed_shape {
   std::size_t sequence, batch, heads, head_width;
 };
-// Tiles are of 16 to 64 positions and of 64, 128 or 256 columns. The first has several tiles and is
-// small, so that a race is found soon.
+// Tiles have 16 to 64 positions and 64, 128 or 256 columns. The first shape has several tiles and
+// is small, so that a race is found soon.
 constexpr packed_shape shapes[] = {{70, 2, 2, 8},  {0, 1, 1, 8},   {1, 1, 1, 1},
                                    {17, 2, 3, 5},  {64, 1, 1, 64}, {133, 1, 1, 24},
                                    {66, 1, 2, 72}, {35, 1, 1, 136}};
@@ -35,7 +35,8 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
   using A = accumulate_t<T>;
   for (auto const& [sequence, batch, heads, head_width] : shapes)
     for (std::size_t const shift : shifts) {
-      if (shift > 0 && sequence > 70) continue;  // the same with loads of single elements
+      if (shift > 0 && sequence > 70)
+        continue;  // the shift only changes vector loads to loads of single elements
       std::size_t const rows = sequence * batch, sums = rows * heads, count = sums * head_width;
       auto qkv = values<T>(3 * count, 1);
       for (T& value : qkv) value = static_cast<T>(static_cast<A>(value) * 2);
@@ -99,7 +100,7 @@ std::vector<attention_shape> general_shapes() {
 
 }  // namespace
 
-// The keys and values are in wider rows, of which the kernel has the middle.
+// The keys and values are stored in wider rows, of which the kernel reads the middle.
 TYPED_TEST(Attention, OfAnyHeadsAndMaskEqualsTheHost) {
   using T = TypeParam;
   using A = accumulate_t<T>;

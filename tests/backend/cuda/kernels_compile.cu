@@ -24,8 +24,8 @@
 #include "plait/tensor/functions.hpp"
 #include "run/own_rotary.hpp"
 
-// Every kernel as nvcc sees it, in each element type, and every header. Nothing is run: a device
-// may be missing.
+// Compiles every kernel in each element type, and every header, with nvcc. It runs none, as a
+// device may be missing.
 
 namespace kernels = plait::cuda_kernels;
 

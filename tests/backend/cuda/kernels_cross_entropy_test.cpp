@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+#include "backend/cuda/kernel_testing.hpp"  // first, as it defines the keywords of kernels
 
 #include <algorithm>
 #include <cmath>
@@ -31,13 +31,13 @@ struct problem {
   std::vector<std::int32_t> targets;
 
   explicit problem(shard s) : of(s), logits(values<T>(s.rows * s.columns, 1)), targets(s.rows) {
-    // Padding is large, so that it shows where it counts.
+    // Padding is large, so that the result shows if it counts.
     for (std::size_t i = 0; i < logits.size(); ++i)
       if (i % s.columns >= s.valid) logits[i] = static_cast<T>(30);
     auto const all = wide(logits);
     for (std::size_t i = 0; i < all.size(); ++i)
       if (i % s.columns < s.valid) without_padding.push_back(all[i]);
-    for (std::size_t r = 0; r < s.rows; ++r)  // some in other shards, some ignored
+    for (std::size_t r = 0; r < s.rows; ++r)  // some targets are in other shards, some are ignored
       targets[r] =
           r % 4 == 3
               ? ignored
@@ -45,7 +45,8 @@ struct problem {
   }
 };
 
-// Each operation on a shard, in place too, with the terms of that shard alone.
+// Compares each operation on a shard with the host, also in place, with the terms of that shard
+// only.
 template <class T, class Target = plait::ext::one_hot_target>
 void expect_host(shard s, std::size_t shift, double const* weights = nullptr, Target target = {},
                  launcher launch = {}) {
@@ -67,7 +68,7 @@ void expect_host(shard s, std::size_t shift, double const* weights = nullptr, Ta
                                      terms.data(), s.first_class, s.rows, s.valid, s.valid);
   kernels::cross_entropy_terms<Target>(launch, logits.data(), targets.data(), largest.data(),
                                        sums.data(), s.first_class, s.rows, s.columns, s.valid);
-  // Each of the summands is at most 2; e^x has an error of a few units.
+  // Each summand is at most 2; e^x has an error of a few units in the last place.
   double const bound = 20 * rounding<A> * static_cast<double>(s.valid);
   expect_near(sums.wide(), terms, bound);
 
@@ -109,8 +110,9 @@ TYPED_TEST(CrossEntropy, EqualsTheHostOnEveryShard) {
                              shift == 0 ? few_blocks : launcher{});
 }
 
-// Maxima and sums from one reading of the logits are those from two, where logits grow along a row,
-// are far apart, or are minus infinity. A row of these alone has no number for a loss.
+// A kernel that makes maxima and sums from one reading of the logits gives the results of two
+// kernels. The logits grow along a row, are far apart, or are minus infinity; a row of minus
+// infinities has no finite loss.
 template <class T, class Target>
 void expect_statistics_as_apart(shard s, std::size_t shift, double step) {
   using A = accumulate_t<T>;
@@ -149,8 +151,8 @@ TYPED_TEST(CrossEntropy, OneReadingOfTheLogitsEqualsTwo) {
                                                                        step);
 }
 
-// The gradient that is made with the loss equals the gradient that is made after it, in place too,
-// with logits read as vectors or one by one. An ignored row has no terms.
+// The kernel that makes the loss and its gradient gives the gradient of the separate kernel, also
+// in place, for logits that are read as vectors or one by one. A row to ignore has no terms.
 template <class T, class Target>
 void expect_gradient_as_apart(shard s, std::size_t shift, bool weighted, Target target) {
   using A = accumulate_t<T>;

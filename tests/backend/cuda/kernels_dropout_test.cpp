@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+#include "backend/cuda/kernel_testing.hpp"  // first, as it defines the keywords of kernels
 
 #include "plait/backend/cuda/kernels/dropout.hpp"
 #include "plait/backend/host/maths/dropout.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+#include "backend/cuda/kernel_testing.hpp"  // first, as it defines the keywords of kernels
 
 #include <algorithm>
 #include <deque>
@@ -58,7 +58,7 @@ struct weighted {
   }
 };
 
-// Reads a row of its own, one of each position and one for all, and its place.
+// Reads its own row, a row of each position, a row for all, and its place.
 struct from_rows {
   PLAIT_HOST_DEVICE auto operator()(plait::ext::element_place const& at, auto own, auto position,
                                     auto all) const {
@@ -74,7 +74,7 @@ TYPED_TEST(Elementwise, MapAtIsThatOfTheHost) {
   using T = TypeParam;
   using A = accumulate_t<T>;
   using plait::ext::element_operand;
-  // Columns from the fourth on of rows that are cut; three positions of `samples`.
+  // Rows are cut and begin at the fourth column; there are three positions of `samples`.
   for (std::size_t const samples : {1u, 2u, 70u})
     for (std::size_t const columns : {1u, 5u, 130u}) {
       plait::ext::element_block const of{3 * samples, columns, samples, 7, 4, 3};
@@ -95,7 +95,7 @@ TYPED_TEST(Elementwise, MapAtIsThatOfTheHost) {
     }
 }
 
-// One type of a user's, on the host and in a kernel.
+// Runs a user's function object on the host and in a kernel.
 TYPED_TEST(Elementwise, RotaryPositionsOfAUser) {
   using T = TypeParam;
   plait::ext::element_block const of{12, 16, 3, 100, 0, 32};
@@ -166,7 +166,7 @@ TYPED_TEST(Elementwise, CopyBlocks) {
 
 namespace {
 
-// out = factor * (x minus the largest of its row)
+// out = factor * (x - the greatest element of its row)
 struct below_largest {
   template <class T>
   PLAIT_HOST_DEVICE void operator()(std::size_t columns, T const* x, T const* factor,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+#include "backend/cuda/kernel_testing.hpp"  // first, as it defines the keywords of kernels
 
 #include "plait/backend/cuda/kernels/embedding.hpp"
 #include "plait/backend/host/maths/embedding.hpp"
@@ -10,7 +10,7 @@ namespace maths = plait::host_maths;
 
 namespace {
 
-// `n` ids below `ids`, looked up in rows [first_row, first_row + local_rows) of a table.
+// A lookup of `n` ids below `ids` in rows [first_row, first_row + local_rows) of a table.
 struct lookup {
   std::size_t n, columns, ids, first_row, local_rows;
 };
@@ -48,7 +48,7 @@ TYPED_TEST(Embedding, GatherRows) {
     }
 }
 
-// The order of additions is the host's, so the bits are the same.
+// Additions have the order of the host, so the bits are equal.
 TYPED_TEST(Embedding, ScatterAddRowsInOrder) {
   using T = TypeParam;
   using S = accumulate_t<T>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+#include "backend/cuda/kernel_testing.hpp"  // first, as it defines the keywords of kernels
 
 #include <array>
 #include <cmath>
@@ -21,7 +21,7 @@ using plait::ext::window_shape;
 
 constexpr std::size_t samples = 3;
 
-// Odd sizes, strides, padding and kernels that are not square.
+// Covers odd sizes, strides, padding and kernels that are not square.
 constexpr window_shape windows[] = {{1, 1, 1, 1, 1, 1, 0}, {2, 5, 7, 3, 3, 1, 1},
                                     {3, 7, 6, 3, 3, 2, 1}, {4, 6, 5, 2, 2, 2, 0},
                                     {2, 9, 4, 9, 4, 1, 0}, {1, 17, 19, 5, 3, 3, 1}};
@@ -85,7 +85,7 @@ TYPED_TEST(Windows, Pools) {
     if (2 * of.padding > of.kernel_height || 2 * of.padding > of.kernel_width) continue;
     std::size_t const count = samples * of.channels * of.out_map();
     auto x = values<T>(samples * of.image(), 1);
-    // Equal elements, and a nan.
+    // Inputs with equal elements and a NaN.
     for (auto& value : x) value = static_cast<T>(std::round(4 * double(float(value))));
     if (x.size() > 9) x[9] = std::numeric_limits<float>::quiet_NaN();
     auto const dy = values<T>(count, 2);
@@ -113,13 +113,13 @@ TYPED_TEST(Windows, Pools) {
 TYPED_TEST(SetNorm, OfGroupsOfChannelsAndOfSamples) {
   using T = TypeParam;
   using A = accumulate_t<T>;
-  // Groups of channels, of samples with some that do not count, and of all.
+  // Covers groups of channels, groups of samples of which some do not count, and the group of all.
   for (norm_shape const of : {norm_shape{3, 3, 6, 5, 1, 2}, norm_shape{6, 4, 3, 7, 2, 1},
                               norm_shape{8, 5, 2, 300, 4, 1}, norm_shape{4, 4, 1, 1, 4, 1}}) {
     std::size_t const count = of.samples * of.image();
     auto const x = values<T>(count, 1), dy = values<T>(count, 2);
     auto const gamma = values<T>(of.channels, 3), beta = values<T>(of.channels, 4);
-    constexpr double epsilon = 0.1;  // keeps the inverse deviation at 3
+    constexpr double epsilon = 0.1;  // limits the inverse deviation to about 3
     std::vector<double> statistics(2 * of.sets()), y(count), dx(count), scaled(count);
     maths::set_statistics(of, wide(x).data(), statistics.data(), epsilon);
     std::vector<A> kept;
@@ -165,7 +165,7 @@ TYPED_TEST(SetNorm, OfGroupsOfChannelsAndOfSamples) {
   }
 }
 
-// Two ranks that share their sets, of which the second has fewer samples, or none.
+// Two ranks share their sets; the second has fewer samples, or none.
 TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
   using T = TypeParam;
   using A = accumulate_t<T>;
@@ -219,8 +219,8 @@ TYPED_TEST(SetNorm, OfSamplesOnTwoRanks) {
     }
     add_up(dgamma);
     add_up(dbeta);
-    // The values that buffers follow: each rank's part by its samples, the variance unbiased over
-    // all.
+    // Buffers are updated with each rank's part by its number of samples, and with the unbiased
+    // variance over all.
     std::vector<double> means(channels), variances(channels);
     maths::accumulate_statistics(all, statistics.data(), means.data(), variances.data(), 0.125,
                                  epsilon);

@@ -14,7 +14,7 @@
 #include "backend/cuda/needs_gpu.hpp"
 #include "plait/backend/cuda/kernels/launch.hpp"
 
-// The launcher and the memory of kernel_testing.hpp on a GPU.
+// Implements the launcher and the memory of kernel_testing.hpp on a GPU.
 namespace kernels_on_device {
 
 inline void check(cudaError_t code, char const* what) {
@@ -22,10 +22,10 @@ inline void check(cudaError_t code, char const* what) {
     throw std::runtime_error(what + (": " + std::string(cudaGetErrorString(code))));
 }
 
-/// Waits for each kernel, so that an error belongs to its launch.
+/// A launcher that waits for each kernel, so that an error belongs to its launch.
 struct launcher {
   int* launches = nullptr;
-  unsigned most_blocks = ~0u;  ///< the most that a kernel is given
+  unsigned most_blocks = ~0u;  ///< the largest number of blocks that a kernel gets
 
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), plait::cuda_kernels::launch_shape shape,

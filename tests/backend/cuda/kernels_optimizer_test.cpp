@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+#include "backend/cuda/kernel_testing.hpp"  // first, as it defines the keywords of kernels
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ template <class P>
 struct Optimizer : testing::Test {};
 TYPED_TEST_SUITE(Optimizer, masters);
 
-// Odd borders, an empty range, and more than a block of elements.
+// Arenas with odd borders, with an empty range, and with more elements than a block.
 std::vector<std::vector<update_range>> const arenas = {{{0, 1, 1, 1}},
                                                        {{0, 7, 1, 0}, {7, 6, 1, 1}},
                                                        {{0, 5, 1, 1},
@@ -114,7 +114,7 @@ TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
     }
 }
 
-// With the option, a value that is not finite changes nothing.
+// A gradient that is not finite changes no weight, if the check is on.
 TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
   using P = TypeParam;
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -194,7 +194,7 @@ TYPED_TEST(Optimizer, SumsOfSquares) {
       double const expected = maths::sum_of_squares(x.data() + range.offset, range.count);
       EXPECT_NEAR(out[range.index], expected, 1e-13 * static_cast<double>(range.count));
     }
-    EXPECT_EQ(out[3], -1);  // belongs to no parameter
+    EXPECT_EQ(out[3], -1);  // this element belongs to no range
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
+#include "backend/cuda/kernel_testing.hpp"  // first, as it defines the keywords of kernels
 
 #include <algorithm>
 
@@ -26,8 +26,8 @@ template <class T>
 struct LayerNorm : testing::Test {};
 TYPED_TEST_SUITE(LayerNorm, elements);
 
-// The rounding errors of a sum over `rows` terms of at most 1: formed in slices of 64 rows, 8 warps
-// each, and then of the slices.
+// Returns a bound of the rounding errors of a sum over `rows` terms of at most 1. The kernel sums
+// slices of 64 rows with 8 warps each, and then the slices.
 template <class S>
 double sum_bound(std::size_t rows) {
   return rounding<S> * static_cast<double>(rows + 8) * std::sqrt(static_cast<double>(rows + 8));
@@ -95,8 +95,8 @@ TYPED_TEST(LayerNorm, ForwardAndInPlace) {
       memory<A> kept(2 * rows);
       kernels::layer_norm(launcher{}, in.data(), factor.data(), summand.data(), out.data(),
                           kept.data(), rows, columns, 1e-5);
-      // A normalised value is at most sqrt(columns); one rounding, and the roundings of the
-      // statistics, which with one column are 1 / sqrt(epsilon) times larger.
+      // A normalised value is at most sqrt(columns). It has one rounding error and the errors of
+      // the statistics, which with one column are 1 / sqrt(epsilon) times larger.
       double const size = 1 + std::sqrt(static_cast<double>(columns));
       double const deviation = columns == 1 ? 320 : 1;
       double const bound = rounding<T> * size + rounding<A> * size * 40 * deviation;
@@ -147,8 +147,8 @@ TYPED_TEST(LayerNorm, Backward) {
     }
 }
 
-// Both gradients from one reading of dy and x, and a sum with another gradient, have the bits of
-// those from a kernel for each.
+// A kernel that makes both gradients from one reading of dy and x, and adds another gradient, gives
+// the bits of separate kernels.
 TYPED_TEST(LayerNorm, BothGradientsAndASumHaveTheBitsOfEachByItself) {
   using T = TypeParam;
   using A = accumulate_t<T>;

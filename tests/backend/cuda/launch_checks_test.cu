@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: without_gpu
-// What is decided from numbers and text alone: needs no GPU.
+// Checks that depend only on numbers and text, so that they need no GPU.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -158,7 +158,7 @@ TEST_F(RendezvousFile, WritesThroughNoLinkAndLeavesNothingElse) {
   EXPECT_EQ(std::distance(begin(files), end(files)), 3);  // the two links and the target
 }
 
-// None of these may be waited for, or taken.
+// A rank may neither wait for any of these nor accept it.
 TEST_F(RendezvousFile, ThatIsSomethingElseIsRefusedAtOnce) {
   store(std::string(128, 'x'));
   expect_text(refusal_to_read(file, 128), "is not one: it does not begin with 'plait rendezvous 1'");
@@ -176,7 +176,7 @@ TEST_F(RendezvousFile, ThatIsSomethingElseIsRefusedAtOnce) {
   std::filesystem::remove(path);
   std::filesystem::create_symlink("nowhere", path);
   expect_text(refusal_to_read(file), "symbolic links");
-  if (::geteuid() == 0) return;  // root may read all
+  if (::geteuid() == 0) return;  // root can read any file
   std::filesystem::remove(path);
   file.write(bytes);
   ASSERT_EQ(::chmod(path.c_str(), 0), 0);
@@ -231,7 +231,7 @@ TEST(Launch, NcclKeepsToTheOrderOfLaunches) {
   ASSERT_EQ(::unsetenv(name), 0);
   plait::detail::check_nccl_library(two_ranks());
   EXPECT_STREQ(std::getenv(name), "1");
-  ASSERT_EQ(::setenv(name, "0", 1), 0);  // the user's word is the last one
+  ASSERT_EQ(::setenv(name, "0", 1), 0);  // the user's value overrides
   plait::detail::check_nccl_library(two_ranks());
   EXPECT_STREQ(std::getenv(name), "0");
 }

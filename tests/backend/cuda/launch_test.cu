@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=900 seconds=40
 //
-// The same jobs on GPUs as on the processor, in double: the same losses and weights to rounding.
+// Runs jobs on GPUs and on the processor, in double, and compares losses and weights to rounding.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using namespace cuda_testing;
 struct outcome {
   std::vector<double> losses;
   std::vector<double> norms;
-  std::vector<double> evaluated;  ///< after each step, if requested
+  std::vector<double> evaluated;  ///< the evaluation after each step, if it was asked for
   std::map<std::string, std::vector<double>> weights;
 };
 
@@ -67,8 +67,8 @@ outcome const& serial() {
   return once;
 }
 
-// Three steps of Adam divide by the root of small squares, which multiplies rounding errors of
-// 1e-16 by up to 1e5.
+// Three steps of Adam divide by the square root of small squares, which multiplies rounding errors
+// of 1e-16 by up to 1e5.
 void expect_serial(outcome const& got) {
   ASSERT_GT(serial().losses.front(), serial().losses.back());
   expect_near(got.losses, serial().losses, 1e-9, "loss");
@@ -85,11 +85,11 @@ TEST(CudaLaunch, RecordedStepsAreTheSame) {
 }
 
 #if !defined(__CUDACC__)
-// Each rank as the only one of a process.
+// Runs each rank as the only rank of a process.
 struct pretended_processes {
   plait::cuda_options options{};
   int data_ranks = 0;
-  bool meet = true;  ///< by a file
+  bool meet = true;  ///< ranks find each other through a file
 
   using concept_tag = plait::ext::backend_tag;
   using rank_type = plait::ext::cuda_rank;
@@ -127,7 +127,8 @@ TYPED_TEST(RecordedPlans, AreTheSame) {
   expect_serial(train<TypeParam>(pretended_processes{{.graphs = true}}));
 }
 
-// The host decides where gathers go: a recorded step has the decision of its recording.
+// The host decides which rank gathers which parameters; a recorded step has these decisions from
+// its recording.
 template <class Policy>
 struct RecordedLevels : testing::Test {};
 using recorded_levels =
@@ -167,7 +168,7 @@ TEST(CudaLaunch, AProcessUsesNoGpuButItsOwn) {
   EXPECT_EQ(all.devices_set, 1u << 3);
 }
 
-// NCCL's abort waits until no graph has its calls any more.
+// NCCL's abort waits until no graph has its calls.
 TEST(CudaLaunch, ARankWithARecordedStepEndsWhenAnotherHasLeft) {
   using job = small_gpt::job<plait::data_parallel<2>>;
   auto const data = small_gpt::text();
@@ -192,7 +193,8 @@ TEST(CudaLaunch, ThreeAxesOnOneGpu) {
   expect_serial(train<small_gpt::three_axes>(plait::cuda{.share_one_gpu = true}));
 }
 
-// Plans with more than an all_reduce, on ranks that exchange their data in the memory of one GPU.
+// Plans with other collectives than all_reduce, on ranks that exchange data in the memory of one
+// GPU.
 template <class Policy>
 struct PlansOnOneGpu : testing::Test {};
 using plans_on_one_gpu =
@@ -212,7 +214,7 @@ TEST(CudaLaunch, ThreeAxesOnGpusOfTheirOwn) {
   expect_serial(train<small_gpt::three_axes>(plait::cuda{}));
 }
 
-// Allocations of the device's memory; other tests watch a training step on the host.
+// Checks memory of the device only; other tests check the memory of a training step on the host.
 TEST(CudaLaunch, AStepTakesNoMemoryAfterTheFirst) {
   using job = small_gpt::job<small_gpt::tp2>;
   auto const data = small_gpt::text();
@@ -229,9 +231,11 @@ TEST(CudaLaunch, AStepTakesNoMemoryAfterTheFirst) {
     trainer.step(batches.at(0));
     auto const after_first = free_bytes();
     for (std::uint64_t step = 1; step < 3; ++step) trainer.step(batches.at(step));
-    // The driver loads modules when it wants to; what a step took would be taken by each.
+    // The driver may load modules at any time; memory that each step takes would grow with every
+    // step.
     EXPECT_GE(free_bytes() + (std::size_t{64} << 20), after_first);
-    // The number does change: not with every small allocation, as the driver takes memory in blocks.
+    // The number of free bytes does change, but not with every small allocation, as the driver
+    // takes memory in blocks.
     void* more = nullptr;
     ASSERT_EQ(cudaMalloc(&more, std::size_t{256} << 20), cudaSuccess);
     EXPECT_LT(free_bytes() + (std::size_t{128} << 20), after_first);

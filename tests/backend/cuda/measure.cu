@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what the operations of a step of GPT-2 take on this GPU: time, and arithmetic or memory
-// speed. Numbers are random, since products of equal ones are faster, and calls take turns with
-// several copies of their operands, so that these come from memory as in a step, not from the L2
-// cache. Run by scripts/gpu; says nothing without a GPU.
+// Prints the time, and the arithmetic or memory throughput, of the operations of a step of GPT-2 on
+// this GPU. Numbers are random, since products of equal numbers are faster. Calls rotate through
+// several copies of their operands, so that these are read from memory as in a step, not from the
+// L2 cache. scripts/gpu runs it; without a GPU it prints nothing.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -34,7 +34,7 @@ constexpr std::size_t batch = 16, sequence = 1024, width = 768, heads = 12, clas
 constexpr std::size_t rows = batch * sequence, logit_rows = rows / 4;
 constexpr std::size_t parameters = 124'475'904;
 
-// Copies of an operand; the copy of turn t is at [t].
+// Copies of an operand; the call of turn t uses the copy at [t].
 template <class T>
 struct copies {
   static constexpr std::size_t most = 4;
@@ -46,8 +46,8 @@ class meter {
  public:
   meter() : queue_(device_.on(stream::compute)) {}
 
-  // Normal numbers with deviation 0.02. Operands above 256 MiB have one copy, because they do not
-  // stay in a cache.
+  // Returns normal numbers with the deviation 0.02. Operands above 256 MiB have one copy, as a
+  // cache keeps nothing of them.
   template <class T>
   copies<T> room(std::size_t count) {
     constexpr std::size_t drawn = 1'000'003, large = std::size_t{256} << 20;
@@ -74,7 +74,8 @@ class meter {
     return data;
   }
 
-  // The median of 5 times of `turns` calls, and `amount` (of operations or bytes) in a second.
+  // Prints the median of 5 measurements of `turns` calls, and `amount` (operations or bytes) for
+  // each second.
   template <class Work>
   void line(std::string const& what, double amount, char const* unit, Work work) {
     constexpr std::size_t turns = 20;
@@ -189,7 +190,7 @@ void measure_attention(std::string const& type) {
   auto const qkv = run.room<T>(3 * rows * width), dqkv = run.room<T>(3 * rows * width),
              out = run.room<T>(rows * width), dout = run.room<T>(rows * width);
   auto const log_sum = run.room<kept>(rows * heads);
-  double const products =  // both, of which half are masked
+  double const products =  // both products; half of each is masked
       2 * double(batch) * double(sequence) * double(sequence) * double(width);
   plait::ext::equal_heads const shape{sequence, batch, heads, width / heads};
   auto const in = [&](std::size_t t) { return matrix<T const>{qkv[t], rows, 3 * width}; };

@@ -10,9 +10,10 @@
 
 #include "testing/time_limit.hpp"
 
-// For tests that need a GPU. Without one, the program says "no GPU: ..." and CTest counts it as
-// skipped. On a GPU a test that has not ended in PLAIT_TEST_SECONDS (20) ends the program, which
-// says which test that was: a kernel or a collective that hangs would take the time of all others.
+// For tests that need a GPU. Without a GPU the program prints "no GPU: ..." and CTest counts it as
+// skipped. On a GPU a test that has not ended after PLAIT_TEST_SECONDS (20) ends the program, which
+// prints the test's name: a kernel or a collective that hangs would use the time of all other
+// tests.
 namespace cuda_testing {
 
 class needs_gpu : public testing::Environment {

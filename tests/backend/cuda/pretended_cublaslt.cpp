@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt of pretended devices.
+// Implements cuBLASLt for pretended devices.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace pretended {
 struct product_description {
   std::int32_t transposed[2] = {0, 0};
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* row = nullptr;  // is read, or written with the sums of an operand
+  void* row = nullptr;  // a row that is read, or that the sums of an operand are written to
   std::int32_t row_type = -1;
   void* before = nullptr;
   std::int64_t before_stride = 0;
@@ -24,7 +24,7 @@ constexpr int offers = 3;
 /// The alignments and the workspace that the caller promised before the library offered an
 /// algorithm; its kernels rely on them.
 struct preference {
-  std::uint32_t alignment[4] = {256, 256, 256, 256};  // of a, b, c and d, in bytes
+  std::uint32_t alignment[4] = {256, 256, 256, 256};  // the alignments of a, b, c and d, in bytes
   std::uint64_t workspace_bytes = 0;
 };
 /// An offer: a number, and the preference that it relies on.
@@ -62,7 +62,7 @@ inline void set_element(matrix_layout const& of, void* data, std::size_t row, st
   else static_cast<plait::bfloat16*>(data)[at] = static_cast<plait::bfloat16>(value);
 }
 
-// The values of one element from the product to the result, as the library does it.
+// Applies the epilogue to one element of the product, as the library does.
 inline double apply_epilogue(product_description const& about, matrix_layout const& of,
                              std::size_t row, std::size_t column, double value) {
   auto before = of;
@@ -216,7 +216,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
   if (workspace_bytes < by_which.relies_on.workspace_bytes ||
       (workspace_bytes > 0 && reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0))
     return CUBLAS_STATUS_INVALID_VALUE;
-  // Values before gelu: whole packs of eight, no shorter than the result's columns.
+  // Values before gelu are stored in whole packs of eight, at least as long as the result's
+  // columns.
   if (about.before != nullptr &&
       (about.before_stride % 8 != 0 || about.before_stride < static_cast<std::int64_t>(m) ||
        reinterpret_cast<std::uintptr_t>(about.before) % 16 != 0))
@@ -225,7 +226,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
                     about.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   if ((about.row != nullptr && reinterpret_cast<std::uintptr_t>(about.row) % 16 != 0) ||
       (gelu && about.before == d))
-    return CUBLAS_STATUS_EXECUTION_FAILED;  // a device would read or write something else
+    return CUBLAS_STATUS_EXECUTION_FAILED;  // a device would read or write outside of the operands
   added_matrices += add != 0 && c != d;
   epilogues += about.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   lock const hold(machine::get().mutex);
@@ -254,9 +255,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
     for (std::size_t i = 0; sums_an_operand(about) && i < (rows ? m : n); ++i) {
       double sum = 0;
       for (std::size_t p = 0; p < k; ++p) sum += rows ? element_of_a(i, p) : element_of_b(p, i);
-      static_cast<float*>(about.row)[i] = static_cast<float>(sum);  // ignores the old contents
+      static_cast<float*>(about.row)[i] = static_cast<float>(sum);  // overwrites the earlier value
     }
-    std::memset(workspace, 0xff, std::min(workspace_bytes, std::size_t{1} << 10));  // uses it
+    std::memset(workspace, 0xff,
+                std::min(workspace_bytes, std::size_t{1} << 10));  // the library uses its workspace
   });
   return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// An emulated CUDA device: the functions of the CUDA runtime, of cuBLASLt and of NCCL that plait
-// calls, on the processor. A program that is linked to them (pretended_*.cpp in this folder) and
-// not to CUDA includes this before everything else.
+// A pretended CUDA device: the functions of the CUDA runtime, of cuBLASLt and of NCCL that plait
+// calls, implemented on the processor. A program that links them (pretended_*.cpp here) instead of
+// CUDA includes this header first.
 //
-// Work that is put into a stream stays there until a call asks whether it has ended; then the
-// device executes heads of streams in a random order that respects the events. So a missing wait,
-// or host memory that is used again too early, shows. New memory is filled with NaNs; copies must
-// stay within allocated memory. The host cannot touch a device's memory: a program that does ends
-// with a message, except while another thread carries out work of a device and has the same pages
-// open.
-#include "backend/cuda/kernel_emulation.hpp"  // before the CUDA headers
+// Work stays in a stream until a call asks whether it is complete. Then the heads of streams run in
+// a random order that respects the events, so a missing wait, or host memory that is reused too
+// early, shows. New memory is filled with NaNs. Copies are checked against the bounds of
+// allocations. The host cannot access a device's memory: a program that does ends with an error,
+// except while another thread runs work of a device and has the same pages open.
+#include "backend/cuda/kernel_emulation.hpp"  // precedes the CUDA headers
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -40,17 +39,19 @@ namespace pretended {
 
 constexpr int devices = 8;
 constexpr std::size_t device_bytes = std::size_t{4} << 30;
-// Shared memory of a block of compute capability 9.0: without asking, and after it.
+// The shared memory of a block of compute capability 9.0: the default, and the maximum that a
+// kernel can request.
 constexpr std::size_t shared_bytes_at_first = std::size_t{48} << 10,
                       most_shared_bytes = std::size_t{227} << 10;
 
-// Carried out when ready() at the head of a stream.
+// Work that runs when it is at the head of a stream and ready() is true.
 struct item {
   std::function<bool()> ready;
   std::function<void()> work;
 };
 
-// One operation of a graph: what makes its item at each launch, and the operations before it.
+// One operation of a graph: the function that makes its item at each launch, and the operations
+// before it.
 struct node {
   std::function<item()> make;
   std::vector<std::size_t> after;
@@ -58,36 +59,36 @@ struct node {
 struct capture_state {
   std::vector<node> nodes;
   bool ended = false;
-  bool invalidated = false;  // something was called that a capture forbids
+  bool invalidated = false;  // a call was made that a capture forbids
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id begun_by{};
 };
 
 struct event_state {
   std::uint64_t recorded = 0;
-  std::set<std::uint64_t> under_way{};  // a later record may end before an earlier one elsewhere
-  float ms = 0;                         // when it was recorded
+  std::set<std::uint64_t> under_way{};  // recordings in progress; a later one may end before an
+                                        // earlier one of another stream
+  float ms = 0;                         // the time of the recording
   std::shared_ptr<capture_state> capture;
   CUstream_st* captured_from = nullptr;
   std::size_t captured_work = 0;
-  std::vector<std::size_t> last;  // operations that it represents
+  std::vector<std::size_t> last;  // the operations after which the event is complete
 };
 
-/// The memory of all devices, which the program cannot touch.
+/// The memory of all devices, which the host's code cannot access.
 ///
-/// Its pages are closed. While a thread carries out work of a device, a chunk of them is opened as
-/// soon as that thread touches it, and closed when the work is over. A thread that touches closed
-/// pages otherwise ends the program with a sentence on its standard error; an access to a chunk
-/// that another thread has open is not noticed. The address sanitizer also finds accesses outside
-/// the memory that was taken.
+/// Its pages are protected. While a thread runs work of a device, a chunk of pages is opened when
+/// that thread first accesses it, and closed when the work ends. A thread that accesses closed
+/// pages otherwise ends the program with an error; an access to a chunk that another thread has
+/// open is not detected. The address sanitizer also finds accesses outside of allocated memory.
 class device_pages {
  public:
   device_pages();
-  /// Returns memory filled with NaNs, or null if it does not fit.
+  /// Returns memory filled with NaNs, or null if there is not enough.
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* data, std::size_t bytes);
 
-  /// The thread that holds the machine's mutex carries out work of devices between these calls.
+  /// The thread that holds the machine's mutex runs work of devices between these calls.
   void begin_work();
   void end_work();
 
@@ -96,15 +97,15 @@ class device_pages {
   void open_chunk_of(std::byte const* place);
 
   std::byte* begin_ = nullptr;
-  std::size_t used_ = 0;                       // bytes at the beginning that were ever taken
-  std::map<std::size_t, std::size_t> free_{};  // bytes by the place where they begin
+  std::size_t used_ = 0;  // bytes at the beginning that were allocated at least once
+  std::map<std::size_t, std::size_t> free_{};  // free bytes, by the offset at which they begin
   std::vector<std::byte*> opened_{};
   struct sigaction before_{};  ///< the handler of a sanitizer, which reports other faults
   static inline device_pages* all_ = nullptr;
   static inline thread_local bool works_ = false;
 };
 
-/// The time in which the thread carries out work of devices.
+/// The scope in which the thread runs work of devices.
 class device_work {
  public:
   explicit device_work(device_pages& pages) : pages_(pages) { pages_.begin_work(); }
@@ -124,12 +125,13 @@ struct machine {
   std::map<std::byte const*, int> device_of;
   std::size_t used = 0;
   std::mt19937 random{std::random_device{}()};
-  unsigned devices_set = 0;  // a bit for each that was made current: it has a context then
+  unsigned devices_set = 0;  // a bit for each device that was made current and so has a context
   bool failed = false;
-  std::map<void const*, int> shared_bytes_allowed;  // of kernels that asked for more than 48 KiB
+  std::map<void const*, int>
+      shared_bytes_allowed;  // the shared memory of kernels that requested more than 48 KiB
 
-  // Memory that is freed is kept for the next that is taken: to fill a page that the system has to
-  // find first takes a hundred times as long.
+  // Freed memory is kept for the next allocation: a new page that the system must map takes a
+  // hundred times as long to fill.
   machine() {
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_MAX, 0);
@@ -152,7 +154,8 @@ struct machine {
     return is_within(device_memory, data, 1) || is_within(pinned_memory, data, 1);
   }
   // Returns true if a capture forbids this thread calls that may wait for the device: its own
-  // capture, unless it is relaxed, or a global one of any thread. Such a call ends the capture.
+  // capture, unless it is relaxed, or a global capture of any thread. Such a call invalidates the
+  // capture.
   bool ends_a_capture() {
     bool ends = false;
     for (auto const* stream : streams) ends = end_capture_of(stream) || ends;
@@ -165,7 +168,7 @@ struct machine {
     std::fprintf(stderr, "%s\n", e.what());
     failed = true;
   }
-  bool step();  // whether something was carried out
+  bool step();  // returns true if work ran
   void steps(unsigned most) {
     device_work const now(pages);
     for (auto i = random() % most + 1; i > 0 && step(); --i) {
@@ -192,7 +195,8 @@ struct CUstream_st {
   int device = 0;
   std::deque<pretended::item> items{};
   std::shared_ptr<pretended::capture_state> capture{};
-  // While it is captured: its operations, how many are waited for, and those before its next one.
+  // State during a capture: the number of its operations, how many are waited for, and the
+  // operations before the next one.
   std::size_t captured_work = 0, joined_work = 0;
   std::vector<std::size_t> last{};
 };
@@ -219,7 +223,7 @@ inline bool machine::step() {
   return false;
 }
 
-// The common part of calls that wait for a whole device.
+// Runs the work of a device until it is complete, for calls that wait for a whole device.
 inline void machine::drain(int device) {
   for (;;) {
     {
@@ -237,7 +241,8 @@ inline void machine::drain(int device) {
 }
 
 inline cudaError_t enqueue_made(cudaStream_t stream, std::function<item()> make) {
-  if (stream == nullptr) return cudaErrorInvalidResourceHandle;  // the program's, not ours
+  if (stream == nullptr)
+    return cudaErrorInvalidResourceHandle;  // the default stream belongs to the program
   if (stream->capture != nullptr) {
     auto& nodes = stream->capture->nodes;
     nodes.push_back({std::move(make), std::exchange(stream->last, {nodes.size()})});
@@ -247,12 +252,12 @@ inline cudaError_t enqueue_made(cudaStream_t stream, std::function<item()> make)
   }
   return cudaSuccess;
 }
-/// True if devices count the work that they are given and do none of it. They have much memory
-/// then, and touch none of it.
+/// True if devices only count the work that they receive. They then have much memory, and access
+/// none of it.
 inline bool only_counts = false;
 
-/// Work that such a device was given: a kernel and the numbers among its arguments, or the call of
-/// a library.
+/// Work that a counting device received: a kernel and the numbers among its arguments, or the call
+/// of a library.
 struct counted_work {
   void const* kernel;
   char const* call;
@@ -274,33 +279,33 @@ inline cudaError_t enqueue(cudaStream_t stream, counted_work what, std::function
 /// The error of a kernel of this thread that could not be launched.
 inline thread_local cudaError_t last_error = cudaSuccess;
 
-/// The graphs that have been launched.
+/// The number of graph launches.
 inline std::atomic<int> graph_launches = 0;
 
-/// The requests to cuBLASLt since the start, and whether it supports epilogues at all.
+/// The number of epilogues that cuBLASLt was asked for since the start.
 inline std::atomic<int> epilogues = 0;
 /// The number of products to which cuBLASLt has added a matrix other than the result.
 inline std::atomic<int> added_matrices = 0;
 inline std::atomic<bool> knows_epilogues = true;
-/// True if it can sum up an operand while it makes a product.
+/// True if cuBLASLt can sum an operand while it makes a product.
 inline std::atomic<bool> knows_sums = true;
-/// True if it offers an algorithm for any product.
+/// True if cuBLASLt offers an algorithm for any product.
 inline std::atomic<bool> takes_products = true;
-/// The number of offered algorithms that it refuses to run.
+/// The number of algorithms that cuBLASLt offers but refuses to run.
 inline std::atomic<int> refuses = 0;
-/// The algorithm of the last product, which of them takes the least time, and what all have taken.
+/// The algorithm of the last product, the fastest algorithm, and the time that all products took.
 inline std::atomic<int> last_algorithm = -1, fastest = 0;
 inline std::atomic<float> ms_of_products = 0;
 
-/// A communicator of NCCL that a device has made or destroyed; all its members have one number.
+/// An NCCL communicator that a device has created or destroyed; all its members have one number.
 struct communicator_entry {
   int device = 0, number = 0;
   bool is_made = false;
 };
-/// All of them so far; a reader must hold the machine's mutex.
+/// All communicators so far; a reader must hold the machine's mutex.
 inline std::vector<communicator_entry> communicators;
 
-/// True if NCCL's aborts do not end.
+/// True if NCCL's aborts hang.
 inline std::atomic<bool> aborts_hang = false;
 
 }  // namespace pretended

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL between threads with pretended devices. A call is carried out when it has come to the head
-// of the stream of every rank; it fails where NCCL would, and only works with communicators that do
-// not block.
+// NCCL between threads with pretended devices. A call runs when it is at the head of the stream of
+// every rank. It fails where NCCL would fail, and only supports communicators that do not block.
 #include "backend/cuda/pretended_device.hpp"
 
 #include <nccl.h>
@@ -33,7 +32,8 @@ struct message {
 struct clique {
   int number = 0, size = 0, joined = 0;
   std::map<std::uint64_t, call_of_all> calls{};
-  std::map<std::array<std::uint64_t, 3>, message> messages{};  // from, to, number
+  std::map<std::array<std::uint64_t, 3>, message>
+      messages{};  // the key is sender, receiver and number
   struct split {
     int asked = 0;
     std::map<int, std::shared_ptr<clique>> parts{};
@@ -46,7 +46,7 @@ struct member {
   std::uint64_t calls = 0, splits = 0;
   std::map<int, std::uint64_t> sent{}, received{};
   bool aborted = false;
-  std::shared_ptr<char> in_graphs = std::make_shared<char>();  // held by what was recorded
+  std::shared_ptr<char> in_graphs = std::make_shared<char>();  // recorded graphs hold a reference
 };
 struct posted {
   std::shared_ptr<member> who;
@@ -115,7 +115,7 @@ inline std::shared_ptr<char> held_by_graph(member const& who, cudaStream_t strea
   return stream->capture != nullptr ? who.in_graphs : nullptr;
 }
 
-// The last rank to come runs carry_out(call), once.
+// Runs carry_out(call) once, on the thread of the last rank that calls.
 inline ncclResult_t collective_call(ncclComm_t comm, cudaStream_t stream, void const* from,
                                     void* to, std::function<void(call_of_all&)> carry_out) {
   if (comm == nullptr) return ncclInvalidArgument;
@@ -177,7 +177,8 @@ char const* ncclGetLastError(ncclComm_t) { return ""; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   pretended::lock const hold(pretended::machine::get().mutex);
   *id = {};
-  if (char const* const told = std::getenv("NCCL_COMM_ID"); told != nullptr) {  // all have the same
+  if (char const* const told = std::getenv("NCCL_COMM_ID");
+      told != nullptr) {  // all ranks get the same identifier
     std::strncpy(id->internal, told, sizeof id->internal - 1);
     return ncclSuccess;
   }
@@ -201,7 +202,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out,
                            ncclConfig_t* config) {
   if (config->blocking != 0) return ncclInvalidUsage;
-  // Otherwise each part has proxy threads, buffers and channels of its own.
+  // Without split sharing each part would have its own proxy threads, buffers and channels.
   if (config->splitShare != 1) return ncclInvalidUsage;
   pretended::lock const hold(pretended::machine::get().mutex);
   auto& split = comm->state->all->splits[comm->state->splits++];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime of pretended devices.
+// Implements the CUDA runtime for pretended devices.
 #include "backend/cuda/pretended_device.hpp"
 
 #include <sys/mman.h>
@@ -25,8 +25,8 @@ namespace pretended {
 
 namespace {
 
-constexpr std::size_t chunk_bytes = std::size_t{64} << 10;  // whole pages
-// Room for all devices, and for gaps between what was taken and given back.
+constexpr std::size_t chunk_bytes = std::size_t{64} << 10;  // a multiple of the page size
+// Address space for all devices, and for gaps between allocated and released memory.
 constexpr std::size_t room_bytes = 2 * device_bytes;
 
 std::size_t whole_chunks(std::size_t bytes) {
@@ -106,16 +106,17 @@ void device_pages::find_fault(int, siginfo_t* about, void*) {
         "copies may do\n";
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
   }
-  sigaction(SIGSEGV, &all_->before_, nullptr);  // the same access again ends the program
+  sigaction(SIGSEGV, &all_->before_, nullptr);  // the repeated access ends the program
 }
 
-// A launch of a graph: its operations in a random order that keeps to what was captured.
+// A launch of a graph. Its operations run in a random order that respects the captured
+// dependencies.
 class launched_graph {
  public:
   explicit launched_graph(std::vector<node> const& nodes) : nodes_(nodes), done_(nodes.size()) {
     for (auto const& each : nodes_) items_.push_back(each.make());
   }
-  bool is_over() {  // after some more steps
+  bool is_over() {  // runs some more operations first
     auto const is_done = [this](std::size_t at) { return done_[at] != 0; };
     std::size_t const count = nodes_.size(), first = machine::get().random();
     for (std::size_t i = 0; i < count; ++i) {
@@ -137,7 +138,7 @@ class launched_graph {
 }  // namespace pretended
 
 namespace plait::detail {
-// Declared where it is called (cuda_launcher.hpp).
+// It is declared where it is called (cuda_launcher.hpp).
 cudaError_t launch_pretended(void const* kernel, std::initializer_list<std::size_t> numbers,
                              std::initializer_list<void const*> pointers,
                              cuda_kernels::launch_shape shape, cudaStream_t stream,
@@ -398,7 +399,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   auto const state = event->state;
   if (state->capture != nullptr) {
     if (state->capture->ended) return cudaErrorCapturedEvent;
-    if (stream->capture == nullptr) {  // it takes part from here on
+    if (stream->capture == nullptr) {  // the stream joins the capture here
       stream->capture = state->capture;
       stream->captured_work = 1;
       stream->joined_work = 0;

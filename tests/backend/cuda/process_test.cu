@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=600 alone
 //
-// plait::cuda_process as a whole: processes of this program, with their ranks in the environment,
-// train together and must get the losses of the processor. With fewer GPUs than processes they share
-// one: NCCL_HOSTID makes NCCL treat each of them as a machine of its own.
+// Tests plait::cuda_process end to end: processes of this program get their ranks from the
+// environment, train together and must get the losses of the processor. Processes share a GPU if
+// there are fewer GPUs than processes: NCCL_HOSTID makes NCCL take each process for a separate
+// machine.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -32,14 +33,14 @@ using job = small_gpt::job<plait::data_parallel<>>;
 
 #ifdef __CUDACC__
 constexpr bool devices_are_pretended = false;
-#else  // pretended devices are inside one process
+#else  // pretended devices exist within one process only
 constexpr bool devices_are_pretended = true;
 #endif
 
 // ---- What each rank does ----
 
-/// The losses of three steps; they are the same on every rank. `met` is set when all ranks run.
-/// With graphs the second step is recorded, and the third repeats it.
+/// Returns the losses of three steps, which are equal on every rank. `met` is set when all ranks
+/// run. With graphs the second step is recorded, and the third replays it.
 template <class Backend>
 std::vector<double> train(Backend const& backend, bool& met) {
   auto const text = small_gpt::text();
@@ -55,11 +56,11 @@ std::vector<double> train(Backend const& backend, bool& met) {
   return losses;
 }
 
-constexpr char const* report_variable = "PLAIT_TEST_REPORT";  // where a process writes its losses
-constexpr char const* replay_variable = "PLAIT_TEST_REPLAY";  // set: it records steps
+constexpr char const* report_variable = "PLAIT_TEST_REPORT";  // the file for the losses of a process
+constexpr char const* replay_variable = "PLAIT_TEST_REPLAY";  // set where the process records steps
 enum exit_code { trained = 0, failed = 1, refused_by_nccl = 3 };
 
-/// A process that has been started as one of the ranks.
+/// Runs a process that was started as one of the ranks.
 int run_as_rank(fs::path const& report) {
   bool met = false;
   std::ofstream out(report);
@@ -96,7 +97,7 @@ struct CudaProcess : testing::Test {
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-9);
   }
 
-  /// Starts a process as a launcher does.
+  /// Starts one process, as a launcher does.
   pid_t start(int rank, int ranks, bool replay) const {
     std::vector<std::string> variables{"RANK=" + std::to_string(rank),
                                        "WORLD_SIZE=" + std::to_string(ranks),
@@ -109,7 +110,7 @@ struct CudaProcess : testing::Test {
         variables.push_back(std::string("NCCL_") + setting);
     if (ranks > gpus()) variables.push_back("NCCL_HOSTID=plait" + std::to_string(rank));
     if (replay) variables.push_back(std::string(replay_variable) + "=1");
-    std::vector<char*> environment;  // of two with one name, the first counts
+    std::vector<char*> environment;  // the first of two variables with one name is used
     for (auto& variable : variables) environment.push_back(variable.data());
     for (char** inherited = environ; *inherited != nullptr; ++inherited)
       environment.push_back(*inherited);
@@ -121,7 +122,7 @@ struct CudaProcess : testing::Test {
     return process;
   }
 
-  /// Its exit code; a process that does not end is ended.
+  /// Returns the exit code of a process; kills a process that does not end.
   static int wait(pid_t process) {
     auto const end = std::chrono::steady_clock::now() + std::chrono::seconds{120};
     int status = 0;

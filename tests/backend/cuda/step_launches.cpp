@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists what a training step of GPT-2 124M in bfloat16 at batch 32 asks of a GPU: launches, and the
-// bytes that each kind of kernel reads and writes, counted on a pretended device that carries
-// nothing out. Caches are not counted: what a kernel reads twice, after it was in a register or in
-// its block's cache, is read once.
+// Lists the launches of a training step of GPT-2 124M in bfloat16 at batch 32, and the bytes that
+// each kind of kernel reads and writes, counted on a pretended device that runs nothing. Caches are
+// not modelled: a value that a kernel reads a second time, from a register or its block's cache, is
+// counted once.
 //
 //   backend_cuda_step_launches [two-pass]
-#include "backend/cuda/pretended_device.hpp"  // first
+#include "backend/cuda/pretended_device.hpp"  // first, as it pretends the CUDA runtime
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -34,8 +34,9 @@ constexpr std::size_t batch = 32, width = 768;
 struct job
     : plait::parallel<model::objective, plait::serial, plait::precision<plait::bfloat16, float>> {};
 
-// cuDNN's attention: q, k, v and the result are read or written once, forward; backward also their
-// gradients, and what a deterministic one keeps of each pair of positions.
+// cuDNN's attention: the forward reads q, k and v once and writes the result once; the backward
+// also reads and writes their gradients, and the numbers that a deterministic backward keeps for
+// each pair of positions.
 struct counted_attention final : plait::ext::prepared_attention {
   explicit counted_attention(std::size_t of_rows) : rows(of_rows) {}
   std::size_t rows;
@@ -74,7 +75,7 @@ std::filesystem::path tokens_file() {
   return path;
 }
 
-/// "layer_norm_kernel<8, bfloat16>", or the call of a library.
+/// Returns "layer_norm_kernel<8, bfloat16>", or the call of a library.
 std::string name_of(pretended::counted_work const& work) {
   if (work.call != nullptr) return work.call;
   Dl_info about{};
@@ -95,9 +96,10 @@ std::size_t element_bytes(std::string const& name) {
   return name.find("double") != std::string::npos ? 8 : 4;
 }
 
-constexpr std::size_t parameters = 124'475'904;  // with the padding of the table
+constexpr std::size_t parameters = 124'475'904;  // the number includes the padding of the table
 
-/// Bytes of memory that a kernel reads and writes, except for a few numbers for each row or column.
+/// Returns the bytes of memory that a kernel reads and writes, except for a few numbers for each
+/// row or column.
 std::size_t bytes_of(std::string const& name, std::vector<std::size_t> const& n) {
   std::size_t const element = element_bytes(name);
   std::string const kind = name.substr(0, name.find('<'));
@@ -111,7 +113,7 @@ std::size_t bytes_of(std::string const& name, std::vector<std::size_t> const& n)
   if (kind == "layer_norm_backward_parameters_kernel") return 2 * n[0] * n[1] * element;
   if (kind == "layer_norm_backward_input_kernel") return 3 * n[5] * n[6] * element;
   if (kind == "column_sums_kernel") return n[0] * n[1] * element;
-  if (kind == "add_slices_kernel")  // the sums that others have written, too
+  if (kind == "add_slices_kernel")  // it also reads the sums that other blocks have written
     return 2 * n[2] * n[3] * element * (name.find("<2") != std::string::npos ? 2 : 1);
   if (kind == "row_max_kernel") return n[2] * n[4] * element;
   if (kind == "cross_entropy_terms_kernel") return n[5] * n[7] * element;

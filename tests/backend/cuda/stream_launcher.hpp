@@ -7,7 +7,7 @@
 
 #include "plait/backend/cuda/kernels/launch.hpp"
 
-/// The simplest launcher, for programs in which kernels only have to be compiled.
+/// The simplest launcher, for programs that only compile kernels.
 struct stream_launcher {
   cudaStream_t stream;
 

@@ -31,11 +31,11 @@ TEST(ThrustScratch, HandsOutAlignedPiecesAndTakesTheLastOneBack) {
   auto* const second = memory.take<std::int32_t>(25);
   EXPECT_EQ(first, reinterpret_cast<std::byte*>(bytes.data() + 8));
   EXPECT_EQ(reinterpret_cast<std::byte*>(second), first + 64);
-  memory.deallocate(first, 10);  // not the last one: it stays
+  memory.deallocate(first, 10);  // it is not the last allocation, so its memory stays taken
   auto* const third = memory.allocate(64);
   EXPECT_EQ(third, first + 192);
   memory.deallocate(third, 64);
-  EXPECT_EQ(memory.allocate(256), third);  // all that is left
+  EXPECT_EQ(memory.allocate(256), third);  // all remaining bytes
   EXPECT_EQ(memory.allocate(0), third + 256);
   memory.deallocate(third, 256);
   memory.deallocate(reinterpret_cast<std::byte*>(second), 100);
@@ -68,7 +68,7 @@ TEST(ThrustScratch, IsAnAllocatorOfThrustsPolicies) {
   std::vector<int> keys;
   for (int i = 0; i < 500; ++i) keys.push_back(i * 7 % 500);
   std::vector<int> values = keys;
-  for (int round = 0; round < 3; ++round)  // given back each time
+  for (int round = 0; round < 3; ++round)  // each round releases its memory
     thrust::stable_sort_by_key(thrust::cpp::par(memory), keys.begin(), keys.end(), values.begin(),
                                [round](int a, int b) { return round == 1 ? a > b : a < b; });
   EXPECT_TRUE(std::is_sorted(keys.begin(), keys.end()));
@@ -119,8 +119,8 @@ TEST(ThrustLayer, RunsInAnyOrderOfEvents) {
     EXPECT_EQ(thrust_layer::train<policy>(plait::simulated{.seed = seed}), expected) << seed;
 }
 
-// The accesses of the others are known from their arguments: without one of the waits a race is
-// found.
+// The simulated device knows the accesses of the other operations from their arguments: without one
+// of its waits it reports a race.
 TEST(ThrustLayer, AWaitThatIsLeftOutIsFound) {
   using policy = plait::data_parallel<2>;
   plait::ext::simulated_statistics seen;

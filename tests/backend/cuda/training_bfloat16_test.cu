@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=600 seconds=7
 //
-// A GPT that computes in bfloat16, with weights and sums in float: near the losses of the processor
-// in float.
+// Trains a GPT that computes in bfloat16, with weights and sums in float. Its losses are near the
+// processor's in float.
 #include "backend/cuda/training_testing.hpp"
 
 namespace {
@@ -10,7 +10,7 @@ namespace {
 using namespace training_testing;
 using in_bfloat16 = plait::precision<plait::bfloat16, float>;
 
-// Wants more memory than there is.
+// An attention that requests more memory than the device has.
 struct greedy_attention final : plait::ext::prepared_attention {
   [[nodiscard]] std::size_t workspace_bytes() const override { return std::size_t{1} << 50; }
   void forward(plait::bfloat16 const*, plait::bfloat16*, float*, std::byte*,
@@ -47,7 +47,7 @@ TEST(CudaTrainingInBfloat16, OneRankOverNccl) { train_on_data_ranks(one_gpu(1));
 TEST(CudaTrainingInBfloat16, RecordedSteps) {
   train_on_data_ranks(plait::cuda{.options = {.graphs = true}});
 }
-// The sums of the same numbers in another order: nothing else differs.
+// The library adds the same numbers in another order; all else is equal.
 TEST(CudaTrainingInBfloat16, BiasGradientsByTheLibrary) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
   auto const expected = losses_of<usual>(one_gpu(1));
@@ -57,7 +57,7 @@ TEST(CudaTrainingInBfloat16, BiasGradientsByTheLibrary) {
   for (std::size_t step = 0; step < got.size(); ++step)
     EXPECT_NEAR(got[step], expected[step], same_numbers_tolerance * expected[step]) << step;
 }
-// A loss that is made with the gradient of each microbatch.
+// The loss is made together with the gradient of each microbatch.
 TEST(CudaTrainingInBfloat16, LossWithItsGradientIsTheOneBeforeIt) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
   auto const got = losses_of<usual>(one_gpu(1), 2);
@@ -66,9 +66,10 @@ TEST(CudaTrainingInBfloat16, LossWithItsGradientIsTheOneBeforeIt) {
   for (std::size_t step = 0; step < got.size(); ++step)
     EXPECT_NEAR(got[step], expected[step], same_numbers_tolerance * expected[step]) << step;
 }
-// Recomputed values have the bits of kept values, recorded or not. If an activation runs again
-// without its product, it is not an epilogue in the first forward either, and sees rounded sums.
-TEST(CudaTrainingInBfloat16, RecomputesTheSameBits) {
+// Recomputed values have the bits of kept values, recorded or not. An activation that is recomputed
+// without its product is not an epilogue of the product in the first forward either, and reads
+// rounded sums.
+TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
   using all = plait::hybrid<any_data, plait::recompute<plait::again::all>>;
   EXPECT_EQ((losses_of<job<tied_gpt, all, in_bfloat16>>(plait::cuda{.options = {.graphs = true}})),
@@ -79,8 +80,9 @@ TEST(CudaTrainingInBfloat16, RecomputesTheSameBits) {
 TEST(CudaTrainingInBfloat16, TwoDataRanks) { train_on_data_ranks(one_gpu(2)); }
 
 #if !defined(__CUDACC__)
-// Devices that only count, as backend_cuda_step_launches has them for GPT-2: in one pass a step has
-// two launches less for the loss, and one less for each of three layer norms and two residuals.
+// Uses devices that only count, as backend_cuda_step_launches does for GPT-2. In one pass a step
+// has two fewer launches for the loss, and one fewer for each of three layer norms and two
+// residuals.
 TEST(CudaTrainingInBfloat16, StepsInOnePassHaveFewerLaunches) {
   auto const launches = [](bool one_pass) {
     plait::cuda backend = one_gpu(1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=600 seconds=1
 //
-// Formulas with a kernel of their own, documents, random draws and losses: the processor's losses.
+// Trains formulas with their own kernels, with documents, random draws and losses, and compares the
+// losses with the processor's.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -22,7 +23,7 @@ using matrix_of = plait::extents<In, Out>;
 
 // ---- A kernel of its own ------------------------------------------------------------------------
 
-/// c = a b, or c += a b: an element for each call.
+/// Calculates one element of c = a b, or of c += a b, for each call.
 template <class T, class C>
 struct element_of_product {
   T const *a, *b;
@@ -100,7 +101,7 @@ struct within_document {
     return mine == other ? score : decltype(score)(-1e30f);
   }
 };
-/// Attention that sees the positions of the same document, which an 'a' ends.
+/// Attention to the positions of the same document; an 'a' ends a document.
 struct documents {
   static constexpr plait::parameter<"table", matrix_of<256, width>, plait::normal(0.3)> table{};
   static constexpr plait::parameter<"qkv", matrix_of<width, 3 * width>, plait::normal(0.3)> qkv{};

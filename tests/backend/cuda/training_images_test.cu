@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=600 seconds=10
 //
-// A small residual net of images with batch_norm: losses and running statistics of the processor.
+// Trains a small residual net of images with batch_norm, and compares losses and running statistics
+// with the processor's.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -22,11 +23,11 @@ using plait::sequential;
 constexpr std::size_t classes = 3, batch_size = 8, samples = 20;
 constexpr double tolerance = 1e-9;
 using picture = nn::image<2, 6, 5>;
-// Several samples at a time, several groups of channels, and 1 x 1 with a stride.
+// Covers several samples at a time, several groups of channels, and 1 x 1 kernels with a stride.
 using first = nn::conv2d<picture, 4, nn::conv_options{.padding = 1}>;
 using second = nn::conv2d<first::output, 4, nn::conv_options{.padding = 1, .groups = 2, .bias = false}>;
 using third = nn::conv2d<first::output, 6, nn::conv_options{.kernel = 1, .stride = 2}>;
-// Statistics of groups, and of all samples.
+// Normalises with statistics of groups, or of all samples.
 template <class Image, std::size_t Group>
 using norm = nn::batch_norm<Image, nn::batch_norm_options{.group = Group}>;
 using pooled = nn::max_pool<third::output, nn::pool_options{.kernel = 3, .stride = 2, .padding = 1}>;
@@ -35,11 +36,11 @@ using net = sequential<first, named<"bn", norm<first::output, 4>>, nn::relu<firs
                        named<"bn2", norm<second::output, 0>>, third, pooled,
                        nn::global_average_pool<pooled::output>, nn::linear<6, classes>>;
 
-/// Formulas of images: a convolution of several maps and one of each, both kinds of pooling, and maps
-/// times functions of their means.
+/// A layer with formulas of images: a convolution across maps and a convolution of each map, both
+/// kinds of pooling, and maps times functions of their means.
 namespace words = plait::formula;
-// nvcc calls equal extents of a file by the name that it meets first, which may be one of conv2d's own:
-// no weight of `net` has these.
+// nvcc names equal extents of a file by the first name that it meets, which may be a name within
+// conv2d. No weight of `net` has these extents.
 struct separable {
   static constexpr plait::parameter<"first", plait::extents<6, 18>, plait::normal(0.2)> first{};
   static constexpr plait::parameter<"bias", plait::extents<6>> bias{};
@@ -87,7 +88,7 @@ outcome train(Backend const& backend) {
     auto batches =
         plait::batches(data, plait::global_batch<batch_size>{}, rank,
                                 {.last = plait::last_batch::keep, .epochs = 0});
-    for (std::uint64_t step = 0; step < 4; ++step) {  // the third has 4 samples
+    for (std::uint64_t step = 0; step < 4; ++step) {  // the third step has 4 samples
       auto const report = trainer.step(batches.at(step));
       if (rank.is_root()) out.losses.push_back(report.loss);
     }
@@ -122,7 +123,7 @@ TEST(CudaTrainingOfImages, Replayed) {
 #endif
   expect_as_host<plait::serial>({.options = {.graphs = true}});
 #if !defined(__CUDACC__)
-  EXPECT_EQ(pretended::graph_launches - before, 2);  // the second step and the last
+  EXPECT_EQ(pretended::graph_launches - before, 2);  // the second and the last step are replayed
 #endif
 }
 TEST(CudaTrainingOfImages, OnTwoTensorRanks) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=600 seconds=5
 //
-// A GPT in float, cut into two stages on ranks that share a GPU: the losses of the processor.
+// Trains a GPT in float, cut into two stages on ranks that share a GPU, and compares the losses
+// with the processor's.
 #include "backend/cuda/training_testing.hpp"
 
 namespace {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=600 seconds=7
 //
-// A GPT in float on data and tensor ranks that share a GPU: the losses of the processor.
+// Trains a GPT in float on data and tensor ranks that share a GPU, and compares the losses with the
+// processor's.
 #include "backend/cuda/training_testing.hpp"
 #include "plait/formula.hpp"
 
@@ -10,7 +11,7 @@ namespace {
 using namespace training_testing;
 using namespace plait::literals;
 
-/// Layers as formulas: tables, norms of heads, products by letters, places, scans and gates.
+/// Layers that are formulas: tables, norms of heads, products by letters, places, scans and gates.
 template <std::size_t In, std::size_t Out>
 using matrix_of = plait::extents<In, Out>;
 struct looked_up {
@@ -88,7 +89,7 @@ TEST(CudaTraining, TwoTensorRanks) { train_on_two_tensor_ranks_each(1); }
 TEST(CudaTraining, TwoDataByTwoTensorRanks) { train_on_two_tensor_ranks_each(2); }
 TEST(CudaTraining, FourDataByTwoTensorRanks) { train_on_two_tensor_ranks_each(4); }
 
-// Two ranks have the queries of each key.
+// Two ranks hold the queries of each key.
 TEST(CudaTraining, GroupsOfHeadsOnFourTensorRanks) {
   expect_losses_of_host<grouped, tensor<4>>(one_gpu(1, 4), float_tolerance);
 }
@@ -98,7 +99,7 @@ TEST(CudaTraining, LayersThatAreFormulas) {
   expect_losses_of_host<formulas, tensor<2>>(one_gpu(1, 2), float_tolerance);
 }
 
-// Ranks exchange roots and add them up by a kernel; NCCL adds up numbers among zeros.
+// Ranks exchange the roots of sums and add them up in a kernel; NCCL adds numbers to zeros.
 TEST(CudaTraining, SlicesHaveTheSameBitsOnAnyNumberOfDataRanks) {
   using sliced_job = job<tied_gpt, plait::hybrid<any_data, plait::reproducible<4>>, float>;
   auto const expected = losses_of<sliced_job>(one_gpu(1));
@@ -107,7 +108,8 @@ TEST(CudaTraining, SlicesHaveTheSameBitsOnAnyNumberOfDataRanks) {
                                                                                 float_tolerance);
 }
 
-// The forward that looks for the layer makes the loss, too, which waits for its gradient in a step.
+// The forward that searches for the layer also makes the loss, which in a step waits for its
+// gradient.
 TEST(CudaTraining, NamesTheLayerThatMadeANumberThatIsNotFinite) {
   using usual = job<tied_gpt, any_data, float>;
   auto const text = plait::byte_text::from_text(std::string(100 * length, 'a'), length);

@@ -10,12 +10,12 @@
 #include "plait/plait.hpp"
 #include "train_gpt/model.hpp"
 
-// Trains the GPT of train_gpt, smaller, by AdamW: on the processor in float, and on GPUs under the
-// plans and in the precision of a test. The losses must be the same.
+// Trains a smaller GPT of train_gpt with AdamW: on the processor in float, and on GPUs under the
+// plans and in the precision of a test. The losses must agree.
 namespace training_testing {
 
 #ifdef __CUDACC__
-// Heads as wide as GPT-2's; sequences that end within a tile.
+// Heads have the width of GPT-2's heads; sequences end within a tile.
 constexpr std::size_t layers = 2, head_width = 64, length = 72;
 constexpr int all_steps = 20;
 constexpr double bfloat16_tolerance = 2e-2;
@@ -29,12 +29,12 @@ constexpr double same_numbers_tolerance = 1e-6;
 constexpr double float_tolerance = 1e-4;
 constexpr std::size_t heads = 2, width = heads * head_width;
 
-/// Its head is the table of its embedding, which is held with padding, as in size gpt2.
+/// A GPT whose head is the table of its embedding, which is padded as in size gpt2.
 using tied_gpt = train_gpt::token_gpt<layers, width, heads, length, 250, 256>;
-/// Its head is its own, so that it can be cut into stages.
+/// A GPT with a separate head, so that it can be cut into stages.
 using untied_gpt = train_gpt::byte_gpt<layers, width, heads, length>;
 
-/// Attention whose query heads share keys and see a window of them.
+/// A GPT whose query heads share keys and attend to a window of positions.
 struct grouped {
   static constexpr std::size_t more_heads = 4, less_width = 2 * head_width;
   using block = plait::residual<plait::sequential<
@@ -59,14 +59,14 @@ using tensor = plait::tensor_parallel<Ranks>;
 template <class Size, class Policy, class Element>
 struct job : plait::parallel<typename Size::objective, Policy, Element> {};
 
-/// Fewer where PLAIT_TEST_STEPS says so: under a sanitizer a step takes long.
+/// Returns the number of steps, which PLAIT_TEST_STEPS can reduce: a sanitizer makes a step slow.
 inline int steps() {
   char const* const wanted = std::getenv("PLAIT_TEST_STEPS");
   return wanted != nullptr ? std::atoi(wanted) : all_steps;
 }
 
-// At a learning rate of 3e-3 the loss jumps, and bfloat16 alone takes it 15 % away from float; at
-// 1e-3 it is 0.3 %, and float stays within 6e-7 of double.
+// At a learning rate of 3e-3 the loss jumps, and bfloat16 deviates by 15 % from float. At 1e-3 it
+// deviates by 0.3 %, and float stays within 6e-7 of double.
 template <class Job, class Backend>
 std::vector<double> losses_of(Backend const& backend, int microbatches = 0) {
   std::string bytes;
@@ -88,18 +88,18 @@ std::vector<double> losses_of(Backend const& backend, int microbatches = 0) {
   return losses;
 }
 
-/// Losses in `Element` on `backend` against those in float on the processor.
+/// Compares losses in `Element` on `backend` with losses in float on the processor.
 template <class Size, class Policy, class Element = float>
 void expect_losses_of_host(plait::cuda const& backend, double tolerance) {
   static auto const expected = losses_of<job<Size, plait::serial, float>>(plait::threads{});
-  ASSERT_LT(expected.back(), expected.front());  // it does learn
+  ASSERT_LT(expected.back(), expected.front());  // the model learns
   auto const got = losses_of<job<Size, Policy, Element>>(backend);
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t step = 0; step < expected.size(); ++step)
     ASSERT_NEAR(got[step], expected[step], tolerance * expected[step]) << "step " << step;
 }
 
-/// All ranks on one GPU; a single rank uses NCCL.
+/// A backend with all ranks on one GPU; a single rank uses NCCL.
 inline plait::cuda one_gpu(int data_ranks, int other_ranks = 1) {
   return {.data_ranks = data_ranks, .share_one_gpu = data_ranks * other_ranks > 1};
 }

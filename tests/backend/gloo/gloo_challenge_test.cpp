@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=gloo
-// Only the rank that was asked may answer the challenge, with the key, of the same rendezvous, to
+// Only the rank that was asked may answer the challenge, with the key, in the same rendezvous, for
 // the same question.
 #include "plait/backend/gloo/gloo_challenge.hpp"
 
@@ -73,7 +73,7 @@ TEST(GlooChallenge, RanksOfOneMeetingKnowEachOther) {
   EXPECT_TRUE(member(2).proves(proof, question, *answer, 0));
 }
 
-// The rank that answers is right in all but one thing.
+// The answer is right in all respects except one.
 TEST(GlooChallenge, AnAnswerFromElsewhereIsNone) {
   auto const question = gloo_challenge::question();
   auto const refused = [&](gloo_challenge const& from, int to, std::string const& what) {
@@ -94,11 +94,11 @@ TEST(GlooChallenge, AnAnswerFromElsewhereIsNone) {
       << "an answer to another rank at the same address";
   auto const replayed = member(2).answer(gloo_challenge::question(), 0);
   EXPECT_EQ(member(0).who(question, *replayed), std::nullopt) << "an answer to an older question";
-  // Rank 1 knows the key, too; the digits after the mark are the rank.
+  // Rank 1 knows the key, too. The digits after the mark are the rank.
   auto as_other = *member(1).answer(question, 0);
   as_other[gloo_challenge::mark.size()] = 2;
   EXPECT_EQ(member(0).who(question, as_other), std::nullopt) << "an answer in another's name";
-  // The higher rank connects.
+  // The rank with the higher number connects.
   EXPECT_EQ(member(2).who(question, *member(0).answer(question, 2)), std::nullopt)
       << "a lower rank";
   EXPECT_EQ(member(2).who(question, *member(2).answer(question, 2)), std::nullopt) << "its own";
@@ -129,7 +129,7 @@ TEST(GlooChallenge, EachBitOfAMessageCounts) {
   });
 }
 
-// Answers that a stranger at the address of a rank could send.
+// Tests the replies that a stranger at the address of a rank could send.
 TEST(GlooChallenge, AProofFromElsewhereIsNone) {
   auto const question = gloo_challenge::question();
   auto const answer = *member(2).answer(question, 0);
@@ -146,8 +146,8 @@ TEST(GlooChallenge, AProofFromElsewhereIsNone) {
   EXPECT_FALSE(member(2).answer(question.substr(1) + '\0', 0));
 }
 
-// An attacker hears all messages of members of two jobs, with the same key, in two rendezvous of
-// each, and replays them anywhere: only the member that was asked is accepted.
+// An attacker records all messages of two jobs with the same key, in two rendezvous of each, and
+// replays them to any rank. A rank accepts a message only from the member that it asked.
 TEST(GlooChallenge, NothingThatWasHeardIsOfUseLater) {
   struct said {
     std::size_t rendezvous;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=gloo
-// Members that connect to each other while strangers do.
+// Members connect to each other while strangers do, too.
 #include "plait/backend/gloo/gloo_listener.hpp"
 
 #include <arpa/inet.h>
@@ -54,7 +54,7 @@ file_descriptor connect_to(std::string const& address) {
             0);
   return out;
 }
-/// Reads until `bytes` have come or the other end has closed.
+/// Returns the bytes that arrive until there are `bytes` of them or the other end has closed.
 std::string read(file_descriptor const& from, std::size_t bytes) {
   std::string out(bytes, '\0');
   std::size_t size = 0;
@@ -114,7 +114,7 @@ TEST(GlooListener, StrangersAreAskedAndDroppedWithoutDelay) {
   std::jthread first([&] { of_first = all.connect(0); });
   auto const& address = all.addresses[0];
 
-  // More than may wait at a time say nothing.
+  // More silent connections than may wait at a time.
   std::vector<file_descriptor> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(connect_to(address));
   auto const refused = [&](std::string const& what, auto answer) {
@@ -165,7 +165,7 @@ TEST(GlooListener, ASecondAnswerOfAMemberIsNotTaken) {
   EXPECT_EQ(read(third, gloo_challenge::proof_bytes).size(), gloo_challenge::proof_bytes);
 }
 
-/// Rank 0 of two, played by what is called with each connection and the addresses.
+/// A pretended rank 0 of two: a function that is called with each connection and the addresses.
 template <class Play>
 class played_rank {
  public:
@@ -191,8 +191,8 @@ class played_rank {
   std::jthread thread_;
 };
 
-// Gloo's messages may come at once.
-TEST(GlooListener, LeavesTheBytesAfterAMessage) {
+// Gloo's messages may follow immediately.
+TEST(GlooListener, WhatComesBehindAMessageIsLeft) {
   members all(2);
   file_descriptor held;
   played_rank const first(all, [&](file_descriptor one, auto const& addresses) {
@@ -207,7 +207,7 @@ TEST(GlooListener, LeavesTheBytesAfterAMessage) {
   EXPECT_EQ(read(sockets[0], 4), "more");
 }
 
-// A stranger at the address of rank 0 may send anything; rank 1 reports that it is not rank 0.
+// A process at the address of rank 0 sends any reply; rank 1 tells that it is not rank 0.
 void check_impostor(auto answer, std::string const& words) {
   members all(2);
   played_rank const stranger(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=gloo
-// What Gloo throws in its own thread ends a connection and not the process.
+// An exception in Gloo's own thread ends a connection and not the process.
 #include "plait/backend/gloo/gloo_pair.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ namespace {
 using plait::detail::file_descriptor;
 using plait::detail::gloo_context;
 
-/// Member 0 of two; what member 1 sends is the test's.
+/// Member 0 of two; the test sends the bytes of member 1.
 struct one_end {
   one_end() {
     context = std::make_shared<gloo_context>(over.device, 0, 2);
@@ -52,7 +52,7 @@ struct one_end {
   }
   ~one_end() { context->getPair(1)->close(); }
 
-  /// The message of a receive that waits while `bytes` come, while another receive waits for
+  /// Returns the error of a receive that waits while `bytes` arrive, and another receive waits for
   /// slot 6.
   std::string receive(std::string const& bytes) {
     char other_place[8] = {}, place[8] = {};
@@ -76,7 +76,8 @@ struct one_end {
   file_descriptor other;
 };
 
-/// The header of Gloo's messages: bytes of the message, kind, slot, offset, length, offset there.
+/// Returns the header of a Gloo message: bytes of the message, kind, slot, offset, length, offset
+/// of the receiver.
 std::string header(std::array<std::uint64_t, 6> const& fields) {
   std::string out(sizeof fields, '\0');
   std::memcpy(out.data(), fields.data(), sizeof fields);
@@ -91,14 +92,14 @@ TEST(GlooPair, DeliversMessagesOfMembers) {
 TEST(GlooPair, BytesThatAreNoneOfGloosEndTheConnection) {
   std::string const words = "bytes have arrived that are not Gloo's";
   for (auto const& bytes :
-       {header({56, 1, 8, 0, 8, 0}) + "12345678",      // an unused slot
-        header({72, 1, 6, 0, 24, 0}) + "too many"}) {  // more than there is room
+       {header({56, 1, 8, 0, 8, 0}) + "12345678",      // a slot that no receive waits for
+        header({72, 1, 6, 0, 24, 0}) + "too many"}) {  // more bytes than the buffer has
     one_end end;
     EXPECT_NE(end.receive(bytes).find(words), std::string::npos) << end.receive(bytes);
   }
 }
 
-/// Gloo's thread calls it.
+/// A handler that throws when Gloo's thread calls it.
 struct thrower final : ::gloo::transport::tcp::Handler {
   void handleEvents(int) override { throw std::runtime_error("\"it\" happened"); }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=gloo
-// Ranks that meet while rank 0 takes back what it has left, as it does when a start has failed.
+// Ranks meet while rank 0 deletes the notes that it has left, as it does after a failed start.
 #include "plait/backend/gloo/gloo_rendezvous.hpp"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ class store_in_memory final : public rendezvous_store {
   notes& all_;
 };
 
-/// A rank of two that meets; what it throws is a failure.
+/// One of two ranks that meet; an exception is a failure of the test.
 struct one_rank {
   one_rank(notes& all, int rank)
       : rendezvous(std::make_unique<store_in_memory>(all),
@@ -68,7 +68,7 @@ struct one_rank {
   gloo_rendezvous rendezvous;
 };
 
-// Rank 0 may give up between its note and the key of the rendezvous.
+// Rank 0 may have given up between the note with its address and the key of the rendezvous.
 TEST(GlooRendezvous, WaitsForRankZeroThatHasTakenBackItsKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);
@@ -90,8 +90,8 @@ TEST(GlooRendezvous, WaitsForRankZeroThatHasTakenBackItsKey) {
   EXPECT_EQ(zero.rendezvous.identity().key, one.rendezvous.identity().key);
 }
 
-// A note that is not a key belongs to another program, or is an attack.
-TEST(GlooRendezvous, RefusesANoteThatIsNotAKey) {
+// A note that is not a key is from another program, or an attack.
+TEST(GlooRendezvous, RefusesWhatIsNoKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);
   all.on_get = [&](std::string const& name) {

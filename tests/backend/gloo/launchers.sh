@@ -62,7 +62,7 @@ rank() {
     MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_RUN_ID="${run_id:-none}" \
     TMPDIR="$folder" "$@" >"$name.out" 2>"$name.err" </dev/null &
 }
-# job NAME PLAN WORDS...: two ranks of a launcher of their own; WORDS precede the program.
+# job NAME PLAN WORDS...: two ranks under their own launcher; WORDS precede the program.
 job() {
   local name="$1" plan="$2"
   shift 2

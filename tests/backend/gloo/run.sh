@@ -89,7 +89,7 @@ for case in "2 dp2" "3 dp3" "4 dp2.pp2"; do
     all "$size" "$how" "$plan" steps=8
     all_end "$size" 0
     nothing_left
-    # The sum of two numbers has one order; other sums are near.
+    # The sum of two numbers is the same in both orders; sums of more ranks are near.
     if [[ $how == library && $plan == dp3 ]]; then
       paste -d' ' threads.out 0.out | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= 1e-10)) exit 1 }' ||
         complain "not near the losses of threads: $(diff threads.out 0.out)"

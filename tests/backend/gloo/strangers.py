@@ -123,7 +123,7 @@ def say(port, data):
                 pass
             return read(one, 1 << 20)
     except OSError:
-        return b""  # the port is closed
+        return b""  # the address is closed
 
 
 def check_told(told, what):

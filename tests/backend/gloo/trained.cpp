@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a small model over Gloo's processes, or over threads to compare with, and prints the
-// losses with all their digits.
+// Trains a small model over Gloo's processes, or over threads for comparison, and prints the losses
+// with all digits.
 //   trained threads|ranked|unchecked|library PLAN [OPTION=VALUE...]
-// Options: steps, timeout and start (ms, of the latter until all have met), wait (ms after each
-// step), throw (rank 1, after this step), token, rank and size (instead of what the launcher says),
-// measure=1. After TRAINED_SECONDS (60) the process is ended, so that an endless wait is a failure.
+// Options: steps, timeout and start (ms; start limits the time until all have met), wait (ms after
+// each step), throw (rank 1, after this step), token, rank and size (instead of the launcher's),
+// measure=1. After TRAINED_SECONDS (60) the process is killed, so that an endless wait is a
+// failure.
 #include <unistd.h>
 
 #include <chrono>
@@ -51,7 +52,7 @@ int number(options const& from, char const* name, int otherwise) {
   return found == from.end() ? otherwise : std::stoi(found->second);
 }
 
-/// Microseconds of a call and what it allocates, of all_reduce.
+/// Prints the microseconds and the allocations of a call of all_reduce.
 template <class Rank>
 void measure(Rank& rank, std::size_t floats, int times) {
   std::vector<float> data(floats, 1.0f);

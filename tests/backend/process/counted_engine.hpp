@@ -13,8 +13,8 @@
 
 #include "plait/backend/process/process_engine.hpp"
 
-// Counts what a program allocates by operator new: in the calls of an engine and in threads other
-// than those that said `is_plaits_own`, or elsewhere. One source file of a program includes it.
+// Counts the allocations of a program by operator new: in the calls of an engine and in threads
+// that have not set `is_plaits_own`, or elsewhere. One source file of a program includes it.
 namespace plait_test {
 
 inline std::atomic<std::size_t> own_allocations = 0, engine_allocations = 0;
@@ -34,10 +34,10 @@ inline thread_local bool is_plaits_own = false;
 
 namespace plait_test {
 
-/// The action of a second thread in its next call of an engine, once.
+/// A function that a second thread calls once, in its next call of an engine.
 inline std::atomic<void (*)()> inside_next_call = nullptr;
 
-/// While it lives, the thread's allocations are the engine's.
+/// Attributes the thread's allocations to the engine during its lifetime.
 class inside_engine {
  public:
   explicit inside_engine(bool is_second) : before_(std::exchange(is_plaits_own, false)) {
@@ -52,7 +52,8 @@ class inside_engine {
   bool before_;
 };
 
-/// A group whose calls are distinguished from plait's own code, also in a second thread.
+/// A group that separates the allocations of the engine's calls from plait's own, also around calls
+/// of a second thread.
 class counted_group final : public plait::ext::process_group {
  public:
   counted_group(std::unique_ptr<plait::ext::process_group> inner, bool is_second)
@@ -60,7 +61,7 @@ class counted_group final : public plait::ext::process_group {
 
   void name(plait::ext::group_names names) override { inner_->name(std::move(names)); }
   void serve(plait::detail::collective_call const* call) override {
-    is_plaits_own = true;  // from the first call on
+    is_plaits_own = true;  // set from the first call on
     inner_->serve(call);
   }
   void barrier() override {

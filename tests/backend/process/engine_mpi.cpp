@@ -8,7 +8,7 @@ namespace {
 
 bool const known = plait_test::engines().emplace("mpi", +[] { return plait::mpi(); }).second;
 
-// A program that has started MPI itself and gives plait a communicator of its own.
+// A program that calls MPI_Init itself and passes a communicator to plait (a guest).
 bool const known_as_guest = plait_test::engines()
                                 .emplace(
                                     "mpi_guest",
@@ -24,7 +24,7 @@ bool const known_as_guest = plait_test::engines()
                                     })
                                 .second;
 
-// A guest that ends MPI while a job runs.
+// A guest that calls MPI_Finalize while a job runs.
 bool const known_to_end = plait_test::engines()
                               .emplace(
                                   "mpi_finalize",

@@ -7,7 +7,8 @@
 
 #include "plait/backend/process/process_engine.hpp"
 
-// The engines that a test program was linked with, by name: one unit sees the headers of each.
+// The engines that a test program was linked with, by name. One source includes the headers of
+// each.
 namespace plait_test {
 
 using make_engine = std::shared_ptr<plait::ext::process_engine> (*)();

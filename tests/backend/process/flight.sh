@@ -64,8 +64,8 @@ says() {
   [[ $got == "$expected" ]] || complain "exit code $got instead of $expected: $(cat said)"
   for words in "$@"; do grep -qE -e "$words" said || complain "not said: '$words' in: $(cat said)"; done
 }
-# ended PROGRAM: the job has ended in time, no process of it runs, and no shared memory of it remains. Open MPI's launcher
-# removes the segments of killed processes when it ends.
+# ended PROGRAM: checks that the job has ended in time and has left no process and no shared memory.
+# If processes were killed, the launcher of Open MPI removes their segments when it ends.
 shm_before="$(ls /dev/shm)"
 ended() {
   ((SECONDS - begun <= 20)) || complain "it took $((SECONDS - begun)) s to end"
@@ -81,7 +81,8 @@ nothing_left() { [[ -d records && -z $(ls -A records) ]] || complain "records: $
 
 host="$(uname -n)"
 one="^ *rank 1 \(process [0-9]+ on host $host\)"
-# The places where a signal from outside may find a rank: operations of both threads.
+# The places at which a signal from outside may find a rank, which has been in operations of both
+# threads.
 anywhere="(in|outside of communication, after) .*operation [0-9]+( of its second thread)?, .* on group"
 # In the fourth step rank 1 does it between two operations: rank 0 has its data axis, rank 3 its stage axis.
 places=("after operation [0-9]+ of its second thread, all_reduce of [0-9]+ bytes on group \{0,1,2,3\} \(data x stage\)")
@@ -107,7 +108,8 @@ while (($# > 0)); do
     mpi "$library" "$launcher" "$trained" stop
     [[ $code != 0 ]] || complain "it ends well"
     ended "$trained"
-    # Open MPI lets it run again at the end, and ranks whose time-out has not passed continue for a moment.
+    # Open MPI resumes the stopped rank at the end, and ranks whose time was not over continue for a
+    # moment.
     says 1 "$one (was stopped for [1-9][0-9]*[.]|was killed or has ended)" "${waits[@]}"
     [[ $(head -n 2 said) == *"rank 1 (process"* ]] || complain "not the first: $(cat said)"
     what="$library, stopped in a call of the second thread"
@@ -160,7 +162,7 @@ while (($# > 0)); do
   "$flight" broken >said 2>&1
   [[ $? == 2 && $(cat said) == "scripts/flight: flight record 'broken/rank-0.flight' has 12 bytes, a record at least 4096" ]] ||
     complain "a broken record: $(cat said)"
-  # Whatever is in the files, an answer or a sentence.
+  # Any content of the files gives an answer or an error text.
   what="damaged records"
   "$flight" --all 5 records >said 2>&1
   grep -qE "^ +[0-9]+  [0-9:.]+  +[0-9]+ us  trainer 1  (all_reduce|send|receive) " said || complain "no table: $(cat said)"

@@ -43,7 +43,7 @@ for rank in 0 1; do
   failures=$((failures + 1))
 done
 
-# Posted messages travel during computations.
+# Posted messages are sent during computations.
 job 2 "$trained" gloo pp2.asleep ranked
 
 # Sums in the order of the ranks have the bits of threads; others are near.
@@ -68,7 +68,8 @@ cmp -s threads 0.out || {
   printf 'gloo_suite.sh: in turn: not the numbers of threads: %s\n' "$(diff threads 0.out)" >&2
   failures=$((failures + 1))
 }
-# The action of rank 1 in a call of its second thread, or during one: its error, and the message of rank 0.
+# The error of rank 1 in a call of its second thread, or during one: its exit code, and the text of
+# rank 0.
 for case in "kill_inside|137|the connection to rank 1 on host .* is lost" "leave_inside|3|the connection to rank 1 on host .* is lost" \
   "throw_inside|1|the connection to rank 1 on host .* is lost" "throw_beside|1|the connection to rank 1 on host .* is lost" \
   "stop_inside|1|all_reduce of 8 bytes on group .0,1. .data. has waited 1000 ms for rank 1 on host"; do
@@ -87,7 +88,7 @@ for case in "kill_inside|137|the connection to rank 1 on host .* is lost" "leave
   printf 'gloo_suite.sh: %s: exit codes %s: %s\n' "$fault" "${codes[*]}" "$(cat 0.err 1.err)" >&2
   failures=$((failures + 1))
 done
-# Each rank reports a fault that all ranks find.
+# Each rank prints an error that all ranks detect.
 for case in "import 'second.bias': digest" "measure in the measures: '.*<1>' on rank 0, '.*<2>' on rank 1"; do
   for rank in 0 1; do
     RANK="$rank" LOCAL_RANK="$rank" WORLD_SIZE=2 timeout 60 "$trained" gloo dp2 ranked "${case%% *}" \

@@ -23,7 +23,7 @@ holders=()
 end_all() { ((${#holders[@]} == 0)) || kill "${holders[@]}" 2>/dev/null; }
 trap end_all EXIT
 for host in a b; do
-  # A /sys of its own, because UCX looks there for interfaces.
+  # A host needs its own /sys, in which UCX looks for interfaces.
   unshare --net --uts --mount sh -c "mount -t sysfs plait /sys && hostname plait-$host && : >'up.$host' &&
     exec sleep 600" 2>"unshare.$host" &
   holders+=($!)
@@ -59,8 +59,8 @@ for host in a b; do
 done
 net="10.77.$(($$ % 250))"
 for host in a b; do in_host $host ip route add default via "$net.1" dev cable 2>/dev/null; done
-# reach: returns when each host reaches the other. A cable that is up carries nothing for a moment, and meanwhile a host
-# reports that there is no route to the other.
+# reach: returns when each host reaches the other. A cable that was just connected carries nothing
+# for a moment, and a host that looked for the other meanwhile reports a missing route.
 reach() {
   local host other tries
   for host in a b; do
@@ -75,7 +75,7 @@ reach() {
 }
 reach
 
-# An MPI launcher calls this to reach another host: agent HOST COMMAND...
+# The command by which an MPI launcher reaches another host: agent HOST COMMAND...
 cat >agent <<END
 #!/bin/sh
 while [ "\${1#-}" != "\$1" ]; do shift; done
@@ -192,7 +192,8 @@ while (($# > 0)); do
   cut_cable mpi 2 "$trained" mpi dp2.pp2 ranked steps=1000000 timeout=1000
   grep -qE "^plait: rank [0-3] on host plait-[ab]: .* [(](data x )?(stage|data)[)] has waited 1000 ms" err || complain "$what: $(cat err)"
 done
-# gloo_job RANKS_PER_HOST PROGRAM...: ranks in turn on the hosts if by_turns is set; out and err have the output of all.
+# gloo_job RANKS_PER_HOST PROGRAM...: the ranks alternate between hosts if by_turns is set; out and
+# err have the output of all ranks.
 gloo_job() {
   local each="$1" rank host processes=()
   shift

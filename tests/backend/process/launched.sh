@@ -17,7 +17,7 @@ launched() {
   return 125
 }
 
-# Runs the job once.
+# launched_once: one try of the above.
 launched_once() {
   local limit="$1" id tick alone=0 children
   shift
@@ -48,7 +48,8 @@ launched_once() {
   wait "$id"
 }
 
-# Open MPI's segments that no process maps: its launcher removes them, if it is not killed.
+# Removes segments of Open MPI that no process maps; a launcher that was killed has not removed
+# them.
 remove_segments() {
   local segment
   for segment in /dev/shm/vader_segment.*; do

@@ -21,25 +21,26 @@
 
 #include "plait/backend/process/processes.hpp"
 
-// An engine whose processes are threads of one, so that sanitizers see all of them.
+// An engine whose processes are threads of one process, so that sanitizers see all of them.
 namespace plait_test {
 
-/// Messages that members of a group have sent and not received: each channel has a mutex of its
-/// own, so that calls of others do not order two threads of a rank.
+/// The messages that a member of a group has sent to another and that have not been received. Each
+/// channel has its own mutex, so that two threads of a rank are not ordered by calls of other
+/// ranks.
 struct memory_channel {
   std::mutex mutex;
   std::condition_variable arrives;
   std::deque<std::vector<std::byte>> messages;
 };
 
-/// The job whose ranks meet in memory.
+/// The job whose ranks communicate in memory.
 class memory_job {
  public:
   explicit memory_job(int ranks)
       : gone(std::vector<std::atomic<bool>>(static_cast<std::size_t>(ranks))), ranks_(ranks) {}
 
   [[nodiscard]] int ranks() const { return ranks_; }
-  /// All members ask with the same number.
+  /// Returns the channels of a group. All members ask with the same number.
   std::vector<std::shared_ptr<memory_channel>> channels(std::vector<int> const& members,
                                                         int number) {
     std::scoped_lock const lock{mutex_};
@@ -50,7 +51,7 @@ class memory_job {
     return all;
   }
 
-  std::vector<std::atomic<bool>> gone;  // ranks that have given up
+  std::vector<std::atomic<bool>> gone;  // true for ranks that have given up
 
  private:
   int ranks_;
@@ -58,16 +59,16 @@ class memory_job {
   std::map<std::pair<int, std::vector<int>>, std::vector<std::shared_ptr<memory_channel>>> groups_;
 };
 
-/// The state that the groups of a rank share.
+/// State that the groups of a rank share.
 struct memory_rank {
   std::shared_ptr<memory_job> job;
   int rank = 0;
   std::atomic<std::chrono::milliseconds> timeout{std::chrono::milliseconds{60'000}};
-  /// Called before each call of the second thread, and of the rank's own.
+  /// Called before each call of the second thread, and of the rank's own thread.
   std::function<void()> before_second{}, before_own{};
-  /// Called where the rank begins to wait for a message that it has posted.
+  /// Called when the rank begins to wait for a message that it has posted.
   std::function<void()> before_posted_wait{};
-  /// True if a call of the rank's own thread has failed, and if one of the second thread has.
+  /// True if a call of the rank's own thread has failed, and of the second.
   std::array<std::atomic<bool>, 2> has_failed{};
 };
 
@@ -115,7 +116,7 @@ class memory_group final : public plait::ext::process_group {
     posted_.push_back({std::size_t(from), data, bytes});
     return posted_.size() - 1;
   }
-  /// Earlier messages of the same member come first.
+  /// Earlier messages of the same member are received first.
   void wait_for_posted(std::size_t place, int) override {
     ask(of_->before_posted_wait);
     if (place == sent_already) return;
@@ -198,13 +199,13 @@ class memory_group final : public plait::ext::process_group {
   static constexpr std::size_t sent_already = ~std::size_t{0};
   struct posted_receive {
     std::size_t from;
-    void* data;  // null: it has come
+    void* data;  // null once the message has arrived
     std::size_t bytes;
   };
 
   std::shared_ptr<memory_rank> of_;
   std::vector<posted_receive> posted_{};
-  std::vector<std::shared_ptr<memory_channel>> channels_;  // from, to
+  std::vector<std::shared_ptr<memory_channel>> channels_;  // the index is sender and receiver
   std::vector<int> members_;
   std::size_t me_;
   bool is_second_;
@@ -243,8 +244,8 @@ class memory_engine final : public plait::ext::process_engine {
   int groups_ = 0;
 };
 
-/// Runs the ranks of a job, each a thread that is a process to plait: run(rank, engine). Returns
-/// what each has thrown, "" for those that end well.
+/// Runs the ranks of a job, each a thread that plait treats as a process: run(rank, engine).
+/// Returns the text of each rank's error, "" if it ends without one.
 inline std::vector<std::string> in_memory_processes(
     int ranks, std::function<void(int, std::shared_ptr<memory_engine>)> const& run) {
   auto const job = std::make_shared<memory_job>(ranks);

@@ -58,14 +58,15 @@ values() {
   cmp -s threads out || complain "in turn there are other numbers: $(diff threads out)"
   job 2 "$trained" mpi_guest dp2 ranked || complain "a guest: exit code $?: $(cat err)"
   cmp -s threads out || complain "a guest has other numbers: $(diff threads out)"
-  # It has called MPI_Init, after which a second thread may not call MPI.
+  # The guest has called MPI_Init, after which a second thread may not call MPI.
   says 1 "^plait: processes: MPI was started with MPI_THREAD_[A-Z]*, and a second thread needs MPI_THREAD_MULTIPLE; calls over batch axes and computations run in turn"
 
   for case in "2 library" "2 ranked" "3 ranked" "4 ranked"; do
     read -r ranks how <<<"$case"
     job "$ranks" "$suite" mpi "$ranks" "$how" || complain "suite on $case: exit code $?: $(cat err)"
   done
-  # The same code compares calls under both libraries, and Open MPI takes longer to start.
+  # One code compares the calls of ranks under both libraries, and Open MPI takes longer to
+  # start.
   every=1
   [[ $library != openmpi ]] || every=4
   for ((mistake = 0; mistake < 17; mistake += every)); do
@@ -73,7 +74,7 @@ values() {
   done
 }
 
-# Faults of one rank in the fourth step.
+# Runs the errors of one rank in the fourth step.
 wrong_steps() {
   job 2 "$trained" mpi dp2 ranked stop
   says 1 "^plait: rank 0 on host [^ ]*: all_reduce of 8 bytes on group .0,1. .data. has waited 5000 ms for rank 1 on host [^ ]* \(MPI\); the job ends here"
@@ -87,7 +88,7 @@ wrong_steps() {
   says 2 "^trained: rank 0 called .* on group .0,1. .* for trainer 1 over data.*, but rank 1 called all_reduce of"
   job 2 "$trained" mpi dp2 ranked throw
   says 1 "^trained: this rank has had enough"
-  # Faults in a call of the second thread, and during one.
+  # These errors in a call of the second thread, and during one.
   job 2 "$trained" mpi dp2 ranked stop_inside timeout=2000
   says 1 "^plait: rank 0 on host [^ ]*: all_reduce of 8 bytes on group .0,1. .data. has waited 2000 ms for rank 1 on host [^ ]* \(MPI\); the job ends here"
   job 2 "$trained" mpi dp2 ranked throw_inside
@@ -127,7 +128,8 @@ wrong_starts() {
   says 1 "the program was built with another MPI than this mpirun"
   job 2 env TRAINED_RANK=0 "$trained" mpi dp2 ranked && complain "two ranks 0 by .ranks are no error"
   says 1 "^trained: mpi: .ranks has the rank 0 of 2, and this is rank 1 of 2 of MPI's processes, which decide"
-  # The numbers of MPI's own launcher must agree with MPI's, except for a guest. MPICH believes them.
+  # The rank numbers of MPI's own launcher must be the ranks of MPI, except for a guest. MPICH
+  # trusts the launcher.
   if [[ $library == openmpi ]]; then
     printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export OMPI_COMM_WORLD_RANK=0\nexec "$@"\n' >changed
     chmod +x changed

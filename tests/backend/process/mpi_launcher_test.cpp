@@ -10,7 +10,7 @@ namespace {
 
 using plait::detail::mpi_name;
 
-/// The message for rank `rank` of `size` of a library in this environment; "" for none.
+/// Returns the error of rank `rank` of `size` with a library in this environment; "" for none.
 std::string refusal(mpi_name library, int rank, int size,
                     std::map<std::string, std::string> const& variables) {
   try {

@@ -97,7 +97,7 @@ mutant() {
   fi
 }
 
-# Faults that both libraries of MPI share are planted in one.
+# Faults in code that both libraries of MPI share are planted for one library.
 mpi=openmpi
 [[ -x $build/trained_openmpi ]] || mpi=mpich
 

@@ -39,7 +39,7 @@ using plait::detail::second_thread;
 using plait_test::in_memory_processes;
 using plait_test::memory_engine;
 
-/// A gate that calls wait at.
+/// A gate at which calls wait.
 class gate {
  public:
   void open() {
@@ -49,7 +49,7 @@ class gate {
     }
     opens_.notify_all();
   }
-  /// Returns true if it was opened in time.
+  /// Returns true if the gate was opened in time.
   bool wait(std::chrono::milliseconds most = 20s) {
     std::unique_lock lock{mutex_};
     return opens_.wait_for(lock, most, [this] { return is_open_; });
@@ -61,7 +61,7 @@ class gate {
   bool is_open_ = false;
 };
 
-/// Hands over what a function does.
+/// Hands a function over to the second thread.
 struct function_calls {
   second_thread& to;
   std::vector<std::function<void()>> all = std::vector<std::function<void()>>(1000);
@@ -81,7 +81,7 @@ TEST(SecondThread, CarriesOutInOrderAndWhatEitherWritesTheOtherReads) {
   function_calls calls{second};
   std::vector<int> numbers(900), seen;
   std::vector<process_device::event> events(numbers.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {  // more than there is room for
+  for (std::size_t i = 0; i < numbers.size(); ++i) {  // more calls than the queue holds
     numbers[i] = int(i);
     calls.hand_over([&, i] {
       seen.push_back(numbers[i]);
@@ -107,12 +107,12 @@ TEST(SecondThread, RunsConcurrentlyAndWaitsDelayTheRank) {
   process_device::event of_data, of_tensor;
   device.record(of_data, stream::data);
   device.record(of_tensor, stream::tensor);
-  device.wait(stream::compute, of_tensor, {});  // has ended
-  device.wait(stream::data, of_data, {});       // comes in order
+  device.wait(stream::compute, of_tensor, {});  // the operation has ended
+  device.wait(stream::data, of_data, {});       // the operations are in order
   computed.open();
   device.wait(stream::tensor, of_data, {});
   EXPECT_TRUE(was_beside);
-  // The rank's own work on stream data follows the calls that it has handed over.
+  // An operation of the rank on stream data runs after the calls that it has handed over.
   bool is_done = false;
   calls.hand_over([&] {
     std::this_thread::sleep_for(5ms);
@@ -197,10 +197,10 @@ TEST(SecondThread, MemoryThatALibraryMayStillWriteIsNotFreed) {
   calls.hand_over([] { throw call_left("left"); });
   room.reset();
   std::memset(data, 1, 1000);
-  ::operator delete(data, std::align_val_t{64});  // because no other thread will
+  ::operator delete(data, std::align_val_t{64});  // the test releases it
 }
 
-/// Messages of which one is on its way, and what a wait for it does.
+/// Messages of which one is in transit; a wait for it calls `work`.
 struct awaited_message final : plait::detail::posted_messages {
   std::function<void()> work{};
 
@@ -215,8 +215,8 @@ struct awaited_message final : plait::detail::posted_messages {
   void leave() noexcept override {}
 };
 
-/// The error of each call of a device that asks for messages. The wait for one does `waits`, and
-/// meanwhile the second thread, if it has a call, does `calls`.
+/// Returns the error of each call of a device that asks for messages. The wait for a message does
+/// `waits`; meanwhile the second thread, if it has a call, does `calls`.
 std::vector<std::string> texts_of_waits(std::function<void(second_thread&)> const& waits,
                                         std::function<void(gate&)> const& calls) {
   std::function<void(process_device&)> const all[]{[](auto& device) {
@@ -252,7 +252,7 @@ std::vector<std::string> texts_of_waits(std::function<void(second_thread&)> cons
 TEST(SecondThread, AMessageThatFailsForItsErrorThrowsThat) {
   auto const fails = [](gate& waiting) {
     EXPECT_TRUE(waiting.wait());
-    std::this_thread::sleep_for(20ms);  // the other thread is told before the error is kept
+    std::this_thread::sleep_for(20ms);  // the other thread is notified before the error is stored
     throw size_mismatch("the first");
   };
   auto const is_told = [](second_thread&) { throw other_thread_failed("the other has failed"); };
@@ -300,7 +300,7 @@ TEST(SecondThread, NeitherItNorAWaitingRankSpins) {
     taken = processor_seconds() - begin;
     looks.open();
   });
-  EXPECT_TRUE(looks.wait());  // which is not a wait of the rank's own thread for the second
+  EXPECT_TRUE(looks.wait());  // this is not a wait of the rank's own thread for the second
   EXPECT_LT(taken, 0.1);
   EXPECT_GT(times, 10);
   calls.hand_over([] { std::this_thread::sleep_for(300ms); });
@@ -324,7 +324,7 @@ processes with(std::shared_ptr<process_engine> engine, process_streams streams =
           .flight_record = "off"};
 }
 
-/// Returns true if a call over data waits until the rank has come further.
+/// Returns whether a call over data waits until the rank has continued.
 std::vector<bool> are_beside(process_streams streams) {
   std::vector<bool> out(2);
   std::mutex mutex;
@@ -366,7 +366,7 @@ using net =
 using policy = hybrid<pipeline<2>, data_parallel<2, zero<1>>, tensor_parallel<2>>;
 struct job : parallel<objective<net, nn::cross_entropy<4>>, policy, float> {};
 
-/// The losses of some steps and a sum of the weights.
+/// Returns the losses of some steps and a sum of the weights.
 template <class Backend>
 std::vector<double> trained(Backend const& backend) {
   auto const data = in_memory<float>::random_classes(64, 6, 4, 1);
@@ -396,7 +396,7 @@ TEST(ConcurrentStreams, HaveTheBitsOfThreadsAndOfInTurn) {
     auto const errors = in_memory_processes(8, [&](int rank, auto const& engine) {
       auto const mine = trained(with(engine, streams));
       if (rank == 0) got = mine;
-      // Groups over data, over all that a loss is summed over, and the world.
+      // The groups over data, over all axes that a loss is summed over, and the world.
       EXPECT_EQ(engine->second_groups > 0, streams == process_streams::concurrent);
     });
     EXPECT_EQ(errors, std::vector<std::string>(8));
@@ -445,7 +445,7 @@ TEST(ConcurrentStreams, RanksThatAreToldOtherwiseAreRefused) {
         << text;
 }
 
-/// The errors of two ranks whose programs are `program(rank, numbers on the device)`.
+/// Returns the errors of two ranks with the program `program(rank, numbers on the device)`.
 std::vector<std::string> errors_of(
     std::function<void(processes::rank_type&, std::span<float>)> const& program,
     std::function<void(int, plait_test::memory_rank&)> const& prepare = {}) {
@@ -463,7 +463,7 @@ TEST(ConcurrentStreams, AMismatchInTheSecondThreadIsThrownOnAllRanks) {
   auto const errors = errors_of([](auto& rank, auto numbers) {
     auto& data = rank.group(axis::data);
     data.all_reduce(numbers.first(rank.world_rank() == 0 ? 4 : 5));
-    data.all_reduce(numbers);  // may be dropped
+    data.all_reduce(numbers);  // the call may be dropped
     rank.device().synchronize();
     ADD_FAILURE() << "rank " << rank.world_rank() << " goes on";
   });
@@ -476,7 +476,7 @@ TEST(ConcurrentStreams, AMismatchInTheSecondThreadIsThrownOnAllRanks) {
 
 TEST(ConcurrentStreams, AProgramThatFailsEndsTheCallUnderWayAndItsTextIsTheFirst) {
   auto const errors = errors_of([](auto& rank, auto numbers) {
-    if (rank.world_rank() == 1) {  // while the other is in the call
+    if (rank.world_rank() == 1) {  // rank 0 is in the call meanwhile
       rank.group(axis::data).all_reduce(numbers.first(4));
       rank.device().synchronize();
       throw input_error("this rank has had enough");
@@ -496,8 +496,8 @@ TEST(ConcurrentStreams, ARankThatFailsInsideOfItsOwnCallEndsAll) {
       [](auto& rank, auto numbers) {
         rank.group(axis::data).all_reduce(numbers);
         if (rank.world_rank() == 0)
-          throw input_error("this rank has had enough");  // it waits for 1
-        while (true) {                                    // until the call has failed
+          throw input_error("this rank has had enough");  // rank 0 waits for rank 1
+        while (true) {                                    // repeats until the call has failed
           std::this_thread::sleep_for(1ms);
           process_device::event event;
           rank.device().record(event, stream::compute);
@@ -551,7 +551,7 @@ TEST(ConcurrentStreams, CallsOutsideOfTrainersAndBarriersReturnWhenTheyHaveEnded
   auto const errors = in_memory_processes(2, [&](int, auto const& engine) {
     engine->rank().before_second = [] { std::this_thread::sleep_for(2ms); };
     with(engine).run(two_ranks(), [&](auto& mine) {
-      std::vector<float> numbers(10, 1);  // which no device knows
+      std::vector<float> numbers(10, 1);  // host memory that no device has allocated
       mine.world().all_reduce(std::span<float>(numbers));
       EXPECT_EQ(numbers, std::vector<float>(10, 2));
     });
@@ -573,7 +573,7 @@ TEST(SlowLink, DelaysEachCallWhileAConcurrentRankContinues) {
         std::span<float> const half = numbers.first(150);
         auto const trainer = mine.calls_for(1);
         auto const begin = std::chrono::steady_clock::now();
-        mine.group(axis::data).all_gather(half, numbers);  // 600 bytes from the other
+        mine.group(axis::data).all_gather(half, numbers);  // receives 600 bytes from the other rank
         auto const handed = std::chrono::steady_clock::now();
         mine.device().synchronize();
         auto const end = std::chrono::steady_clock::now();

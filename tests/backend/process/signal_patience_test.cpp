@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a wait for others after a signal.
+// Tests when a wait for other ranks ends after a signal.
 #include "plait/backend/process/signal_patience.hpp"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST_F(SignalPatience, CountsFromTheBeginningOfAWaitAfterTheSignal) {
   EXPECT_EQ(look(2, 4100ms), SIGINT);
 }
 
-// A job whose ranks wait for each other for seconds in each step comes to the end of it.
+// A job whose ranks wait for each other for seconds in each step completes the step.
 TEST_F(SignalPatience, IsTwiceTheLongestWaitSoFar) {
   caught_signal::ends_waits const step;
   EXPECT_EQ(look(1, 0s), 0);
@@ -59,7 +59,7 @@ TEST_F(SignalPatience, IsTwiceTheLongestWaitSoFar) {
   EXPECT_EQ(look(3, 22s), SIGTERM);
 }
 
-// The time of ranks that wait for a known reason is not a measure of a step.
+// A pause of ranks for a known reason is not a measure of a step.
 TEST_F(SignalPatience, DoesNotGrowWithTimeThatDoesNotCount) {
   caught_signal::ends_waits const step;
   auto const begin = signal_patience::clock::time_point{} + 1h;
@@ -71,7 +71,7 @@ TEST_F(SignalPatience, DoesNotGrowWithTimeThatDoesNotCount) {
   EXPECT_EQ(patience.look(1, begin + 61s, false), SIGTERM);
 }
 
-// Others write a checkpoint, or the text at the end.
+// Other ranks may write a checkpoint, or the text at the end.
 TEST_F(SignalPatience, WaitsOutsideOfStepsHaveNoEnd) {
   caught_signal::number() = SIGTERM;
   EXPECT_EQ(look(1, 0s), 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite for communicators on ranks that are processes; each prints what it found wrong.
+// Runs the suite of communicators on ranks that are processes; each prints the errors that it
+// found.
 //   suite ENGINE RANKS ranked|library         all calls
-//   suite ENGINE RANKS ranked|library NUMBER  one mistake, of those that the suite numbers
+//   suite ENGINE RANKS ranked|library NUMBER  one mistake, by its number in the suite
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +23,9 @@ int main(int count, char** words) {
                                    .start_timeout = std::chrono::milliseconds{20'000},
                                    .reduction = is_library ? plait::process_reduction::library
                                                            : plait::process_reduction::ranked};
-    bool const keeps_nan = !is_library || std::string(words[1]) == "gloo";  // MPI need not
-    // The longest is added up in pieces; once is enough for that.
+    bool const keeps_nan =
+        !is_library || std::string(words[1]) == "gloo";  // MPI does not guarantee it
+    // The longest message is summed in pieces; one case with it is enough.
     std::size_t const longest = ranks == 2 && !is_library ? 300'007 : 30'011;
     auto const report =
         count > 4

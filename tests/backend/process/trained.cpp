@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a small net on ranks that are processes, or threads, and prints what comes out to the last
-// digit.
+// Trains a small net on ranks that are processes, or threads, and prints the results with all
+// digits.
 //   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [data=N] [timeout=MS]
 //     [in_turn=1]
-// ENGINE: threads, or a linked engine. FAULT is a fault of one rank in the fourth step or, for dp2,
-// a difference after the third. Rank 0 reports on standard error the allocations after the first
-// steps: after five of twelve or, of N, after a hundred, and then also the engine's.
+// ENGINE: threads, or an engine that the program was linked with. FAULT: the error of one rank in
+// the fourth step, or, for dp2, its difference after the third. Rank 0 prints on standard error the
+// allocations after the first steps: after five of twelve, or, with N steps, after a hundred, and
+// then also the engine's.
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
@@ -43,7 +44,7 @@ struct wish {
   int steps = 12, seed = 0, batch = 24, data = 0, timeout = 5'000, in_turn = 0;
 };
 
-/// The number of allocations of this process so far, and the bytes that it has now.
+/// The number of allocations of this process so far, and the bytes that it has allocated now.
 struct memory_use {
   std::size_t own = plait_test::own_allocations, engine = plait_test::engine_allocations;
   long long bytes = bytes_now();
@@ -61,14 +62,14 @@ struct memory_use {
 using model =
     sequential<named<"first", nn::linear<6, 48>>, nn::gelu<48>, named<"second", nn::linear<48, 48>>,
                nn::gelu<48>, named<"last", nn::linear<48, 4>>>;
-// Each layer's gradients are reduced while the backward continues.
+// The gradients of each layer are reduced while the backward continues.
 using in_buckets = data_parallel<2, buckets<1>>;
-// For any number of ranks, of which threads take three.
+// A plan for any number of ranks; with threads it has three.
 using any_ranks = data_parallel<at_launch, zero<1>, buckets<1>>;
 template <class Policy, class Element>
 struct job : parallel<objective<model, nn::cross_entropy<4>>, Policy, Element> {};
 
-/// Rank 1 fails while its second thread is in a call to which the other does not come.
+/// Rank 1 fails while its second thread is in a call that the other rank does not make.
 void throw_beside(auto& rank) {
   if (rank.world_rank() != 1) return std::this_thread::sleep_for(std::chrono::seconds{1});
   auto const room = rank.device().allocate(4 * sizeof(float));
@@ -77,8 +78,8 @@ void throw_beside(auto& rank) {
   throw input_error("this rank has had enough");
 }
 
-/// The fault of rank 1, or of the guests of MPI, in the fourth step; "_inside": in a call of its
-/// second thread, at the begin of the fifth.
+/// The error of rank 1, or of the guests of MPI, in the fourth step. "_inside": the error is within
+/// a call of its second thread, at the beginning of the fifth step.
 void go_wrong(std::string const& fault, auto& rank, auto& trainer, auto const& batch) {
   if (fault == "finalize") return (void)plait_test::engines().at("mpi_finalize")();
   if (fault == "throw_beside") return throw_beside(rank);
@@ -100,7 +101,7 @@ void go_wrong(std::string const& fault, auto& rank, auto& trainer, auto const& b
   } else throw input_error("unknown fault " + fault);
 }
 
-/// A difference of rank 1 between steps, which all ranks find.
+/// A difference of rank 1 between steps, which all ranks detect.
 void differ(std::string const& fault, auto& trainer, auto const& data) {
   bool const odd = trainer.rank().world_rank() == 1;
   if (fault == "import")
@@ -112,7 +113,7 @@ void differ(std::string const& fault, auto& trainer, auto const& data) {
   else (void)trainer.evaluate(data, global_batch<24>{}, measures::accuracy{});
 }
 
-/// The room that sums have taken is what the plan says; some are the engine's.
+/// Checks that sums have taken the memory that the plan declares; a part of it is the engine's.
 template <class Job>
 void check_room(auto& rank, std::size_t taken, std::size_t rows, process_reduction how) {
   workload const load{.rows = rows,
@@ -134,8 +135,8 @@ void train(wish const& wanted) {
                                        {.seed = std::uint64_t(wanted.seed), .clip = 1});
     bool const is_long = wanted.steps > 200;
     int const first = is_long ? 100 : 5, span = is_long ? 100 : 0;
-    memory_use early{}, early_end{}, late{},
-        end{};  // after `first` steps, and `span` later; `span` before the end
+    memory_use early{}, early_end{}, late{}, end{};  // the memory after `first` steps, after `span`
+                                                     // more steps, and `span` steps before the end
     std::size_t rows = 0;
     for (auto const& batch : batches<typename Job::element>(
              data, global_batch<>{std::size_t(wanted.batch)}, rank, {.epochs = 1'000'000})) {
@@ -178,7 +179,7 @@ void train(wish const& wanted) {
   launch<Job>(processes{.engine = engine,
                         .ranks = told,
                         .timeout = std::chrono::milliseconds{wanted.timeout},
-                        .start_timeout = std::chrono::seconds{60},  // of a busy machine
+                        .start_timeout = std::chrono::seconds{60},  // enough for a busy machine
                         .reduction = wanted.reduction,
                         .streams = wanted.in_turn != 0 ? process_streams::in_turn
                                                        : process_streams::concurrent,
@@ -186,10 +187,10 @@ void train(wish const& wanted) {
               program);
 }
 
-/// Steps whose computations sleep while messages travel. Steps that wait for messages at once would
-/// take 1.29 of the timetable in every try. A busy machine takes time to wake a process, so there
-/// are more tries as long as none was near. A fault happens at operation number `data`; "call": a
-/// message there has another tag.
+/// Runs steps whose computations sleep, while messages are in transit. A rank that waited
+/// immediately for each message would take 1.29 of the timetable in every try. A busy machine also
+/// takes time to wake a process, so there are more tries as long as none was close. A fault strikes
+/// at operation number `data`; "call": a message at that operation has another tag.
 void train_asleep(wish const& wanted) {
   using asleep = slept_steps::job_of<interleaved<2>, 2>;
   auto const engine = plait_test::engines().at(wanted.engine)();
@@ -197,7 +198,7 @@ void train_asleep(wish const& wanted) {
   launch<asleep>(processes{.engine = engine, .timeout = timeout}, [&](auto& rank) {
     bool const is_well = wanted.fault.empty();
     constexpr double most = 1.2;
-    double found[1] = {1e300};  // of the slowest rank
+    double found[1] = {1e300};  // the time of the slowest rank
     for (int attempt = 0; attempt < 10 && found[0] > most; ++attempt) {
       found[0] = slept_steps::slowness<asleep>(rank, 8, is_well ? 8 : 1, [&](auto& work) {
         if (rank.world_rank() != 1 || is_well) return;
