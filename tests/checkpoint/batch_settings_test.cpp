@@ -22,7 +22,7 @@ checkpoint_settings settings_of(std::string const& text, std::uint64_t content =
       out, {.samples = 8, .data_set = 100, .content = content, .text = text});
   return out;
 }
-/// Returns the difference, if a run with `now` continues from a checkpoint with `saved`.
+/// Returns the difference if a run with `now` continues from a checkpoint with `saved`.
 std::string difference(checkpoint_settings const& saved, checkpoint_settings const& now) {
   std::string out;
   for (auto const& one :

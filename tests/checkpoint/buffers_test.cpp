@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint timeout=300 seconds=10
 //
-// State that is not trained: batch_norm's running statistics. nn/buffer_mutants.sh checks that
-// tests find faults.
+// State that is not trained: the running statistics of batch_norm. This test and others find faults
+// in how the forward updates them: nn/buffer_mutants.sh.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,7 +66,7 @@ batch_options in_order(int microbatches = 0) {
 }
 auto with_momentum() { return sgd{.learning_rate = 0.05, .momentum = 0.9}; }
 
-/// Steps up to `end`, saved at the end or gone on from what has been saved.
+/// Trains up to step `end` and saves; continues from a checkpoint if there is one.
 template <class Policy, class Norm = norm>
 tensors train(files::path const& folder, std::uint64_t end, int microbatches = 0) {
   tensors out;
@@ -82,7 +82,7 @@ tensors train(files::path const& folder, std::uint64_t end, int microbatches = 0
     tensors averages;
     trainer.with_ema([&] { trainer.export_parameters(into(averages)); });
     if (!rank.is_root()) return;
-    // Buffers have no averages.
+    // Buffers are not averaged.
     EXPECT_EQ(averages["bn.running_mean"], out["bn.running_mean"]);
     EXPECT_EQ(averages["bn.running_var"], out["bn.running_var"]);
     EXPECT_NE(averages["bn.weight"], out["bn.weight"]);
@@ -118,14 +118,14 @@ TEST(Buffers, ContinueUnderAnyPlan) {
   go_on.template operator()<pipeline<2>>("pp2");
   go_on.template operator()<data_parallel<3>>("dp3");
   go_on.template operator()<data_parallel<3, zero<1>>>("zero<1>");
-  // And from a plan of three to one rank.
+  // It also continues from a plan of three ranks on one rank.
   auto const from_three = scratch("three");
   train<data_parallel<3>>(from_three, 10);
   expect_near(undisturbed, train<serial>(from_three, 20), "from dp3");
 }
 
-// Statistics of all samples of a microbatch; each plan has two microbatches.
-TEST(Buffers, OfAllSamplesContinue) {
+// The statistics are of all samples of a microbatch; each plan has two microbatches.
+TEST(Buffers, OfAllSamplesGoOn) {
   using whole = nn::batch_norm<conv::output>;
   auto const undisturbed = train<serial, whole>(scratch("all"), 20, 2);
   auto const half = scratch("half");
@@ -133,7 +133,7 @@ TEST(Buffers, OfAllSamplesContinue) {
   expect_near(undisturbed, train<pipeline<2>, whole>(half, 20, 2), "pp2");
 }
 
-/// The buffers of a first layer after four steps.
+/// Returns the buffers of a first layer after four steps.
 template <class Element, class Policy, std::size_t Group>
 tensors statistics_of(double around) {
   using layer = nn::batch_norm<picture, {.group = Group}>;
@@ -146,7 +146,7 @@ tensors statistics_of(double around) {
   std::vector<double> of_sample(picture::size);
   for (std::size_t s = 0; s < samples; ++s) {
     data().inputs(s, of_sample);
-    // Multiples of an eighth are the same number in each type.
+    // Multiples of an eighth are exact in each type.
     for (std::size_t i = 0; i < picture::size; ++i)
       features[s * picture::size + i] =
           static_cast<float>(around + std::round(of_sample[i] * 8) / 8);
@@ -174,13 +174,13 @@ void expect_statistics(double around, double bound) {
       EXPECT_NEAR(got.at(name)[c], right.at(name)[c], bound * std::abs(right.at(name)[c])) << name;
 }
 
-// A mean of a thousand deviations takes no digits from the variance in float.
+// A mean of a thousand deviations costs the variance no digits in float.
 TEST(Buffers, OfNumbersFarFromZero) {
   expect_statistics<float, serial, 4>(1000, 1e-5);
   expect_statistics<float, data_parallel<2>, 0>(1000, 1e-5);
 }
 
-// If layers see bfloat16, buffers are not rounded to it, and are exported as they are.
+// If layers compute in bfloat16, buffers are not rounded to it, and are exported unrounded.
 TEST(Buffers, AreNotRoundedToWhatLayersSee) {
   expect_statistics<plait::precision<plait::bfloat16, float>, serial, 4>(0, 1e-5);
   expect_statistics<plait::precision<plait::bfloat16, float>, data_parallel<2, zero<1>>, 0>(0,
@@ -205,16 +205,17 @@ TEST(Buffers, FollowTheMeanOfAStepOnce) {
     trainer.export_parameters(into(evaluated));
   });
   EXPECT_EQ(evaluated, after);
-  // Neither forward nor gradients_of nor evaluation changes them; nor is there a gradient.
+  // Neither forward nor gradients_of nor evaluation changes buffers, and they have no gradient.
   EXPECT_EQ(before.at("bn.running_mean"), std::vector<double>(6, 0.0));
   EXPECT_EQ(before.at("bn.running_var"), std::vector<double>(6, 1.0));
   EXPECT_FALSE(gradients.contains("bn.running_mean"));
   EXPECT_EQ(gradients.size(), 6u);
-  double squares = 0;  // of what the norm is made of
+  double squares = 0;  // the squares of the norm's gradients
   for (auto const& [name, values] : gradients)
     for (double const value : values) squares += value * value;
   EXPECT_NEAR(norm_reported, std::sqrt(squares), 1e-12);
-  // The mean over the groups, from what conv makes; neither clipped nor decayed.
+  // The buffers are the mean over the groups, of the outputs of conv; they are neither clipped nor
+  // decayed.
   std::vector<double> mean(6), variance(6);
   constexpr std::size_t map = conv::output::map, group = 4;
   std::vector<double> x(picture::size);
@@ -268,7 +269,7 @@ TEST(Buffers, AStepThatIsNotDoneChangesNothing) {
   EXPECT_EQ(after, before);
 }
 
-// Skipped batches count as taken, also when a run continues from a checkpoint. The third batch of
+// Skipped batches count as taken, also if a run continues from a checkpoint. The third batch of
 // each epoch is not finite.
 TEST(Buffers, AStepThatIsLeftOutChangesNothing) {
   using plan = data_parallel<3, zero<1>>;
@@ -324,7 +325,7 @@ TEST(Buffers, HaveNoStateOfAnOptimizer) {
   static_assert(plan::parameter_count() == plan::trained_parameter_count() + 2 * 6);
 }
 
-// A frozen layer reads its buffers: what a step computes is what an evaluation does.
+// A frozen layer reads its buffers: a step computes the values that an evaluation computes.
 TEST(Buffers, OfAFrozenLayerAreRead) {
   using fixed = job<serial, frozen<norm>>;
   tensors before, after;
@@ -341,7 +342,7 @@ TEST(Buffers, OfAFrozenLayerAreRead) {
     auto const report = trainer.step(batches.at(0));
     EXPECT_NEAR(report.loss, evaluated, 1e-13);
     trainer.export_parameters(into(after));
-    // The gradient must be the loss's; conv's is checked by a difference.
+    // The gradient of conv is compared with a difference of the loss.
     tensors gradients;
     trainer.gradients_of(batches.at(1));
     trainer.export_gradients(into(gradients));

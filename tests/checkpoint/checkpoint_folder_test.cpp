@@ -39,7 +39,7 @@ using plait::ext::checkpoint_manifest;
 using plait::ext::checkpoint_save;
 using plait::ext::list_checkpoints;
 
-// A manifest of two ranks' files; `what` represents their content.
+// Returns a manifest of two ranks' files; `what` represents their content.
 checkpoint_manifest manifest_of(std::int64_t step, std::string const& what = "",
                                 std::string const& job = "job") {
   return {
@@ -51,7 +51,7 @@ checkpoint_manifest manifest_of(std::int64_t step, std::string const& what = "",
       .blocks = {{"rank-0", "w", {0, 0}, {1, 2}, 1}, {"optimizer/rank-1", "w", {1, 0}, {1, 2}, 2}}};
 }
 
-// "200 100", with a '!' after a damaged one.
+// Returns the steps as "200 100", with a '!' after a damaged one.
 std::string text_of(std::vector<plait::ext::found_checkpoint> const& list) {
   std::string out;
   for (auto const& one : list)
@@ -92,7 +92,8 @@ class CheckpointFolder : public testing::Test {
     std::ifstream in(path_ / file);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // The message of the input_error that `call` ends with, with PATH for the folder's.
+  // Returns the message of the input_error that ends `call`, with PATH in place of the folder's
+  // path.
   [[nodiscard]] std::string refusal(std::function<void()> const& call) const {
     try {
       call();
@@ -131,14 +132,14 @@ TEST_F(CheckpointFolder, ASaveAppearsWhenItIsComplete) {
   EXPECT_EQ(text_of(list_checkpoints(path_)), "1234567890 200");
 }
 
-// Two ranks' rectangles of one tensor, by the writer that ranks have; read back across both.
+// Two ranks write rectangles of one tensor with the writer of ranks; a read covers both.
 TEST_F(CheckpointFolder, RectanglesInTwoFilesAreOneTensor) {
   checkpoint_folder folder(path_, "job");
   auto const save = folder.begin(7);
   checkpoint_manifest manifest{
       .step = 7, .job = "job", .tensors = {{"w", {2, 4}, "F32"}}, .blocks = {}};
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    float const first = rank == 0 ? 0 : 2;  // columns 0 and 1, or 2 and 3
+    float const first = rank == 0 ? 0 : 2;  // the rank has columns 0 and 1, or 2 and 3
     std::array const part{first, first + 1, first + 4, first + 5};
     std::string const file = rank == 0 ? "rank-0.safetensors" : "rank-1.safetensors";
     plait::safetensors_writer writer(save.path / file, std::vector<plait::safetensors_entry>{
@@ -208,11 +209,12 @@ TEST_F(CheckpointFolder, AnotherJobsCheckpointsStay) {
 TEST_F(CheckpointFolder, TheNewestStay) {
   checkpoint_folder folder(path_, "job");
   for (std::int64_t const step : {100, 200, 300, 400, 500}) save(folder, step);
-  EXPECT_TRUE(folder.remove_older(400, 2).empty());  // 500 may be of a run that went on from here
+  EXPECT_TRUE(folder.remove_older(400, 2)
+                  .empty());  // step 500 may belong to a run that continued from here
   EXPECT_EQ(names(), "plait.lock step-00000300 step-00000400 step-00000500");
   EXPECT_TRUE(folder.remove_older(500, 5).empty());
   EXPECT_EQ(text_of(list_checkpoints(path_)), "500 400 300");
-  EXPECT_TRUE(folder.remove_older(500, 0).empty());  // at least that one stays
+  EXPECT_TRUE(folder.remove_older(500, 0).empty());  // this checkpoint stays at least
   EXPECT_EQ(text_of(list_checkpoints(path_)), "500");
 }
 
@@ -240,7 +242,7 @@ TEST_F(CheckpointFolder, AFailedRemovalIsReported) {
 TEST_F(CheckpointFolder, AnotherOfTheSameStepIsReplaced) {
   checkpoint_folder folder(path_, "job");
   save(folder, 100, "first");
-  // With the same manifest, too: its files may be damaged.
+  // A checkpoint with an equal manifest is replaced, too, as its files may be damaged.
   std::ofstream(path_ / "step-00000100" / "optimizer" / "rank-1") << "damaged";
   save(folder, 100, "first");
   EXPECT_EQ(content("step-00000100/optimizer/rank-1"), "onefirst");
@@ -248,7 +250,7 @@ TEST_F(CheckpointFolder, AnotherOfTheSameStepIsReplaced) {
   save(folder, 100, "second");
   EXPECT_EQ(content("step-00000100/optimizer/rank-1"), "onesecond");
   EXPECT_EQ(names(), "plait.lock step-00000100");
-  // A folder without a manifest may be a user's: it is moved aside.
+  // A folder without a manifest may belong to another program, so it is moved aside.
   fs::remove(path_ / "step-00000100" / "plait.json");
   save(folder, 100, "third");
   EXPECT_EQ(text_of(list_checkpoints(path_)), "100");
@@ -262,7 +264,7 @@ TEST_F(CheckpointFolder, DamagedOnesAreListedWithTheReason) {
   fs::resize_file(path_ / "step-00000004" / "plait.json", 100);
   fs::remove(path_ / "step-00000003" / "plait.json");
   fs::rename(path_ / "step-00000002", path_ / "step-00000009");
-  fs::create_directory(path_ / "step-1");  // not a name of ours
+  fs::create_directory(path_ / "step-1");  // not a name that plait uses
   std::ofstream(path_ / "step-00000008") << "a file";
   auto const list = list_checkpoints(path_);
   EXPECT_EQ(text_of(list), "9! 8! 5! 4! 3! 1");
@@ -294,14 +296,14 @@ TEST_F(CheckpointFolder, RemainsAreCleaned) {
     fs::create_directories(path_ / name);
   checkpoint_folder folder(path_, "job");
   save(folder, 200, "old");
-  // One that was killed between its two renames.
+  // A save was killed between its two renames.
   fs::rename(path_ / "step-00000200", path_ / "step-00000200.replaced-0123456789abcdef");
   EXPECT_EQ(text_of(list_checkpoints(path_)), "200");
   EXPECT_EQ(list_checkpoints(path_)[0].path, path_ / "step-00000200.replaced-0123456789abcdef");
   folder.abandon(folder.begin(300));
   EXPECT_EQ(names(), others.substr(0, 31) + "plait.lock step-00000100.partial-0123 " +
                          "step-00000100.partial-notes step-00000200");
-  // And one after them.
+  // A save was killed after its two renames.
   fs::copy(path_ / "step-00000200", path_ / "step-00000200.replaced-0123456789abcdef");
   folder.abandon(folder.begin(300));
   EXPECT_EQ(names(), others.substr(0, 31) + "plait.lock step-00000100.partial-0123 " +
@@ -346,7 +348,7 @@ TEST_F(CheckpointFolder, WrongCommitsAreRefused) {
             "folder of checkpoints 'PATH/a/b' cannot be made: No such file or directory");
 }
 
-// Nothing is left of a save for which there was no room.
+// A save that fills the disk leaves no files.
 TEST_F(CheckpointFolder, AFullDiskIsAnError) {
   checkpoint_folder folder(path_, "job");
   save(folder, 100);
@@ -366,7 +368,7 @@ TEST_F(CheckpointFolder, AFullDiskIsAnError) {
 }
 
 TEST_F(CheckpointFolder, NoPermissionIsAnError) {
-  // A place where root may not write either.
+  // Even root cannot write here.
   EXPECT_NE(refusal([&] { checkpoint_folder("/proc/plait", "job"); }).find("cannot be made: "),
             std::string::npos);
   EXPECT_NE(refusal([&] { checkpoint_folder("/proc/self", "job"); }).find("cannot be locked: "),
@@ -391,7 +393,7 @@ TEST_F(CheckpointFolder, OtherHostsSeeTheProbe) {
   folder.remove_probe("plait.lock");
   folder.remove_probe(name);
   EXPECT_FALSE(plait::ext::sees_probe(path_, name, bytes));
-  {  // A patient reader sees later checkpoints.
+  {  // a caller that waits sees a later checkpoint
     std::jthread const later([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(120));
       std::ofstream(path_ / name, std::ios::binary).write("\1\0\3", 3);
@@ -404,7 +406,7 @@ TEST_F(CheckpointFolder, OtherHostsSeeTheProbe) {
 
 // ---- On a disk whose power may fail ----------------------------
 
-// Without a lock, another process may be writing a folder that looks like remains.
+// Without a lock, another process may be writing files that look like remains.
 TEST(SimulatedDisk, WithoutLocksNothingIsCleaned) {
   simulated::disk disk;
   for (int const code : {ENOLCK, EOPNOTSUPP}) {
@@ -423,21 +425,21 @@ TEST(SimulatedDisk, WithoutLocksNothingIsCleaned) {
 
 using content = std::map<std::string, std::string>;
 
-/// Saves on a simulated disk; after each change of it, what a power failure could leave is looked
-/// at.
+/// Saves on a simulated disk. After each change of the disk it checks the states that a power
+/// failure could leave.
 class power_test {
  public:
   simulated::disk disk;
   std::uint64_t samples = 8;
-  bool goes_on = true;    ///< whether another job shall come after each failure
-  int states = 0;         ///< that were looked at
-  std::string problem{};  ///< the first thing that is wrong
+  bool goes_on = true;    ///< true if another job runs after each failure
+  int states = 0;         ///< the number of states that were checked
+  std::string problem{};  ///< the first problem
 
   power_test() {
     disk.changed = [this] { look(); };
   }
 
-  /// Saves as a job does: its ranks write, then it commits and keeps one.
+  /// Saves as a job does: its ranks write, then it commits and keeps one checkpoint.
   void save(checkpoint_folder& folder, std::int64_t step, std::string const& what) {
     auto const manifest = manifest_of(step, what);
     auto const begun = folder.begin(step);
@@ -459,7 +461,7 @@ class power_test {
     EXPECT_TRUE(folder.remove_older(step, 1).empty());
   }
 
-  /// All choices where they are few, else some.
+  /// Checks all choices if they are few, else some.
   void look() {
     if (!problem.empty()) return;
     std::size_t const choices = disk.open_choices();
@@ -498,12 +500,13 @@ class power_test {
     if (!newest) return note("no checkpoint is left");
     if (*newest < *sure_step_) return note("a checkpoint that was complete is lost");
     auto const& of_step = saved_[*sure_step_];
-    // The same step has only that checkpoint, or one that was saved later.
+    // A checkpoint of this step must be the committed checkpoint, or a checkpoint that was saved
+    // later.
     auto const at = std::ranges::find(of_step, sure_);
     if (*newest == *sure_step_ && std::find(at, of_step.end(), newest_files) == of_step.end())
       note("an older checkpoint of the step is back");
   }
-  // A job that comes after leaves nothing but its own checkpoint.
+  // A later job leaves only its own checkpoint.
   void go_on(simulated::disk& left) {
     checkpoint_folder folder("run", "job", left);
     auto const begun = folder.begin(900);
@@ -526,7 +529,7 @@ class power_test {
   std::mt19937_64 random_{7};
 };
 
-/// One job: two saves, then the second once more with other content, and a third.
+/// Runs one job: two saves, then the second again with other content, and a third.
 void whole_job(power_test& test) {
   checkpoint_folder folder("run", "job", test.disk);
   test.save(folder, 100, "first");
@@ -535,10 +538,10 @@ void whole_job(power_test& test) {
   test.save(folder, 300, "third");
 }
 
-/// Runs `job` and kills it before call `call`; false if it ended before.
+/// Runs `job` and kills it before call `call`; returns false if it ended earlier.
 template <class Job>
 bool kill_before(power_test& test, int call, Job job) {
-  test.disk.changed = [] {};  // until then it is as without being killed
+  test.disk.changed = [] {};  // this part of the job is as without a kill
   test.disk.calls_left = call;
   bool killed = false;
   try {
@@ -561,7 +564,7 @@ TEST(PowerFailure, LeavesTheOldCheckpointOrTheNew) {
   EXPECT_GT(test.states, 300);
 }
 
-// The job that comes after it saves the same steps, the first of them with the same content.
+// The later job saves the same steps, the first of them with equal content.
 TEST(PowerFailure, AfterAJobThatWasKilledAnywhere) {
   int calls = 0, states = 0;
   for (bool killed = true; killed; ++calls) {
@@ -589,7 +592,7 @@ TEST(PowerFailure, AfterAJobThatWasKilledAnywhere) {
   EXPECT_GT(states, 2000);
 }
 
-// Each fsync in turn does nothing: that is seen.
+// Each fsync in turn does nothing; the test must detect it.
 TEST(PowerFailure, NoFsyncCanBeLeftOut) {
   for (int left_out = 0;; ++left_out) {
     power_test test;
@@ -605,8 +608,8 @@ TEST(PowerFailure, NoFsyncCanBeLeftOut) {
   }
 }
 
-// The calls that only matter after a killed job: of begin(), before it removes remains, and of a
-// commit() that finds its checkpoint there.
+// Calls of fsync that matter only after a job that was killed: in begin(), before it removes
+// remains, and in a commit() whose checkpoint exists already.
 TEST(PowerFailure, NamesThatAKilledJobLeftAreMadeSure) {
   for (bool const same_again : {false, true}) {
     bool found = false, killed = true;
@@ -621,7 +624,7 @@ TEST(PowerFailure, NamesThatAKilledJobLeftAreMadeSure) {
         test.save(folder, same_again ? 200 : 100, "another");
       };
       killed = kill_before(test, call, go_on);
-      int parents = 0;  // the first is for the parent folder
+      int parents = 0;  // the first is the fsync of the folder above
       test.disk.does = [&](simulated::disk::sync kind) {
         return kind != simulated::disk::sync::parent || parents++ != 1;
       };
@@ -637,8 +640,8 @@ TEST(PowerFailure, NamesThatAKilledJobLeftAreMadeSure) {
   }
 }
 
-// An fsync of the ranks' files, of the manifest or of the save's folder that comes after the
-// rename.
+// An fsync of the ranks' files, of the manifest or of the save's folder runs after the rename; the
+// test must detect it.
 TEST(PowerFailure, OtherOrdersAreSeen) {
   for (auto const kind :
        {simulated::disk::sync::file, simulated::disk::sync::manifest,
@@ -650,7 +653,7 @@ TEST(PowerFailure, OtherOrdersAreSeen) {
   }
 }
 
-// A failed fsync is not tried again: the save is given up, and the previous one is there.
+// A failed fsync is not repeated: the save is abandoned, and the previous checkpoint stays.
 TEST(PowerFailure, AnFsyncThatFailsEndsTheSave) {
   using sync = simulated::disk::sync;
   for (auto const kind :

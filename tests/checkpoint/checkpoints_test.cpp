@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint timeout=300 seconds=10
 //
-// Training continues from a checkpoint as without an interruption, under the same plan or another.
+// Training continues from a checkpoint as if it had not been interrupted, under the same plan or
+// another.
 #include "plait/checkpoint/checkpoints.hpp"
 
 #include <gtest/gtest.h>
@@ -49,7 +50,8 @@ struct outcome {
   std::vector<std::string> left_out;
   std::vector<std::byte> extra;
   std::uint64_t begun_at = 0;
-  std::vector<bool> are_best;  // the weights after each step that was told a value
+  std::vector<bool>
+      are_best;  // true for each step with a value, if its weights are the best so far
 };
 
 struct settings {
@@ -60,17 +62,17 @@ struct settings {
   bool has_other_data = false;
   checkpoint_options saves{};
   bool resumes = true, saves_at_end = false, sets_extra = false, has_warning = false;
-  /// After that step, before checkpoints are told of it, their folder is taken away.
+  /// After this step, before checkpoints are told of it, their folder is removed.
   std::int64_t folder_goes_at = -1;
-  /// After this step some parameters are taken from elsewhere.
+  /// After this step some parameters are loaded from another source.
   std::int64_t imports_at = -1;
-  /// The values that are told after steps 1, 2, ...; each rank may tell its own, or have another
-  /// measure.
+  /// The values that are passed to checkpoints after steps 1, 2, and so on; the flags are true if
+  /// ranks pass unlike values or measures.
   std::vector<double> values{};
   bool values_differ = false, measures_differ = false;
 };
 
-/// Values for the parameters of the blocks that are trained.
+/// A source of values for the trained parameters of the blocks.
 struct other_weights final : state_source {
   static constexpr double value = 0.01;
   [[nodiscard]] bool contains(std::string_view name) const override {
@@ -113,7 +115,7 @@ outcome train(settings const& with, int data_ranks) {
         trainer.state()->import_parameters(from);
       }
       if (rank.is_root() && trainer.step_number() == with.folder_goes_at)
-        while (files::exists(with.saves.folder)) {  // others write there
+        while (files::exists(with.saves.folder)) {  // other ranks may still write there
           std::error_code ignored;
           files::remove_all(with.saves.folder, ignored);
         }
@@ -146,7 +148,7 @@ runner run_of(int data_ranks = 0) {
   };
 }
 
-// Ranks that hold blocks of all, also of what is frozen, of a model with a tied head.
+// A model with a tied head on ranks that hold blocks of all parameters, also of frozen ones.
 using part_frozen =
     objective<sequential<named<"wte", use_form<"vocabulary", small_gpt::table>>,
                          named<"wpe", frozen<nn::positions<small_gpt::length, small_gpt::width>>>,
@@ -199,9 +201,9 @@ double greatest_change(std::vector<double> const& from, std::vector<double> cons
   return out;
 }
 
-// A parameter that is taken from elsewhere keeps no old moments and no old average, under every
-// plan: its first change by Adam is the learning rate, at any step of the job.
-TEST(Checkpoints, HaveTheAgesOfRestartedStates) {
+// A parameter that is loaded from another source keeps no old moments and no old average, under
+// every plan. Its first change by Adam is the learning rate, at any step of the job.
+TEST(Checkpoints, HaveTheAgesOfWhatHasStartedAnew) {
   std::vector<outcome (*)(settings const&)> const all{
       run_part_frozen<serial>, run_part_frozen<data_parallel<2, zero<2>, buckets<1>>>,
       run_part_frozen<data_parallel<4, within<2>, zero<3>, buckets<1>>>};
@@ -236,14 +238,14 @@ TEST(Checkpoints, HaveTheAgesOfRestartedStates) {
   }
 }
 
-// The first stage trains nothing: it has neither states nor averages.
+// The first stage trains nothing, so it has neither optimizer states nor averages.
 using warm = sequential<named<"f", nn::linear<4, 6>>, nn::relu<6>, named<"l", nn::linear<6, 5>>>;
 using cold = frozen<warm, "f.*">;
 template <class Model>
 struct staged_job : parallel<objective<Model, nn::cross_entropy<5>>,
                              pipeline<2, one_forward_one_backward, cut_at<1>>, double> {};
 
-/// Trains from the newest checkpoint, and saves one; returns the step that it began at.
+/// Trains from the newest checkpoint, and saves a checkpoint. Returns the step at which it began.
 template <class Model>
 std::uint64_t train_staged(files::path const& path, std::uint64_t steps,
                            std::vector<std::string> allow = {}) {
@@ -271,7 +273,7 @@ TEST(Checkpoints, AreWrittenWhereTheFirstStageTrainsNothing) {
   EXPECT_EQ(train_staged<cold>(at.path, 2), 0u);
   EXPECT_EQ(train_staged<cold>(at.path, 3), 2u);
   EXPECT_THROW(train_staged<warm>(at.path, 4), input_error);
-  // Parameters that train from now on begin with new states; the others keep theirs.
+  // Parameters that are trained from now on begin with new states; the others keep their states.
   EXPECT_EQ(train_staged<warm>(at.path, 4, {"model"}), 3u);
   auto const before = at.path / "step-00000003", after = at.path / "step-00000004";
   for (std::string const name : {"f.weight", "f.bias"})
@@ -302,7 +304,7 @@ std::uintmax_t bytes_of_tensors(files::path const& path) {
   return bytes;
 }
 
-// An epoch has five steps, of which the last has 10 samples: one checkpoint is made before that
+// An epoch has five steps, of which the last has 10 samples. One checkpoint is saved before that
 // step, one at the end of the epoch.
 TEST(Checkpoints, GoFromEachPlanToEachOther) {
   auto const all = plans();
@@ -336,7 +338,7 @@ TEST(Checkpoints, GoFromEachPlanToEachOther) {
     }
 }
 
-/// Bytes of tensors that are asked of another source.
+/// Counts the bytes of tensors that are read from another source.
 class counting_source final : public state_source {
  public:
   explicit counting_source(state_source& from) : from_(from) {}
@@ -351,8 +353,8 @@ class counting_source final : public state_source {
   state_source& from_;
 };
 
-/// Takes the newest checkpoint of a folder back; what each rank has read of tensors, and what it
-/// keeps.
+/// Loads the newest checkpoint of a folder, and compares the bytes of tensors that each rank reads
+/// with the bytes that it keeps.
 template <class Policy>
 void expect_little_is_read(files::path const& path, int data_ranks = 0) {
   using job = small_gpt::job<Policy>;
@@ -368,8 +370,8 @@ void expect_little_is_read(files::path const& path, int data_ranks = 0) {
     std::uint64_t kept = 0;
     for (auto const& block : plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()))
       for (auto const& each : block.rectangles) kept += each.count();
-    // Under zero<1> a rank has a share of the optimizer's state and of averages, and saves it. If
-    // all tensor ranks have a value, only the first saves it.
+    // Under zero<1> a rank reads the share of optimizer states and averages that it saves. Of
+    // tensors that all tensor ranks hold, only the first saves the states.
     std::uint64_t owned = kept;
     if (plan::cuts_arenas) {
       owned = rank.tensor_rank() == 0 ? 0 : state->count();
@@ -403,7 +405,7 @@ TEST(Checkpoints, AreKeptAsManyAsIsAsked) {
   EXPECT_EQ(steps, (std::vector<std::int64_t>{6, 4}));
 }
 
-// Under the same plan a step has the same manifest again, to the byte.
+// Under one plan a step always has the same manifest, byte for byte.
 TEST(Checkpoints, ThatAreDamagedAreReplaced) {
   folder const at("replaced");
   auto const run = run_of<data_parallel<2>>();
@@ -429,8 +431,8 @@ void expect_refused(settings const& with, std::string const& words,
   }
 }
 
-/// Changes a checkpoint: it comes from a device of another kind, or from a plait that wrote no
-/// kind.
+/// Changes a checkpoint so that it comes from another kind of device, or from a version of plait
+/// that wrote no kind.
 void set_kind(files::path const& checkpoint, std::string const& kind) {
   auto manifest = ext::read_manifest(checkpoint);
   std::erase_if(manifest.settings, [](auto const& one) { return one.first == "kind"; });
@@ -456,7 +458,7 @@ TEST(Checkpoints, OfOtherSettingsAreRefused) {
       {.batch = 4,
        .rate = 0.01,
        .saves = {.folder = at.path, .allow = {"learning_rate", "global_batch"}}});
-  EXPECT_EQ(other.begun_at, 4u);  // as many samples as the two steps had
+  EXPECT_EQ(other.begun_at, 4u);  // the batch that follows the samples of the two steps
   EXPECT_EQ(other.losses.size(), 4u);
 }
 
@@ -474,7 +476,7 @@ TEST(Checkpoints, ThatAreDamagedAreLeftForTheOneBefore) {
   ASSERT_EQ(found.left_out.size(), 1u);
   EXPECT_NE(found.left_out[0].find("is damaged: tensor"), std::string::npos) << found.left_out[0];
   EXPECT_EQ(found.problem, "");
-  // If none is left, the job does not start over silently.
+  // If no usable checkpoint is left, the job does not silently start from the beginning.
   files::remove(at.path / "step-00000002" / "plait.json");
   expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none can be used");
   files::remove_all(at.path / "step-00000004");
@@ -497,15 +499,16 @@ TEST(Checkpoints, OfAnotherRunAreNotReplacedByASingleSave) {
                  "has those of another run, up to step 2");
 }
 
-// The power failed when the old one was moved aside and its replacement had no name yet.
-TEST(Checkpoints, ThatWereMovedAsideAreContinued) {
+// The power failed when the old checkpoint had been moved aside and its replacement had no name
+// yet.
+TEST(Checkpoints, ThatLieAsideAreGoneOnFrom) {
   folder const at("aside");
   auto const run = run_of<data_parallel<2>>();
   run({.steps = 4, .saves = {.folder = at.path, .every = 2}});
   files::rename(at.path / "step-00000004", at.path / "step-00000004.replaced-0123456789abcdef");
   EXPECT_EQ(run({.steps = 5, .saves = {.folder = at.path}}).begun_at, 4u);
   EXPECT_EQ(run({.steps = 6, .saves = {.folder = at.path, .every = 3}}).begun_at, 4u);
-  EXPECT_TRUE(files::exists(at.path / "step-00000004"));  // the next save has given it its name
+  EXPECT_TRUE(files::exists(at.path / "step-00000004"));  // the next save has restored its name
 }
 
 TEST(Checkpoints, StayUsableIfOneCannotBeRemoved) {
@@ -524,7 +527,7 @@ TEST(Checkpoints, KeepWhatTheProgramGivesThem) {
   auto const run = run_of<data_parallel<2>>();
   std::vector<std::byte> const first{std::byte{1}, std::byte{2}}, second{std::byte{3}};
   run({.steps = 2, .saves = {.folder = at.path, .every = 2, .extra = first}});
-  // It stays until something else is set.
+  // A setting stays until another one is given.
   EXPECT_EQ(run({.steps = 4, .saves = {.folder = at.path, .every = 2}}).extra, first);
   EXPECT_EQ(run({.steps = 6,
                  .saves = {.folder = at.path, .every = 2, .extra = second},
@@ -543,9 +546,9 @@ TEST(Checkpoints, ContinueWithAllowedSettings) {
   auto const again = [&](double average, std::vector<std::string> allow) {
     return run({.steps = 3, .average = average, .saves = {.folder = at.path, .allow = allow}});
   };
-  EXPECT_EQ(again(0.9, {"average"}).begun_at, 2u);  // they start as the weights
+  EXPECT_EQ(again(0.9, {"average"}).begun_at, 2u);  // averages start as the weights
   EXPECT_EQ(again(0, {}).begun_at, 2u);
-  // Another optimizer begins with what it begins with, and goes back.
+  // Another optimizer begins with its initial state, also after a switch back.
   using job = small_gpt::job<serial>;
   auto const by_sgd = [&](std::vector<std::string> allow) {
     return train<job, sgd>({.steps = 4,
@@ -560,7 +563,7 @@ TEST(Checkpoints, ContinueWithAllowedSettings) {
   auto const next = run(
       {.steps = 5, .average = 0, .saves = {.folder = at.path, .every = 5, .allow = {"optimizer"}}});
   EXPECT_EQ(next.begun_at, 4u);
-  // Adam's first step, at the job's fifth.
+  // This is Adam's first step, at the job's fifth.
   EXPECT_NEAR(greatest_change(old.weights.at("lm_head.bias"), next.weights.at("lm_head.bias")),
               0.02, 0.0004);
   auto const manifest = read_manifest(at.path / "step-00000005");
@@ -590,7 +593,7 @@ TEST(Checkpoints, KeepTheBestWeightsBesides) {
   EXPECT_EQ(folders_in(at.path), (names{"best-00000002", "step-00000004"}));
   EXPECT_EQ(find_best(at.path)->value, 3);
 
-  // They are the weights after the second step.
+  // The weights are the weights after the second step.
   using job = small_gpt::job<data_parallel<2>>;
   auto const two = run({.steps = 2, .saves = {.folder = none.path}});
   std::map<std::string, std::vector<double>> loaded;
@@ -604,7 +607,7 @@ TEST(Checkpoints, KeepTheBestWeightsBesides) {
   });
   EXPECT_EQ(loaded, two.weights);
 
-  // A resumed run takes the newest, and knows the best so far.
+  // A run that continues takes the newest checkpoint, and knows the best values so far.
   auto const second = run({.steps = 6, .saves = saves(score), .values = {0, 0, 0, 0, 2.5, 3.5}});
   EXPECT_EQ(second.begun_at, 4u);
   EXPECT_EQ(second.are_best, (std::vector{false, true}));
@@ -621,15 +624,16 @@ TEST(Checkpoints, OfTheBestWeightsSurviveTheOthers) {
     return checkpoint_options{.folder = in.path, .best = measures::mean_loss{}};
   };
   EXPECT_THROW((void)best_weights(at.path), input_error);
-  // None is gone on from, but they are of this run and of no new one.
+  // A run does not continue from these checkpoints, but they belong to this run and not to a new
+  // run.
   run({.steps = 2, .saves = with(at), .values = {7, 6}});
   EXPECT_EQ(run({.steps = 2, .saves = with(at), .values = {7, 6}}).are_best,
             (std::vector{false, false}));
   expect_refused({.saves = with(at), .resumes = false}, "has those of another run, up to step 2");
-  // The power failed when they were about to be replaced by others of their step.
+  // The power failed when they were about to be replaced by checkpoints of their step.
   files::rename(at.path / "best-00000002", at.path / "best-00000002.replaced-0123456789abcdef");
   EXPECT_EQ(find_best(at.path)->value, 6);
-  // The job was killed before it removed those before.
+  // The job was killed before it removed the earlier checkpoints.
   run({.steps = 1, .saves = with(other), .values = {7}});
   files::rename(other.path / "best-00000001", at.path / "best-00000001");
   EXPECT_EQ(find_best(at.path)->step, 2);
@@ -657,8 +661,9 @@ TEST(Checkpoints, ValuesOfTheBestAreCompared) {
   EXPECT_THROW(best_measure(std::string(101, 'x'), better::lower), input_error);
 }
 
-// Slices of unlike ranks give the bits of the undisturbed run, over the end of an epoch.
-TEST(Checkpoints, OfSlicesContinueOnAnyNumberOfRanks) {
+// Slices on other numbers of ranks give the bits of the undisturbed run, also across the end of an
+// epoch.
+TEST(Checkpoints, OfSlicesGoOnOnAnyNumberOfRanks) {
   using policy = hybrid<data_parallel<at_launch>, reproducible<4>>;
   auto const run = [](int ranks, settings const& with) {
     return train<small_gpt::job<policy, float>>(with, ranks);
@@ -689,7 +694,7 @@ TEST(Checkpoints, OfSlicesContinueOnAnyNumberOfRanks) {
   EXPECT_EQ(run(2, {.steps = 8, .saves = {.folder = at.path}}).begun_at, 8u);
 }
 
-/// Changes bytes of a file and puts them back.
+/// Changes bytes of a file and restores them.
 class changed_byte {
  public:
   changed_byte(files::path const& path, std::size_t at, char mask) : path_(path), at_(at) {
@@ -737,7 +742,8 @@ TEST(Checkpoints, OfWhichAnyBitOfDataChangesAreDamaged) {
   auto const found = at.path / "step-00000002";
   auto const manifest = read_manifest(found);
   ASSERT_FALSE(is_damaged(found, manifest));
-  std::vector<std::pair<files::path, std::size_t>> begins;  // of the data of all files, in a row
+  std::vector<std::pair<files::path, std::size_t>>
+      begins;  // the beginnings of the data of all files, in order
   std::size_t all = 0;
   for (auto const& path : tensor_files(found)) {
     begins.emplace_back(path, all);
@@ -745,7 +751,7 @@ TEST(Checkpoints, OfWhichAnyBitOfDataChangesAreDamaged) {
   }
   constexpr std::size_t changes = 1000;
   for (std::size_t i = 0; i < changes; ++i) {
-    std::size_t const byte = i * (all - 1) / (changes - 1);  // the first and the last, too
+    std::size_t const byte = i * (all - 1) / (changes - 1);  // includes the first and the last byte
     auto of = begins.end();
     do --of;
     while (of->second > byte);
@@ -756,8 +762,8 @@ TEST(Checkpoints, OfWhichAnyBitOfDataChangesAreDamaged) {
   EXPECT_FALSE(is_damaged(found, manifest));
 }
 
-// Header fields other than names, types, shapes and places are not used: a change there must not
-// matter.
+// The reader ignores other content of a header than names, types, shapes and places. A change there
+// does not matter, and the test finds that the checkpoint is read unchanged.
 TEST(Checkpoints, OfWhichAnyBitOfAHeaderChangesAreDamagedOrTheSame) {
   folder const at("headers");
   files::create_directories(at.path / detail::optimizer_folder);
@@ -809,8 +815,8 @@ TEST(Checkpoints, OfWhichAnyBitOfAHeaderChangesAreDamagedOrTheSame) {
   EXPECT_GT(found, all / 2);
 }
 
-// A type of the same size, in the header of one file: its numbers are none, and nothing of the
-// checkpoint is taken.
+// The header of one file has another type of the same size. Its numbers are then invalid, and no
+// part of the checkpoint is loaded.
 TEST(Checkpoints, WithAHeaderOfAnotherTypeAreLeftForTheOneBefore) {
   folder const at("types");
   run_of<data_parallel<2>>()({.steps = 4, .saves = {.folder = at.path, .every = 2}});
@@ -831,11 +837,11 @@ TEST(Checkpoints, OfAnotherJobAreRefusedAndStay) {
   other({.steps = 4, .saves = {.folder = at.path, .every = 4}});
   mine({.steps = 2, .saves = {.folder = ours.path, .every = 2}});
   files::rename(ours.path / "step-00000002", at.path / "step-00000002");
-  // The newest counts.
+  // The newest checkpoint is used.
   expect_refused({.saves = {.folder = at.path}},
                  "step-00000004': precision is activations of 4, parameters of 4, gradients of 4 "
                  "bytes in the checkpoint and activations of 8");
-  // A manifest of another checkpoint that is valid by itself: it is another step's.
+  // A copied manifest that is valid by itself belongs to another step.
   files::copy_file(at.path / "step-00000002" / "plait.json",
                    at.path / "step-00000004" / "plait.json",
                    files::copy_options::overwrite_existing);
@@ -855,15 +861,14 @@ TEST(Checkpoints, ThatFailAreReportedAndMayBeRequired) {
                  "checkpoint_options::keep is 0; it must be at least 1");
   expect_refused({.saves = {.folder = at.path / "run", .every = -5}},
                  "checkpoint_options::every is -5; it must be at least 0");
-  // Between two checkpoints, and while one is written.
+  // Kills the job between two checkpoints, and while a checkpoint is written.
   for (std::int64_t const step : {2, 3}) {
     settings with{
         .steps = 5, .saves = {.folder = at.path / "run", .every = 2}, .folder_goes_at = step};
     ::testing::internal::CaptureStderr();
     auto const said = run_of<data_parallel<2>>()(with);
     std::string const told = ::testing::internal::GetCapturedStderr();
-    // The folder never comes back: the checkpoint that was begun is missing, and so is the next
-    // one.
+    // The folder never returns: the checkpoint that was begun is missing, and so is the next one.
     EXPECT_TRUE(
         told.starts_with("plait: the checkpoint of step 2 is missing, and training goes on: "))
         << told;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint seconds=4 optimise
 //
-// Roots of several generations at one folder of checkpoints: each may be stopped, killed and woken
-// up again before any of its calls.
+// Roots of several generations use one folder of checkpoints. Each may be stopped, killed and
+// resumed before any of its calls.
 #include "plait/checkpoint/folder_lease.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ using plait::ext::checkpoint_manifest;
 using plait::ext::folder_owner;
 using plait::ext::list_checkpoints;
 
-// A manifest of two ranks' files; `what` represents their content.
+// Returns a manifest of two ranks' files; `what` represents their content.
 checkpoint_manifest manifest_with(std::int64_t step, std::string const& what) {
   return {
       .step = step,
@@ -133,7 +133,7 @@ std::string const in_use =
     "program, "
     "writes there; give each a folder of its own";
 
-// The process that has the older generation's is there, and may do anything.
+// The process of the older generation still runs, and may make any call.
 TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {
   checkpoint_folder old(path_, folder_owner{"job", "a", 1});
   save(old, 100, "first");
@@ -144,8 +144,9 @@ TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {
   EXPECT_EQ(listed(), "step-00000100.lease-1-1");
   std::string const lost =
       "folder of checkpoints 'PATH' belongs to generation 3 of the job now; this process is of "
-      "generation 1 and must not write there any more";
-  // A folder that is renamed after the take-over does not count, even after an earlier check.
+      "generation 1 and writes there no more";
+  // A folder that is renamed after the takeover does not count, even if its owner was checked
+  // before.
   fs::copy(begun.path, path_ / "step-00000300.lease-1-9", fs::copy_options::recursive);
   std::ofstream(path_ / "step-00000300.lease-1-9" / "plait.json")
       << plait::ext::to_text(manifest_with(300, ""));
@@ -186,7 +187,7 @@ TEST_F(LeasedFolder, TwoJobsAreRefusedWhileTheOwnerLives) {
   checkpoint_folder const again(path_, folder_owner{"job", "a", 3});
 }
 
-// Each kind of job continues from the other's checkpoints, and replaces them.
+// Each kind of job continues from the checkpoints of the other kind, and replaces them.
 TEST_F(LeasedFolder, JobsOfBothKindsTakeTurns) {
   {
     checkpoint_folder fixed(path_, "job");
@@ -213,7 +214,7 @@ TEST_F(LeasedFolder, JobsOfBothKindsTakeTurns) {
     EXPECT_EQ(names(),
               "plait.list-2 plait.lock plait.lock-2 step-00000200.lease-1-1 step-00000300");
   }
-  // A copy without the files that name the owner: all counts, and numbers continue.
+  // A copy without the files that name the owner: all checkpoints count, and numbers continue.
   fs::remove(path_ / "plait.list-2");
   fs::remove(path_ / "plait.lock-2");
   EXPECT_EQ(listed(), "step-00000300 step-00000200.lease-1-1");
@@ -244,8 +245,8 @@ TEST_F(LeasedFolder, DamagedListsAreRefused) {
 
 using content = std::map<std::string, std::string>;
 
-/// A token that one thread gives and another takes. std::binary_semaphore yields its processor a
-/// few times before it sleeps, which takes far longer than a turn on a busy machine.
+/// A turn that one thread gives to another. std::binary_semaphore yields a few times before it
+/// sleeps, which takes far longer than a turn on a busy processor.
 class turn {
  public:
   void release() {
@@ -265,7 +266,8 @@ class turn {
   bool is_given_ = false;
 };
 
-/// Roots at one folder. Each is a thread, of which one at a time does one call of the disk.
+/// Simulates roots that use one folder. Each root is a thread; one thread at a time makes one call
+/// of the disk.
 class orders {
  public:
   explicit orders(std::uint64_t seed) : random_(seed) {
@@ -275,7 +277,7 @@ class orders {
     disk_.changed = [this] { has_changed_ = true; };
   }
 
-  /// "" or what has gone wrong.
+  /// Returns the first problem, or "".
   std::string run() {
     if (pick(3) == 0) before_all({"job"}, 100);
     if (pick(3) == 0) before_all({"job", "z", 5}, 100 + 100 * pick(2));
@@ -295,7 +297,7 @@ class orders {
       if (one.stopped_for > 0 && roots_.size() > 1) --one.stopped_for;
       else go_on(one);
     }
-    while (!roots_.empty()) {  // also after a problem
+    while (!roots_.empty()) {  // the loop ends the threads also after a problem
       go_on(*roots_.back());
       if (roots_.back()->has_ended) roots_.pop_back();
     }
@@ -325,7 +327,7 @@ class orders {
         of.back_.release();
       });
     }
-    /// Called in its thread: lets others continue.
+    /// Lets other roots run; called in the root's thread.
     void yield() {
       of.back_.release();
       go.acquire();
@@ -361,7 +363,7 @@ class orders {
     end_clean(left, "after a power failure");
   }
 
-  /// The actions of a root, once it has the folder: it saves what the job has trained.
+  /// The work of a root that has the folder: it saves the states that the job has trained.
   void work(root& me) {
     checkpoint_folder folder("run", me.owner_, disk_);
     took(me);
@@ -392,7 +394,7 @@ class orders {
     if (step >= sure_step_) sure_ = name;
     sure_step_ = std::max(sure_step_, step);
   }
-  /// A job that was there long ago.
+  /// Simulates an earlier job that used the folder.
   void before_all(folder_owner const& owner, std::int64_t step) {
     disk_.process = 99;
     {
@@ -404,12 +406,13 @@ class orders {
 
   void took(root& me) {
     ++taken_;
-    is_quiet_ = true;  // no other thread runs between these calls
+    is_quiet_ = true;  // no other root runs between these calls
     using namespace plait::detail;
     auto const number = counted_checkpoints("run", disk_).newest(lock_start);
     auto const now = lease_text::read(
         fs::path("run") / (std::string(lock_start) + std::to_string(number)), disk_);
-    if (now.id == me.owner_.id && now.generation == me.owner_.generation) {  // else it is over
+    if (now.id == me.owner_.id &&
+        now.generation == me.owner_.generation) {  // otherwise its time is over
       for (auto const& one : roots_)
         if (one.get() != &me && !one->has_ended && one->process == owner_process_ &&
             (one->owner_.id != now.id || one->owner_.generation > now.generation))
@@ -429,7 +432,7 @@ class orders {
     return out;
   }
 
-  /// Whoever looks, at any time, finds what was saved and nothing else.
+  /// Checks that a reader at any time finds saved states and no others.
   void look(simulated::disk& on) {
     if (!problem_.empty()) return;
     std::int64_t newest = 0;
@@ -452,7 +455,7 @@ class orders {
   }
   [[nodiscard]] checkpoint_name of_sure() const { return *checkpoint_name::from(sure_); }
 
-  /// A job that comes later takes what there is and leaves nothing of it.
+  /// Checks that a later job loads the state and leaves no remains.
   void end_clean(simulated::disk& on, std::string const& when) {
     on.process = 98;
     for (auto const& one : roots_) on.end_of(one->process);
@@ -480,17 +483,17 @@ class orders {
   root* running_ = nullptr;
   bool is_quiet_ = false, has_changed_ = false;
   turn back_;
-  std::map<std::string, content> written_;  // by name
+  std::map<std::string, content> written_;  // the key is the name
   std::int64_t sure_step_ = 0;              // commit() has returned
   std::string sure_;
   std::int64_t owner_number_ = 0;
   int owner_process_ = -1;
-  std::set<std::string> base_;  // what was listed when the owner took the folder
+  std::set<std::string> base_;  // the checkpoints that were listed when the owner took the folder
   int saves_ = 0, taken_ = 0, refused_ = 0;
   std::string problem_;
 };
 
-// An old owner may have checked that it has the folder still, and clean it after it was taken.
+// An old owner may have checked its ownership before it lost the folder, and clean up afterwards.
 TEST(FolderLeases, AnOldOwnerRemovesNothingOfANewerOnes) {
   int times = 0;
   for (;; ++times) {
@@ -526,7 +529,7 @@ TEST(FolderLeases, AnOldOwnerRemovesNothingOfANewerOnes) {
   EXPECT_GE(times, 4);
 }
 
-// A hundred thousand with PLAIT_ORDERS=100000.
+// Set PLAIT_ORDERS=100000 to run a hundred thousand orders.
 TEST(FolderLeases, HoldInAnyOrder) {
   char const* const wanted = std::getenv("PLAIT_ORDERS");
   char const* const only = std::getenv("PLAIT_SEED");

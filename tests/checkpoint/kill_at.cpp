@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program and kills all its threads at once before one of the calls that change a disk.
+// Runs a program and kills all its threads at once before a chosen call that changes a disk.
 //   kill_at N PROGRAM ARGUMENTS...
-// N counts the calls of all threads from 1 on; with 0 the program ends by itself and the last line
-// of standard output says how many calls there were. Each call is a line of kill_at.calls.
+// N counts the calls of all threads from 1. With 0 the program ends normally, and the last line of
+// standard output is the number of calls. Each call is a line of kill_at.calls.
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -64,7 +64,8 @@ constexpr call calls[] = {
   std::exit(77);
 }
 
-/// The system stops the process that calls this, and its threads, before each of `calls` alone.
+/// Makes the system stop the calling process, and its threads, before each of `calls` and no other
+/// call.
 bool ask_for_stops() {
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (auto const& each : calls) {
@@ -77,8 +78,8 @@ bool ask_for_stops() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// Returns true if a call changes a disk: not if a file is opened for reading or a terminal
-/// written.
+/// Returns true if a call changes a disk: opening a file for reading and writing to a terminal do
+/// not.
 bool changes_disk(__ptrace_syscall_info const& info) {
   auto const number = static_cast<long>(info.seccomp.nr);
   auto const flags = info.seccomp.args[number == SYS_openat ? 2 : 1];
@@ -133,12 +134,12 @@ int main(int argc, char** argv) {
           if (static_cast<long>(info.seccomp.nr) == each.number)
             std::fprintf(log, "%ld %d %s\n", count + 1, int(thread), each.name);
         if (++count == last) {
-          ::kill(child, SIGKILL);  // the thread is stopped: its call does not begin any more
+          ::kill(child, SIGKILL);  // the thread is stopped, so its call does not begin
           continue;
         }
       }
     }
-    // New threads begin with a stop, which is not for them.
+    // New threads begin with a stop, which must not be passed on to them.
     bool const is_own = event != 0 || signal == SIGTRAP || signal == SIGSTOP;
     ::ptrace(PTRACE_CONT, thread, nullptr, is_own ? 0L : static_cast<long>(signal));
   }

@@ -15,9 +15,9 @@
 #include "plait/io/safetensors.hpp"
 #include "plait/plait.hpp"
 
-// Weights that transformers has written, tests/oracle/llama_weights.py, and a model that has
-// parameters of their names and shapes. The model computes nothing: it loads weights and saves
-// them.
+// Weights that transformers has written (tests/oracle/llama_weights.py), and a model whose
+// parameters have their names and shapes. The model computes nothing meaningful; tests only load
+// and save its weights.
 namespace llama_weights {
 
 namespace files = std::filesystem;
@@ -75,7 +75,7 @@ template <class Policy, class Precision>
 struct job
     : plait::parallel<plait::objective<model, plait::nn::cross_entropy<256>>, Policy, Precision> {};
 
-/// The bytes of each tensor of a folder's files.
+/// Returns the bytes of each tensor of a folder's files.
 inline std::map<std::string, std::vector<std::byte>> bytes_in(files::path const& folder) {
   std::map<std::string, std::vector<std::byte>> out;
   for (auto const& one : files::directory_iterator(folder)) {
@@ -99,7 +99,7 @@ inline void write(files::path const& path, std::string_view text) {
   std::ofstream(path, std::ios::binary).write(text.data(), std::ssize(text));
 }
 
-/// A folder of the name, empty.
+/// Returns an empty folder of this name.
 inline files::path scratch(std::string const& name, files::path const& above) {
   auto out = above / ("plait_" + name);
   files::remove_all(out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint seconds=5 alone
 //
-// Each rank reads what it keeps: pread is the program's own and counts.
+// Each rank reads only the weights that it keeps. The test replaces pread() to count bytes.
 #include "plait/checkpoint/load_weights.hpp"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ auto trainer_of(auto& rank) {
   return plait::trainer<Job>(rank, sgd{}, {.seed = 1});
 }
 
-/// Bytes in the files of what a rank keeps: two of each element.
+/// Returns the bytes in the files of the weights that a rank keeps: two for each element.
 template <class Job>
 std::size_t block_bytes(auto const& rank) {
   std::size_t out = 0;
@@ -61,7 +61,7 @@ std::size_t block_bytes(auto const& rank) {
 
 files::path temporary() { return ::testing::TempDir(); }
 
-/// Loads the fixture and saves it, in files of 80 kB; it has the bytes that it had.
+/// Loads the fixture and saves it in files of 80 kB; checks that the bytes are unchanged.
 template <class Policy, class Precision>
 files::path expect_same_bytes(std::string const& name) {
   using job = llama_weights::job<Policy, Precision>;
@@ -95,7 +95,7 @@ TEST(LoadWeights, OfTransformersUnderEveryPlan) {
     EXPECT_EQ(llama_weights::text_of(one / name), llama_weights::text_of(four / name)) << name;
     EXPECT_EQ(llama_weights::text_of(one / name), llama_weights::text_of(two / name)) << name;
   }
-  // The written files are read, and a single one of them.
+  // The written files are readable, and so is a single file of them.
   using job = llama_weights::job<serial, double>;
   auto const file = temporary() / "plait_whole.safetensors";
   launch<job>(threads{}, [&](auto& rank) {
@@ -117,13 +117,13 @@ TEST(LoadWeights, OfTransformersUnderEveryPlan) {
     auto trainer = trainer_of<other_job>(rank);
     std::size_t const before = bytes_read;
     load_weights(trainer, safetensors_reader(file));
-    // A file of doubles.
+    // The files have doubles, of 4 times the bytes.
     EXPECT_LE(double(bytes_read - before), 1.05 * 4 * double(block_bytes<other_job>(rank)));
   });
   for (auto const& path : {one, four, two, file}) files::remove_all(path);
 }
 
-/// A copy of the fixture in which the bytes of a tensor's element are others.
+/// Returns a copy of the fixture in which one element of a tensor has other bytes.
 files::path with_element(std::string const& folder, std::string const& tensor, std::size_t element,
                          std::string_view bytes) {
   auto const copy = llama_weights::scratch(folder, temporary());
@@ -139,7 +139,7 @@ files::path with_element(std::string const& folder, std::string const& tensor, s
 
 TEST(LoadWeights, RanksCompareWhatTheyShare) {
   using job = llama_weights::job<hybrid<data_parallel<2>, tensor_parallel<2>>, float>;
-  // On tensor rank 0 are the first 128 rows.
+  // Tensor rank 0 has the first 128 rows.
   auto const other = with_element("other_weights", "lm_head.weight", 0, "ab");
   auto const nan = with_element("nan_weights", "lm_head.weight", 64 * 129, "\xc0\x7f");
   auto const load = [&](int odd, files::path const& from) {
@@ -153,7 +153,7 @@ TEST(LoadWeights, RanksCompareWhatTheyShare) {
   std::set<std::string> refused;
   for (int const odd : {0, 1, 2, 3}) {
     auto const text = load(odd, other);
-    if (text == "no error") continue;  // it has the other half
+    if (text == "no error") continue;  // this rank has the other half
     refused.insert(std::to_string(odd));
     EXPECT_TRUE(says(text, "the ranks differ in the values of 'lm_head.weight': digest ")) << text;
     EXPECT_TRUE(says(text, " on rank " + std::to_string(odd))) << text;
@@ -185,7 +185,7 @@ TEST(LoadWeights, StarsStandForTheSameInBothNames) {
     });
   };
   auto const nothing = [](auto&) {};
-  // The names of Meta's own files.
+  // The names in Meta's own files.
   std::vector<std::pair<std::string, std::string>> const meta{
       {"model.layers.*.self_attn.*_proj.weight", "layers.*.attention.w*.weight"},
       {"model.*", "*"},

@@ -29,7 +29,8 @@ using plait::ext::to_text;
 
 using sizes = std::vector<std::size_t>;
 
-// Two ranks: a matrix cut by columns, a vector that one has, a scalar, a tensor without elements.
+// Returns a manifest of two ranks: a matrix cut by columns, a vector on one rank, a scalar, and a
+// tensor without elements.
 checkpoint_manifest example() {
   return {.step = 200,
           .samples = 12800,
@@ -65,12 +66,12 @@ std::string refusal_of_text(std::string const& text) {
   return refusal([&] { (void)parse_manifest(text); });
 }
 
-// A text with the checksum that belongs to it.
+// Returns a text, followed by its checksum.
 std::string sealed(std::string const& body) {
   return body + plait::detail::manifest_tail(plait::detail::crc_of_text(body));
 }
 
-// The example's text with `from` in its place, and sealed again.
+// Returns the example's text with `to` in place of `from`, and a new checksum.
 std::string changed(std::string const& from, std::string const& to) {
   std::string text = to_text(example());
   text.resize(text.size() - plait::detail::manifest_tail(0).size());
@@ -90,7 +91,7 @@ TEST(Checksum, IsThatOfZlib) {
 TEST(Checksum, OfATensorCoversItsBytes) {
   auto const path = std::filesystem::temp_directory_path() /
                     ("plait_checksum_" + std::to_string(::getpid()) + ".safetensors");
-  std::vector<float> values(600'000);  // more than is read at once
+  std::vector<float> values(600'000);  // more than one read takes
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   {
     plait::safetensors_writer writer(
@@ -116,7 +117,7 @@ TEST(Manifest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(to_text(parse_manifest(text)), text);
 }
 
-// Format 1 is read by every later version: this file is never changed.
+// Every later version reads format 1: this file is never changed.
 TEST(Manifest, FormatOneIsRead) {
   char const* const tests = std::getenv("PLAIT_TESTS");
   auto const here = tests != nullptr ? std::filesystem::path(tests) / "checkpoint"
@@ -125,10 +126,10 @@ TEST(Manifest, FormatOneIsRead) {
   EXPECT_EQ(plait::ext::read_manifest(folder), example());
   std::ifstream file(folder / "plait.json", std::ios::binary);
   std::string const text{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(to_text(example()), text);  // without ages this is the newest format
+  EXPECT_EQ(to_text(example()), text);  // a manifest without ages still has this format
 }
 
-// A state that has been reset has another age than the step, which takes format 2.
+// A state that has been reset has another age than the step, which format 2 stores.
 TEST(Manifest, FormatTwoHasAges) {
   auto aged = example();
   aged.ages = {{"h.0.b", 0}, {"wte.weight", 199}};
@@ -179,7 +180,7 @@ TEST(Manifest, ANewerFormatSaysSo) {
       " has format 3, this version of plait reads formats 1 to 2; use a newer plait";
   EXPECT_EQ(refusal_of_text(changed("\"format\": 1", "\"format\": 3")), sentence);
   EXPECT_EQ(refusal_of_text("{\n\"format\": 3, \"and\": \"another\"} # end"), sentence);
-  // A digit that the disk has changed is not a newer format.
+  // A digit that the disk has changed is reported as damage, not as a newer format.
   std::string text = to_text(example());
   text.replace(text.find("1,"), 1, "2");
   EXPECT_EQ(refusal_of_text(text).substr(0, 13), " is damaged: ");
@@ -215,7 +216,7 @@ TEST(Manifest, OtherTextsAreRefused) {
   EXPECT_EQ(refusal_of_text(changed("\"7\"", "7")), value("seed"));
   EXPECT_EQ(refusal_of_text(changed("\"tensors\": [\n{", "\"tensors\": [\n[],\n{")),
             value("tensors"));
-  // This list does not end, so that a key is within it.
+  // This list has no end, so the key is within it.
   std::string const open = changed("\"tensors\": [\n{", "\"tensors\": [\n[{");
   std::string const blocks = "\"blocks\":";
   EXPECT_EQ(refusal_of_text(open),
@@ -293,7 +294,7 @@ TEST(Manifest, RulesNameTensorAndNumbers) {
         << name;
 }
 
-// Cuts of a tensor at random: they cover it; with one block moved, shrunk or doubled they do not.
+// Random cuts of a tensor cover it. With one block moved, shrunk or doubled they do not.
 TEST(Manifest, CoverageIsExact) {
   std::uint64_t state = 1;
   auto const random = [&](std::size_t below) {
@@ -320,7 +321,7 @@ TEST(Manifest, CoverageIsExact) {
       return refusal_of({.job = "j", .tensors = {{"t", shape, "F32"}}, .blocks = list});
     };
     EXPECT_EQ(refused(blocks), "no input_error");
-    // Counted element by element instead.
+    // The reference counts element by element.
     auto const counts_once = [&](std::vector<checkpoint_block> const& list) {
       std::size_t const all = plait::detail::elements_of(shape);
       std::vector<int> count(all, 0);
@@ -356,7 +357,7 @@ TEST(Manifest, ManyBlocksAreCheckedSoon) {
     plait::detail::check_manifest(manifest, plait::detail::manifest_name("plait.json"));
     return static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
   };
-  // Four times as many blocks take less of the processor's time than quadratic growth would.
+  // Four times as many tensors take less processor time than a quadratic algorithm would take.
   double few = 1, many = 1;
   for (int i = 0; i < 3; ++i) few = std::min(few, seconds(50)), many = std::min(many, seconds(200));
   EXPECT_LT(many, 10 * few) << "for 5000 blocks " << few << " s";

@@ -33,7 +33,7 @@ mutant() {
     PLAIT_TESTS="$root/tests" timeout 600 "$tree/test" >"$tree/said" 2>&1
     local code=$? by
     by="$(sed -nE 's/^\[  FAILED  \] ([^ ,]*).*/\1/p' "$tree/said" | head -n 1)"
-    # A process that ends in the middle of a test has not come to that line.
+    # A program that ends in the middle of a test has not reached that line.
     [[ -n $by ]] || by="$(sed -nE 's/^\[ RUN      \] //p' "$tree/said" | tail -n 1)"
     if ((code == 0)); then
       echo "mutants.sh: $name: no test of $test finds it" >&2

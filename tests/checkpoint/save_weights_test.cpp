@@ -35,7 +35,7 @@ std::vector<safetensors_entry> const four{{"a.weight", stored_type::f32, {2, 3}}
                                           {"b.weight", stored_type::f32, {4}},
                                           {"b.lora_A", stored_type::f32, {1}}};
 
-/// Writes all of them: each element is the number of its tensor.
+/// Writes all tensors; each element is the number of its tensor.
 void write_all(ext::weights_writer& to) {
   for (std::size_t i = 0; i < four.size(); ++i) {
     std::vector<float> const values(four[i].elements(), static_cast<float>(i));
@@ -51,7 +51,7 @@ void save(files::path const& path, save_weights_options const& options,
 
 TEST(SaveWeights, AFileHasAtMostSoManyBytes) {
   auto const above = scratch("sizes");
-  // 24, 20, 16 and 4 bytes.
+  // The tensors have 24, 20, 16 and 4 bytes.
   auto const saved_as = [&](std::size_t most) {
     auto const to = above / std::to_string(most);
     save(to, {.most_bytes = most});
@@ -74,7 +74,7 @@ TEST(SaveWeights, AFileHasAtMostSoManyBytes) {
   EXPECT_EQ(saved_as(64), (words{"a.weight a.lora_A b.weight b.lora_A "}));
   EXPECT_EQ(saved_as(63), (words{"a.weight a.lora_A b.weight ", "b.lora_A "}));
   EXPECT_EQ(saved_as(43), (words{"a.weight ", "a.lora_A b.weight b.lora_A "}));
-  // The first is too long in itself.
+  // The first tensor alone exceeds the limit.
   EXPECT_EQ(saved_as(20), (words{"a.weight ", "a.lora_A ", "b.weight b.lora_A "}));
   EXPECT_EQ(saved_as(0), (words{"a.weight ", "a.lora_A ", "b.weight ", "b.lora_A "}));
   EXPECT_EQ(names_in(above / "20"),
@@ -104,7 +104,7 @@ TEST(SaveWeights, OnlyWhatIsAskedForUnderOtherNames) {
   from.read("base_model.a.lora_A.weight", std::span(values));
   EXPECT_EQ(values, std::vector<float>(5, 1.0f));
   EXPECT_EQ(from.metadata().at("format"), "pt");
-  save(file, {});  // in its place
+  save(file, {});  // replaces the file
   EXPECT_EQ(safetensors_reader(file).names().size(), 4u);
 
   EXPECT_EQ(refusal([&] { save(file, {.only = {"lora"}}); }),
@@ -131,7 +131,7 @@ TEST(SaveWeights, OnlyWhatIsAskedForUnderOtherNames) {
 TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
   auto const above = scratch("whole");
   save_weights_options const several{.most_bytes = 20};
-  {  // an exception, say
+  {  // for example after an exception
     ext::weights_writer to(above / "to", four, several);
     write_all(to);
     EXPECT_EQ(names_in(above).size(), 1u);
@@ -145,7 +145,7 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
             std::string::npos);
   EXPECT_EQ(names_in(above), words{});
 
-  // Each of what is done to the disk fails once.
+  // A disk on which one operation fails; each operation fails in turn.
   struct failing_disk final : plait::detail::system_disk {
     int left = 0;
     int make_folder(path const& folder) override {
@@ -175,7 +175,8 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
     EXPECT_EQ(names_in(above), has_name ? words{"to"} : words{});
     files::remove_all(above / "to");
   }
-  EXPECT_EQ(failures, 5);  // folder, index, names in it, its name, names above
+  EXPECT_EQ(failures,
+            5);  // the folder, the index, the names in the folder, its name, the names above
   EXPECT_EQ(names_in(above), words{"to"});
 
   auto const refused = [&](files::path const& path, std::string const& says) {
@@ -195,7 +196,7 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
   refused(above / "file", of("file") +
                               "it is a file; name another folder, or a file that ends "
                               "in .safetensors");
-  {  // which can be asked to be a file
+  {  // a folder of one file, which can be asked for as a file
     ext::weights_writer to(above / "file", four, several, ext::weights_writer::form::one_file);
     write_all(to);
     to.commit();
@@ -262,7 +263,7 @@ struct image_job : parallel<objective<sequential<named<"conv", nn::conv2d<nn::im
                                       nn::cross_entropy<3>>,
                             Policy> {};
 
-/// The values of conv.weight after a trainer of this job has loaded from `source`.
+/// Returns the values of conv.weight after a trainer of this job has loaded from `source`.
 template <class Policy>
 std::vector<float> loaded_from(auto const& open) {
   std::vector<float> out;
@@ -297,13 +298,14 @@ TEST(SaveWeights, AMatrixMayHaveFourLengthsInFiles) {
   std::vector<float> from_folder(72);
   weights_folder(folder).read("conv.weight", std::span(from_folder));
   EXPECT_EQ(from_folder, expected);
-  // Whole and cut by outputs; from one file, several, and a checkpoint, which has matrices.
+  // Loads the tensor whole and cut by outputs, from one file, from several, and from a checkpoint,
+  // which stores matrices.
   EXPECT_EQ(loaded_from<serial>([&] { return safetensors_reader(file); }), expected);
   EXPECT_EQ(loaded_from<tensor_parallel<2>>([&] { return safetensors_reader(file); }), expected);
   EXPECT_EQ(loaded_from<tensor_parallel<2>>([&] { return weights_folder(folder); }), expected);
   auto const step = *files::directory_iterator(above / "run");
   EXPECT_EQ(loaded_from<serial>([&] { return weights_folder(step.path()); }), expected);
-  // Another order of the lengths is another tensor.
+  // A tensor with the lengths in another order is refused.
   {
     std::vector<float> const values(72);
     std::vector<safetensors_entry> const entries{{"conv.weight", stored_type::f32, {4, 3, 3, 2}},

@@ -20,13 +20,13 @@
 
 namespace simulated {
 
-/// The process ends here.
+/// Thrown at the call before which the process is killed.
 struct killed {};
 
-/// A disk in memory that knows what a power failure could leave of it: the data of a file is safe
-/// after its fsync, names (made, moved, removed) after the fsync of their folder. Until then each
-/// may be there or not, independently of the others, except names that are moved twice. After every
-/// change it calls `changed`.
+/// A disk in memory that models the states after a power failure. The data of a file is safe after
+/// its fsync; a name that was created, moved or removed is safe after the fsync of its folder.
+/// Until then each change is present or not, independently of the others, except for a name that is
+/// moved twice. The disk calls `changed` after every change.
 class disk final : public plait::detail::disk {
  public:
   enum class sync { file, manifest, optimizer_folder, partial_folder, parent };
@@ -36,32 +36,32 @@ class disk final : public plait::detail::disk {
   // ---- What a test sets ----
 
   std::function<void()> changed = [] {};
-  /// Called before each call: the caller may end here, or wait while others continue.
+  /// Called before each call; it may end the calling process, or wait while others run.
   std::function<void()> before = [] {};
-  /// Asked before each fsync; false: it is not done, though it says so.
+  /// Called before each fsync; if it returns false, the fsync has no effect but reports success.
   std::function<bool(sync)> does = [](sync) { return true; };
   /// Fails the next calls of these kinds with a code.
   std::function<int(sync)> fails = [](sync) { return 0; };
   int lock_code = 0;
-  int process = 0;  ///< that calls
-  /// A process has ended: it holds no lock any more.
+  int process = 0;  ///< the process that makes the calls
+  /// Releases the locks of a process that has ended.
   void end_of(int one) {
     for (auto& [name, holders] : locks_) holders.erase(one);
   }
-  /// Kinds of fsync that are done only after the next rename.
+  /// Kinds of fsync that take effect only after the next rename.
   std::set<sync> late{};
-  int calls_left = -1;  ///< before the process ends; -1: it does not
+  int calls_left = -1;  ///< the calls left until the process ends; -1: no limit
 
   // ---- What a power failure leaves ----
 
-  /// The number of choices: a bit for each name, two for each file.
+  /// Returns the number of choices: a bit for each name, two for each file.
   [[nodiscard]] std::size_t open_choices() const {
     std::size_t count = pending_.size();
     for (auto const& one : nodes_)
       if (!one.is_folder && one.data != one.kept_data) count += 2;
     return count;
   }
-  /// The disk after a power failure; `choose` says for each choice what is there.
+  /// Returns the disk after a power failure; `choose` decides each choice.
   [[nodiscard]] disk after_power_failure(std::function<bool()> const& choose) const {
     disk out;
     out.nodes_ = nodes_;
@@ -72,7 +72,9 @@ class disk final : public plait::detail::disk {
         auto const there =
             std::max(one.kept_data.size(), all ? one.data.size() : one.data.size() / 2);
         if (any) one.kept_data = one.data.substr(0, there);
-        else if (all) one.kept_data = std::string(one.data.size(), '\0');  // its length, no data
+        else if (all)
+          one.kept_data =
+              std::string(one.data.size(), '\0');  // the file has its length, and zeros as data
       }
       one.data = one.kept_data;
       one.names = one.kept_names;
@@ -82,7 +84,7 @@ class disk final : public plait::detail::disk {
       auto const& from = one.changes.front().first;
       bool const is_rename = one.changes.size() == 2;
       if (!choose()) continue;
-      // A moved folder must be at its old name: no folder ever has two names.
+      // A moved folder must still be at its old name: no folder ever has two names.
       auto const found = names.find(from);
       if (is_rename && (found == names.end() || found->second != one.changes.back().second))
         continue;
@@ -92,12 +94,12 @@ class disk final : public plait::detail::disk {
     return out;
   }
 
-  /// Names and data of a folder and of what is in it.
+  /// Returns the names and data of a folder and its contents.
   [[nodiscard]] std::string all_of(path const& folder) const {
     return find(folder) == none ? "" : all_of(find(folder));
   }
 
-  /// The files of a folder and of the folders in it by name, or nothing.
+  /// Returns the files of a folder and of its folders by name; empty if there are none.
   [[nodiscard]] std::map<std::string, std::string> files(path const& folder) const {
     std::map<std::string, std::string> out;
     if (auto const at = find(folder); at != none)
@@ -114,7 +116,7 @@ class disk final : public plait::detail::disk {
   int make_folder(path const& name) override { return make(name, true); }
   int write_file(path const& name, std::span<std::byte const> in) override {
     if (int const code = make(name, false); code != 0) return code;
-    auto const file = find(name);  // even if another process removes it now
+    auto const file = find(name);  // the file stays open if another process removes its name now
     count();
     nodes_[file].data.assign(reinterpret_cast<char const*>(in.data()), in.size());
     changed();
@@ -183,7 +185,7 @@ class disk final : public plait::detail::disk {
     change(to.parent_path(), {{to.filename(), node}});
     return 0;
   }
-  /// An unnamed file exists for processes that have it open. A lock lasts until end_of its process.
+  /// Locks a file, which need not exist. A lock lasts until end_of its process.
   int lock(path const& name, lock_for whom, lock_of what,
            plait::detail::file_descriptor&) override {
     before();
@@ -194,7 +196,7 @@ class disk final : public plait::detail::disk {
     for (auto const& [holder, how] : holders)
       if (holder != process && (how == lock_for::one || whom == lock_for::one)) return EWOULDBLOCK;
     auto& held = holders.try_emplace(process, whom).first->second;
-    if (whom == lock_for::one) held = whom;  // which a second opening does not change
+    if (whom == lock_for::one) held = whom;  // a second opening does not change the lock
     return 0;
   }
   std::string random_digits() override {
@@ -213,7 +215,7 @@ class disk final : public plait::detail::disk {
   };
   struct change_of_names {
     std::size_t folder;
-    std::vector<std::pair<std::string, std::size_t>> changes;  // none: the name goes
+    std::vector<std::pair<std::string, std::size_t>> changes;  // none: the name is removed
   };
 
   static void apply(std::vector<std::pair<std::string, std::size_t>> const& changes,

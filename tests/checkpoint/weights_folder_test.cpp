@@ -123,8 +123,8 @@ TEST(WeightsFolder, HasWhatPeopleHave) {
   files::path const folder = files::path(::testing::TempDir()) / "plait_weights_people_have";
   files::remove_all(folder);
   files::create_directories(folder);
-  // The folder has a name that no manifest would give, a tensor without elements, and a file that
-  // macOS adds.
+  // The folder has a file name that no manifest would have, a tensor without elements, and a file
+  // that macOS adds.
   write_file(folder / "model (1).safetensors", whole, 4);
   std::ofstream(folder / "._model (1).safetensors")
       << std::string("\0\5\x16\7\0\2\0\0Mac OS X", 16);
@@ -167,7 +167,7 @@ TEST(WeightsFolder, PiecesMayBeEmpty) {
     from.expect_shape("small", std::vector<std::size_t>{1, 5});
     EXPECT_EQ(read<float>(from, "small", 5), (std::vector<float>{1, 2, 3, 4, 5}));
   }
-  // The empty piece says where the rows before it end.
+  // The empty piece gives the end of the rows before it.
   write_file(folder / "shard-2.safetensors", part("small", "[2, 0]", "[0,5]", 0), 0);
   EXPECT_TRUE(says(refusal([&] { weights_folder{folder}; }),
                    "has the shape (2, 5) and rectangles with 5 of its 10 elements"));
@@ -247,7 +247,7 @@ TEST(LoadWeights, FineTunesWithAnotherHeadAndOtherNames) {
   EXPECT_EQ(tuned.at("net.first.bias"), trained.at("body.first.bias"));
   EXPECT_NE(tuned.at("net.first.weight"), start.at("net.first.weight"));
   EXPECT_EQ(tuned.at("head.weight"), start.at("head.weight"));
-  // The same weights, from a single file, into their own model.
+  // A single file gives these weights to the model from which they come.
   {
     std::vector<safetensors_entry> const entries{{"body.first.bias", stored_type::f32, {8}},
                                                  {"body.first.weight", stored_type::f32, {10, 8}},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint
 //
-// What an index says of a folder, and folders whose index is damaged.
+// Tests the index of a folder, and folders whose index is damaged.
 #include "plait/checkpoint/weights_index.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::string file_name(int number) {
   return "model-0000" + std::to_string(number) + "-of-00003.safetensors";
 }
 
-/// A copy of the fixture.
+/// Returns a copy of the fixture.
 files::path copy_of_fixture(std::string const& name) {
   auto const copy = llama_weights::scratch(name, ::testing::TempDir());
   files::copy(fixture(), copy, files::copy_options::recursive);
@@ -43,7 +43,7 @@ TEST(WeightsIndex, OnlyWhatItNamesIsRead) {
   weights_folder from(folder);
   EXPECT_EQ(from.tensors().size(), 21u);
   from.expect_shape("model.layers.1.self_attn.k_proj.weight", std::vector<std::size_t>{32, 64});
-  // Without it, all files are taken.
+  // Without an index, all files are read.
   files::remove(folder / "optimizer.safetensors");
   files::remove(folder / index_name);
   EXPECT_NE(refusal([&] {
@@ -71,7 +71,7 @@ TEST(WeightsIndex, FilesMayBeLinksAsInTheHubsCache) {
   files::remove_all(snapshot);
 }
 
-/// A rectangle of a matrix and a piece of a vector, as the whole has them.
+/// Reads a rectangle of a matrix and a piece of a vector, and compares them with the whole.
 TEST(WeightsIndex, PartsOfTensorsAreRead) {
   weights_folder from(fixture());
   std::string const name = "model.layers.0.mlp.down_proj.weight";
@@ -100,10 +100,10 @@ TEST(WeightsIndex, PartsOfTensorsAreRead) {
 
 struct damage {
   std::function<void(files::path const&)> make;
-  std::string says;  ///< follows the name of the index
+  std::string says;  ///< the error text after the name of the index
 };
 
-/// Puts another text in the place of the first of its kind in the index.
+/// Replaces the first `from` in the index by `to`.
 damage other(std::string from, std::string to, std::string const& says) {
   return {[from = std::move(from), to = std::move(to)](files::path const& folder) {
             auto text = text_of(folder / index_name);
@@ -172,7 +172,7 @@ TEST(WeightsIndex, DamagedFoldersAreRefusedInOneSentence) {
          files::create_directory(folder / index_name);
        },
        "cannot be read: it is a directory"},
-      // A tensor in two files, of which the index names one.
+      // A tensor is in two files, and the index names one.
       {[](auto const& folder) {
          files::remove(folder / file_name(2));
          files::copy_file(folder / file_name(1), folder / file_name(2));
@@ -212,7 +212,7 @@ TEST(WeightsIndex, TextsAreRefusedInOneSentence) {
   EXPECT_EQ(said("{" + map + R"(,"weight\u005fmap":{}})"), "index 'i' has two weight_maps");
   EXPECT_EQ(said("{" + map + R"(,"size":1e400})"),
             "index 'i' is not JSON (it has a number that is too large)");
-  // Other keys are skipped, with any contents.
+  // Other keys are skipped, with any values.
   std::string deep(300'000, '[');
   deep.resize(600'000, ']');
   for (std::string const& other : {std::string("1"), std::string(R"({"a":1,"a":2})"),
@@ -230,7 +230,7 @@ TEST(WeightsIndex, IsWrittenAsItIsRead) {
   auto const text = detail::to_text(index, 213632);
   detail::file_name const name("index", "i");
   EXPECT_EQ(detail::parse_weights_index(text, name), index);
-  // But for what else transformers says there.
+  // The index equals transformers' except for further entries that transformers writes.
   auto expected = text_of(fixture() / index_name);
   std::string const more = "    \"total_parameters\": 106816,\n";
   expected.erase(expected.find(more), more.size());
