@@ -2,8 +2,8 @@
 // libs: gloo elastic checkpoint
 //
 // elastic_job PLAN STEPS FOLDER [NAME=VALUE]...: a small elastic job for elastic_jobs.py. The root
-// rank writes losses.csv and, at the end, "hash: ..." of weights and optimizer state; every rank
-// writes down which samples it has trained on.
+// rank writes losses.csv and, at the end, "hash: ..." of weights and optimizer state. Every rank
+// writes the samples that it has trained on.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ using namespace plait::ext;
 
 constexpr std::size_t fields = 6, width = 32;
 constexpr int slices = 12;
-// Its buffers follow what a step has found, once.
+// Each step updates its buffers once.
 using statistics = nn::batch_norm<nn::image<width, 1, 1>, {.group = 2}>;
 using net = objective<
     sequential<named<"in", nn::linear<fields, width>>, named<"statistics", statistics>,
@@ -52,7 +52,7 @@ struct samples {
   using element = float;
   using target = float;
   std::size_t count = 100;
-  std::size_t first = 0;  // other samples if it is another number
+  std::size_t first = 0;  // another number selects other samples
   std::ptrdiff_t fails_at = -1;
 
   [[nodiscard]] std::size_t size() const { return count; }
@@ -93,7 +93,7 @@ std::uint64_t add(std::uint64_t hash, void const* data, std::size_t bytes) {
   return hash;
 }
 
-/// The program of a rank; `is_elastic`: it may be called again.
+/// The program of a rank. In an elastic job it may be called again.
 template <class Job, class Rank>
 void train(Rank& rank, settings const& of, stop_on_signals const* stop, int generation) {
   auto const batch_size = static_cast<std::size_t>(of.number("batch", 24));
@@ -141,7 +141,7 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
              "\n");
   char const* const mine = std::getenv("PLAIT_MEMBER");
   auto const trained = of.folder / ("samples-" + std::string(mine == nullptr ? "0" : mine));
-  bool const is_measured = of.number("measured", 0) > 0;  // steps alone
+  bool const is_measured = of.number("measured", 0) > 0;  // measures only steps
   auto begin = std::chrono::steady_clock::now();
   for (auto const& batch : all.from(next)) {
     if (trainer.step_number() >= of.steps) break;
@@ -168,7 +168,7 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
     if (auto const pause = of.number("pause", 0); pause > 0)
       std::this_thread::sleep_for(std::chrono::milliseconds{pause});
     auto report = trainer.step(batch);
-    report.waited = 0;  // a time, which no run has again
+    report.waited = 0;  // a time differs between runs
     trainer.between_steps([&] {
       if (of.number("full", -1) == report.step && rank.is_root())
         throw input_error("the log has no room");

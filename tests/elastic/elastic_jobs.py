@@ -567,7 +567,8 @@ def storm_of_roots(rounds=12, seed=3):
         expect(codes == [143] * 4, "%s %s" % (codes, job.texts()))
         last = job.step()
         expect(max(int(name[5:13]) for name, counts in job.saves() if counts) == last >= newest, str(job.saves()))
-        # The job continues from there, as a fixed job whose ranks are threads, to the weights of the undisturbed run.
+        # A fixed job whose ranks are threads continues from there to the weights of the undisturbed
+        # run.
         steps = last + 40
         out = subprocess.run([PROGRAM, "dp", str(steps), job.folder, "threads=1", "every=1000"], check=True,
                              capture_output=True, text=True)
@@ -781,7 +782,7 @@ def silent_etcd(job):
 def sigterm_to_all_without_etcd_saves():
     with Job(steps=200, bounds="2:3", pause=4, every=1000, timeout=3000) as job:
         ranks = silent_etcd(job)
-        time.sleep(3.5)  # a member that is a step ahead of others still waits for them
+        time.sleep(3.5)  # a rank that has done a step more than others still waits for them
         begin = time.time()
         for pid in ranks.values():
             os.kill(pid, signal.SIGTERM)
@@ -987,7 +988,7 @@ def newcomers_are_refused():
                 said = file.read()
             expect("elastic: this process is refused by job '%s': " % job.name in said and text in said, said)
             job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
-        for _ in range(2):  # a failure of the newcomer alone does not concern the job, either
+        for _ in range(2):  # an error of a single member does not end the job, either
             one = job.add(1, batch=20)[0]
             expect(one.wait() == 1, job.texts())
             job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
@@ -1204,7 +1205,7 @@ def cut_cable(plan="dp", most=4, of_root=False, **settings):
     """Two hosts, which are name spaces; the cable of one is drawn. Needs the right to make them."""
     def ip(*words):
         subprocess.run(["ip", *words], check=True, capture_output=True)
-    own = os.getpid()  # another run may be under way, or have left something
+    own = os.getpid()  # another run may be active, or have left an address
     net, bridge = "10.211.%d." % (own % 256), "plait%d" % own
     hosts, cables = [["%s%s%d" % (what, end, own) for end in "xy"] for what in ("plait-", "pv")]
     if shutil.which("ip") is None:

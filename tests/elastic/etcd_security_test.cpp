@@ -46,7 +46,7 @@ void write(fs::path const& path, std::string_view text, ::mode_t mode = 0600) {
   ::chmod(path.c_str(), mode);
 }
 
-/// Returns the text of the exception that `call` throws.
+/// Returns the error that `call` throws.
 template <class Error = etcd_refusal, class Call>
 std::string refusal(Call&& call) {
   try {
@@ -62,7 +62,7 @@ void expect_words(std::string const& text, std::string const& words) {
   EXPECT_EQ(text.find(secret), std::string::npos) << text;
 }
 
-/// Certificates as their owners would have made them, by openssl.
+/// Certificates, made with openssl as their owners would make them.
 class certificates {
  public:
   explicit certificates(fs::path folder) : folder_(std::move(folder)) {
@@ -106,7 +106,7 @@ class certificates {
   fs::path folder_;
 };
 
-/// An etcd that wants TLS with certificates on both sides, and a user.
+/// An etcd that requires TLS with certificates on both sides, and a user.
 class EtcdSecurity : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -122,7 +122,7 @@ class EtcdSecurity : public testing::Test {
     made_->show("server");
     write(folder_ / "password", std::string(secret) + "\n");
     write(folder_ / "wrong", "correct donkey\n");
-    // A token lives for a second or two.
+    // A token is valid for a second or two.
     server_ = std::make_unique<own_etcd>(
         "etcds", std::vector<std::string>{"--cert-file", folder_ / "shown.pem", "--key-file",
                                           folder_ / "shown.key", "--trusted-ca-file",
@@ -151,7 +151,7 @@ class EtcdSecurity : public testing::Test {
                            "\"}}");
     call("enable", "{}");
   }
-  // Before etcd has users: a client that passes a user expects to be asked for it.
+  // Before users exist, a client that gives one must not believe that it is checked.
   static void expect_no_user_is_no_secret() {
     expect_words(refusal([] { etcd(access(), 20s).read("/plait/"); }),
                  "etcd asks nobody who he is");
@@ -208,7 +208,7 @@ TEST_F(EtcdSecurity, AnAdmittedUserUsesAllCalls) {
   EXPECT_GT(changes, 0);
 }
 
-// A token expires after a while, and when etcd restarts; its holder learns it from an error.
+// A token expires after a while, and when etcd is restarted; the client learns it from an error.
 TEST_F(EtcdSecurity, TokensAreRenewed) {
   auto const with = access();
   etcd one(with, 30s), other(access(), 30s);
@@ -220,7 +220,8 @@ TEST_F(EtcdSecurity, TokensAreRenewed) {
   std::unique_ptr<etcd_watch> watch;
   for (int tries = 0; tries < 10 && with->token() == first; ++tries) {  // etcd may be slow
     std::this_thread::sleep_for(3500ms);
-    watch = std::make_unique<etcd_watch>(with, prefix(), [&] { ++changes; });  // with the old one
+    watch = std::make_unique<etcd_watch>(
+        with, prefix(), [&] { ++changes; });  // the watch begins with the old token
     EXPECT_TRUE(other.change({}, {{.key = key("b"), .value = "2"}}).done);
     EXPECT_EQ(one.read(key("b")).entries.at(0).value, "2");
   }
@@ -272,7 +273,7 @@ TEST_F(EtcdSecurity, ServersThatAreNotWhoTheyShouldBe) {
   auto said = files();
   said.ca = made().pem("other");
   expect_words(read_refused(said), "certificate");
-  said.ca.clear();  // no authority that the system trusts has signed it
+  said.ca.clear();  // the authorities that the system trusts have not signed the certificate
   expect_words(read_refused(said), "certificate");
   EXPECT_NO_THROW(etcd(access(), 20s).read(prefix()));
 }
@@ -288,7 +289,7 @@ TEST_F(EtcdSecurity, RefusedUsers) {
   said.user.clear();
   said.password_file.clear();
   expect_words(read_refused(said),
-               "user name is empty");  // not the name of the server's certificate
+               "user name is empty");  // not the user of the server's certificate
   expect_words(read_refused(said), "PLAIT_ELASTIC_PASSWORD_FILE");
   expect_words(refusal([&] {
                  etcd(access(said), 20s).change({}, {{.key = "/plait/job/done", .value = ""}});

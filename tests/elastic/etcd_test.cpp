@@ -31,7 +31,8 @@
 #include <utility>
 #include <vector>
 
-// In place of the C library's: libcurl asks it for names, and this is one whose server is slow.
+// Replaces the function of the C library: libcurl calls it to resolve names, and the server of this
+// name is slow.
 extern "C" int getaddrinfo(char const* name, char const*, addrinfo const*, addrinfo**) {
   if (name != nullptr && std::string_view(name) == "slow.test")
     std::this_thread::sleep_for(std::chrono::seconds(3));
@@ -84,7 +85,7 @@ class listener {
 };
 std::string dead_server() { return listener().name(); }
 
-/// Connections are not even refused: its queue is full.
+/// A listener whose queue is full, so that connections are not even refused.
 class black_hole : public listener {
  public:
   black_hole() : listener(0) {
@@ -102,7 +103,7 @@ class black_hole : public listener {
   std::vector<int> others_{};
 };
 
-/// Returns true if a request comes; its body is one object.
+/// Returns true if a request arrives; its body is one object.
 bool hear(int caller) {
   std::string heard;
   char buffer[4096];
@@ -114,10 +115,10 @@ bool hear(int caller) {
   return true;
 }
 
-/// Says the same to everybody, then closes the connection.
+/// Sends the same answer to every caller, then closes the connection.
 class rude_server : public listener {
  public:
-  /// `pause`: after each byte.
+  /// `pause`: the pause after each byte.
   explicit rude_server(std::string answer, bool hears = true, std::chrono::milliseconds pause = 0ms)
       : answer_(std::move(answer)), hears_(hears), pause_(pause), thread_([this] { serve(); }) {}
   ~rude_server() {
@@ -195,7 +196,7 @@ class counter {
     return [this] { ++count_; };
   }
   [[nodiscard]] int now() const { return count_; }
-  /// Returns true if it becomes more than `than` in this time.
+  /// Returns true if the count exceeds `than` in this time.
   bool grows(int than, std::chrono::milliseconds time) const {
     auto const begin = clock_type::now();
     while (count_ <= than && since(begin) < time) std::this_thread::sleep_for(1ms);
@@ -206,7 +207,7 @@ class counter {
   std::atomic<int> count_ = 0;
 };
 
-/// Returns the text of the exception that `call` throws.
+/// Returns the error that `call` throws.
 template <class Error = etcd_error, class Call>
 std::string refusal(Call&& call) {
   try {
@@ -350,7 +351,7 @@ TEST_F(Etcd, CallsAreFast) {
   auto const lease = one.grant(60s);
   auto const measure = [](char const* what, auto call) {
     std::vector<double> times;
-    for (int i = 0; i < 30; ++i) call();  // systems acknowledge the first packets at once
+    for (int i = 0; i < 30; ++i) call();  // systems acknowledge the first packets immediately
     for (int i = 0; i < 200; ++i) {
       auto const begin = clock_type::now();
       call();
@@ -359,7 +360,7 @@ TEST_F(Etcd, CallsAreFast) {
     std::sort(times.begin(), times.end());
     std::cout << what << ": " << times[100] << " ms (median), " << times[198]
               << " ms (99 of 100)\n";
-    EXPECT_LT(times[10], 20);  // with Nagle's algorithm each takes 40
+    EXPECT_LT(times[10], 20);  // each takes 40 with Nagle's algorithm
   };
   measure("read", [&] { one.read(prefix()); });
   measure("change", [&] { one.change({}, {{.key = key("a"), .value = "1"}}); });
@@ -377,7 +378,7 @@ TEST_F(Etcd, ContinuesWithAnotherServer) {
   one.read(prefix());
   EXPECT_LT(since(begin), 40s);
   for (int i = 0; i < 10; ++i) one.read(prefix());
-  EXPECT_EQ(broken.calls(), 1);  // it stays with the one that answers
+  EXPECT_EQ(broken.calls(), 1);  // the client stays with the server that answers
 
   etcd two("etcd://" + dead_server() + "," + server().name(), 20s);
   EXPECT_TRUE(two.change({}, {{.key = key("a"), .value = "1"}}).done);
@@ -420,7 +421,7 @@ TEST_F(Etcd, WatchTellsAtOnce) {
   auto one = client();
   counter calls;
   etcd_watch const watch(server().at(), prefix(), calls.one());
-  ASSERT_TRUE(calls.grows(0, 20s));  // it is there
+  ASSERT_TRUE(calls.grows(0, 20s));  // the watch is established
   for (int i = 0; i < 5; ++i) {
     auto const before = calls.now();
     one.change({}, {{.key = key("a"), .value = std::to_string(i)}});
@@ -455,7 +456,7 @@ TEST_F(Etcd, WatchesOnAfterARestart) {
 TEST_F(Etcd, WatchLeavesASilentConnection) {
   counter calls, others;
   etcd_watch const watch(server().at(), prefix(), calls.one(), 100ms);
-  EXPECT_TRUE(calls.grows(2, 20s));  // it is begun again and again
+  EXPECT_TRUE(calls.grows(2, 20s));  // the watch is restarted repeatedly
   listener const silent;
   etcd_watch const other("etcd://" + silent.name() + "," + server().name(), prefix(), others.one(),
                          100ms);
@@ -464,7 +465,7 @@ TEST_F(Etcd, WatchLeavesASilentConnection) {
 
 TEST_F(Etcd, WatchEndsAtOnce) {
   black_hole const hole;
-  listener const silent;  // connects, but never answers
+  listener const silent;  // accepts connections, but never answers
   rude_server const garbage(http("<html>"));
   rude_server const slow(http(std::string(10'000, ' ')), true, 5ms);
   auto const before = threads();
@@ -588,7 +589,7 @@ TEST(EtcdCall, ResetConnectionsEndNoProcess) {
   }
 }
 
-// A connection that was kept may break when the change was made, but not yet answered.
+// A reused connection may break when the change was made but not yet answered.
 TEST(EtcdCall, SendsNoChangeAgainOnANewConnection) {
   listener const server;
   std::atomic<int> heard = 0;
@@ -604,7 +605,7 @@ TEST(EtcdCall, SendsNoChangeAgainOnANewConnection) {
       int const caller = ::accept4(server.socket(), nullptr, nullptr, SOCK_CLOEXEC);
       heard += hear(caller);
       ::send(caller, answer.data(), answer.size(), MSG_NOSIGNAL);
-      heard += hear(caller);  // and does not answer
+      heard += hear(caller);  // the server does not answer
       ::close(caller);
     }
   });
@@ -615,7 +616,8 @@ TEST(EtcdCall, SendsNoChangeAgainOnANewConnection) {
   std::cout << text << "\n";
   EXPECT_EQ(heard, 2);
   EXPECT_EQ(one.grant(5s), 7);
-  EXPECT_EQ(one.grant(5s), 7);  // this one may be, and its second connection answers it
+  EXPECT_EQ(one.grant(5s),
+            7);  // this request may be repeated, and its second connection answers it
   one = etcd("etcd://" + dead_server(), 1s);
   ends = true;
   serves.join();
@@ -634,7 +636,7 @@ TEST(EtcdCall, TakesItsTimeAtMostByteByByte) {
   }
 }
 
-// getaddrinfo does so, because nothing ends it.
+// getaddrinfo waits, as no caller can end it.
 TEST(EtcdCall, DoesNotWaitForNames) {
   auto const before = threads();
   auto begin = clock_type::now();

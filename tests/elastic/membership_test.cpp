@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=120 seconds=8 optimise header_only
 //
-// The protocol of an elastic job against a simulated store: members that are killed, stopped, cut
-// off and sent away at any moment, whose reads and writes come apart. At times the store is away
-// for all of them.
+// The protocol of an elastic job against a simulated store. Members are killed, stopped, cut off
+// and dismissed at any moment, and time passes between their reads and writes. At times no member
+// can reach the store.
 #include "plait/elastic/membership.hpp"
 
 #include <gtest/gtest.h>
@@ -73,13 +73,13 @@ struct simulated_store {
   void lose(std::string const& uid) {
     ++revision;
     members.erase(uid);
-    joined.erase(uid);  // it is on the lease
+    joined.erase(uid);  // the entry is bound to the lease
     failed.erase(uid);
   }
 };
 
-/// The exchanges of the ranks of a generation, as barriers: number b is complete when all have
-/// come.
+/// The exchanges of the ranks of a generation, as barriers: number b is complete when all ranks
+/// have reached it.
 struct simulated_generation {
   struct options {
     bool are_accepted;
@@ -87,10 +87,10 @@ struct simulated_generation {
   };
   generation_record record;
   std::map<std::string, options> brought{};
-  std::map<std::string, int> arrived{};  // barriers that each has come to
+  std::map<std::string, int> arrived{};  // the number of barriers that each rank has reached
   std::map<std::string, std::pair<std::int64_t, bool>>
-      shown{};                   // step + 1 (0: none) and whether ready
-  std::set<std::string> sent{};  // whose state has gone to the others of its block
+      shown{};                   // step + 1 (0: none), and true if ready
+  std::set<std::string> sent{};  // ranks that have sent their state to the others of their block
   [[nodiscard]] bool is_complete(int barrier) const {
     return std::ranges::all_of(record.members, [&](auto const& uid) {
       auto const found = arrived.find(uid);
@@ -124,14 +124,14 @@ struct process {
   std::int64_t step = 0;
   bool is_whole = true, is_ready = false, has_arrived = false;
   int block = -1;
-  // Between reading and acting.
+  // The view that was read, and the action that follows from it.
   std::optional<membership_view> read{};
   std::optional<membership::action> todo{};
-  std::int64_t created = 0;  // of the key under which it was a member
+  std::int64_t created = 0;  // the revision of the key under which it was a member
   int generation = 0, rank = -1, barrier = 0;
   std::int64_t waits_since = 0, deaf_until = 0;
-  bool could_catch_up = false;  // when its state was given up
-  int options = 0;              // what it brings
+  bool could_catch_up = false;  // true if it could catch up when its state was given up
+  int options = 0;              // the options with which it joins
   bool is_accepted = false, hangs = false;
 };
 
@@ -145,13 +145,13 @@ class simulation {
     terms_.max = terms_.min + pick(3);
     terms_.gather = milliseconds{20};
     terms_.timeout = milliseconds{400};
-    terms_.wait_for_members = milliseconds{20000};  // longer than anything lasts but outages
+    terms_.wait_for_members = milliseconds{20000};  // longer than any event except outages
     terms_.wait_for_state = milliseconds{3000};
     int const count = terms_.replica * terms_.min + pick(3);
     for (int i = 0; i < count; ++i) add();
   }
 
-  /// "" or what has gone wrong.
+  /// Returns the first problem, or "".
   std::string run() {
     constexpr int faulty = 1000, most = 40000;
     for (int turn = 0; turn < most && problem_.empty(); ++turn) {
@@ -165,7 +165,7 @@ class simulation {
       if (!processes_.empty()) act_one(*processes_[std::size_t(pick(int(processes_.size())))]);
       std::erase_if(processes_, [](auto const& one) { return one->where == process::gone; });
       if (turn > faulty && processes_.empty()) return "";
-      // Somebody starts what is missing.
+      // A launcher starts the missing processes.
       if (turn >= faulty && !store_.done && int(processes_.size()) < terms_.replica * terms_.min)
         add();
     }
@@ -208,7 +208,8 @@ class simulation {
     is_away_ = true;
     away_since_ = now_;
   }
-  /// Either all leases have ended, or the store has restarted with its data and prolongs them.
+  /// After an outage either all leases have ended, or the store has restarted with its data and
+  /// prolongs them.
   void end_outage() {
     now_ += milliseconds{1000 * pick(40)};
     auto const lasted = now_ - away_since_;
@@ -257,7 +258,7 @@ class simulation {
   }
   void kill(process& one) {
     one.where = process::gone;
-    if (pick(2) == 0) lose(one.uid);  // by a launcher
+    if (pick(2) == 0) lose(one.uid);  // a launcher ends it
     else dead_leases_.insert(one.uid);
   }
   void mend() {
@@ -280,7 +281,7 @@ class simulation {
       if (mutant_ == mutant::taken_again) me.read->refused.clear();
       me.todo = me.of.decide(*me.read, counted());
       if (mutant_ == mutant::events && me.todo->what == act::join && me.generation > 0)
-        me.todo->number += 1;  // counts what it has seen
+        me.todo->number += 1;  // counts the changes that it has seen
       return;
     }
     if (!me.is_cut_off && !is_away_ && mutant_ != mutant::no_watch && pick(2) == 0) {
@@ -381,7 +382,8 @@ class simulation {
       ++me.barrier;
       return true;
     }
-    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off && !is_away_) {  // a time-out
+    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off &&
+        !is_away_) {  // the wait has timed out
       if (over_since_ > 0 && now_.count() - std::max(over_since_, me.deaf_until) > 900 &&
           store_.now->number == me.generation)
         problem_ = "nobody has told " + me.uid + " that its generation is over";
@@ -439,7 +441,7 @@ class simulation {
         if (now_.count() - me.waits_since > 300 && !is_away_) come_back(me);
         return;
       case process::training: {
-        // Without a lease no member updates, or records the end.
+        // Without a lease no member updates, nor is the end recorded.
         if (is_away_ && now_ - away_since_ > milliseconds{100}) return;
         if (!here.record.closing.empty()) {
           if (is_away_ || !pass(me, here)) return;
@@ -468,7 +470,7 @@ class simulation {
       default: return;
     }
   }
-  /// False if the generation ends, since members have brought something else than others.
+  /// Returns false if the generation ends because members have joined with different options.
   bool compare(process& me, simulated_generation& here) {
     auto const& all = here.brought;
     bool const is_same =
@@ -477,7 +479,7 @@ class simulation {
     std::set<int> accepted;
     for (auto const& [uid, what] : all)
       if (what.are_accepted) accepted.insert(what.which);
-    if (accepted.size() != 1) {  // all end
+    if (accepted.size() != 1) {  // all members end
       store_.done = "members differ";
       ++store_.revision;
       kill(me);
@@ -511,13 +513,14 @@ class simulation {
     for (auto const& one : processes_)
       if (one->generation == me.generation && one->where == process::training && one.get() != &me)
         if (std::abs(one->step - me.step) > 1) problem_ = "members are two steps apart";
-    for (auto const& one : processes_)  // a member that is behind must be able to catch up
+    for (auto const& one : processes_)  // a member that is late must be able to catch up
       if (one->generation == me.generation && one->where == process::training &&
           one->step + 1 == me.step && !one->is_ready)
         problem_ = one->uid + " is behind and cannot catch up";
     if (announced_ && pick(2) == 0) come_back(me);
   }
-  /// All copies of a block are gone, and no member has given up a copy that it could have kept.
+  /// Counts a block whose members are all gone. No member that could have continued may have given
+  /// up its state.
   void check_lost(simulated_generation const& here) {
     ++lost_;
     for (auto const& one : processes_)
@@ -542,7 +545,7 @@ class simulation {
 
 struct tally {
   int problems = 0, generations = 0, lost = 0;
-  std::string first, texts;  // of problems
+  std::string first, texts;  // texts of problems
 };
 tally run(int seeds, mutant which) {
   tally out;

@@ -48,10 +48,10 @@ inline std::string free_address() {
   return "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
 }
 
-/// An etcd of one server, which can be killed and started again, in a temporary folder.
+/// An etcd of one server in a temporary folder, which can be killed and restarted.
 class own_etcd {
  public:
-  /// `scheme`: "etcd" or "etcds"; `options`: further ones of etcd.
+  /// `scheme`: "etcd" or "etcds"; `options`: further options of etcd.
   explicit own_etcd(std::string scheme = "etcd", std::vector<std::string> options = {})
       : scheme_(std::move(scheme)),
         options_(std::move(options)),
@@ -71,7 +71,7 @@ class own_etcd {
   [[nodiscard]] std::string at() const { return scheme_ + "://" + name_; }
 
   void start() { start(std::make_shared<plait::detail::etcd_access>(at())); }
-  /// `with`: what a client of it needs.
+  /// `with`: the access that a client needs.
   void start(std::shared_ptr<plait::detail::etcd_access> const& with) {
     auto const client = (scheme_ == "etcds" ? "https://" : "http://") + name_;
     std::vector<std::string> words{path_of_program("etcd"),
@@ -125,7 +125,7 @@ class own_etcd {
   }
   void pause(bool on) const {
     ::kill(process_, on ? SIGSTOP : SIGCONT);
-    if (on) ::waitpid(process_, nullptr, WUNTRACED);  // until all its threads have stopped
+    if (on) ::waitpid(process_, nullptr, WUNTRACED);  // returns when all its threads have stopped
   }
 
  private:

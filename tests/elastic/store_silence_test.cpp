@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: header_only
 //
-// What is said of a store that does not answer, when, and which time counts without it.
+// Tests the messages about a store that does not answer, when they appear, and which time counts
+// without it.
 #include "plait/elastic/store_silence.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,8 @@ namespace {
 using plait::detail::store_silence;
 using ms = store_silence::time;
 
-/// Calls of half a second that fail one after the other, from `begin` to `end`; what is said.
+/// Returns the messages of calls of half a second that fail one after the other, from `begin` to
+/// `end`.
 std::vector<std::string> fails(store_silence& store, int begin, int end,
                                std::string const& words = "", bool answers = false) {
   std::vector<std::string> said;
@@ -61,7 +63,7 @@ TEST(StoreSilence, ARefusalIsSaidInTheStoresWordsAndLastsUntilItDoesWhatIsAsked)
   std::vector<std::string> said;
   for (int now = 0; now < 4'000; now += 500) {
     store.failed(ms{now}, ms{now + 10}, words, true);
-    store.answered(false);  // it can be read all the time
+    store.answered(false);  // reads succeed all the time
     EXPECT_TRUE(store.is_away());
     EXPECT_FALSE(store.is_silent());
     if (auto sentence = store.says("training goes on"); !sentence.empty()) said.push_back(sentence);
@@ -78,7 +80,7 @@ TEST(StoreSilence, TimeWithoutTheStoreDoesNotCountAndGoesForward) {
   EXPECT_EQ(store.without(ms{1'000}), ms{1'000});
   fails(store, 1'000, 21'000);
   EXPECT_EQ(store.without(ms{21'000}), ms{1'000});
-  EXPECT_EQ(store.without(ms{21'400}), ms{1'400});  // until another call has failed
+  EXPECT_EQ(store.without(ms{21'400}), ms{1'400});  // it stays so until another call has failed
   fails(store, 21'000, 22'000);
   EXPECT_EQ(store.without(ms{22'000}), ms{1'400});
   store.answered(true);
