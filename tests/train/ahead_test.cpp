@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=15
 //
-// Samples that are read ahead by threads of each rank: the bits of a training depend neither on how
-// many steps and threads these are, nor on the plan, and what a data set throws ends all ranks.
+// Samples that threads of each rank read ahead. The bits of a training depend neither on the
+// numbers of these steps and threads, nor on the plan. An exception of a data set ends all ranks.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -56,8 +56,8 @@ struct plain_job : parallel<model, Policy> {};
 
 constexpr std::uint64_t steps = 20;
 
-/// The losses of 20 steps and the weights after them. `resumed_at`: a step before which other
-/// batches take over, in the middle of an epoch.
+/// Returns the losses of 20 steps and the weights after them. `resumed_at`: a step, in the middle
+/// of an epoch, before which a new batches object takes over.
 template <class Job, class Data = decltype(augmented())>
 std::vector<double> train(batch_options options, std::uint64_t resumed_at = steps,
                           Data const& data = augmented()) {
@@ -74,7 +74,7 @@ std::vector<double> train(batch_options options, std::uint64_t resumed_at = step
     {
       auto all = batches(data, global_batch<24>{}, rank, options);
       for (std::uint64_t i = 0; i < resumed_at; ++i) step(all.at(i));
-      if (resumed_at < steps) (void)all.at(resumed_at + 1);  // what is ready goes
+      if (resumed_at < steps) (void)all.at(resumed_at + 1);  // samples that were ready are dropped
     }
     if (resumed_at < steps) {
       auto all = batches(data, global_batch<24>{}, rank, options);
@@ -113,7 +113,7 @@ TEST(Ahead, ChangesNoBitWithoutSlices) {
   expect_bits<plain_job<dp3_pp2>>(train<plain_job<dp3_pp2>>({}));
 }
 
-/// Returns a sample after a time, and fails at a given sample.
+/// Returns a sample after a pause, and fails at a chosen sample.
 struct slow {
   using concept_tag = dataset_tag;
   using element = float;
@@ -145,7 +145,7 @@ double seconds_of_a_step(int ahead, double* waited) {
     double sum = 0;
     for (std::uint64_t step = 1; step <= count; ++step) {
       sum += trainer.step(all.at(step)).waited;
-      std::this_thread::sleep_for(std::chrono::milliseconds(22));  // a step, as it were
+      std::this_thread::sleep_for(std::chrono::milliseconds(22));  // represents the time of a step
     }
     std::chrono::duration<double> const took = std::chrono::steady_clock::now() - begin;
     if (rank.is_root()) out = took.count() / double(count), *waited = sum / double(count);
@@ -158,7 +158,7 @@ TEST(Ahead, HidesTheTimeOfAReader) {
   double const before = seconds_of_a_step(0, &waited_before);
   double const ahead = seconds_of_a_step(2, &waited_ahead);
   RecordProperty("seconds_per_step", std::to_string(before) + " " + std::to_string(ahead));
-  EXPECT_LT(ahead, 0.75 * before);  // a half on a quiet machine
+  EXPECT_LT(ahead, 0.75 * before);  // it is a half on an idle machine
   EXPECT_GT(waited_before, 0.019);
   EXPECT_LT(waited_ahead, 0.5 * waited_before);
 }
@@ -253,7 +253,7 @@ TEST(Ranks, CompareWhatTheDataSetSaysThatItIs) {
   auto const said = message_of([] {
     launch<plain_job<data_parallel<2>>>(threads{}, [&](auto& rank) {
       auto trainer = plait::trainer<plain_job<data_parallel<2>>>(rank, adamw{});
-      // Without randomness, which evaluations have not, the samples would be the same.
+      // Without random changes, which evaluations do not have, the samples would be equal.
       auto const data = pictures{} | random_flip(0.5, std::uint64_t(rank.world_rank()));
       auto all = batches(data, global_batch<20>{}, rank);
       trainer.step(all.at(0));

@@ -35,7 +35,7 @@ TYPED_TEST(StepAllocation, StepsAfterTheFirstAllocateNothingOnAnyRank) {
     auto trainer = plait::trainer<job>(rank, plait::adamw{}, {.clip = 1.0});
     auto batches =
         plait::batches(data, plait::global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
-    auto const count = [&](long& out) {  // of all ranks, none of which is in a step
+    auto const count = [&](long& out) {  // counts for all ranks; none of them is in a step
       rank.world().barrier();
       if (rank.is_root()) out = plait_test::allocations.load();
       rank.world().barrier();
@@ -52,11 +52,11 @@ TYPED_TEST(StepAllocation, StepsAfterTheFirstAllocateNothingOnAnyRank) {
     by_others = after_last - after_first;
   });
   EXPECT_GT(made_before, 0);
-  EXPECT_GT(by_first, 0);  // the counter sees the workspace
+  EXPECT_GT(by_first, 0);  // the counter includes the workspace
   EXPECT_EQ(by_others, 0);
 }
 
-/// Pictures of 1 x 8 x 8, of a class each.
+/// Pictures of 1 x 8 x 8, each with a class.
 struct pictures {
   using concept_tag = plait::dataset_tag;
   using element = float;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=15
 //
-// Gradients that are reduced bucket by bucket while the backward runs have the same bits as
-// gradients that are reduced after it.
+// Gradients that are reduced bucket by bucket while the backward runs have the bits of gradients
+// that are reduced after it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,7 +94,7 @@ outcome train(auto const& backend, settings const& with) {
   return out;
 }
 
-/// A policy with options of its data axis.
+/// A data-parallel policy with options of its axis.
 struct alone {
   template <class... Options>
   using with = data_parallel<at_launch, Options...>;
@@ -116,7 +116,8 @@ struct on_three_axes {
   using with = hybrid<pipeline<2>, data_parallel<at_launch, Options...>, small_gpt::tp2>;
 };
 
-/// The same bits with buckets of one unit, with buckets of the usual size, and after all passes.
+/// Checks that bits are equal with buckets of one unit, with buckets of the usual size, and with a
+/// reduction after all passes.
 template <template <class, class> class Job, class Policy, class Element, class... Options>
 void expect_same_bits(auto const& backend, settings const& with) {
   using behind = Job<typename Policy::template with<Options..., buckets<at_end>>, Element>;
@@ -156,7 +157,7 @@ TEST(Buckets, OfBlocksHaveTheSameBits) {
       threads{.data_ranks = 3}, {4, 0});
 }
 
-// Squares are added up in other blocks.
+// Squares are summed in other blocks.
 TEST(Buckets, OfBlocksClipAlike) {
   auto const behind =
       train<job<alone::with<zero<1>, buckets<at_end>>>>(threads{.data_ranks = 3}, {2, 0.1});
@@ -169,7 +170,7 @@ TEST(Buckets, OfBlocksClipAlike) {
       ASSERT_NEAR(of_units.weights.at(name)[i], values[i], 1e-12) << name;
 }
 
-// Each wait between operations of the program is needed.
+// Checks that each wait between operations of the program is needed.
 template <class Job>
 void expect_each_wait_needed(settings const& with, std::uint64_t seeds) {
   auto const expected = train<Job>(threads{.data_ranks = 2}, with);
@@ -178,7 +179,7 @@ void expect_each_wait_needed(settings const& with, std::uint64_t seeds) {
     ASSERT_EQ(train<Job>(simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics}, with),
               expected)
         << seed;
-  // Later rows of the passes over the tensor axis have waited for the head's accumulator.
+  // Later messages of the passes over the tensor axis have waited for the head's accumulator.
   auto const list = exchanges_of<typename Job::plan_type>(0, {.data_ranks = 2}, job_part::training);
   auto const is_of_ties = [&](wait_site const& site) {
     int const row = site.where == wait_site::part::step ? row_of_site(site.waiting) : -1;
@@ -187,7 +188,7 @@ void expect_each_wait_needed(settings const& with, std::uint64_t seeds) {
   };
   for (auto const& site : statistics.sites) {
     if (site.where != wait_site::part::step || is_of_ties(site)) continue;
-    // The host has waited for a step, and waits for what it reads.
+    // The host has waited for a step, and waits for the data that it reads.
     if (site.awaited == int(operation_kind::send) || site.waiting == int(operation_kind::read))
       continue;
     EXPECT_THROW(train<Job>(simulated{.data_ranks = 2, .without = site}, with), race_error)
@@ -218,8 +219,8 @@ void expect_cut(std::size_t least_bytes) {
         continue;
       }
       EXPECT_EQ(layout.parameter_base[std::size_t(one.units.begin)], one.elements.offset);
-      // A smaller bucket ends at the begin of a chunk, or is a unit that owns a tied parameter, or
-      // follows such a unit.
+      // A smaller bucket ends where a chunk begins, follows a unit that owns a tied parameter, or
+      // is such a unit.
       bool const is_small = one.elements.count * plan::gradient_bytes < least_bytes;
       auto const owns = [&](int unit) {
         return std::ranges::any_of(layout.entries, [&](entry_place const& entry) {
@@ -241,7 +242,7 @@ TEST(Buckets, ConsistOfWholeUnits) {
   expect_cut<job<alone::with<buckets<5000>>>>(5000);
   expect_cut<summed_ties<beside_sequence::with<buckets<5000>>>>(5000);
   expect_cut<tied_job<alone::with<>>>(4_MiB);
-  // Buckets of one length are one row, however many copies a repeat has.
+  // Buckets of one length are one row of the list, for any number of copies in a repeat.
   using plan = job<alone::with<buckets<1>>>::plan_type;
   auto const list = exchanges_of<plan>(0, {.data_ranks = 2}, job_part::training);
   auto const rows = std::ranges::count(list, exchange_place::gradients, &exchange::place);
@@ -291,7 +292,7 @@ struct listed_program {
   }
 };
 
-/// One step with a program, on ranks of a backend.
+/// Runs one step with a program, on ranks of a backend.
 std::vector<faulty_outcome> step_by(listed_program const& with, auto const& backend) {
   std::vector<faulty_outcome> out(2);
   auto const text = small_gpt::text();
@@ -347,7 +348,7 @@ TEST(BucketsMutants, AreFound) {
     for (auto& one : of.list)
       if (one.place == exchange_place::gradients && one.times > 1) one.stride -= 64;
   });
-  // In turn nothing is too early: the update without the wait is a race.
+  // In turn no operation starts early: the update without the wait is a race.
   auto no_wait = right;
   auto const update = right.find(operation_kind::update, -1);
   for (auto const at :

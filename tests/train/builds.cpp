@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of twenty steps, a line each, in float and in double: builds.py compares what builds
-// for several processors and with several libraries of matrix products print.
+// Prints the losses of twenty steps, one for each line, in float and in double. builds.py compares
+// the output of builds for several processors and with several libraries of matrix products.
 #include <cstdio>
 #include <string_view>
 

@@ -15,14 +15,14 @@
 #include "train/expect_planned.hpp"
 #include "train/small_gpt.hpp"
 
-// A training of the small GPT, and all that comes out of it.
+// Trains the small GPT and collects all results.
 namespace chunked {
 
 using namespace plait;
 using namespace plait::ext;
 using tensors = std::map<std::string, std::vector<double>>;
 
-// Eight blocks: a stage of four has two chunks of some.
+// Eight blocks: each of four stages has two chunks of some blocks.
 using body = sequential<named<"wte", nn::embedding<small_gpt::vocabulary, small_gpt::width>>,
                         named<"wpe", nn::positions<small_gpt::length, small_gpt::width>>,
                         named<"h", repeat<8, small_gpt::block>>,
@@ -35,14 +35,15 @@ struct outcome {
   std::vector<double> losses;
   std::vector<double> predicted_values;
   tensors weights, gradients;
-  std::vector<std::string> names;  ///< in the order in which tensors are exported
+  std::vector<std::string> names;  ///< the names in the order in which tensors are exported
 
   friend bool operator==(outcome const&, outcome const&) = default;
 };
 
 constexpr std::size_t samples = 24;
 
-/// Steps and evaluations, then an evaluation for a measure, a prediction and the exports.
+/// Runs steps, an evaluation, after several evaluations one for a measure, a prediction and the
+/// exports.
 template <class Job>
 outcome train(auto const& backend, int microbatches, int steps = 3, std::size_t batch = samples) {
   auto const text = small_gpt::text();
@@ -68,7 +69,7 @@ outcome train(auto const& backend, int microbatches, int steps = 3, std::size_t 
       if (rank.is_root()) out.losses.push_back(std::get<0>(measured));
     }
     if (rank.is_root()) out.losses.push_back(loss);
-    if constexpr (Job::plan_type::slices == 0) {  // else ranks may have unlike numbers
+    if constexpr (Job::plan_type::slices == 0) {  // slices may give ranks unlike numbers
       auto const values = trainer.predict(batches.at(std::uint64_t(steps)), predicted::of_all);
       if (rank.is_root()) out.predicted_values.assign(values.begin(), values.end());
     }

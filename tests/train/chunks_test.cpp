@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=20
 //
-// Two stages of two chunks each, with backward passes in halves: a timetable of this test, because
-// plait has no schedule of this kind yet. It trains as the serial run does.
+// Two stages of two chunks each, with backward passes in halves. The timetable is written here, as
+// plait does not have a schedule of this kind yet. It trains as the serial run does.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -49,7 +49,7 @@ TEST(Chunks, AreExplainedWithTheirIdleTime) {
                       "blocking sends, idle "),
             std::string::npos)
       << text;
-  // With a device the head names the processor and the library, and the rest is the same.
+  // With a device, the head names the processor and the library, and the other lines are equal.
   auto const head = text.substr(0, text.find('\n'));
   EXPECT_EQ(explain(chunked::plan(), {.rows = 8, .microbatches = 2}, {.device = "some device"}),
             head + "\ndevice: some device" + text.substr(head.size()));
@@ -65,7 +65,7 @@ struct outcome {
 
 constexpr std::size_t samples = 8;
 
-/// Three steps, an evaluation and a prediction.
+/// Runs three steps, an evaluation and a prediction.
 template <class Job>
 outcome train(auto const& backend, int microbatches) {
   auto const text = small_gpt::text();
@@ -116,8 +116,8 @@ TEST(Chunks, AddUpOverDataRanks) {
       ASSERT_NEAR(got.weights.at(name)[i], values[i], 1e-10) << name;
 }
 
-// A record is discarded when its last half has been run: what is read then is found, as is what is
-// read or written too early.
+// A record is discarded when its last half has run. The test detects a later read, and accesses
+// that are too early.
 TEST(Chunks, HaveNoRaceAndNoWaitTooMany) {
   auto const expected = train<serial_job>(threads{}, 4);
   simulated_statistics statistics;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=5
 //
-// Optimizers that own blocks along two axes: they train as one rank does, by the calls of the list,
-// for any order of the two axes and with any axes before, between and after them.
+// Optimizers that own blocks along two axes train as one rank does, with the calls of the list, in
+// both orders of the axes and with any other axes around and between them.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -48,7 +48,7 @@ outcome train(int at_launch_ranks = 0) {
         };
         trainer.export_parameters(into(typename Job::parameter_element{}, out.start));
         auto all = batches(text, global_batch<batch>{}, rank, {.epochs = 0, .microbatches = 2});
-        trainer.evaluate(all.at(0));  // what is sent once has been sent
+        trainer.evaluate(all.at(0));  // data that is sent once has been sent
         std::vector<plait::detail::logged_call> log;
         for (auto const over : rank.groups().sets()) {
           rank.group(over).reset_counted();
@@ -113,7 +113,8 @@ TYPED_TEST(CutAxes, TrainWhatOneRankTrains) {
   expect_near(expected.weights, got.weights);
 }
 
-// Layers see bfloat16 copies; the parameters in float are held as they are owned.
+// Layers compute with bfloat16 copies; each rank holds the float parameters that its optimizer
+// owns.
 TEST(CutAxesInPrecision, TrainWhatOneRankTrains) {
   using mixed = precision<plait::bfloat16, float>;
   auto const expected = train<small_gpt::job<serial, mixed>>();

@@ -9,7 +9,7 @@
 
 namespace plait_test {
 
-/// Checks that a rank holds the bytes of the plan, apart from batches.
+/// Checks that the memory of a rank, except for batches, is the memory that the plan declares.
 template <class Job>
 void expect_planned_memory(int stage, plait::ext::memory_need const& there,
                            plait::workload const& load) {
@@ -22,7 +22,8 @@ void expect_planned_memory(int stage, plait::ext::memory_need const& there,
   EXPECT_EQ(there.numbers, planned.numbers);
 }
 
-/// Checks that a rank has moved the bytes of one step of the plan since its counters were reset.
+/// Checks that the bytes that a rank has moved since its groups' counters were reset are the bytes
+/// of one step in the plan.
 template <class Job, class Rank>
 void expect_planned_bytes(Rank& rank, plait::workload const& load) {
   for (auto const over : rank.groups().sets())

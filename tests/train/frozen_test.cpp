@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters that are not trained: they keep their bits, and the others train as if the updates of
-// these had been undone.
+// Parameters that are not trained keep their bits. The others train as if the updates of these had
+// been undone.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,7 +53,7 @@ auto into(tensors& out) {
   };
 }
 
-/// Sets the parameters that are in `values`, in the type of the job.
+/// Sets the parameters in `values`, in the type of the job.
 void import(auto& trainer, tensors const& values) {
   trainer.import_parameters([&]<class T>(std::string const& name, auto const&, std::span<T> to) {
     if (!values.contains(name)) return false;
@@ -63,7 +63,7 @@ void import(auto& trainer, tensors const& values) {
   });
 }
 
-/// Checks that a rank has made the calls of the plan's list since `log` was cleared, with its
+/// Checks that the calls of a rank since `log` was cleared are the plan's list, with the same
 /// bytes.
 template <class Job, class Rank>
 void expect_called(Rank& rank, std::vector<detail::logged_call>& log, workload const& load,
@@ -76,7 +76,7 @@ void expect_called(Rank& rank, std::vector<detail::logged_call>& log, workload c
   plait_test::expect_planned_bytes<Job>(rank, load);
 }
 
-/// Three steps from `start`, or from the first weights.
+/// Trains three steps from `start`, or from the initial weights.
 template <class Job>
 outcome train(double clip = 0, tensors const& start = {}) {
   auto const data = small_gpt::text();
@@ -95,14 +95,14 @@ outcome train(double clip = 0, tensors const& start = {}) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       auto const report = trainer.step(batches.at(step));
       if (rank.is_root()) out.reports.push_back(report);
-      if constexpr (std::is_same_v<Job, all_trained>) {  // what frozen does, by hand
-        tensors undone;  // other trained parameters keep their momentum
+      if constexpr (std::is_same_v<Job, all_trained>) {  // does by hand the work of `frozen`
+        tensors undone;  // only frozen parameters are restored, so momentum stays
         for (auto const& [name, values] : out.start)
           if (is_frozen(name)) undone[name] = values;
         import(trainer, undone);
       }
       for (auto const over : rank.groups().sets())
-        if (step == 1) {  // what is sent once has been sent
+        if (step == 1) {  // data that is sent once has been sent
           rank.group(over).reset_counted();
           rank.group(over).log_calls(&log, static_cast<int>(over.bits));
         }
@@ -111,7 +111,7 @@ outcome train(double clip = 0, tensors const& start = {}) {
     expect_called<Job>(rank, log, load, job_part::training);
     trainer.export_gradients(into(out.gradients));
     expect_called<Job>(rank, log, load, job_part::export_gradients);
-    trainer.evaluate(batches.at(0));  // what layers see is up to date
+    trainer.evaluate(batches.at(0));  // makes the copies that layers read current
     log.clear();
     trainer.export_parameters(into(out.weights));
     expect_called<Job>(rank, log, load, job_part::export_parameters);
@@ -131,7 +131,7 @@ void expect_near(std::vector<double> const& expected, std::vector<double> const&
     ASSERT_NEAR(got[i], expected[i], rounding) << name << " at " << i;
 }
 
-/// The trained of `expected`, and the frozen as they were.
+/// Checks that trained parameters are as in `expected`, and frozen ones unchanged.
 void expect_same(outcome const& expected, outcome const& got) {
   for (std::size_t s = 0; s < expected.reports.size(); ++s) {
     EXPECT_NEAR(got.reports[s].loss, expected.reports[s].loss, 1e-12) << s;
@@ -150,7 +150,7 @@ void expect_same(outcome const& expected, outcome const& got) {
   }
 }
 
-// The first stage of `cut` has nothing to train, and is sent no gradients.
+// The first stage of `cut` trains nothing, and receives no gradients.
 using cut = pipeline<2, one_forward_one_backward, cut_at<2>>;
 using zero_three_axes = hybrid<pipeline<2>, data_parallel<2, zero<1>>, small_gpt::tp2_sharded>;
 
@@ -167,7 +167,7 @@ TYPED_TEST(Frozen, IsAsIfTheUpdatesWereUndone) {
   expect_same(by_hand(), got);
 }
 
-// From weights that were trained elsewhere.
+// Starts from weights that were trained elsewhere.
 TYPED_TEST(Frozen, IsNotInTheNorm) {
   using here = job<partly_frozen, TypeParam>;
   tensors const& start = by_hand().weights;

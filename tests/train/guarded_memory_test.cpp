@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=2
 //
-// All actions of a trainer, in arenas that end at an inaccessible page.
+// Runs all operations of a trainer in arenas that end at a page that is not writable.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -27,10 +27,10 @@ TEST(GuardedDeviceDeathTest, EndsAWriteBeforeOrAfterAnArena) {
   EXPECT_DEATH(write(5000), "beside an arena of 5000 bytes");
   EXPECT_DEATH(write(-1), "beside an arena of 5000 bytes");
   EXPECT_DEATH(write(5056), "");
-  EXPECT_DEATH(write(-4096), "");  // in the page before: farther off may be memory of others
+  EXPECT_DEATH(write(-4096), "");  // writes to the page before; memory farther off may be in use
 }
 
-/// The output for one sample alone, as a program that continues a text asks for it.
+/// The output for a single sample, as a program that continues a text asks for it.
 void predict_one(auto& trainer) {
   auto& device = trainer.rank().device();
   std::vector<std::int32_t> const tokens(small_gpt::length, 7);

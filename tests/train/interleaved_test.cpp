@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=600 seconds=60
 //
-// Several chunks on each stage train what the serial run trains: in loops and in waves.
+// Several chunks on each stage train as the serial run does: in loops and in waves.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -32,7 +32,7 @@ using eager = job<pipeline<4, eager_one_forward_one_backward>>;
 using wave = job<pipeline<2, plait_test::wave_breadth_first>>;
 using wave_halves = job<pipeline<2, plait_test::wave_of_halves>>;
 
-// The last chunk of a wave is on the stage of the first.
+// The last chunk of a wave is on the stage of its first chunk.
 static_assert(wave::plan_type::chunks_of(0)[1].end == wave::plan_type::code.unit_count());
 static_assert(wave::plan_type::chunks_of(1)[0].end == wave::plan_type::chunks_of(1)[1].begin);
 
@@ -82,7 +82,7 @@ TYPED_TEST(InterleavedBeside, OtherAxesMovesThePlannedBytes) {
   });
 }
 
-// Each chunk adds its slices up along the tree by itself.
+// Each chunk sums its slices along its own tree.
 TEST(InterleavedSlices, HaveTheSameBitsOnAnyNumberOfRanks) {
   using sliced = job<hybrid<pipeline<2, interleaved<2>>, data_parallel<>, reproducible<12>>>;
   using in_line = job<hybrid<pipeline<2>, data_parallel<>, reproducible<12>>>;
@@ -95,7 +95,7 @@ TEST(InterleavedSlices, HaveTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
-// A value is undefined after its life, and a write that comes too early races.
+// Memory after its last use is undefined, and a write that is too early is a race.
 template <class Policy>
 void expect_all_waits_needed() {
   using small = small_gpt::job<Policy>;

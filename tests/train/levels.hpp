@@ -15,7 +15,7 @@
 #include "plait/plan/schedule/step_program.hpp"
 #include "train/small_gpt.hpp"
 
-// Small models under levels of sharding, what a training of them gives, and the program of a step.
+// Small models under levels of sharding, the results of their training, and the program of a step.
 namespace levels {
 
 using namespace plait;
@@ -40,7 +40,7 @@ struct job : parallel<small_gpt::objective, Policy, Element> {};
 
 struct outcome {
   std::vector<double> numbers;  ///< the loss and the norm of each step
-  std::vector<double> terms;    ///< of the loss of each step
+  std::vector<double> terms;    ///< the terms of the loss of each step
   tensors weights, gradients;
 };
 
@@ -99,7 +99,7 @@ struct listed_program {
   plait::ext::lean_vector<exchange> list;
   step_program program;
 
-  /// The program of one stage with two microbatches.
+  /// Returns the program of one stage with two microbatches.
   template <class Plan>
   static listed_program of(mesh const& grid) {
     int const ranks = grid.size(batch_axes);
@@ -116,7 +116,7 @@ struct listed_program {
     return {std::move(list), std::move(program)};
   }
 
-  /// The `which`-th operation of a kind, or row of a place.
+  /// Returns the `which`-th operation of a kind, or row of a place.
   [[nodiscard]] std::size_t find(operation_kind what, exchange_place place, int which) const {
     for (std::size_t i = 0; i < program.operations.size(); ++i) {
       auto const& now = program.operations[i];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=20
 //
-// Ranks that hold blocks of gradients, or of parameters, too, on simulated devices: nothing reads
-// what is not there, or not there yet.
+// Ranks that hold blocks of gradients, or of parameters, too, on simulated devices: no operation
+// reads memory that is undefined or not yet written.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,12 +24,12 @@ namespace {
 
 using namespace levels;
 
-// --- rooms: what is used no more is not there any longer
+// --- rooms: memory that is no longer used becomes undefined
 
 using rooms_job = tied_job<at_launch_level<3>>;
 
-/// The report of the simulated devices on one step with a changed program; after a right one it
-/// calls look(parts).
+/// Returns the report of the simulated devices on one step with a changed program. After a correct
+/// program it calls look(parts).
 std::string found_in_step(auto change, auto look) {
   std::string out;
   auto const text = small_gpt::text();
@@ -63,7 +63,8 @@ TEST(LevelsRooms, AreEmptyAfterAStep) {
   auto const expect_nothing = [](auto const* arena, element_range const& room) {
     ASSERT_GT(room.count, 0u);
     auto const bytes = std::as_bytes(std::span(arena + room.offset, room.count));
-    EXPECT_EQ(std::ranges::count(bytes, std::byte{0xff}), std::ssize(bytes));  // never written
+    EXPECT_EQ(std::ranges::count(bytes, std::byte{0xff}),
+              std::ssize(bytes));  // these bytes were never written
   };
   auto const found =
       found_in_step([](auto&) {},
@@ -77,7 +78,8 @@ TEST(LevelsRooms, AreEmptyAfterAStep) {
   EXPECT_EQ(found, "");
 }
 
-/// The first operation after `from` that touches the first value that the one at `of` writes.
+/// Returns the first operation after `from` that touches the first buffer that operation `of`
+/// writes.
 std::size_t next_that_touches(step_program const& program, std::size_t of, std::size_t from) {
   int const buffer = program.touched[of].writes[0];
   for (std::size_t i = from + 1; i < program.operations.size(); ++i)
@@ -94,7 +96,7 @@ TEST(LevelsRooms, ParametersThatAreNotGatheredInTimeAreMissed) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     if (operations[i].what != operation_kind::bring) continue;
     std::size_t const row = i + 1, use = next_that_touches(right.program, i, row);
-    // Positions do not read their parameter in the backward, and no plan can know.
+    // Positions do not read their parameter in the backward, which no plan can know.
     bool const is_forward = operations[use].what == operation_kind::forward;
     if (!is_forward && operations[use].units.begin == 1) continue;
     ++gathers;
@@ -118,13 +120,13 @@ TEST(LevelsRooms, GradientsThatAreNotTakenInTimeAreMissed) {
   int sums = 0;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     if (operations[i].what != operation_kind::accumulate) continue;
-    // After the next backward that makes gradients in the same place.
+    // Searches after the next backward that writes gradients to this memory.
     std::size_t made = i;
     while (operations[made].what != operation_kind::add ||
            operations[made].bucket != operations[i].bucket)
       --made;
     std::size_t const next = next_that_touches(right.program, made, i);
-    if (next == 0) continue;  // the last ones
+    if (next == 0) continue;  // the last operations
     ++sums;
     ASSERT_EQ(operations[next].what, operation_kind::backward);
     EXPECT_NE(found_in_step([&](auto& of) { of.move(i, next); }).find("never written"),
@@ -154,9 +156,9 @@ void expect_no_race(std::uint64_t seeds, settings const& with) {
   };
   for (auto const& site : statistics.sites)
     if (site.where == wait_site::part::step) {
-      // The host has waited for a step, and for what it reads; what the passes send within a layer
-      // has waited for what was computed before a message; positions do not read their parameter
-      // in the backward, and no plan can know.
+      // These waits are implied by others: the host has waited for a step and for the data that it
+      // reads; messages within a layer have waited for earlier computations; positions do not read
+      // their parameter in the backward, which no plan can know.
       auto const kind = [](int number) { return number % (1 << 16); };
       if (kind(site.awaited) == int(operation_kind::send) ||
           kind(site.waiting) == int(operation_kind::read) || is_message(row_of_site(site.waiting)))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=30
 //
-// Ranks that hold blocks of gradients, or of parameters, too: the same training in less memory.
+// Ranks that hold blocks of gradients, or of parameters, too: equal training in less memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST(Levels, Ranks) {
     }
 }
 
-// One axis, one microbatch, not clipped: ranks add the same numbers in the same order.
+// One axis, one microbatch, without clipping: ranks add the same numbers in the same order.
 template <int Level>
 void expect_the_bits_of_data_parallel(int ranks) {
   auto const expected = train<tied_job<data_parallel<>>>(threads{.data_ranks = ranks}, {});
@@ -83,7 +83,7 @@ TEST(Levels, HaveTheBitsOfDataParallel) {
   }
 }
 
-// Layers see copies in bfloat16: the rounding does not depend on the owners of blocks.
+// Layers compute with copies in bfloat16, rounded equally on every rank that holds the block.
 TEST(Levels, WithCopies) {
   using copied = plait::precision<plait::bfloat16, float>;
   auto const expected = train<tied_job<data_parallel<2>, copied>>(threads{}, {});
@@ -98,7 +98,7 @@ TEST(Levels, WithCopies) {
       1e-2);
 }
 
-// Averages, in whose place parameters are and back again; what layers see follows.
+// Swaps parameters with averages and back; the copies that layers read follow.
 template <class Job>
 std::vector<double> with_averages(auto const& backend) {
   std::vector<double> out;
@@ -128,7 +128,7 @@ TEST(Levels, WithAverages) {
   expect_same(data_parallel<4, within<2>, zero<3>, buckets<1>>{});
 }
 
-// A layer in mid-model adds to the loss, too: its term has scale and sum of its own.
+// A layer in mid-model adds to the loss, too: its term has its own scale and sum.
 using model_of_two_terms =
     objective<sequential<named<"wte", nn::embedding<small_gpt::vocabulary, small_gpt::width>>,
                          named<"fc", nn::linear<small_gpt::width, 2 * small_gpt::width>>,
@@ -146,7 +146,7 @@ TEST(Levels, OfALossOfTwoTerms) {
   }
   auto const terms = train<two_terms_job<serial>>(threads{}, {.steps = 2}).terms;
   ASSERT_EQ(terms.size(), 4u);
-  EXPECT_GT(terms[0], 0);  // of the layer
+  EXPECT_GT(terms[0], 0);  // the term of the layer
   EXPECT_GT(terms[1], 0);
 }
 
@@ -223,7 +223,7 @@ TEST(Levels, StepsThatAreNotFiniteAreLeftOut) {
 using faulty_job = tied_job<data_parallel<4, within<2>, zero<3>, buckets<1>>>;
 using faulty_plan = faulty_job::plan_type;
 
-/// Two steps with a program: what optimizers own then, and the norms.
+/// Runs two steps with a program; returns the parameters that optimizers own then, and the norms.
 std::vector<double> steps_by(listed_program const& with) {
   std::vector<std::vector<double>> of_ranks(4);
   auto const text = small_gpt::text();
@@ -266,7 +266,7 @@ TEST(LevelsMutants, AreFound) {
     auto changed = right;
     change(changed);
     auto const got = steps_by(changed);
-    bool is_found = false;  // by a difference that is not rounding
+    bool is_found = false;  // found by a difference that exceeds rounding
     for (std::size_t i = 0; i < got.size(); ++i)
       is_found = is_found || !(std::abs(got[i] - expected[i]) < 1e-9);
     EXPECT_TRUE(is_found) << name;

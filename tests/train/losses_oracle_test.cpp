@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=6
 //
-// 20 steps of small nets against PyTorch's losses, as tests/oracle/losses_reference.py prints them.
+// Compares 20 steps of small nets with PyTorch's losses, which tests/oracle/losses_reference.py
+// prints.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ using namespace plait::ext;
 constexpr std::size_t samples = 30, input_width = 6, hidden = 12, out = 3;
 constexpr std::uint64_t steps = 20;
 
-// PyTorch's numbers.
+// The losses of PyTorch.
 std::vector<double> const mse{
     0.527696721674244, 0.639993047111154, 0.49981619870889,  0.590271821018115, 0.422736120924748,
     0.380350308818285, 0.34247560647102,  0.493314015664232, 0.397155556981991, 0.291927798986467,
@@ -121,8 +122,8 @@ using body = sequential<named<"first", nn::linear<input_width, hidden>>, nn::rel
 template <class Policy, class Loss, class T, class Body = body>
 struct job : parallel<objective<Body, Loss>, Policy, T> {};
 
-/// The losses of 20 steps, before each; if weights are averaged, the losses of the averages on the
-/// next batch.
+/// Returns the losses before each of 20 steps. If weights are averaged, each is the loss of the
+/// averages on the next batch.
 template <class Job>
 std::vector<double> losses_of(auto const& data, trainer_options const& options = {}) {
   std::vector<double> losses;
@@ -162,8 +163,8 @@ void expect_near(std::vector<double> const& expected, std::vector<double> const&
 
 using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
 
-/// PyTorch's losses in double and float, and the serial run's under other plans: the axes one by
-/// one and together, or the tensor axis, which cuts the loss itself, and all of them.
+/// Compares PyTorch's losses in double and float, and the serial run's under other plans: the axes
+/// one by one and together, or the tensor axis, which cuts the loss itself, and all of them.
 template <template <class, class> class Job, of Kind, bool OneByOne = false>
 void expect_pytorch(std::vector<double> const& expected, trainer_options const& options = {}) {
   table<double, Kind> const data;
@@ -314,7 +315,7 @@ TEST(LossesOracle, ClassesWithWeightsAndNumbers) {
   EXPECT_THROW(classes_of_four::count(std::span<double const>(std::vector{3.0, 1.0})), input_error);
 }
 
-// A loss's declarations hold for the part that it gets.
+// The declarations of a loss within a sum hold for the part of the targets that it gets.
 struct of_pairs : nn::cross_entropy<3> {
   static constexpr std::size_t mixes_samples = 2;
   static constexpr bool takes_weights = false;

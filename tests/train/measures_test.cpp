@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=4
 //
-// Measures over a data set that no batch divides equal one loop over its samples.
+// Measures over a data set whose size no batch divides are equal to one loop over its samples.
 #include "plait/train/measures/measures.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ constexpr std::size_t width = 6, classes = 4, count = 23;
 using body = sequential<named<"in", nn::linear<width, 8>>, nn::gelu<8>,
                         named<"out", nn::linear<8, classes>>>;
 
-/// The greatest output of all rows: one of a user's own.
+/// A user's own measure.
 struct sum_of_squares {
   using concept_tag = measure_tag;
   static constexpr std::size_t numbers = 1;
@@ -60,7 +60,7 @@ in_memory<double, double> const& numbers() {
   return data;
 }
 
-/// Weights with which the model is neither always right nor always wrong.
+/// Sets weights with which the model is sometimes right and sometimes wrong.
 template <class Trainer>
 void prepare(Trainer& trainer) {
   trainer.import_parameters([](std::string const& name, auto const&, std::span<double> values) {
@@ -69,7 +69,7 @@ void prepare(Trainer& trainer) {
   });
 }
 
-/// The outputs of all samples, on one rank.
+/// Returns the outputs of all samples, on one rank.
 template <template <class> class Job, class Data>
 std::vector<double> outputs_of(Data const& data) {
   std::vector<double> out;
@@ -167,7 +167,7 @@ TEST(Measures, AreThoseOfOneLoopOverTheSamples) {
   expect_error_by_hand<grid>(threads{});
 }
 
-/// The text of what evaluate throws.
+/// Returns the text of the error that evaluate throws.
 template <class Measure>
 std::string refusal(auto const& data, Measure of) {
   using job = by_class<serial>;
@@ -182,8 +182,8 @@ std::string refusal(auto const& data, Measure of) {
   return "";
 }
 
-// A model whose outputs are nan is right about nothing.
-TEST(Measures, NanOutputsAreNotRight) {
+// A model whose outputs are NaN is never right.
+TEST(Measures, OutputsThatAreNoNumbersAreNotRight) {
   double const nan = std::nan(""), rows[][3]{{nan, nan, nan}, {1, nan, 3}, {3, 2, 1}};
   std::int32_t const labels[]{0, 2, 0};
   std::vector<double> first(2), two(2), matrix(9);
@@ -192,10 +192,10 @@ TEST(Measures, NanOutputsAreNotRight) {
     measures::accuracy::add(rows[row], label, 1, first);
     measures::top<2>::add(rows[row], label, 1, two);
     if (row > 0) measures::confusion_matrix<3>::add(rows[row], label, 1, matrix);
-    measures::confusion_matrix<3>::add(rows[row], label, 0, matrix);  // a row that does not count
+    measures::confusion_matrix<3>::add(rows[row], label, 0, matrix);  // this row does not count
   }
   EXPECT_EQ(first, (std::vector<double>{1, 3}));
-  EXPECT_EQ(two, (std::vector<double>{2, 3}));  // one of the two is the nan of the second row
+  EXPECT_EQ(two, (std::vector<double>{2, 3}));  // one of the two rows has the NaN
   EXPECT_EQ(matrix[0], 1);
   for (std::size_t taken_for = 0; taken_for < 3; ++taken_for)
     EXPECT_TRUE(std::isnan(matrix[6 + taken_for]));
@@ -215,7 +215,7 @@ TEST(Measures, RefuseWhatDoesNotFitTheModel) {
       input_error);
 }
 
-/// Writes past its numbers.
+/// A measure that writes beyond its numbers.
 template <std::size_t Behind>
 struct overrun {
   using concept_tag = measure_tag;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=3
 //
-// Mistakes at run time, and runs that end early: each is one sentence with the numbers, the same on
-// all ranks, and nothing is lost.
+// Mistakes at run time, and runs that end early: each is one sentence with the numbers, equal on
+// all ranks, and no work is lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -130,7 +130,8 @@ TEST(Mistakes, AStepThatBatchesDoNotHaveIsAnErrorWithBothNumbers) {
     int left = 0;
     for (auto const& batch : all.from(9)) left += batch.microbatches;
     EXPECT_EQ(left, 1);
-    for (auto const& batch : all.from(10)) left += batch.microbatches;  // after the last step
+    for (auto const& batch : all.from(10))
+      left += batch.microbatches;  // counts the microbatches after the last step
     EXPECT_EQ(left, 1);
     auto for_ever = batches(samples(), global_batch<4>{}, rank, {.epochs = 0});
     for_ever.at(1000);
@@ -169,7 +170,7 @@ auto launched_on(Backend const& backend) {
   return [=] { launch<launched_job>(backend, [](auto&) {}); };
 }
 
-// The fields of the backends of other components have tests there.
+// Other components test the fields of their backends.
 TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
   struct line {
     std::function<void()> run;
@@ -225,19 +226,19 @@ TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
     auto const text = message_of<input_error>(run);
     EXPECT_SAYS(text, words);
   }
-  made_with(sgd{.learning_rate = 0}, {.clip = inf})();  // both have a use
+  made_with(sgd{.learning_rate = 0}, {.clip = inf})();  // both values have a use
   made_with(sgd{}, {.rate = [](std::int64_t) { return 30.0; }, .rate_above_1 = true})();
 }
 
 // --- what must be the same on all ranks
 // -----------------------------------------------------------
 
-/// An optimizer like sgd, with a rate of its own that falls with the steps.
+/// An optimizer like sgd, whose own rate falls with the steps.
 struct falling {
   using concept_tag = optimizer_tag;
   struct numbers {
     float learning_rate = 0;
-    double twice = 0;  // with bytes between the two that no one compares
+    double twice = 0;  // padding bytes precede it, which must not be compared
   };
   static constexpr int states = 1;
   double rate = 0.1;
@@ -307,7 +308,7 @@ TEST(Mistakes, ADifferenceBetweenRanksIsNamedWithBothValues) {
               "differ in seed: 0 on rank 0, 5 on rank 2");
 }
 
-/// 200 samples, one of which may have other features. Fingerprints are made of every third.
+/// 200 samples, of which one may have other features. Fingerprints include every third.
 struct one_is_other {
   using concept_tag = dataset_tag;
   using element = double;
@@ -325,7 +326,7 @@ struct one_is_other {
   }
 };
 
-/// Returns each rank's message if rank `where` has another sample `which`.
+/// Returns the errors of ranks where rank `where` has another sample `which`.
 template <class Job, class Backend = threads>
 std::string with_other_samples(int where, std::size_t which, Backend const& backend = {}) {
   std::mutex mutex;
@@ -366,7 +367,7 @@ TEST(Mistakes, RanksReadTheSameDataSet) {
   says(with_other_samples<grid_job>(2, 3, simulated{}), 2);
 }
 
-// If fingerprints omit a sample, ranks that must have the same samples see the difference.
+// If fingerprints skip a sample, the ranks that must have equal samples detect the difference.
 TEST(Mistakes, RanksOfOneDataRankHaveTheSameSamples) {
   auto const says = [](std::string const& text, int one, int other, int data_rank) {
     EXPECT_SAYS(text, "batches 1: rank " + std::to_string(one) + " and rank " +
@@ -411,7 +412,8 @@ TEST(Mistakes, AGroupWithoutEffectIsNamedOnAllRanks) {
   says({.groups = {{.pattern = "*"}, {.pattern = "*"}}}, "the pattern '*' has no effect");
 }
 
-/// Returns each rank's message if rank `odd` imports by source(name, values) and the others zeros.
+/// Returns the errors of ranks when rank `odd` imports by source(name, values) and the others
+/// import zeros.
 template <class Job, class Backend = threads, class Source>
 std::multiset<std::string> of_imports(int odd, Source source, Backend const& backend = {}) {
   std::mutex mutex;
@@ -515,8 +517,8 @@ struct some_tokens {
 };
 
 TEST(Mistakes, TokensOutsideTheTableAreNamedWithSampleAndPosition) {
-  using table = nn::embedding<16, input_width, normal(0.02),
-                              32>;  // padding does not belong to the vocabulary
+  using table =
+      nn::embedding<16, input_width, normal(0.02), 32>;  // padding is not part of the vocabulary
   using job = parallel<
       objective<sequential<table, nn::linear<input_width, classes>>, nn::cross_entropy<classes>>,
       data_parallel<2>>;
@@ -554,8 +556,8 @@ tensors averages_of(Trainer& trainer) {
   return trainer.with_ema([&] { return weights_of(trainer); });
 }
 
-/// Gives back what a trainer had, and for some parameters values with which a product overflows.
-/// No rank compares what comes from checkpoints, which are one for all.
+/// Restores the state of a trainer, with values that overflow a product for some parameters. Ranks
+/// do not compare data of checkpoints, which are common to all.
 class planted_source final : public state_source {
  public:
   planted_source(tensors const& all, std::set<std::string> planted)
@@ -575,8 +577,7 @@ class planted_source final : public state_source {
   std::set<std::string> planted_;
 };
 
-/// Makes the values of some parameters so large on rank `where` that a product overflows, before
-/// step 2.
+/// Sets some parameters on rank `where` so large, before step 2, that a product overflows.
 template <class Job, class Optimizer, class Backend>
 void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimizer, int where,
                                        std::set<std::string> const& planted,
@@ -590,7 +591,7 @@ void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimiz
     for (std::uint64_t step = 0; step < 2; ++step) trainer.step(from.at(step));
     auto kept = weights_of(trainer);
     rank.world().barrier();
-    static tensors whole;  // of the root
+    static tensors whole;  // the weights of the root
     if (rank.is_root()) whole = kept;
     rank.world().barrier();
     planted_source from_there(whole,
@@ -606,7 +607,7 @@ void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimiz
       texts.insert(problem.what());
       ++ends;
     }
-    // All ranks are still there: nothing was aborted, and evaluation continues.
+    // All ranks still run: no rank was aborted, and evaluation continues.
     EXPECT_FALSE(std::isfinite(trainer.evaluate(from.at(2))));
     EXPECT_EQ(weights_of(trainer), before);
     EXPECT_EQ(averages_of(trainer), averages_before);
@@ -646,21 +647,21 @@ TEST(NotFinite, TrainingContinuesWithTheOption) {
   });
 }
 
-/// Takes four steps. With `planted` there is a fifth among them, which overflows on rank `where`
-/// and is left out.
+/// Takes four steps. With `planted` there is a fifth step among them, which overflows on rank
+/// `where` and is skipped.
 template <class Job, class Backend>
 std::vector<tensors> after_steps(Backend const& backend, int where,
                                  std::set<std::string> const& planted) {
   std::vector<tensors> out(2);
   std::mutex mutex;
-  std::multiset<double> reports;  // of all ranks
+  std::multiset<double> reports;  // the reports of all ranks
   launch<Job>(backend, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01},
                                        {.groups = {{.pattern = "first.*", .rate = 0.5}},
                                         .average = 0.5,
                                         .on_not_finite = trainer_options::not_finite::skip});
     auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
-    static tensors whole;  // of the root
+    static tensors whole;  // the weights of the root
     for (std::uint64_t const step : {0, 1, 2, 3, 4}) {
       if (step == 2 && planted.empty()) continue;
       if (step == 2) {
@@ -721,7 +722,7 @@ struct broken_job
     : parallel<broken_model,
                hybrid<pipeline<2>, hybrid<data_parallel<2, zero<1>>, reproducible<4>>>, double> {};
 
-/// The weights before a step whose loss is finite and whose gradient is not, and after it.
+/// Returns the weights before and after a step whose loss is finite and whose gradient is not.
 std::vector<tensors> around_broken_step(trainer_options const& options) {
   std::vector<tensors> out(2);
   launch<broken_job>(threads{}, [&](auto& rank) {
@@ -752,7 +753,7 @@ TEST(NotFinite, GradientsThatAreNotFiniteAreFoundThoughTheLossIsFinite) {
   for (auto const& options :
        {trainer_options{.on_not_finite = trainer_options::not_finite::skip},
         trainer_options{.clip = 1, .on_not_finite = trainer_options::not_finite::skip},
-        // A norm that is not finite gives no factor to clip by.
+        // A norm that is not finite cannot give a factor for clipping.
         {.clip = 1, .on_not_finite = trainer_options::not_finite::train_on}}) {
     auto const weights = around_broken_step(options);
     EXPECT_EQ(weights[1], weights[0]);
@@ -809,7 +810,7 @@ TEST(StopOnSignals, AllRanksEndAfterTheSameStepAndTheHookHasRun) {
   expect_to_stop_together<grid_job>(threads{}, SIGUSR1, 1);
 }
 
-// The number travels with the loss, whose value stays the same.
+// The signal's number is sent with the loss, whose value does not change.
 TEST(StopOnSignals, LossesAreTheSame) {
   stop_on_signals const stop;
   std::vector<double> with, without;
@@ -825,7 +826,7 @@ TEST(StopOnSignals, LossesAreTheSame) {
   EXPECT_EQ(with, without);
 }
 
-// Ranks that wait for others to come do not ask.
+// Ranks that wait for others to start do not check for signals.
 TEST(StopOnSignals, BeforeTheFirstStepASignalEndsTheProgram) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
@@ -837,7 +838,7 @@ TEST(StopOnSignals, BeforeTheFirstStepASignalEndsTheProgram) {
       ::testing::KilledBySignal(SIGTERM), "");
 }
 
-// A rank that waits for others checks for it, also before the first step.
+// A rank that waits for others checks for the signal, also before the first step.
 TEST(StopOnSignals, ASignalThatEndsAWaitDoesNotEndTheProgram) {
   using plait::detail::caught_signal;
   {
@@ -856,7 +857,7 @@ TEST(StopOnSignals, HandlersAreThoseOfBeforeAfterwards) {
   {
     stop_on_signals const stop;
     EXPECT_THROW(stop_on_signals{}, input_error);
-    EXPECT_EQ(stop.received(), 0);  // from now on the object handles it
+    EXPECT_EQ(stop.received(), 0);  // the program handles signals from now on
     std::raise(SIGTERM);
     EXPECT_EQ(stop.received(), SIGTERM);
     EXPECT_EQ(mine, 0);
@@ -869,7 +870,7 @@ TEST(StopOnSignals, HandlersAreThoseOfBeforeAfterwards) {
 // --- memory
 // ---------------------------------------------------------------------------------------
 
-/// A processor with this many bytes.
+/// A device with a limited number of bytes.
 struct small_device : host_device {
   struct arena {
     host_device::arena held{};

@@ -17,13 +17,14 @@
 
 namespace {
 
-/// Some gradient that changes sign and size from step to step.
+/// Returns a gradient that changes sign and size from step to step.
 double gradient_at(int step, std::size_t index) {
   return std::sin(1.7 * step + 0.9 * double(index)) * (index % 3 == 0 ? 1e-3 : 2.0);
 }
 
 constexpr std::size_t count = 9;
-constexpr double scale = 0.25, factor = 0.5;  // of the gradient (clipping), of the rate (schedule)
+constexpr double scale = 0.25,
+                 factor = 0.5;  // factors of the gradient (clipping) and of the rate (schedule)
 
 template <class Optimizer>
 std::vector<double> train(Optimizer const& optimizer, int steps, float rate, float decay) {
@@ -97,7 +98,7 @@ TEST(LearningRate, IsConstantByDefault) {
 
 TEST(LearningRate, WarmsUpToWhatFollows) {
   schedule const rises = rates::warm_up(4);
-  EXPECT_EQ(rises(0), 0.25);  // the first step is not lost
+  EXPECT_EQ(rises(0), 0.25);  // the first step also has a rate
   EXPECT_EQ(rises(1), 0.5);
   EXPECT_EQ(rises(3), 1.0);
   EXPECT_EQ(rises(4), 1.0);
@@ -116,7 +117,7 @@ TEST(LearningRate, FallsAlongHalfACosine) {
   schedule const falls = rates::warm_up(10, rates::cosine(110, 0.2));
   EXPECT_DOUBLE_EQ(falls(9), 1.0);
   EXPECT_DOUBLE_EQ(falls(10), 1.0);
-  EXPECT_DOUBLE_EQ(falls(60), 0.6);  // half way
+  EXPECT_DOUBLE_EQ(falls(60), 0.6);  // the middle of the fall
   EXPECT_DOUBLE_EQ(falls(35), 0.2 + 0.8 * 0.5 * (1 + std::cos(std::numbers::pi / 4)));
   EXPECT_DOUBLE_EQ(falls(110), 0.2);
   EXPECT_DOUBLE_EQ(falls(1000), 0.2);
@@ -131,7 +132,7 @@ TEST(LearningRate, FallsAlongHalfACosine) {
                                                          std::min(1.0, double(step - 10) / 90))));
 }
 
-// The numbers follow PyTorch's formulas.
+// Compares with the numbers of PyTorch's formulas.
 TEST(LearningRate, IsThatOfPyTorch) {
   auto const follow = [](schedule const& got, std::vector<double> const& expected) {
     for (std::size_t step = 0; step < expected.size(); ++step)
@@ -233,7 +234,7 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   EXPECT_EQ(one[1].decay, 1);
   EXPECT_EQ(one[1].count, plait::planning::rounded_up(small_gpt::length * small_gpt::width, 64));
 
-  // A block that begins and ends within parameters.
+  // This block begins and ends within parameters.
   plait::planning::owned_block const middle{{end / 2 - 64, 192}, 0};
   auto const some =
       plait::execution::update_ranges<serial_plan>(parameters, middle, plait::decay_all);
@@ -279,7 +280,7 @@ TEST(Ages, GrowTogetherAndSplitBlocksWhereTheyDiffer) {
       }
   }
   EXPECT_EQ(next, end);
-  // Equal ages become one number again; parameters without states do not count.
+  // Equal ages are stored as one number; parameters without states do not count.
   of.resize(3);
   for (auto& one : of) one = 2;
   of[1] = plait::execution::state_ages::no_state;
@@ -312,7 +313,7 @@ TEST(ParameterGroups, TheFirstThatMatchesCounts) {
   }
 }
 
-// With a gradient of zero (no valid label) only decay moves a weight. Under every plan.
+// With a gradient of zero (no valid label) only weight decay changes a weight, under every plan.
 template <class Policy>
 void check_only_matrices_decay() {
   using job = small_gpt::job<Policy>;
@@ -413,7 +414,7 @@ averaged train_with_averages(Backend const& backend = {}) {
       return trainer.evaluate(batch);
     });
     EXPECT_EQ(trainer.evaluate(batch), loss);
-    // An exception on one rank alone ends it there as everywhere.
+    // An exception on one rank ends the call there as on all ranks.
     for (int thrower : {0, 1}) try {
         trainer.with_ema([&] {
           if (rank.world_rank() == thrower) throw std::runtime_error("in the middle");
@@ -460,7 +461,7 @@ TYPED_TEST(Averages, AreThoseOfTheSerialRun) {
     EXPECT_NEAR(got.outputs_of_averages[i], serial.outputs_of_averages[i], 1e-12);
 }
 
-// Layers see copies; each rank's optimizer writes a part of them.
+// Layers read copies, of which each rank's optimizer writes a part.
 TEST(AveragesInFloat, AreSeenInBfloat16) {
   using job = small_job<zero2, plait::precision<plait::bfloat16, float>>;
   auto const got = train_with_averages<job>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same training step twice: by a plan on one rank, and by hand from the same layers with views
-// on arenas of its own and no policy. overhead.sh counts the instructions of both.
+// Runs a training step twice: by a plan on one rank, and by hand from the same layers with views on
+// arenas and without a policy. overhead.sh counts the instructions of both.
 //   overhead planned | by_hand
 #include <cstdint>
 #include <cstdio>
@@ -32,10 +32,10 @@ using batch_type = plait::device_batch<plait::ext::host_memory>;
 using matrix = plait::view<float>;
 using read_matrix = plait::view<float const>;
 
-/// Parameters begin at cache lines, by hand as under a plan.
+/// Parameters begin at cache lines, by hand and under a plan.
 constexpr std::size_t aligned(std::size_t count) { return (count + 63) / 64 * 64; }
 
-/// The values that a layer's body takes by key, as a program without plans would pass them.
+/// The parameters that a layer's body asks for by key, as a program without plans would pass them.
 struct linear_parameters {
   float* data;
   static constexpr std::size_t count = aligned(width * width) + aligned(width);
@@ -52,7 +52,7 @@ struct saved_input {
   read_matrix x;
   read_matrix operator[](plait::input_slot) const { return x; }
 };
-template <class View>  // written by forward, read by backward
+template <class View>  // forward writes it, backward reads it
 struct saved_norm : saved_input {
   View statistics;
   using saved_input::operator[];
@@ -67,7 +67,7 @@ struct saved_loss {
   View operator[](loss::terms) const { return sums; }
 };
 
-/// Read-only views for forward and backward_input, as they are asked for there.
+/// Read-only views, which forward and backward_input take.
 template <class Parameters>
 struct read_only {
   Parameters of;
@@ -181,7 +181,7 @@ class training_by_hand {
 
 }  // namespace
 
-/// The part that is counted. By its name callgrind starts and stops.
+/// The part that is counted. callgrind starts and stops at its name.
 extern "C" [[gnu::noinline]] void plait_measured_steps(double (*step)(void*), void* of, int count,
                                                        double* losses) {
   for (int i = 0; i < count; ++i) losses[i] = step(of);
@@ -193,8 +193,10 @@ template <class Step>
 void measure(Step step) {
   std::vector<double> losses(12);
   auto const call = [](void* of) { return (*static_cast<Step*>(of))(); };
-  for (int i = 0; i < 2; ++i) losses[std::size_t(i)] = step();  // makes the workspace
-  auto* volatile const measured = plait_measured_steps;  // no copy of it under another name is made
+  for (int i = 0; i < 2; ++i)
+    losses[std::size_t(i)] = step();  // the first steps allocate the workspace
+  auto* volatile const measured =
+      plait_measured_steps;  // prevents a copy of the function under another name
   measured(call, &step, 10, losses.data() + 2);
   for (double const value : losses) std::printf("%.17g\n", value);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint alone seconds=5
 //
-// The heap of a job whose ranks hold blocks, in excess of its plan: a bucket and a tensor, for all
-// actions of a trainer outside its steps.
+// The heap that a job whose ranks hold blocks uses in addition to the memory of its plan: one
+// bucket and one tensor, also for all work of a trainer outside of its steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,11 +36,12 @@ constexpr std::size_t ranks = 2;
 struct job
     : plait::parallel<model, plait::data_parallel<int(ranks), plait::zero<3>, plait::buckets<1>>,
                       double> {};
-constexpr std::size_t longest = width * wide * sizeof(double);   // of the tensors
-constexpr std::size_t bucket = longest + wide * sizeof(double);  // with its bias
+constexpr std::size_t longest = width * wide * sizeof(double);   // the longest tensor
+constexpr std::size_t bucket = longest + wide * sizeof(double);  // the tensor and its bias
 constexpr std::size_t lists = longest / 2;  // names, programs, manifests, threads
 
-/// Bytes of the heap that all ranks together take for something, and what is still held then.
+/// The peak of the heap bytes that all ranks together use for an action, and the bytes that are
+/// held after it.
 struct taken {
   std::size_t most = 0, left = 0;
 };
@@ -78,7 +79,7 @@ TEST(PeakMemory, IsThatOfThePlanAndOneBucketAndOneTensor) {
       auto const now = measure(rank, action);
       EXPECT_LE(now.most, bytes + lists) << what;
       EXPECT_LE(now.left, lists) << what;
-      EXPECT_GE(now.most, longest) << what;  // the counter sees it
+      EXPECT_GE(now.most, longest) << what;  // shows that the counter works
     };
     using trainer_type = decltype(plait::trainer<job>(rank, plait::adamw{}));
     std::optional<trainer_type> made;
@@ -98,7 +99,7 @@ TEST(PeakMemory, IsThatOfThePlanAndOneBucketAndOneTensor) {
         together.arrive_and_wait();
       });
     });
-    // All have a bucket, and the root the tensor.
+    // All ranks have a bucket, and the root also has the tensor.
     std::size_t const of_export = ranks * bucket + longest;
     auto const ignore = [](std::string const&, auto const&, std::span<double const>) {};
     expect_at_most("export", of_export, [&] { trainer.export_parameters(ignore); });

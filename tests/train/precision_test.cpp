@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations in bfloat16, weights and sums of gradients in float.
+// Trains with activations in bfloat16, and weights and sums of gradients in float.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -78,7 +78,7 @@ TYPED_TEST(Precision, Bfloat16StaysCloseToFloat) {
   EXPECT_LT(got.losses.back(), 0.9 * got.losses.front());
 }
 
-// A weight near 1 changes by 1e-3 a step; in bfloat16 it could not.
+// A weight near 1 changes by 1e-3 in a step, which bfloat16 could not store.
 TYPED_TEST(Precision, WeightsAreKeptInFloat) {
   auto const got = train<TypeParam, mixed>();
   std::size_t finer = 0;
@@ -88,7 +88,7 @@ TYPED_TEST(Precision, WeightsAreKeptInFloat) {
   EXPECT_GT(finer, got.weights.size() / 2);
 }
 
-// Features of a data set in float, for a job that computes in bfloat16.
+// A job that computes in bfloat16 on features of a data set in float.
 template <class Element>
 struct classifier
     : plait::parallel<
@@ -132,7 +132,7 @@ TEST(PrecisionOfFeatures, OtherTypesAreAnErrorThatSaysWhatToWrite) {
     plait::launch<classifier<mixed>>(plait::threads{}, [&](auto& rank) {
       auto trainer = plait::trainer<classifier<mixed>>(rank, plait::adamw{});
       auto batches = plait::batches(data, plait::global_batch<16>{}, rank);
-      // Like a batch of a caller's own, whose type says less; what batches gives does not build.
+      // A batch as a caller makes it: its type declares less than the type of a batch of `batches`.
       plait::device_batch<plait::ext::host_memory> const& first = batches.at(0);
       trainer.step(first);
     });
@@ -155,7 +155,7 @@ static_assert(plan_of_mixed::memory(0, load).gradients == plan_of_float::memory(
 static_assert(plan_of_mixed::memory(0, load).activations <
               plan_of_float::memory(0, load).activations * 2 / 3);
 
-// On the tensor axis half the bytes move, on the data axis as many.
+// Half the bytes move on the tensor axis, and as many as in float on the data axis.
 using tensor_mixed = small_gpt::job<small_gpt::tp2, mixed>::plan_type;
 using tensor_float = small_gpt::job<small_gpt::tp2, float>::plan_type;
 static_assert(tensor_mixed::bytes_sent(plait::axis::tensor, load).backward * 2 ==

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=5
 //
-// Changed programs of a step are found: an operation left out, doubled or swapped with its
-// neighbour trains something else, and what an operation is not said to touch is a race wherever it
-// makes a wait be missing.
+// Changed programs of a step are detected: an operation that is left out, doubled or swapped with
+// its neighbour changes the result. An access that is missing from the description of an operation
+// is a race wherever a wait is missing because of it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using namespace plait;
 using namespace plait::ext;
 using namespace plait::planning;
 
-/// Returns true if two operations may not be swapped.
+/// Returns true if two operations must not be swapped.
 bool conflict(stream_operation const& a, stream_operation const& b) {
   auto const meet = [](auto const& some, auto const& others) {
     return std::ranges::any_of(
@@ -47,7 +47,7 @@ using tied_model = objective<
     nn::cross_entropy<small_gpt::vocabulary>>;
 struct tied_job : parallel<tied_model, data_parallel<2>, double> {};
 
-/// The values of each rank after a step.
+/// The results of each rank after a step.
 struct rank_outcome {
   double loss = 0, norm = 0;
   std::vector<double> parameters{};
@@ -66,7 +66,7 @@ step_program right_program() {
   return program_of_step(plan::grid, exchanges_of<plan>(0, step_load, job_part::training));
 }
 
-/// One step of a trainer that runs this program.
+/// Runs one step of a trainer with this program.
 std::vector<rank_outcome> step_by(step_program const& program) {
   std::vector<rank_outcome> out(2);
   auto const text = small_gpt::text();
@@ -78,8 +78,8 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     auto all = batches(text, global_batch<8>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);
-    auto work = parts.begin(batch, execution::trainer_program::whole_step);
-    // Memory that is asked for again still has what the last step left there.
+    auto const work = parts.begin(batch, execution::trainer_program::whole_step);
+    // Memory that is requested again still has the contents of the last step.
     auto const squares = parts.memory.norm_partials();
     rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());
     auto const list =
@@ -94,7 +94,7 @@ std::vector<rank_outcome> step_by(step_program const& program) {
   return out;
 }
 
-/// A step of a trainer on the same batch.
+/// Runs a step of a trainer on the same batch.
 rank_outcome step_of_a_trainer() {
   rank_outcome out;
   auto const text = small_gpt::text();
@@ -126,7 +126,7 @@ TEST(ProgramMutants, AnOperationLeftOutIsSeen) {
   auto const program = right_program();
   auto const right = step_by(program);
   for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    if (is_for_the_host(program.operations[i])) continue;  // begin and read_report do it here
+    if (is_for_the_host(program.operations[i])) continue;  // begin and read_report replace it here
     auto changed = program;
     changed.operations.erase(changed.operations.begin() + std::ptrdiff_t(i));
     changed.touched.erase(changed.touched.begin() + std::ptrdiff_t(i));
@@ -139,7 +139,7 @@ TEST(ProgramMutants, AnOperationDoneTwiceIsSeen) {
   auto const right = step_by(program);
   for (std::size_t i = 0; i < program.operations.size(); ++i) {
     auto const& now = program.operations[i];
-    // These write what they make over what was there, and make the same again.
+    // These operations overwrite their result, so a repetition gives the same result.
     bool const is_repeatable = is_for_the_host(now) || now.what == operation_kind::scale ||
                                now.what == operation_kind::square ||
                                now.what == operation_kind::clip ||
@@ -179,7 +179,7 @@ using body = objective<sequential<nn::linear<8, 8>, nn::linear<8, 4>>, nn::cross
 template <class Policy>
 struct small_job : parallel<body, Policy, double> {};
 
-/// Reads and writes, in memory of its own, what the operations of a program touch.
+/// Reads and writes, in its own memory, the buffers that the operations of a program touch.
 template <class Rank>
 class touching_work {
  public:
@@ -197,7 +197,7 @@ class touching_work {
   }
 
  private:
-  /// One more than the greatest number of a buffer.
+  /// Returns the greatest number of a buffer, plus 1.
   static std::size_t count_buffers(step_program const& program) {
     int most = -1;
     for (auto const& one : program.touched)
@@ -243,8 +243,7 @@ struct stage_step {
                                  {.clips = true, .updates = true})) {}
 };
 
-/// Runs the program of each rank; on the ranks of `stage` with the waits that follow from
-/// `touched`.
+/// Runs the program of each rank. The ranks of `stage` make the waits that follow from `touched`.
 template <class Job>
 void run_with(plait::ext::lean_vector<stream_operation> const& touched, int stage) {
   launch<Job>(simulated{}, [&](auto& rank) {
@@ -258,7 +257,7 @@ void run_with(plait::ext::lean_vector<stream_operation> const& touched, int stag
   });
 }
 
-/// Returns true if the waits of `said` order all operations that touch the same values in `right`.
+/// Returns true if the waits of `said` order all operations that touch the same buffer in `right`.
 bool orders_all(plait::ext::lean_vector<stream_operation> const& right,
                 plait::ext::lean_vector<stream_operation> const& said) {
   std::size_t const n = right.size();
@@ -277,7 +276,7 @@ bool orders_all(plait::ext::lean_vector<stream_operation> const& right,
   return true;
 }
 
-/// Leaves out each read and each write of the program of `stage`; how many were a race.
+/// Leaves out each read and each write of the program of `stage`; returns how many were a race.
 template <class Job>
 int races_of(int stage) {
   auto const right = stage_step<Job>(stage).program;
@@ -290,7 +289,7 @@ int races_of(int stage) {
         auto& some = changed[i].*member;
         some.erase(some.begin() + std::ptrdiff_t(k));
         if (orders_all(right.touched, changed)) {
-          // Other waits imply the wait that this makes, or it makes none: no difference shows.
+          // Other waits imply its wait, or it makes none, so the omission cannot be detected.
           EXPECT_NO_THROW(run_with<Job>(changed, stage)) << i;
         } else {
           ++races;

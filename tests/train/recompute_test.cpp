@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=30
 //
-// Recomputation before a backward gives the values of the forward: only memory changes.
+// A recomputation before a backward gives the values of the forward: only memory use changes.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -26,8 +26,8 @@ using namespace plait::ext;
 using namespace plait::planning;
 using small_gpt::length, small_gpt::vocabulary, small_gpt::width;
 
-// Dropout in three places, a term of the loss within the model after one of them, and a layer that
-// declares its recomputation itself.
+// A model with dropout in three places, a term of the loss in mid-model after one of them, and a
+// layer that declares which of its activations are recomputed.
 using block = sequential<
     residual<sequential<named<"ln_1", nn::layer_norm<width>>,
                         named<"attn", nn::causal_self_attention<width, 4, length>>,
@@ -50,7 +50,7 @@ template <class Policy, again What, class Where = units::everywhere, again Other
 using with = job<hybrid<Policy, recompute<What, Where, Others>>>;
 
 struct outcome {
-  std::vector<double> numbers;  ///< losses, their terms, norms
+  std::vector<double> numbers;  ///< the losses, their terms, and the norms
   std::map<std::string, std::vector<double>> weights, gradients, other_gradients;
   std::vector<double> predicted;
   friend bool operator==(outcome const&, outcome const&) = default;
@@ -76,7 +76,7 @@ outcome train(auto const& backend, settings const& how) {
     auto trainer = plait::trainer<Job>(
         rank, adamw{.learning_rate = 1e-2, .weight_decay = 0.3, .decays = decay_matrices},
         {.clip = 0.5});
-    constexpr bool has_slices = Job::plan_type::slices > 0;  // which are the microbatches
+    constexpr bool has_slices = Job::plan_type::slices > 0;  // slices are the microbatches
     auto all = batches(text, global_batch<24>{}, rank,
                        {.epochs = 0, .microbatches = has_slices ? 0 : how.microbatches});
     for (int step = 0; step < how.steps; ++step) {
@@ -143,7 +143,7 @@ TEST(Recompute, HasTheBitsOfSlices) {
     EXPECT_EQ((train<with<slices, again::all>>(threads{.data_ranks = ranks}, {4})), expected);
 }
 
-// --- on the simulated device, where a value that was not recomputed is undefined
+// --- on the simulated device, where an activation that was not recomputed is undefined
 
 template <class Job>
 void expect_no_race(std::uint64_t seeds, settings const& how) {
@@ -169,12 +169,13 @@ void expect_no_race(std::uint64_t seeds, settings const& how) {
 TEST(RecomputeSimulated, HasNoRaceAndNoWaitTooMany) {
   expect_no_race<with<small_gpt::tp2_sharded, again::all>>(2, {2, 2});
   expect_no_race<with<small_gpt::tp2_sharded, again::moves>>(2, {2, 2});
-  // The parameters that are gathered for a backward are there for the recomputation before it.
+  // The parameters that are gathered for a backward are available to the recomputation before it.
   expect_no_race<with<data_parallel<2, zero<3>, buckets<1>>, again::all>>(2, {2, 2});
 }
 
-/// The report of the simulated device on a step in which one step of the program does not run
-/// again: a read of undefined memory or, if others wait through it, a race.
+/// Returns the report of the simulated device on a training step in which one operation of the
+/// recomputation does not run: a read of undefined memory, or a race where other operations wait
+/// through it.
 template <class Job>
 std::string report_without(int step) {
   auto const text = small_gpt::text();
@@ -205,7 +206,7 @@ int expect_each_step_is_needed() {
     auto const& now = plan::code.steps[s];
     if (plan::reruns.step[std::size_t(s)] == 0 || is_another_name(plan::code, plan::storage, now))
       continue;
-    if (plan::is_epilogue(s, direction::forward)) continue;  // the product before it makes it
+    if (plan::is_epilogue(s, direction::forward)) continue;  // the product before it computes it
     EXPECT_NE(report_without<Job>(s), "") << s;
     ++left_out;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=10
 //
-// reproducible<Slices>: the same bits for every number of data ranks, every split into stages and
-// every timetable, on slices of very unlike weight and with a last batch that has empty ones.
+// reproducible<Slices>: equal bits for every number of data ranks, every split into stages and
+// every timetable, on slices of very unlike weight and with a last batch that has empty slices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ template <class Element, class... Policies>
 struct job : parallel<model, hybrid<Policies..., reproducible<slices>>, Element> {};
 template <class Policy>
 struct plain_job : parallel<model, Policy, float> {};
-// A tied parameter is on one stage, and cut alike on a tensor axis.
+// A tied parameter is on one stage, and both uses are cut alike on a tensor axis.
 template <class... Policies>
 struct split_job : parallel<model_of<lookup, head>, hybrid<Policies..., reproducible<slices>>> {};
 template <class... Policies>
@@ -81,12 +81,12 @@ struct samples {
 };
 
 struct outcome {
-  std::vector<double> numbers;  // losses and norms of the steps, and an evaluation
+  std::vector<double> numbers;  // the losses and norms of the steps, and an evaluation
   std::map<std::string, std::vector<double>> weights;
   friend bool operator==(outcome const&, outcome const&) = default;
 };
 
-/// Steps from the first one on; the fourth and last of the epoch has 5 samples for 12 slices.
+/// Trains from the first step; the fourth, the last of the epoch, has 5 samples for 12 slices.
 template <class Job, class Backend>
 outcome train(Backend const& backend, int microbatches = 0, int steps = 4) {
   outcome out;
@@ -159,7 +159,7 @@ TEST(Reproducible, HasTheSameBitsInOtherPrecisions) {
   }
 }
 
-// Were sums made by ranks, this test would see it: so they are without the policy.
+// Shows that this test detects sums by ranks: without the policy the bits differ.
 TEST(Reproducible, IsWhatMakesTheBitsTheSame) {
   auto const serial = train<plain_job<plait::serial>>(threads{}, 12);
   auto const dp = train<plain_job<data_parallel<3>>>(threads{}, 4);
@@ -182,7 +182,7 @@ void expect_planned(int ranks) {
                         .sample_weights = true,
                         .gradient_norm = true};
     plait_test::expect_planned_memory<Job>(rank.stage(), trainer.allocated(), load);
-    // With stages or tensor ranks, one with fewer slices sends less.
+    // With stages or tensor ranks, a rank with fewer slices sends less.
     if (slices % ranks == 0 || rank.world_size() == ranks)
       plait_test::expect_planned_bytes<Job>(rank, load);
   });
@@ -210,7 +210,7 @@ TEST(Reproducible, SendsTwoAndAQuarterTimesTheGradientsOfTwelveSlicesOnFourRanks
   EXPECT_EQ(with::slice_arena_for(layout, with::grid_for(load)).accumulators, 3);
 }
 
-// A norm hides what is added in another order in a small part of it: each sum is one rank's alone.
+// A norm hides another order of additions in a small part of it: each sum belongs to one rank.
 TEST(Reproducible, SumsOfSquaresAreOfWholePieces) {
   using plan = job<float, any_sharded>::plan_type;
   for (int ranks = 1; ranks <= slices; ++ranks) {

@@ -29,14 +29,14 @@ using body = sequential<named<"wte", nn::embedding<vocabulary, width>>,
                         named<"lm_head", nn::linear<width, vocabulary>>>;
 using objective = plait::objective<body, nn::cross_entropy<vocabulary>>;
 
-// The small GPT with the embedding's table as its head; six of the table's rows are padding.
+// A GPT whose head is the embedding's table. Six rows of the table are padding.
 constexpr std::size_t tied_vocabulary = 250;
 using table = nn::embedding<tied_vocabulary, width, plait::normal(0.02), vocabulary>;
 using free_head =
     nn::linear<width, tied_vocabulary,
                nn::linear_options{.bias = false,
                                   .order = nn::weight_order::output_input,
-                                  .padded_to = vocabulary}>;  // nvcc wants the name of the type
+                                  .padded_to = vocabulary}>;  // nvcc needs the name of the type
 using tied_head = plait::tied<free_head, free_head::weight, "wte.weight">;
 using tied_body =
     sequential<named<"wte", plait::use_form<"vocabulary", table>>,
@@ -57,7 +57,7 @@ using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;
 using three_axes = plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, tp2>;
 using three_axes_sharded = plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, tp2_sharded>;
 
-/// Copies of the data ranks' work, whose optimizers own blocks.
+/// Data-parallel ranks whose optimizers own blocks.
 template <int Ranks>
 struct sharded_replicas {
   using concept_tag = plait::ext::policy_tag;

@@ -32,14 +32,14 @@ std::vector<float> values(parameter_entry const& entry, int rank, int ranks, std
   return block;
 }
 
-/// The value of an element of the whole matrix.
+/// Returns the value of an element of the whole matrix.
 float expected(parameter_entry const& entry, std::size_t index) {
   if (index >= entry.info.unpadded().count()) return 0.0f;
   return static_cast<float>(entry.info.initial.number() *
                             random_normal({seed, number, 0xffffffffu}, index));
 }
 
-// 131 x 602 elements are above what one thread makes alone, and no piece ends where a row does.
+// 131 x 602 elements are more than one thread draws, and no piece ends at the end of a row.
 TEST(StartValues, StartTheSameFromAnyNumberOfThreads) {
   auto const entry = matrix(131, 602, 3, placement{placement_kind::invariant}, normal(0.02));
   auto const alone = values(entry, 0, 1, 1);
@@ -52,7 +52,8 @@ TEST(StartValues, StartTheSameOnAnyNumberOfRanks) {
   for (int const ranks : {1, 2, 3})
     for (int rank = 0; rank < ranks; ++rank) {
       auto const block = values(by_columns, rank, ranks, 2);
-      std::size_t const width = 300 / static_cast<std::size_t>(ranks);  // of a rank in each part
+      std::size_t const width =
+          300 / static_cast<std::size_t>(ranks);  // the columns of a rank in each part
       for (std::size_t i = 0; i < block.size(); ++i) {
         std::size_t const row = i / (3 * width), part = i / width % 3, column = i % width;
         std::size_t const first = part * 300 + static_cast<std::size_t>(rank) * width;

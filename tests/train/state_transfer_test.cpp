@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=17
 //
-// Ranks join and leave between the generations of a job: the ranks at the end have the weights, the
-// optimizer's state, the averages and the losses of an undisturbed run. Members are threads in this
-// test; they keep the same state as processes.
+// Ranks join and leave between the generations of a job. The ranks at the end have the weights, the
+// optimizer's state, the averages and the losses of an undisturbed run. Members are threads here;
+// they keep the state that processes keep.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -33,7 +33,7 @@ using namespace plait::ext;
 constexpr std::size_t fields = 3, width = 8;
 constexpr int slices = 12;
 
-// Buffers follow what a step has found, once.
+// Each step updates buffers once.
 using statistics = nn::batch_norm<nn::image<width, 1, 1>, {.group = 2}>;
 using net =
     objective<sequential<named<"in", nn::linear<fields, width>>, named<"statistics", statistics>,
@@ -64,17 +64,18 @@ struct samples {
   }
 };
 
-/// The state of a process that remains between generations.
+/// The state of a process that outlives generations.
 struct member {
   generation::carried_state kept{};
 };
 
-/// The event that a member meets in one generation.
+/// The events of a member in one generation.
 struct fate {
-  std::int64_t leaves_after = -1;  ///< hears, before the update of this step, that ranks change
-  std::int64_t fails_behind = -1;  ///< the last exchange of this step: its update is not done
-  std::int64_t fails_within = -1;  ///< before the first exchange of this step
-  std::int64_t ends_after = -1;    ///< learns that the job cannot continue
+  std::int64_t leaves_after = -1;  ///< learns before the update of this step that ranks change
+  std::int64_t fails_behind =
+      -1;  ///< fails after the last exchange of this step: its update is not done
+  std::int64_t fails_within = -1;  ///< fails before the first exchange of this step
+  std::int64_t ends_after = -1;    ///< learns after this step that the job cannot continue
 };
 
 class scripted final : public generation {
@@ -122,7 +123,7 @@ struct outcome {
   friend bool operator==(outcome const&, outcome const&) = default;
 };
 
-/// Trains members until one of the generations comes through to the end.
+/// Trains members until a generation completes the last step.
 template <class Job>
 class elastic_run {
  public:
@@ -132,8 +133,8 @@ class elastic_run {
   outcome out;
   std::string ended;
 
-  /// The members of a generation in the order of the ranks, and what befalls them. False if it has
-  /// ended before the last step.
+  /// Runs a generation: its members in the order of the ranks, and their events. Returns false if
+  /// it ends before the last step.
   bool generation_of(std::vector<int> const& who, std::map<int, fate> fates = {}, int signal = 0) {
     int const replica = Job::plan_type::grid.with_ranks_at_launch(1).world_size();
     samples const data;
@@ -256,7 +257,7 @@ TEST(HandOver, AnyFatesLeaveWeightsAndStatisticsAsTheyWouldHaveBeen) {
       told += ", " + std::to_string(who.size()) + " ranks until " + std::to_string(hit) +
               " meets " + std::to_string(how) + " in step " + std::to_string(step);
       ASSERT_FALSE(run.generation_of(who, {{hit, what}})) << told;
-      // A member that fails within a step, or is one step behind, need not come back.
+      // A member that fails within a step, or has one step less, may not return.
       std::vector<int> left;
       for (int const one : who)
         if (one != hit || how == 0) left.push_back(one);
@@ -300,7 +301,7 @@ TEST(HandOver, WithoutABlockTheJobStartsOver) {
   EXPECT_FALSE(run.generation_of({0, 1, 2, 3}, {{1, {.leaves_after = 4}}}));
   run.out = {};
   ::testing::internal::CaptureStderr();
-  EXPECT_TRUE(run.generation_of({0, 5})) << run.ended;  // 1 and 3 had the other half
+  EXPECT_TRUE(run.generation_of({0, 5})) << run.ended;  // members 1 and 3 had the other half
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("do not have all of the state"),
             std::string::npos);
   EXPECT_TRUE(run.out == expected);
@@ -413,8 +414,8 @@ TEST(HandOver, TheLastGenerationEndsWithTheSignal) {
   EXPECT_EQ(saved, std::vector<std::int64_t>{3});
 }
 
-// Ranks are threads in this test, and a signal goes to the process: all get it.
-TEST(HandOver, SignalsToAllRanksEndTheJobBeforeTheNextStep) {
+// Ranks are threads here, and a signal belongs to the process: all ranks get it.
+TEST(HandOver, SignalsThatLeaveNobodyEndTheJobBeforeTheNextStep) {
   std::map<int, member> members;
   members[0], members[1], members[2];
   samples const data;
@@ -462,7 +463,8 @@ TEST(HandOver, AJobThatCannotContinueEndsOnAllRanks) {
   EXPECT_EQ(saved, 3);
 }
 
-/// Ranks some of which have trained the job before, and what is said of those that are refused.
+/// A generation in which some ranks have trained the job before; it collects why others are
+/// refused.
 class on_trial final : public generation {
  public:
   explicit on_trial(bool is_accepted) { kept_.is_accepted = is_accepted; }
@@ -483,8 +485,8 @@ class on_trial final : public generation {
   carried_state kept_{};
 };
 
-/// The error of all ranks of a first step in which rank 2 has other numbers; `said`: the reason for
-/// the refusal.
+/// Returns the error of all ranks in a first step where rank 2 has other numbers; `said`: the
+/// reason of its refusal.
 std::string with_newcomers(std::vector<bool> const& accepted, std::uint64_t seed, std::size_t batch,
                            std::string& said) {
   std::mutex mutex;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=4
 //
-// Targets that are numbers, of any width, per position or per sample, with weights: what a plan
-// computes is what a loop over the samples computes.
+// Targets that are numbers, of any width, per position or per sample, with weights: every plan
+// computes the results of a loop over the samples.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ using namespace plait::ext;
 constexpr std::size_t length = 3, input_width = 6, wide = 2, count = 22;
 
 double input_of(std::size_t sample, std::size_t i) { return std::sin(double(7 * sample + i)); }
-/// One is missing.
+/// Returns a target; one target is missing.
 double target_of_place(std::size_t sample, std::size_t i) {
   if (sample == 5 && i == 1) return std::numeric_limits<double>::quiet_NaN();
   return 0.5 + 0.5 * std::cos(double(3 * sample + 2 * i));
@@ -38,7 +38,7 @@ template <bool PerSample, bool Weighted>
 struct table {
   using concept_tag = dataset_tag;
   using element = double;
-  using target = float;  // converted to what the job sums in
+  using target = float;  // converted to the type in which the job sums
   static constexpr bool targets_per_sample = PerSample;
   [[nodiscard]] std::size_t size() const { return count; }
   [[nodiscard]] std::size_t sequence_length() const { return length; }
@@ -81,7 +81,7 @@ outcome train(Data const& data, Backend const& backend = {}) {
                                        {.seed = 4, .clip = 1});
     auto from = batches<typename Job::element>(
         data, global_batch<8>{}, rank, {.last = last_batch::keep, .epochs = 0, .microbatches = 2});
-    for (std::uint64_t step = 0; step < 5; ++step) {  // the third has 6 samples
+    for (std::uint64_t step = 0; step < 5; ++step) {  // the third step has 6 samples
       auto const report = trainer.step(from.at(step));
       if (rank.is_root()) {
         out.losses.push_back(report.loss);
@@ -124,7 +124,7 @@ TEST(Targets, PlansAreTheSerialRun) {
   expect_plans_are_serial<nn::binary_cross_entropy<wide>>(table<true, true>{});
 }
 
-// The mean of the first batch, by hand, from what the model makes.
+// The mean of the first batch, by hand, from the model's outputs.
 template <bool PerSample, bool Weighted, class Element>
 void expect_loss_by_hand(double tolerance) {
   using one = job<data_parallel<2>, nn::mse<wide>, Element>;
@@ -134,7 +134,7 @@ void expect_loss_by_hand(double tolerance) {
     auto from = batches<typename one::element>(
         data, global_batch<16>{}, rank,
         {.how = sample_order::sequential, .last = last_batch::keep, .microbatches = 2});
-    for (std::uint64_t step : {0u, 1u}) {  // 16 samples, and 6
+    for (std::uint64_t step : {0u, 1u}) {  // these batches have 16 and 6 samples
       auto const& batch = from.at(step);
       double const loss = trainer.evaluate(batch);
       auto const made = trainer.predict(batch, predicted::of_all);
@@ -165,8 +165,8 @@ TEST(Targets, TheLossIsTheWeightedMeanOfWhatCounts) {
   expect_loss_by_hand<true, false, precision<plait::bfloat16, float>>(1e-5);
 }
 
-// A term in mid-model counts the samples that there are, each times its weight: here the mean
-// squares of the inputs.
+// A term in mid-model counts only present samples, each times its weight. The term is the mean
+// square of the inputs.
 TEST(Targets, ATermInMidModelHasTheWeightsOfItsSamples) {
   using one = job<grid, nn::mse<wide>, double, penalized>;
   launch<one>(simulated{}, [&](auto& rank) {
@@ -174,7 +174,7 @@ TEST(Targets, ATermInMidModelHasTheWeightsOfItsSamples) {
     auto from =
         batches(table<true, true>{}, global_batch<16>{}, rank,
                 {.how = sample_order::sequential, .last = last_batch::keep, .microbatches = 2});
-    for (std::uint64_t step : {0u, 1u}) {  // 16 samples, and 6
+    for (std::uint64_t step : {0u, 1u}) {  // these batches have 16 and 6 samples
       double sum = 0, weights = 0;
       for (std::size_t s = 16 * step; s < (step == 0 ? 16 : 22); ++s) {
         for (std::size_t i = 0; i < length * input_width; ++i)
@@ -194,7 +194,7 @@ template <class Policy>
 struct integer_job : parallel<objective<body, plait_test::integer_distance<wide>>, Policy, double> {
 };
 
-/// Knows nothing of places without a sample.
+/// A loss that counts places without a sample, too.
 struct all_count : nn::mse<wide> {
   static std::int64_t count(std::span<double const> targets) { return std::ssize(targets); }
 };
@@ -220,7 +220,7 @@ TEST(Targets, APlaceWithoutASampleCountsForNoLoss) {
   EXPECT_GT(losses[0], 0);
 }
 
-/// Says that there are fewer than none.
+/// A loss that returns a negative count.
 struct miscounts : nn::mse<wide> {
   static std::int64_t count(std::span<double const>) { return -1; }
 };
@@ -237,7 +237,7 @@ TEST(Targets, ACountThatCannotBeIsAnError) {
   }
 }
 
-/// A loss that has `classes`, whose count refuses no label, and which does not heed weights.
+/// A loss that has `classes`, whose count refuses no label, and which ignores weights.
 struct of_three_classes : plait_test::integer_distance<wide> {
   static constexpr std::size_t classes = 3;
   static constexpr bool takes_weights = false;
@@ -251,7 +251,7 @@ struct weighted_classes : in_memory<double> {
 TEST(Targets, ALabelThatIsNoneOfTheClassesOfALossIsAnError) {
   std::vector<double> const features(20 * input_width, 0.5);
   std::vector<std::int32_t> targets(20 * wide, 2);
-  targets[3] = -1;  // does not count
+  targets[3] = -1;  // this label does not count
   auto const train_on_all = [&] {
     train<job<serial, of_three_classes>>(in_memory<double>(features, targets, input_width, wide));
   };
@@ -284,7 +284,7 @@ TEST(Targets, ALabelThatCountsAHalfAndIsNotAClassIsFound) {
 }
 
 // Some of several labels of a row may not count.
-TEST(Targets, ALabelOfARowThatCountsAndIsNotAClassIsFound) {
+TEST(Targets, ALabelOfARowThatCountsAndIsNoClassIsFound) {
   auto const but_255 = [](std::span<std::int32_t const> of_row) {
     return double(of_row.size()) - double(std::ranges::count(of_row, 255));
   };
@@ -296,7 +296,7 @@ TEST(Targets, ALabelOfARowThatCountsAndIsNotAClassIsFound) {
   EXPECT_EQ(execution::find_bad_label(std::vector{-5, -100}, 2, 10, true, but_100), 0);
 }
 
-// A loss that derives from another may count labels that the other refuses.
+// A loss that derives from another may count labels that the base refuses.
 struct counts_all : nn::cross_entropy<3> {
   static std::int64_t count(std::span<std::int32_t const> labels) {
     return static_cast<std::int64_t>(labels.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An embedding and a head that are one parameter: one value, a gradient from each use.
+// An embedding and a head that are one parameter: one value, and a gradient from each use.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,8 +36,9 @@ template <class Policy>
 struct cut_job : parallel<model_with<use_form<"vocabulary", lookup>, use_form<"column", tied_head>>,
                           Policy, double> {};
 
-// One use computes the same on all ranks, the other on each rank's positions: its gradient is
-// summed over the ranks before it is added, or added by one of them alone.
+// One use computes equal values on all ranks, the other computes on each rank's positions. The
+// gradient of the second is summed over the ranks before it is added, or only one rank adds the
+// first.
 template <class Policy>
 struct whole_owner
     : parallel<model_with<use_form<"whole", lookup>, use_form<"sequence", tied_head>>, Policy,
@@ -52,7 +53,8 @@ std::int32_t token(std::size_t sample, std::size_t position) {
 
 using tensors = std::map<std::string, std::vector<double>>;
 
-/// Loss and gradients at `weights`, or at the initial ones, which are written to it.
+/// Returns loss and gradients at `weights`, or at the initial weights, which are then written to
+/// it.
 template <class Job>
 double gradients_at(tensors& weights, tensors& gradients) {
   double loss = 0;
@@ -81,7 +83,7 @@ double gradients_at(tensors& weights, tensors& gradients) {
       };
     };
     if (weights.empty()) {
-      rank.world().barrier();  // every rank has seen that they are
+      rank.world().barrier();  // every rank has seen that the weights are empty
       trainer.export_parameters(into(weights));
     } else {
       trainer.import_parameters(

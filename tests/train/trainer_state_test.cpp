@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=5
 //
-// What a trainer saves under one plan is taken back under any other.
+// The state that a trainer saves under one plan is loaded under any other.
 #include "plait/train/trainer_state.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 using namespace plait;
 using namespace plait::ext;
 
-/// Whole tensors, by the name of the parameter and the kind, and how often each element was saved.
+/// Whole tensors by the name of the parameter and the kind, and how often each element was saved.
 struct whole_state {
   std::map<std::string, std::vector<double>> tensors;
   std::map<std::string, std::vector<int>> times;
@@ -81,7 +81,7 @@ void load(saved_state& state, whole_state const& from) {
   state.go_on_at({from.step, static_cast<std::uint64_t>(from.step)});
 }
 
-/// Trains this many steps, from a state if one is given.
+/// Trains some steps, from a state if one is given.
 template <class Job, class Optimizer>
 outcome train(Optimizer optimizer, int data_ranks, int microbatches, double average,
               whole_state const* from, int steps) {
@@ -134,7 +134,7 @@ void expect_all_pairs(std::vector<runner> const& plans, double tolerance) {
   for (std::size_t a = 0; a < plans.size(); ++a)
     for (std::size_t b = 0; b < plans.size(); ++b) {
       SCOPED_TRACE("from plan " + std::to_string(a) + " to plan " + std::to_string(b));
-      // Taken back and saved again, it is the same to the bit.
+      // A state that is loaded and saved again is equal bit for bit.
       EXPECT_EQ(plans[b](&first[a].end, 0).end.tensors, first[a].end.tensors);
       auto const rest = plans[b](&first[a].end, half);
       auto const& expected = whole[a];
@@ -172,7 +172,7 @@ TEST(TrainerState, InFloatGoesFromEachPlanToEachOther) {
       1e-4);
 }
 
-// The padding of the table belongs to no tensor, and the head has no tensor of its own.
+// No rank saves the padding of the table, and the head does not have its own tensor.
 TEST(TrainerState, OfATiedHeadWithAPaddedVocabulary) {
   using zero = hybrid<data_parallel<2, zero<1>>, small_gpt::tp2>;
   std::vector<runner> const plans{
@@ -185,7 +185,7 @@ TEST(TrainerState, OfATiedHeadWithAPaddedVocabulary) {
   expect_all_pairs(plans, 1e-10);
 }
 
-// Optimizers own the master weights; layers see them rounded.
+// Optimizers own the master weights; layers read them rounded.
 TEST(TrainerState, OfMixedPrecisionIsThatOfTheOptimizer) {
   using mixed = precision<plait::bfloat16, float>;
   constexpr sgd optimizer{.learning_rate = 0.05, .momentum = 0.9};

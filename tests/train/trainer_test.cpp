@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300
 //
-// What a trainer does must not depend on the plan: everything is compared with the serial run.
+// The results of a trainer must not depend on the plan: all are compared with the serial run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ auto into(tensors& out) {
                 std::span<double const> values) { out[name].assign(values.begin(), values.end()); };
 }
 
-// Plain gradient descent: unlike with Adam, a wrong factor of the gradient is seen in the weights.
+// Plain gradient descent: unlike Adam, it shows a wrong factor of the gradient in the weights.
 template <class Policy>
 outcome train(settings const& how = {}) {
   using job = small_gpt::job<Policy>;
@@ -67,7 +67,7 @@ outcome train(settings const& how = {}) {
     }
     trainer.export_gradients(into(out.gradients));
     trainer.export_parameters(into(out.weights));
-    // The last batch of the first epoch, which is partial if it is kept.
+    // The last batch of the first epoch is partial if it is kept.
     auto const& batch = batches.at(batches.steps_per_epoch() - 1);
     auto const here = trainer.predict(batch);
     if (rank.is_root()) out.predicted_here.assign(here.begin(), here.end());
@@ -84,7 +84,7 @@ outcome const& serial() {
   return once;
 }
 
-// Sums of some thousand terms of double in another order, over a few steps.
+// A bound of rounding: sums of some thousand doubles in another order, over a few steps.
 constexpr double rounding = 1e-11;
 
 void expect_same(tensors const& expected, tensors const& got) {
@@ -114,7 +114,7 @@ void expect_same(outcome const& expected, outcome const& got) {
   EXPECT_EQ(expected.start, got.start);  // initial weights to the bit
   expect_same(expected.gradients, got.gradients);
   expect_same(expected.weights, got.weights);
-  // The predictions of all data ranks, and of the root's data rank, which has the first samples.
+  // The predictions are of the root's data rank, which has the first samples.
   ASSERT_EQ(got.predicted.size(), expected.predicted.size());
   for (std::size_t i = 0; i < got.predicted.size(); ++i)
     ASSERT_NEAR(got.predicted[i], expected.predicted[i], rounding);
@@ -146,7 +146,7 @@ TYPED_TEST(Trainer, EvaluatesLikeTheSerialRun) {
   EXPECT_NEAR(got.evaluated, serial().evaluated, rounding);
 }
 
-// A gradient of ones has as its norm the root of the number of elements, each counted once.
+// A gradient of ones has the norm sqrt(number of elements), with each element counted once.
 TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
   using job = small_gpt::job<TypeParam>;
   using plan = typename job::plan_type;
@@ -212,8 +212,8 @@ TEST(TrainerSerial, LearnsTheText) {
   EXPECT_LT(out.reports.back().loss, 0.7 * out.reports.front().loss);
 }
 
-// The copies share their steps: the first computes its input's gradient, though no layer needs it.
-TEST(TrainerSerial, TrainsARepeatAsTheFirstLayer) {
+// The copies share their steps: the first has a gradient of its input, although no layer reads it.
+TEST(TrainerSerial, TrainsARepeatThatStandsFirst) {
   using dense = plait::nn::linear<4, 4>;
   auto const trained = []<class Model>(Model) {
     using job = plait::parallel<plait::objective<Model, plait::nn::cross_entropy<4>>, plait::serial,
@@ -245,10 +245,10 @@ TEST(TrainerSerial, EvaluationDropsNothingAndChangesNothing) {
     EXPECT_EQ(trainer.step_number(), 0);
     trainer.export_parameters(into(after));
     EXPECT_EQ(before, after);
-    // Training drops a tenth of the embeddings, so its loss is another one.
+    // Training drops a tenth of the embeddings, so its loss differs.
     EXPECT_NE(trainer.gradients_of(batch).loss, first);
 
-    // The loss of what predict() gives, by hand.
+    // The loss of the output of predict(), by hand.
     auto const logits = trainer.predict(batch);
     double sum = 0;
     for (std::size_t row = 0; row < batch.rows(); ++row) {
@@ -306,8 +306,8 @@ TEST(TrainerErrors, RanksOfAnotherJobAreRefused) {
   }
 }
 
-// Two trainers of a job, used in another order on rank 0 than on the others; what ranks say then.
-// On the simulated device: plan.exchanges.
+// Returns the errors of ranks where rank 0 uses two trainers of a job in another order than the
+// others. plan.exchanges tests it on the simulated device.
 template <class Job, class Use>
 std::vector<std::string> in_another_order(Use use) {
   auto const data = small_gpt::text();
@@ -317,7 +317,7 @@ std::vector<std::string> in_another_order(Use use) {
     auto one = plait::trainer<Job>(rank, plait::sgd{}),
          two = plait::trainer<Job>(rank, plait::sgd{});
     auto const& batch = batches.at(0);
-    for (auto* const each : {&one, &two}) each->evaluate(batch);  // compares the batches
+    for (auto* const each : {&one, &two}) each->evaluate(batch);  // the ranks compare the batches
     try {
       use(rank.is_root() ? one : two, batch);
       use(rank.is_root() ? two : one, batch);
@@ -380,8 +380,8 @@ TEST(TrainerErrors, ParametersThatAreNotFiniteAreRefused) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// More than an address can name, so no machine has it; sanitizers end the program where it is asked
-// for.
+// More memory than addresses can name, so no machine has it; sanitizers end the program at the
+// request.
 TEST(TrainerErrors, TooMuchMemoryIsAnErrorWithThePlansNumbers) {
   constexpr std::size_t wide = std::size_t{1} << 24;
   using model = plait::objective<plait::nn::linear<wide, wide>, plait::nn::cross_entropy<wide>>;

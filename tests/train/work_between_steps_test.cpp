@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=3
 //
-// What a program's own work between the steps throws ends the job on all ranks, after a whole step.
+// An exception in a program's own work between the steps ends the job on all ranks, after a whole
+// step.
 #include "plait/train/work_between_steps.hpp"
 
 #include <gtest/gtest.h>
@@ -41,12 +42,13 @@ in_memory<double> const& samples() {
 /// The ends of the ranks of a job.
 struct ends {
   std::mutex mutex{};
-  std::multiset<std::int64_t> saved{}, ended{};  // after which step, by the hook and by the error
+  std::multiset<std::int64_t> saved{},
+      ended{};  // the steps after which the hook saved, and the steps in the errors
   std::multiset<std::string> texts{};
   std::multiset<int> codes{};
 };
 
-/// Trains `steps`; each rank calls work(rank, step) after its steps.
+/// Trains `steps`; each rank calls work(rank, step) after each of its steps.
 template <class Job, class Backend, class Work>
 ends const& train(Backend const& backend, stop_on_signals const* stop, int steps, ends& out,
                   Work work) {
@@ -101,7 +103,7 @@ TEST(WorkBetweenSteps, AnExceptionOfOneRankEndsAllAfterTheSameStepAndTheHook) {
 }
 
 TEST(WorkBetweenSteps, OfSeveralTheFirstRankIsHeard) {
-  // Other ranks learn the beginning of a text that is too long.
+  // The other ranks get the beginning of a text that is too long.
   constexpr std::size_t room = 504;
   for (std::size_t const length : {room - 1, room, room + 1, std::size_t{1000}}) {
     stop_on_signals const stop;
@@ -151,7 +153,7 @@ TEST(WorkBetweenSteps, OutweighsASignal) {
   EXPECT_EQ(out.codes, (std::multiset<int>{2, 2, 2, 2}));
 }
 
-// Nobody asks the others in a step.
+// No rank asks the others in a step.
 TEST(WorkBetweenSteps, WithoutStopOnSignalsSeveralRanksEndAtOnce) {
   bool has_saved = false;
   try {
@@ -173,7 +175,7 @@ TEST(WorkBetweenSteps, WithoutStopOnSignalsSeveralRanksEndAtOnce) {
   EXPECT_FALSE(has_saved);
 }
 
-/// One of a user's own, which fails for one of the samples.
+/// A user's own measure, which fails for one of the samples.
 struct fails_once {
   using concept_tag = measure_tag;
   static constexpr std::size_t numbers = 1;
@@ -186,7 +188,7 @@ struct fails_once {
   static inline int calls = 0;
 };
 
-// The ranks come to the end of the evaluation together.
+// All ranks reach the end of the evaluation.
 TEST(WorkBetweenSteps, AMeasureThatThrows) {
   stop_on_signals const stop;
   int saved = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=20 alone
 //
-// Optimizers that own blocks of the parameters: the same training as without, in less memory.
+// Optimizers that own blocks of the parameters train as others do, in less memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@
 #define PLAIT_TEST_HAS_BUDGET 0
 #else
 #define PLAIT_TEST_HAS_BUDGET 1
-/// The bytes that the thread may still allocate for arenas; the device allocates only in this way.
+/// The bytes that the thread may still allocate for arenas; all memory of the device is allocated
+/// in this way.
 thread_local std::size_t budget = std::numeric_limits<std::size_t>::max();
 
 void* operator new(std::size_t bytes, std::align_val_t alignment, std::nothrow_t const&) noexcept {
@@ -47,8 +48,9 @@ using small_gpt::vocabulary, small_gpt::width, small_gpt::length;
 
 using tensors = std::map<std::string, std::vector<double>>;
 
-// One parameter for the embedding and the head: under sequence shards the head's gradient is summed
-// over the tensor ranks before it is added to the embedding's gradient, which all of them compute.
+// One parameter for the embedding and the head. Under sequence shards the head's gradient is summed
+// over the tensor ranks before it is added to the gradient of the embedding, which all of them
+// compute.
 using head =
     nn::linear<width, vocabulary, {.bias = false, .order = nn::weight_order::output_input}>;
 using tied_model = objective<
@@ -80,7 +82,7 @@ auto into(tensors& out) {
 }
 
 constexpr adamw optimizer{.learning_rate = 0.02, .weight_decay = 0.3, .decays = decay_matrices};
-constexpr std::size_t batch = 12;  // samples of 1, 2, 3 and 4 data ranks
+constexpr std::size_t batch = 12;  // a number that 1, 2, 3 and 4 data ranks divide
 
 template <class Job, class Backend>
 outcome train(Backend const& backend, double clip = 0, int steps = 4) {
@@ -151,7 +153,8 @@ TEST_P(ZeroAtLaunch, WorksOnThreeAxes) {
                 train<job<zero_three_axes>>(on(GetParam()), clip), 1e-10);
 }
 
-// Layers see bfloat16 copies; the parameters in float are held as they are owned.
+// Layers compute with bfloat16 copies; each rank holds the float parameters that its optimizer
+// owns.
 TEST_P(ZeroAtLaunch, KeepsItsBitsInMixedPrecision) {
   using mixed = precision<plait::bfloat16, float>;
   auto const got = train<tied_job<zero_at_launch, mixed>>(on(GetParam()));
@@ -167,8 +170,8 @@ TEST(Zero, WorksWithTiesUnderSequenceShards) {
                 train<tied_job<zero_tensor>>(threads{}, clip), 1e-10);
 }
 
-/// Checks that a rank's arenas have the plan's bytes; the optimizer's state is an Nth of the
-/// regions.
+/// Checks that a rank's arenas hold the memory that the plan declares; the optimizer's state is 1/N
+/// of the regions.
 template <class Job>
 void expect_planned_memory(int data_ranks) {
   using plan = typename Job::plan_type;
@@ -217,7 +220,7 @@ TEST(ZeroMemory, OneByteLessIsTooLittle) {
   struct unlimited_again {
     ~unlimited_again() { budget = std::numeric_limits<std::size_t>::max(); }
   };
-  // The bytes of the rank that allocates most, because the tables of ranges differ.
+  // The maximum over ranks, as their tables of ranges differ.
   auto const used_by = [&]<class Job>(Job, std::size_t limit) {
     std::array<std::size_t, 2> used{};
     launch<Job>(on(2), [&](auto& rank) {
@@ -234,7 +237,7 @@ TEST(ZeroMemory, OneByteLessIsTooLittle) {
   auto const needed = used_by(with{}, std::size_t{1} << 40);
   EXPECT_EQ(used_by(with{}, needed), needed);
   EXPECT_THROW(used_by(with{}, needed - 1), out_of_memory);
-  // Half of AdamW's two states belong to another rank; the tables are a few kilobytes.
+  // The other rank holds half of AdamW's two states; the tables are a few kilobytes.
   auto const parameters =
       with::plan_type::parameter_layout_for(0, with::plan_type::grid.with_ranks_at_launch(2));
   std::size_t const saved = used_by(without{}, std::size_t{1} << 40) - needed;
@@ -243,7 +246,7 @@ TEST(ZeroMemory, OneByteLessIsTooLittle) {
 }
 #endif
 
-/// Many orders of events give the bits of threads.
+/// Checks that many orders of events give the bits of threads.
 template <class Job>
 simulated_statistics expect_no_race(std::uint64_t seeds) {
   auto const expected = train<Job>(on(2), 0.05, 2);
@@ -267,19 +270,19 @@ TEST(ZeroSimulated, HasNoRaceAndNoWaitTooMany) {
   for (auto const& site : statistics.sites) {
     if (site.where == wait_site::part::step)
       rows.insert({row_of_site(site.waiting), row_of_site(site.awaited)});
-    // The head is the first layer of the backward: what the passes send later over the tensor axis
-    // has waited for its accumulator.
+    // The head is the first layer of the backward. Later messages of the passes over the tensor
+    // axis have waited for its accumulator.
     if (site.where == wait_site::part::step && row_of_site(site.waiting) >= 0 &&
         list[std::size_t(row_of_site(site.waiting))].place == exchange_place::ties)
       continue;
-    // The host has waited for a step, and waits for what it reads.
+    // The host has waited for a step, and waits for the data that it reads.
     if (site.where == wait_site::part::step &&
         (site.awaited == int(operation_kind::send) || site.waiting == int(operation_kind::read)))
       continue;
     EXPECT_THROW(train<with>(simulated{.data_ranks = 2, .without = site}, 0.05, 2), race_error)
         << to_string(site);
   }
-  // Rows are named by their numbers in the list: those that reduce gradients and that gather
+  // Rows are named by their numbers in the list. Rows that reduce gradients and rows that gather
   // parameters are among them.
   for (auto const place : {exchange_place::gradients, exchange_place::gather_parameters}) {
     auto const first = std::ranges::find(list, place, &exchange::place);
