@@ -91,7 +91,7 @@ void expect_sound_activations(std::size_t rows) {
   }
 }
 
-/// The arena of a stage: one region after the other, each as long as its slots need.
+/// Checks the arena of a stage: its regions are contiguous, each as long as its slots need.
 template <class Plan>
 void expect_sound_arena(workload const& load) {
   for (int stage = 0; stage < Plan::stages; ++stage) {
@@ -109,7 +109,7 @@ void expect_sound_arena(workload const& load) {
       EXPECT_EQ(turns.count, bytes == 0 ? 0 : count) << name;
       EXPECT_EQ(turns.bytes, bytes) << name;
       std::size_t const begin =
-          turns.count == 0 ? places.bytes : turns.first.offset;  // nothing there
+          turns.count == 0 ? places.bytes : turns.first.offset;  // the region is empty
       return range{name, begin, begin + bytes * static_cast<std::size_t>(turns.count)};
     };
     using plait::planning::passed_value;
@@ -131,8 +131,8 @@ void expect_sound_arena(workload const& load) {
   }
 }
 
-/// Every parameter of a stage has its place, they fill the arena, and parameters that are reduced
-/// over the same axes are contiguous.
+/// Checks that every parameter of a stage has its place, and that parameters fill the arena.
+/// Parameters that are reduced over the same axes are contiguous.
 template <class Plan>
 void expect_sound_parameters() {
   std::set<int> numbers;
@@ -164,7 +164,8 @@ void expect_sound_parameters() {
           auto const& owner = Plan::entries[entry.owner];
           EXPECT_EQ(layout.offset(e, unit),
                     layout.offset(entry.owner, Plan::code.items[owner.item].first_unit));
-          // Accumulators follow the regions of the gradients, which have nothing frozen.
+          // Accumulators follow the regions of the gradients, which do not include frozen
+          // parameters.
           if (!entry.is_frozen)
             take(layout.frozen_count + layout.gradient_offset(e, unit), entry.local_count(),
                  layout.kept_count(), taken.size());
@@ -178,7 +179,7 @@ void expect_sound_parameters() {
         take(layout.offset(e, unit), entry.local_count(), region.offset, region.end());
       }
     }
-    // All other elements are the padding of a parameter, or of a unit.
+    // All other elements are padding of a parameter, or of a unit.
     auto const batch = static_cast<std::size_t>(Plan::grid.size(plait::ext::batch_axes));
     for (auto const& region : layout.regions)
       EXPECT_EQ(region.count % (plait::planning::parameter_alignment * batch), 0u);
@@ -272,7 +273,7 @@ TEST(Layout, AStageHasRoomForItsOwnItems) {
   EXPECT_GE(wide.arena_for(0, load).transient_bytes, std::size_t{8 * 1024 * 4});
 }
 
-// Every rank of a stage holds its block of what is cut and all of the rest.
+// Every rank of a stage holds its block of each cut parameter and all of the others.
 TEST(Layout, TheBlocksOfAllRanksAreTheModel) {
   using cut = plan<model, hybrid<pipeline<2>, tensor_parallel<2>>>;
   std::size_t held = 0;

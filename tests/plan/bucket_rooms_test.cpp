@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=5
 //
-// Where ranks hold blocks of parameters and gradients: bytes, memory and what is gathered when.
+// Plans in which ranks hold blocks of parameters and gradients: bytes, memory, and when each bucket
+// is gathered.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ using plan_of = plan<gpt2, data_parallel<8, Options...>>;
 constexpr workload one_batch{.rows = 4 * sequence, .optimizer_states = 2};
 constexpr workload four{.rows = 4 * sequence, .microbatches = 4, .optimizer_states = 2};
 
-/// Bytes that a rank sends over the data axis in a step, except the count of labels.
+/// Returns the bytes that a rank sends over the data axis in a step, without the count of labels.
 template <class Plan>
 constexpr std::int64_t sent(workload const& load) {
   return Plan::bytes_sent(axis::data, 0, load).total() - 14;
@@ -41,11 +42,12 @@ constexpr std::int64_t n = 435'676'416;  // a reduce_scatter or an all_gather of
 static_assert(sent<plan_of<>>(one_batch) == 2 * n && sent<plan_of<>>(four) == 2 * n);
 static_assert(sent<plan_of<zero<1>>>(one_batch) == 2 * n && sent<plan_of<zero<1>>>(four) == 2 * n);
 static_assert(sent<plan_of<zero<2>>>(one_batch) == 2 * n && sent<plan_of<zero<2>>>(four) == 5 * n);
-// The last two buckets are there when the backward begins, and the table is not needed at its end.
+// The last two buckets are already gathered when the backward begins, and the table is not needed
+// at its end.
 constexpr std::int64_t per_microbatch = 1'282'215'424;
 static_assert(per_microbatch == 3 * n - 24'813'824);
 static_assert(sent<plan_of<zero<3>>>(one_batch) == per_microbatch);
-// Positions, gathered last for the backward, are there for the next forward.
+// Positions, which are gathered last for the backward, are still there for the next forward.
 constexpr std::int64_t positions = 4 * sequence * width * 7 / 8;
 static_assert(sent<plan_of<zero<3>>>(four) == 4 * per_microbatch - 3 * positions);
 
@@ -64,7 +66,7 @@ static_assert(need<plan_of<zero<1>>>.gradients == 652'449'792);
 static_assert(need<plan_of<zero<2>>>.gradients == 374'452'992);
 static_assert(need<plan_of<zero<3>>>.gradients == 374'452'992);
 
-// Groups of 8 among 32: a block of each sum goes between them once, at any level.
+// Groups of 8 among 32 ranks: between groups each sum is sent once, as a block, at every level.
 template <int Level>
 using grouped = plan<gpt2, data_parallel<32, within<8>, zero<Level>>>;
 static_assert(grouped<3>::bytes_sent(axis::replica, 0, one_batch).total() ==
@@ -73,7 +75,7 @@ static_assert(grouped<1>::bytes_sent(axis::replica, 0, one_batch).total() ==
               grouped<3>::bytes_sent(axis::replica, 0, one_batch).total());
 static_assert(4 * need<grouped<3>>.optimizer < need<plan_of<zero<3>>>.optimizer + 4096);
 
-// --- what is gathered when
+// --- when each bucket is gathered
 
 parameter_layout with_buckets(std::vector<std::size_t> const& counts) {
   parameter_layout out;
@@ -84,7 +86,7 @@ parameter_layout with_buckets(std::vector<std::size_t> const& counts) {
   }
   return out;
 }
-/// Two buckets of each piece, as in the plan.
+/// Returns two of each piece, as the plan has them.
 lean_vector<int> in_pairs(std::vector<std::vector<int>> const& uses) {
   lean_vector<int> out;
   for (auto const& one : uses)
@@ -100,13 +102,13 @@ gather_plan gathers_of(parameter_layout const& layout, std::size_t room,
   return out;
 }
 
-/// A plan brings each bucket before the operations that use it, and no bucket overlaps a used one:
-/// two buckets of a room are its begin and its end. After the last operation that uses a bucket
-/// before it is brought again, the plan releases it.
+/// A plan gathers each bucket before an operation uses it, and never over a bucket in use: two
+/// buckets fill the beginning and the end of the memory. After the last operation that uses a
+/// bucket before it is gathered again, the plan releases it.
 void expect_sound(parameter_layout const& layout, std::size_t room,
                   std::vector<std::vector<int>> const& uses, lean_vector<int> const& order) {
   auto const all = gathers_of(layout, room, uses, order);
-  std::vector<int> at_element(room, -1);  // the bucket that is there
+  std::vector<int> at_element(room, -1);  // the bucket at each element
   auto const lie = [&](int bucket, bool at_end) {
     std::size_t const count = layout.buckets[std::size_t(bucket)].elements.count;
     return element_range{at_end ? room - count : 0, count};
@@ -120,7 +122,7 @@ void expect_sound(parameter_layout const& layout, std::size_t room,
       auto const& [before, bucket, at] = all.gathers[next];
       auto const range = lie(bucket, at.at_end);
       EXPECT_EQ(inside[at.at_end ? 1 : 0], -1);
-      // A bucket that takes the whole room waits for the operation that used the other end.
+      // A gather that takes all the memory waits for the users of the other end.
       EXPECT_TRUE(!at.takes_all || inside[at.at_end ? 0 : 1] == -1);
       inside[at.at_end ? 1 : 0] = bucket;
       for (std::size_t e = range.offset; e < range.end(); ++e)
@@ -180,7 +182,7 @@ TEST(GatherPlan, HasWhatIsUsedAtAnyTime) {
 TEST(GatherPlan, UsesResidentBucketsAndGathersOneAhead) {
   auto const layout = with_buckets({4, 4, 4});
   std::vector<std::vector<int>> const uses{{0}, {1}, {2}};
-  // A pass forth and back.
+  // A pass forward and back.
   auto const all = gathers_of(layout, 8, uses, {0, 1, 2, 2, 1, 0});
   std::vector<std::pair<int, int>> made;
   for (auto const& one : all.gathers) made.emplace_back(one.before, one.bucket);

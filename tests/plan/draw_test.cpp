@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=15
 //
-// Pictures of plans agree with `explain` and the list of exchanges, and are readable: no text
-// covers another, all texts have enough contrast with their background, and the document is
+// Pictures of plans agree with `explain` and the list of exchanges, and are legible: no text
+// overlaps another, all texts have enough contrast with their background, and the document is
 // well-formed.
 #include "plait/draw/draw.hpp"
 
@@ -56,7 +56,7 @@ struct deep<std::index_sequence<I...>> {
 };
 using deep_net = deep<std::make_index_sequence<161>>::type;
 
-// Statistics of all samples: sums of a forward, and of a backward where its input has a gradient.
+// Statistics of all samples: sums in the forward, and in the backward if the input has a gradient.
 using maps = nn::image<8, 6, 6>;
 using normed = sequential<nn::batch_norm<maps>, named<"conv", nn::conv2d<maps, 8, {.padding = 1}>>,
                           named<"bn", nn::batch_norm<maps>>, nn::flatten<maps>>;
@@ -64,8 +64,8 @@ using normed = sequential<nn::batch_norm<maps>, named<"conv", nn::conv2d<maps, 8
 using gpt3 = models::gpt_with_loss<96, 12288, 96, 2048, 50304>;
 using big = hybrid<pipeline<16>, data_parallel<1024>, tensor_parallel<8, sequence::sharded>>;
 
-// Names of 32 bytes: characters with a meaning in XML, characters of two and three bytes, and bytes
-// that are not characters.
+// Names of 32 bytes: characters with a meaning in XML, characters of two and three bytes, and
+// invalid bytes.
 using odd_names = sequential<
     named<"<a href=\"x\">&amp;'</a> ]]> <!--", nn::linear<16, 16>>,
     named<"\xc3\xa4\xc3\xb6\xc3\xbc \xe5\xb1\xa4\xe5\xb1\xa4\xe5\xb1\xa4 \xe2\x82\xac 0123456789",
@@ -73,7 +73,7 @@ using odd_names = sequential<
     named<"\x01\x1b\x7f\xc3 \xff\xed\xa0\x80 WWWWWWWWWWWWWWWWWWWWWW", nn::linear<16, 16>>,
     named<"WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", nn::relu<16>>>;
 
-// A user's own layers, like those of examples/custom_layer.cpp.
+// Custom layers, planned as in examples/custom_layer.cpp.
 template <std::size_t In, std::size_t Out>
 struct dense {
   using concept_tag = layer_tag;
@@ -156,7 +156,7 @@ void for_all(Check check) {
       }
 }
 
-// A small reader of XML: what is wrong with a document, "" if nothing is.
+// A small XML reader; returns the error of a document, "" if it is well-formed.
 
 bool is_name(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
@@ -259,7 +259,7 @@ TEST(Draw, SameBytesEachTime) {
                       {.what = picture::memory}));
 }
 
-// The places of drawn items.
+// Tests of the places of texts.
 
 TEST(Draw, NoTextCoversAnotherOrLeavesThePicture) {
   for_all([](pictured const& of, draw_options const& how) {
@@ -303,7 +303,7 @@ double luminance(std::string_view hex) {
   };
   return 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5);
 }
-/// The contrast by WCAG's definition: 1 to 21.
+/// Returns the contrast as defined by WCAG, 1 to 21.
 double contrast(colour one, colour other, bool dark) {
   double const a = luminance(text_of(one, dark)), b = luminance(text_of(other, dark));
   return (std::max(a, b) + 0.05) / (std::min(a, b) + 0.05);
@@ -324,12 +324,12 @@ TEST(Draw, TextsContrastWithTheirBackground) {
   });
 }
 
-// The texts of pictures.
+// Tests of the contents of texts.
 
 std::string group_text(drawn_plan const& of, exchange const& made) {
   return to_string(of.numbers.grid.of_several_ranks(made.row().over));
 }
-/// All that ranks of several send in a training step, each as the rank that sends it lists it.
+/// Returns all messages of a training step, each as the rank that sends it lists it.
 std::multiset<std::string> sent_rows(drawn_plan const& of) {
   std::multiset<std::string> out;
   for (std::size_t stage = 0; stage < of.exchanges.size(); ++stage)
@@ -344,7 +344,7 @@ std::multiset<std::string> sent_rows(drawn_plan const& of) {
     }
   return out;
 }
-/// The same numbers from the texts of a picture.
+/// Returns all messages of a training step, as the texts of a picture show them.
 std::multiset<std::string> drawn_rows(drawing const& picture) {
   std::multiset<std::string> out;
   std::string before;
@@ -366,7 +366,7 @@ TEST(Draw, ThePlanHasEachRowOfTheListOnce) {
     auto const rows = sent_rows(of.plan);
     auto const drawn = drawn_rows(drawing_of(of.plan, {}));
     if (of.is_folded) {
-      // Only one of several equal stages is drawn.
+      // Only one of equal stages is drawn.
       EXPECT_EQ(std::set<std::string>(drawn.begin(), drawn.end()),
                 std::set<std::string>(rows.begin(), rows.end()));
       EXPECT_LT(drawn.size(), rows.size());
@@ -376,7 +376,8 @@ TEST(Draw, ThePlanHasEachRowOfTheListOnce) {
   }
 }
 
-/// "64 KiB", "33 %" and other numbers of a text; letters before and after count, as in "c_fc2".
+/// Returns "64 KiB", "33 %" and other numbers of a text. Letters before and after a number belong
+/// to it, as in "c_fc2".
 std::set<std::string> numbers_of_text(std::string const& text) {
   std::set<std::string> out;
   for (std::size_t i = 0; i < text.size();) {
@@ -413,14 +414,14 @@ TEST(Draw, EachNumberIsOneOfExplainOrOfTheList) {
           bool const has_unit = number.find(' ') != number.npos;
           bytes += has_unit;
           if (what == picture::mesh && !has_unit) {
-            EXPECT_LE(std::stoi(number), world) << text.text;  // ranks and groups
+            EXPECT_LE(std::stoi(number), world) << text.text;  // the numbers of ranks and groups
           } else {
             bool const counts_copies = text.text.find(" cop") != std::string::npos ||
                                        text.text.find("alike") != std::string::npos;
             EXPECT_TRUE(counts_copies || known.contains(number)) << text.text << ": " << number;
           }
         }
-      // There is something to compare.
+      // Checks that there are numbers to compare.
       EXPECT_EQ(bytes > 0, what == picture::memory || !sent_rows(of.plan).empty());
     }
 }
@@ -506,7 +507,7 @@ TEST(Draw, TimetablesHaveEachComputationOnce) {
   EXPECT_NE(idle.find(explained.substr(at, explained.find('\n', at) - at)), idle.npos);
 }
 
-// One computation after the other on a stage, and none before what it takes.
+// A stage runs one computation after the other, and none before its inputs are there.
 TEST(Draw, TimesOfChunksKeepTheirDependences) {
   auto const& table = plan_called("chunks").plan.table;
   auto const order = times_of(table);
@@ -544,7 +545,8 @@ TEST(Draw, NamesAreEscapedAndInvalidBytesAreReplaced) {
   EXPECT_EQ(xml_text("\x01"), replaced);
   EXPECT_EQ(xml_text("\xc3"), replaced);
   EXPECT_EQ(xml_text("\xc0\x80"), replaced + replaced);
-  EXPECT_EQ(xml_text("\xed\xa0\x80"), replaced + replaced + replaced);  // half of a pair
+  EXPECT_EQ(xml_text("\xed\xa0\x80"),
+            replaced + replaced + replaced);  // one half of a surrogate pair
   EXPECT_EQ(xml_text("\xef\xbf\xbf"), replaced + replaced + replaced);
   auto const svg = draw(plan_called("odd names").plan);
   EXPECT_NE(svg.find("&lt;a href=&quot;x&quot;&gt;&amp;amp;&#39;&lt;/a&gt; ]]&gt; &lt;!--"),
@@ -567,8 +569,8 @@ TEST(Draw, TextsThatDoNotFitAreCutAfterACharacter) {
   EXPECT_NE(cut.svg("x").find("<title>much too long for it</title>"), std::string::npos);
 }
 
-// 161 layers, folded if there are more than ten: each stage keeps its first and last layer and the
-// four that repeat, and the odd one at the end; the bytes are the same.
+// When more than ten of 161 layers are folded, each stage shows its first and last layer and the
+// four that repeat, and the odd layer at the end. The bytes are unchanged.
 TEST(Draw, EqualNeighboursOfDeepModelsAreDrawnOnce) {
   auto const& of = plan_called("161 layers").plan;
   auto const whole = layer_lister(of).chunks();
@@ -589,7 +591,7 @@ TEST(Draw, EqualNeighboursOfDeepModelsAreDrawnOnce) {
   EXPECT_EQ(lines(folded), lines(whole));
 }
 
-// Writes the pictures that tests/structure/check_in_browser.py shows to a browser.
+// Writes the pictures that tests/structure/check_in_browser.py shows in a browser.
 TEST(Draw, PicturesAreWrittenForWhoAsks) {
   char const* const folder = std::getenv("PLAIT_PICTURES");
   if (folder == nullptr) GTEST_SKIP() << "PLAIT_PICTURES names no folder";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=5
 //
-// The plan's list of exchanges against what the ranks really call, in order, on every rank.
+// Compares the plan's list of exchanges with the calls of the ranks, in order, on every rank.
 #include "plait/plan/schedule/exchanges.hpp"
 
 #include <gtest/gtest.h>
@@ -72,14 +72,15 @@ void expect_calls_of_the_list(Backend const& backend) {
           << name << " on rank " << rank.world_rank();
       log.clear();
     };
-    if (slices > 0) log.pop_back();  // what decides on the last bits is compared by itself
+    if (slices > 0) log.pop_back();  // the row that determines the last bits is compared separately
     compare(job_part::set_up, "the trainer's set-up");
     trainer.evaluate(first);
     log.resize(std::min(log.size(), rank.world_size() == 1 ? std::size_t{0} : std::size_t{1}));
     compare(job_part::set_up, "the set-up of batches");
     trainer.step(first);
     compare(job_part::training, "training");
-    // The first reader gathers the updated blocks, by the rows of that place.
+    // Updated parameters are gathered by the first operation that reads them: the rows of that
+    // place.
     using plan = typename Job::plan_type;
     plait::planning::step_program const gathers = plait::planning::program_of_rows(
         rank.grid(), plait::planning::exchanges_of<plan>(rank.stage(), load, job_part::training),
@@ -99,7 +100,7 @@ void expect_calls_of_the_list(Backend const& backend) {
     load.prediction = plait::predicted::of_all;
     (void)trainer.predict(first, load.prediction);
     compare(job_part::prediction, "prediction of all");
-    // One batch that is the whole data set: set-up, evaluation and the sum of the measures.
+    // One batch is the whole data set: set-up, evaluation and the sum of the measures.
     auto measured = load;
     measured.microbatches = slices > 0 ? microbatches : rank.grid().size(plait::axis::stage);
     measured.rows = load.rows * std::size_t(microbatches) / std::size_t(measured.microbatches);
@@ -119,7 +120,8 @@ void expect_calls_of_the_list(Backend const& backend) {
   });
 }
 
-/// Every row of a rank's list, changed in each of these ways, makes another list of calls.
+/// Checks that every row of a rank's list, changed in each of these ways, gives another list of
+/// calls.
 template <class Job>
 void expect_each_row_counts(job_part part, int rank) {
   auto const grid = Job::plan_type::grid;
@@ -172,7 +174,7 @@ TEST(ExchangesMutants, EachRowOfRecomputationCounts) {
   expect_each_row_counts<job>(job_part::training, 0);
 }
 
-// Bytes are a sum over the list: a changed row is another number.
+// Bytes are a sum over the list, so a changed row changes the number.
 TEST(ExchangesMutants, BytesFollowFromTheList) {
   using plan = small_gpt::job<small_gpt::three_axes>::plan_type;
   auto const load = load_on<small_gpt::job<small_gpt::three_axes>>(plan::grid);
@@ -218,7 +220,7 @@ TYPED_TEST(Exchanges, AreWhatThreadsCall) {
   expect_calls_of_the_list<small_gpt::job<TypeParam>>(plait::threads{});
 }
 
-// The calls come from the same code; more ranks along one axis add nothing to test.
+// The calling code is the same here, also for more ranks along one axis.
 template <class Policy>
 struct SimulatedExchanges : testing::Test {};
 using simulated_policies =
@@ -236,7 +238,8 @@ TEST(ExchangesAtLaunch, AreWhatThreadsCall) {
     expect_calls_of_the_list<job>(plait::threads{.data_ranks = ranks});
 }
 
-// The calls of two trainers are equal in all that a list has, but they must not meet.
+// The calls of two trainers are equal in all entries of a list, and yet must not be matched with
+// each other.
 template <class Policy>
 void expect_no_meeting_of_two_trainers(std::string const& mine, std::string const& theirs) {
   using job = small_gpt::job<Policy>;
@@ -248,7 +251,7 @@ void expect_no_meeting_of_two_trainers(std::string const& mine, std::string cons
     auto batches = plait::batches(text, plait::global_batch<>{batch}, rank,
                                   {.epochs = 0, .microbatches = microbatches});
     auto const& first = batches.at(0);
-    for (auto* const each : {&one, &two}) each->evaluate(first);  // compares the batches
+    for (auto* const each : {&one, &two}) each->evaluate(first);  // the ranks compare the batches
     try {
       (rank.is_root() ? one : two).step(first);
     } catch (plait::collective_mismatch const& e) {
@@ -268,7 +271,7 @@ TEST(ExchangesOfTrainers, MeetThoseOfTheSameTrainerOnSimulatedRanks) {
                                                  "receive of 4096 bytes from rank 0" + message);
 }
 
-// The gradient of the second use is summed before it is added to the first one's.
+// The gradient of the second use is summed before it is added to the gradient of the first.
 TEST(ExchangesOfTies, AreWhatIsCalled) {
   using plait::named;
   constexpr std::size_t width = small_gpt::width, vocabulary = small_gpt::vocabulary;
@@ -291,7 +294,7 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
   expect_calls_of_the_list<job>(plait::threads{});
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     expect_calls_of_the_list<job>(plait::simulated{.seed = seed});
-  // Slices are added up before tied uses are.
+  // Slices are added up before tied uses.
   using sliced_job = plait::parallel<
       model, hybrid<data_parallel<2>, small_gpt::tp2_sharded, plait::reproducible<4>>, double>;
   expect_calls_of_the_list<sliced_job>(plait::threads{});
@@ -346,7 +349,8 @@ TEST(ExchangesOfBlocks, AreInTheNormalForm) {
   EXPECT_EQ(moves_at<plan>(job_part::export_gradients, exchange_place::blocks), gathers);
 }
 
-// The axis that is scattered last is gathered first, for both orders of the axes among the ranks.
+// The axis that is scattered last is gathered first, whichever of the axes varies faster among the
+// ranks.
 TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
   using replicas = small_gpt::sharded_replicas<3>;
   using zero = data_parallel<2, plait::zero<1>>;
@@ -367,7 +371,7 @@ TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
   expect(small_gpt::job<hybrid<zero, replicas>>{});
 }
 
-/// The error of the list of a part for these numbers; nothing if there is a list.
+/// Returns the error of the list of a part for these numbers; "" if the list is valid.
 std::string said_of(plait::planning::plan_ir const& plan, job_part part) {
   plait::planning::parameter_layout const parameters{
       .regions{{{0, 384}, {384, 384}}},
@@ -382,7 +386,7 @@ std::string said_of(plait::planning::plan_ir const& plan, job_part part) {
   return "";
 }
 
-// No policy can say so: numbers that are wrong, as a fault of plait's would make them.
+// No policy can request this: the numbers are wrong as after a fault in plait.
 TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   using namespace plait;
   auto const allowed =
@@ -393,7 +397,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   auto const right = planning::ir_of<job::plan_type>;
   EXPECT_EQ(said_of(right, job_part::training), "");
   EXPECT_EQ(said_of(right, job_part::state_transfer), "");
-  // A row that the table lacks has no operation: it must not be left out for that.
+  // A row that the table lacks has no operation, but must not be left out for that.
   auto without_row = right;
   without_row.rules.summed = right.rules.summed.with(axis::data, partial_max);
   EXPECT_EQ(
@@ -403,7 +407,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
       "stage: only<0>, replica: shard<elements>}, which is partial_max -> shard<elements> (no "
       "row) on data" +
           std::string(allowed));
-  // Neither of two movements in one row is the row's.
+  // If one row makes two movements, neither is the movement of the row.
   auto of_two_axes = right;
   of_two_axes.is_elastic = true;
   of_two_axes.has_copies = true;
@@ -415,14 +419,13 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
           std::string(allowed));
 }
 
-// The moves of a layer's body are those that its form lists, from the first microbatch on, on every
-// rank.
+// The moves of a layer's body are listed by its form, from the first microbatch on, on every rank.
 struct moving_job
     : plait::parallel<
           plait::objective<plait::named<"row", broken::moving_row>, plait::nn::cross_entropy<8>>,
           small_gpt::tp2, plait::precision<plait::bfloat16, float>> {};
 
-/// The errors of the ranks in a step in which the body of the layer makes such moves.
+/// Returns the errors of the ranks in a step in which the body of the layer makes such moves.
 std::vector<std::string> said_of_moves(broken::moving_row::moves fault, auto const& backend) {
   broken::moving_row::fault = fault;
   auto const data = plait::in_memory<float>::random_classes(batch, 12, 8);
@@ -435,7 +438,7 @@ std::vector<std::string> said_of_moves(broken::moving_row::moves fault, auto con
     std::vector<plait::detail::logged_call> log;
     auto& group = rank.group(plait::axis::tensor);
     try {
-      trainer.evaluate(first);  // compares the batches
+      trainer.evaluate(first);  // the ranks compare the batches
       group.log_calls(&log, static_cast<int>(plait::ext::axis_set(plait::axis::tensor).bits));
       trainer.step(first);
       plait::workload const load{.rows = batch / microbatches, .microbatches = microbatches};

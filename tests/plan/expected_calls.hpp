@@ -10,8 +10,8 @@
 
 #include "plait/plait.hpp"
 
-// The calls of communicators that follow from a plan's list of exchanges, in their order, as lines
-// of text; and the calls that a rank has made, in the same form.
+// Lists, as lines of text, the calls of communicators that follow from a plan's list of exchanges,
+// in their order, and the calls that a rank has made.
 namespace expected_calls {
 
 using plait::planning::exchange;
@@ -39,7 +39,7 @@ struct line {
   }
 };
 
-/// The calls of groups that log under the bits of their axes.
+/// Returns the calls of groups that log under the bits of their axes.
 inline std::vector<std::string> lines_of(std::vector<plait::detail::logged_call> const& log) {
   std::vector<std::string> out;
   for (auto const& call : log) {
@@ -51,7 +51,7 @@ inline std::vector<std::string> lines_of(std::vector<plait::detail::logged_call>
   return out;
 }
 
-/// The calls of rows, as a rank of a place makes them.
+/// The calls of rows, as a rank at a place makes them.
 template <class Job>
 class calls_of_rows {
  public:
@@ -109,7 +109,7 @@ class expansion : public calls_of_rows<Job> {
             grid, place, load, part,
             plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
 
-  /// The calls of another list, which may be wrong.
+  /// Takes another list, which may be wrong.
   expansion(plait::ext::mesh const& grid, plait::ext::coordinates place,
             plait::workload const& load, job_part part, plait::ext::lean_vector<exchange> list)
       : base(grid, place),
@@ -166,7 +166,7 @@ class expansion : public calls_of_rows<Job> {
         }
   }
 
-  // --- recomputation: there is one record in which units work
+  // --- recomputation: units work in one record
 
   static constexpr bool runs_again = plan::has_reruns;
   [[nodiscard]] static bool works(int item, int unit) {
@@ -181,13 +181,13 @@ class expansion : public calls_of_rows<Job> {
     working_ = {-1, -1};
   }
 
-  // --- buckets of which ranks hold blocks: there is room for two of a region at a time
+  // --- buckets of which ranks hold blocks: a region has memory for two at a time
 
   static constexpr bool gathers = plan::rules.keeps_blocks(), scatters = plan::rules.sums_blocks();
   [[nodiscard]] std::size_t length(int bucket) const {
     return layout_.bucket_at(std::size_t(bucket)).elements.count;
   }
-  /// The bucket of a parameter.
+  /// Returns the bucket of a parameter.
   [[nodiscard]] int bucket_of(int entry, int unit) const {
     int const all = int(layout_.buckets.size() + layout_.frozen_buckets.size());
     std::size_t const at = layout_.offset(entry, unit);
@@ -203,7 +203,7 @@ class expansion : public calls_of_rows<Job> {
         return plan::needs_gradient[std::size_t(now.in)];
     return false;
   }
-  /// The buckets of a region that a unit uses, its own bucket first.
+  /// Returns the buckets of a region that a unit uses, its own bucket first.
   [[nodiscard]] std::vector<int> used(int unit, int region, bool forward) const {
     std::vector<int> own, tied;
     for (int e = 0; e < plan::entries.size(); ++e) {
@@ -220,7 +220,7 @@ class expansion : public calls_of_rows<Job> {
     own.insert(own.end(), tied.begin(), tied.end());
     return own;
   }
-  /// Operations of passes: the units that use the same, in their order, and what they use.
+  /// Operations of passes: units that use equal buckets, in their order, and these buckets.
   struct one_piece {
     int begin = 0, end = 0;
     std::vector<int> used[2];
@@ -253,7 +253,7 @@ class expansion : public calls_of_rows<Job> {
       pieces_.insert(pieces_.end(), here.begin(), here.end());
     }
   }
-  /// The bucket of gradients that a unit makes.
+  /// Returns the bucket of gradients that a unit makes.
   [[nodiscard]] std::vector<int> own(int unit) const {
     for (int e = 0; e < plan::entries.size(); ++e)
       if (plan::entries[e].owner < 0 &&
@@ -263,7 +263,7 @@ class expansion : public calls_of_rows<Job> {
     return {};
   }
   void bring(int bucket, int k, std::vector<int> const& stay) {
-    auto& there = there_[k];  // that which came before, and the last
+    auto& there = there_[k];  // the bucket before it, and the last bucket
     auto const& at = layout_.parameters_at;
     std::size_t const room = (k == 0 ? at.room : at.frozen_room).count;
     auto const stays = [&](int b) { return std::ranges::find(stay, b) != stay.end(); };
@@ -277,12 +277,13 @@ class expansion : public calls_of_rows<Job> {
       return move(exchange_place::parameters, bucket);
     }
   }
-  /// The buckets of the next operation, and, as far as they fit, the buckets of the one after it.
+  /// Gathers the buckets that the next operation needs, and before it the buckets of the operation
+  /// after it that fit.
   void gather_for(int unit, bool forward) {
     if (!gathers) return;
     auto const& now = pieces_[std::size_t(next_piece_)];
     if (unit != (forward ? now.begin : now.end - 1)) return;
-    // By operation: the region of trained parameters first.
+    // For each operation, the buckets of the region of trained parameters come first.
     for (int k : {0, 1}) {
       auto stay = now.used[k];
       for (int const bucket : now.used[k]) bring(bucket, k, stay);
@@ -307,7 +308,7 @@ class expansion : public calls_of_rows<Job> {
       switch (now.kind) {
         case plait::ext::work::forward:
           items(plan::code.items.size());
-          if (ends_model()) at(output);  // for measures
+          if (ends_model()) at(output);  // measures read it
           break;
         case plait::ext::work::backward:
           run_backward(++backwards[std::size_t(chunk_)] == load_.microbatches);
@@ -346,8 +347,8 @@ class expansion : public calls_of_rows<Job> {
       }
     }
   }
-  /// A bucket is reduced after its first unit; other axes add to the bucket of the last microbatch
-  /// after the next bucket's layers.
+  /// A bucket is sent after its first unit. Sums over other axes for the last microbatch are made
+  /// after the layers of the next one.
   void scatter(int unit, bool is_last) {
     auto const chunk = this->chunk();
     int const begins = own(unit).empty() ? -1 : own(unit)[0];
@@ -375,7 +376,8 @@ class expansion : public calls_of_rows<Job> {
       if (what.place == place && what.bucket <= bucket && bucket < what.bucket + what.buckets)
         call(what);
   }
-  /// Reduces the buckets that begin in units [begin, end): uses tied to their parameters first.
+  /// Reduces the buckets that begin in units [begin, end). Uses that are tied to one of their
+  /// parameters come first.
   void reduce(int region, int begin, int end) {
     for_each_bucket(region, [&](int b) {
       auto const& units = layout_.buckets[std::size_t(b)].units;
@@ -410,7 +412,8 @@ class expansion : public calls_of_rows<Job> {
     at(outputs);
   }
 
-  // In the order of layers, copy by copy; the rows of a bucket precede its first tensor.
+  // Exports in the order of the layers, copy by copy; the rows of a bucket precede its first
+  // tensor.
   void export_tensors() {
     int brought[3]{-1, -1, -1};
     auto const owner_of = [](int unit) {
@@ -446,9 +449,9 @@ class expansion : public calls_of_rows<Job> {
   plait::ext::lean_vector<exchange> list_;
   std::vector<one_piece> pieces_{};
   int next_piece_ = 0;
-  int there_[2][2]{{-1, -1}, {-1, -1}};  // in the rooms for parameters
+  int there_[2][2]{{-1, -1}, {-1, -1}};  // the buckets in the memory for parameters
   int last_ = -1;                        // the bucket whose sum over other axes comes next
-  int microbatch_ = 0, chunk_ = 0;       // of the pass at hand
+  int microbatch_ = 0, chunk_ = 0;       // the microbatch and chunk of the current pass
   std::pair<int, int> working_{-1, -1};  // the unit in the working record, and its microbatch
 };
 

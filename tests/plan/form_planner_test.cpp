@@ -19,7 +19,7 @@ using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::models;
 
-/// The labels of the forms that a plan chose.
+/// Returns the labels of the forms that a plan chose.
 template <class Plan>
 std::vector<std::string> labels() {
   std::vector<std::string> out;
@@ -27,7 +27,7 @@ std::vector<std::string> labels() {
   return out;
 }
 
-/// The number of moves of this kind in the forward or the backward.
+/// Returns how many moves of this kind the forward or the backward makes.
 template <class Plan>
 constexpr int count_moves(row_operation kind, bool backward = false) {
   int count = 0;
@@ -108,7 +108,7 @@ static_assert(sharded_attention::chosen.cost.flops < split_attention::chosen.cos
 static_assert(sharded_attention::chosen.cost.held == split_attention::chosen.cost.held);
 static_assert(sharded_attention::chosen.output == shard<dim::sequence>);
 
-// The residual stream, the norm's input and output and the sum are sequence shards.
+// The residual stream, the norm's input and output and the sum are cut as sequence shards.
 static_assert([] {
   auto const& code = sharded_attention::code;
   for (auto const& now : code.steps) {
@@ -120,8 +120,8 @@ static_assert([] {
   }
   return true;
 }());
-// Each rank has other rows of the norm, so its parameters' gradients are summed over the tensor
-// axis too: forgetting that is the classic bug.
+// Each rank has other rows of the norm, so its parameters' gradients are also summed over the
+// tensor axis. Omitting this sum is a classic bug.
 static_assert(sharded_attention::code.form(0).uses[0] == replicate &&
               sharded_attention::code.form(0).uses[1] == replicate);
 static_assert(sharded_attention::entries[0].reduced_over_tensor() &&
@@ -153,8 +153,8 @@ static_assert(split_gpt::bytes_sent(axis::tensor, {.rows = rows}).forward ==
               12 * 2 * activation_bytes + activation_bytes / 2 + 3 * rows * 4);
 static_assert(split_gpt::bytes_sent(axis::tensor, {.rows = rows}).backward ==
               12 * 2 * activation_bytes + activation_bytes);
-// The blocks have the same bytes; an all_to_all follows the embeddings, an all_gather is for the
-// head.
+// The blocks send equal bytes; the plan has an all_to_all after the embeddings, and an all_gather
+// for the head.
 static_assert(sharded_gpt::bytes_sent(axis::tensor, {.rows = rows}).forward ==
               12 * 2 * activation_bytes + activation_bytes / 4 + activation_bytes / 2 +
                   3 * rows * 4);
@@ -225,7 +225,7 @@ TEST(FormPlanner, SaysWhichLayerAndWhichLengthDoNotDivide) {
   EXPECT_EQ(parts.error_length, 24u) << "24 divides by 8 but not in 3 parts by 16";
 }
 
-// One width that the ranks divide is enough, in any dimension of the layer.
+// One width that the number of ranks divides is enough, in any dimension of the layer.
 TEST(FormPlanner, OneWidthThatDividesIsEnough) {
   constexpr auto takes = []<class L>(L, int ranks) {
     return chosen_for<L>(ranks).error == planning_error::none;
@@ -383,7 +383,7 @@ struct all_ways {
         return out;
       }
       case node_kind::fan_out:
-      case node_kind::sum_of: return {};  // not looked at here
+      case node_kind::sum_of: return {};  // these tests have no such node
       case node_kind::sequential:
       case node_kind::objective: break;
     }
@@ -404,7 +404,7 @@ struct all_ways {
     return chains;
   }
 
-  /// The cheapest way through the whole model.
+  /// Returns the cheapest way through the whole model.
   way best() const {
     std::vector<way> all;
     for (auto const& through : of(0))

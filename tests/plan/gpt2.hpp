@@ -30,7 +30,7 @@ using gpt2_with = objective<
                named<"ln_f", nn::layer_norm<width>>, named<"lm_head", use_form<"column", Head>>>,
     nn::cross_entropy<vocabulary, nn::cross_entropy_options{.padded_to = padded}>>;
 using gpt2 = gpt2_with<tied<free_head, free_head::weight, "wte.weight">>;
-/// A GPT-2 with a head of its own, which may be on another stage than the table.
+/// GPT-2 with a separate head, which may be on another stage than the table.
 using gpt2_untied = gpt2_with<free_head>;
 
 }  // namespace plan_gpt2

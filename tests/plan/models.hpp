@@ -14,7 +14,7 @@
 #include "plait/nn/product.hpp"
 #include "plait/plan/plan.hpp"
 
-/// Models that several tests of the plan look at.
+/// Models that several tests of plans use.
 namespace plait::models {
 
 using nn::linear_options;

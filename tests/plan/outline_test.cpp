@@ -52,7 +52,7 @@ TEST(Outline, NamesAndRepeatsOpenScopes) {
             (strings{"0.", "1.*.0.", "1.*.1."}));
 }
 
-// Types of their own, of each kind; compilers then say `block` instead of what is in it.
+// Named types of each kind, for which compilers print `block` instead of its contents.
 struct head : nn::linear<8, 8> {};
 struct block : residual<head> {};
 struct blocks : repeat<3, block> {};
@@ -164,7 +164,7 @@ TEST(Outline, PatternsFreezeTheLayersTheyMatch) {
   EXPECT_EQ((frozen_leaves<frozen<model, "a.*">>()), ints{0});
   EXPECT_EQ((frozen_leaves<frozen<model, "h.*.b.*", "a.weight", "a.bias">>()), (ints{0, 2}));
   EXPECT_EQ((frozen_leaves<frozen<model, "*.b.*s*", "h*weight">>()), ints{2});
-  // Patterns use the names that the layers have without their surroundings.
+  // The names that the layers would have alone, without the layers around them.
   EXPECT_EQ(
       (frozen_leaves<sequential<dense, named<"x", frozen<sequential<dense, dense>, "0.*">>>>()),
       ints{1});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements of a parameter a rank has, against one element at a time.
+// Compares the elements of a parameter on a rank with a reference that goes through single
+// elements.
 #include "plait/plan/sharding/parameter_blocks.hpp"
 
 #include <gtest/gtest.h>
@@ -32,8 +33,8 @@ std::vector<parameter_entry> entries() {
           entry_of(1, 1, 12, 7, cut(1, 1)), entry_of(1, 1, 12, 3, invariant)};
 }
 
-/// For each element of a rank's block the index in the whole parameter, -1 for padding: what
-/// `parts` and the cut dimension mean, said once more.
+/// Returns the index in the whole parameter for each element of a rank's block, -1 for padding,
+/// calculated again from the meaning of `parts` and the cut dimension.
 std::vector<long> block_of(parameter_entry const& entry, int tensor_rank, int ranks) {
   auto const& info = entry.info;
   bool const is_cut = is_shard(entry.stored);
@@ -95,7 +96,7 @@ TEST(ParameterBlocks, AreNotCoveredWhereTheCutDoesNotDivide) {
   EXPECT_TRUE(planning::is_covered(entry_of(2, 6, 10, 0, cut(0, 1)), 3));
 }
 
-// An optimizer may own any range of the arena.
+// An optimizer owns any range of the arena.
 TEST(ParameterBlocks, CutByARangeOfTheArenaAreAtMostThreeRectanglesEach) {
   for (auto const& entry : entries()) {
     int const ranks = is_shard(entry.stored) ? 2 : 1;

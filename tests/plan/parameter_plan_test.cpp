@@ -56,7 +56,7 @@ TEST(ParameterPlan, StoredParametersCanBeUsedAndTheirGradientsReturn) {
       ASSERT_TRUE(row.allowed());
       EXPECT_EQ(entry.masked(), entry.used == partial);
       EXPECT_EQ(entry.reduced_over_tensor(), entry.used == replicate);
-      // Nothing is sent to use a parameter; for its gradient at most one all_reduce.
+      // The use of a parameter sends no message; its gradient needs at most one all_reduce.
       EXPECT_FALSE(communicates(row.moves));
       auto const back = adjoint(row).moves;
       EXPECT_TRUE(back == local_move::none || back == collective::all_reduce) << to_string(back);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the passes of several chunks have what they leave to each other.
+// Tests where the passes of several chunks store the values that they leave to each other.
 #include "plait/plan/memory/pass_places.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using namespace plait;
 using namespace plait::ext;
 using namespace plait::planning;
 
-/// The chunks of a stage; of each the bytes of its stash, and of its input and its output.
+/// Returns the chunks of a stage: for each the bytes of its stash, and of its input and output.
 plait::ext::lean_vector<chunk_arena> chunks_of(timetable const& table, int stage,
                                                std::vector<std::size_t> const& stash,
                                                std::size_t edge) {
@@ -73,7 +73,7 @@ TYPED_TEST(Places, DoNotMeetAndWasteLittle) {
           else place_largest_first(lives);
           ASSERT_TRUE(are_apart(lives)) << p << ' ' << m << ' ' << s;
           EXPECT_GE(end_of(lives), live_bytes(lives));
-          // A place that is moved into another life is found.
+          // A place that overlaps another life is detected.
           for (std::size_t i = 0; m <= p && i < lives.size(); ++i)
             for (std::size_t k = 0; k < lives.size(); ++k)
               if (i != k && lives[i].meets(lives[k])) {
@@ -87,11 +87,11 @@ TYPED_TEST(Places, DoNotMeetAndWasteLittle) {
                   table.chunks == 1 ? live_bytes(all) : placed.bytes);
         EXPECT_EQ(bytes_of_passes<true>(chunks, list, m).live, live_bytes(all));
         if (table.chunks == 1) {
-          // Pools of each kind: what microbatches take in turn.
+          // Pools of each kind: memory that microbatches take in turn.
           auto const in_turn = place_in_turn(chunks[0], list.slots);
           EXPECT_EQ(in_turn.bytes, placed.bytes) << p << ' ' << m << ' ' << s;
         }
-        // Pieces: what shares bytes shares one.
+        // Places that share bytes share one piece.
         for (std::size_t i = 0; m <= p && i < all.size(); ++i)
           for (auto const& other : all) {
             auto const& one = all[i];
@@ -105,7 +105,7 @@ TYPED_TEST(Places, DoNotMeetAndWasteLittle) {
     }
 }
 
-/// The bytes of the largest stage, and the bytes that live in it at once.
+/// Returns the bytes of the largest stage, relative to the bytes that it uses at one time.
 template <class Schedule>
 double waste(int stages, int microbatches, std::size_t blocks) {
   auto const table = training_timetable<Schedule>(stages, microbatches);
@@ -135,7 +135,7 @@ TEST(PlacesOfTransformers, WasteAtMostAnEighth) {
 }
 
 // GPT-2 with 124 million parameters on four stages of two chunks, 16 microbatches of one sequence.
-// A constant for each stage, as compilers bound what they do for one.
+// Each stage has its own constant, as compilers limit the work for one.
 using gpt2_in_chunks = plan<plan_gpt2::gpt2_untied, pipeline<4, interleaved<2>>>;
 struct needs {
   std::size_t bytes = 0, live = 0;

@@ -131,7 +131,7 @@ TEST(Plan, TheDataAxisMayBeSizedAtLaunch) {
   sized.data_ranks = 4;
   EXPECT_EQ(planned<data_parallel<>>::bytes_sent(axis::data, sized).total(),
             planned<data_parallel<4>>::bytes_sent(axis::data, load).total());
-  // A size that the policy says is not changed by the workload.
+  // A size that the policy gives is not changed by the workload.
   EXPECT_EQ(planned<data_parallel<2>>::grid_for(sized).size(axis::data), 2);
 }
 
@@ -182,7 +182,8 @@ TEST(Plan, TheNormOfTheGradientsIsOneSmallSumOverTheWorld) {
 // axes at once.
 TEST(Plan, OneReductionOverTwoAxes) {
   using sharded = planned<hybrid<data_parallel<2>, tensor_parallel<2, sequence::sharded>>>;
-  // Two vectors for each norm, in units for two batch ranks: four in a block, two in the last.
+  // Each norm has two vectors, padded to units for two batch ranks: four in a block, two in the
+  // last.
   constexpr std::int64_t norms = (blocks * 4 * 64 + 2 * 64) * 4;
   EXPECT_EQ(sharded::bytes_sent(axis::data | axis::tensor, load).step, 2 * norms * 3 / 4);
   using split = planned<hybrid<data_parallel<2>, tensor_parallel<2>>>;
@@ -224,7 +225,7 @@ TEST(Plan, TheWorstRankDecides) {
   EXPECT_EQ(staged::bytes_per_rank(load), most);
 }
 
-// --- unused gradients ---------------------------------------------------------------------------
+// --- gradients that no layer reads ---------------------------------------------------------------
 
 TEST(Plan, OutsideInputHasNoGradient) {
   using tokens_first = planned<tensor_parallel<2>>;
@@ -281,7 +282,7 @@ TEST(Plan, FrozenParametersHaveNoGradientsOrStates) {
   EXPECT_EQ(some.optimizer, 2 * trained);
   EXPECT_LE(some.parameters, all.parameters);
   EXPECT_LT(some.numbers, all.numbers);
-  // The gradients, the count of labels and nothing else.
+  // The ranks send only the gradients and the count of labels.
   EXPECT_EQ(here::bytes_sent(axis::data, load).step, std::int64_t(trained) + 8);
   workload const clipped{.gradient_norm = true};
   using both = frozen_plan<hybrid<data_parallel<2>, tensor_parallel<2>>>;

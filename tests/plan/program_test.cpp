@@ -15,8 +15,8 @@ using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::models;
 
-/// The rules for the program of any model: it is straight, each value is made once before it is
-/// used, and each item begins with the output of the item before it.
+/// Checks the rules of every program: it has no branches, each value is made once before it is
+/// used, and each item begins with the result of the item before it.
 template <class Plan>
 void expect_well_formed() {
   constexpr auto& code = Plan::code;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=5
 //
-// The recomputed values of a model, the saved bytes and the cost.
+// Tests which operations of a model are recomputed, the memory that this saves and the work that it
+// costs.
 #include "plait/plan/memory/recompute.hpp"
 
 #include <gtest/gtest.h>
@@ -28,10 +29,11 @@ using plan_gpt2::block, plan_gpt2::gpt2, plan_gpt2::length, plan_gpt2::width;
 template <class Policy, again What, class Where = units::everywhere, again Others = again::nothing>
 using again_plan = plan<gpt2, hybrid<Policy, recompute<What, Where, Others>>>;
 using sharded = tensor_parallel<2, sequence::sharded>;
-constexpr int of_blocks = 2;  // the item
+constexpr int of_blocks = 2;  // the number of the item of the blocks
 constexpr workload one{.rows = 8 * length};
 
-/// Bytes of the records of the blocks and of the record for recomputed values of one block.
+/// Returns the bytes of the records of the blocks, and of the record into which one block is
+/// recomputed.
 template <class Plan>
 constexpr std::size_t bytes_of_blocks(int slots = 1) {
   auto const layout = Plan::activation_layout_for(one.rows);
@@ -48,7 +50,7 @@ static_assert(bytes_of_blocks<again_plan<serial, again::all>>() == 680'001'536);
 constexpr std::size_t output = 25'165'824;
 static_assert(bytes_of_blocks<again_plan<serial, again::all>>() - 12 * output < 16 * output);
 
-// Microbatches in flight cost their outputs.
+// Microbatches in flight cost only their outputs.
 using on_stages = objective<sequential<nn::embedding<512, width>, repeat<12, block>,
                                        nn::layer_norm<width>, nn::linear<width, 512>>,
                             nn::cross_entropy<512>>;
@@ -62,7 +64,7 @@ static_assert(stashes_of(8) == 8 * stashes_of(1));
 static_assert(stashes_of(1) ==
               std::size_t(plan<on_stages, pipeline<2>>::chunks_of(0)[0].count()) * output / 8);
 
-/// The steps of a block that run again, as leaves or by their kinds.
+/// Returns the steps of a block that run again, as leaves or by their kinds.
 template <class Plan>
 std::vector<std::string> names_of_reruns(again what, int item = of_blocks) {
   auto const names = leaf_names(Plan::tree);
@@ -87,7 +89,7 @@ using names = std::vector<std::string>;
 TEST(RecomputePlans, MakeAgainWhatTheBackwardOfABlockReads) {
   EXPECT_EQ((names_of_reruns<again_plan<serial, again::cheap>>(again::cheap)),
             (names{"h.*.ln_1.", "h.*.ln_2.", "h.*.mlp.1."}));
-  // All but the last product and what adds it.
+  // All steps except the last product and its addition.
   names const all{"h.*.ln_1.", "h.*.attn.c_attn.", "h.*.attn.1.",   "h.*.attn.c_proj.",
                   "add",       "h.*.ln_2.",        "h.*.mlp.c_fc.", "h.*.mlp.1."};
   EXPECT_EQ((names_of_reruns<again_plan<serial, again::all>>(again::all)), all);
@@ -98,7 +100,7 @@ TEST(RecomputePlans, MakeAgainWhatTheBackwardOfABlockReads) {
       (names_of_reruns<again_plan<sharded, again::all>>(again::all)),
       (names{"h.*.ln_1.", "all_gather", "h.*.attn.c_attn.", "h.*.attn.1.", "h.*.attn.c_proj.",
              "reduce_scatter", "add", "h.*.ln_2.", "all_gather", "h.*.mlp.c_fc.", "h.*.mlp.1."}));
-  // The output of a norm on a shard is gathered, and no other step reads it.
+  // The norm's result on a shard is gathered, and no other operation reads it.
   EXPECT_EQ((names_of_reruns<again_plan<sharded, again::cheap>>(again::cheap)),
             names{"h.*.mlp.1."});
   EXPECT_EQ((names_of_reruns<again_plan<sharded, again::moves>>(again::moves)),
@@ -109,7 +111,7 @@ TEST(RecomputePlans, DoOfABlockAgainThreeQuarters) {
   using all = again_plan<serial, again::all>;
   double const once = all::code.items[of_blocks].flops_per_row;
   EXPECT_NEAR(rerun_flops_per_row<all>(of_blocks, again::all) / once, 0.728, 0.001);
-  // The last block is still there when its backward begins.
+  // The record still holds the last block when the backward begins.
   double const of_model = all::recompute_work(0, one);
   double model = 0;
   for (auto const& piece : all::code.items) model += piece.flops_per_row * piece.count;
@@ -117,7 +119,7 @@ TEST(RecomputePlans, DoOfABlockAgainThreeQuarters) {
   EXPECT_EQ((plan<gpt2, serial>::recompute_work(0, one)), 0);
 }
 
-// Ranks compare it: under another one they would make other calls.
+// Ranks compare the digest: with other recomputations they would make other calls.
 TEST(RecomputePlans, AreCompared) {
   auto const digest = []<class Plan>(Plan) {
     return plait::execution::numbers_to_compare<Plan>(Plan::grid).reruns;
@@ -137,12 +139,11 @@ TEST(RecomputePlans, AreCompared) {
 constexpr workload training{.rows = 8 * 1024, .optimizer_states = 2};
 constexpr auto tight = plan<gpt2, serial>::least_recompute(training, 9'000'000'000);
 static_assert(tight.fits && tight.what == again::all && tight.all_of_first == 10);
-static_assert(tight.work < 0.36);  // of the forwards of a step
-// So write recompute<again::all, units::first<10>, again::cheap>.
-// example-end choice
+static_assert(tight.work < 0.36);  // a part of the work of the step's forwards
+// The choice is written as recompute<again::all, units::first<10>, again::cheap>.
 constexpr auto roomy = plan<gpt2, serial>::least_recompute(training, 24'000'000'000);
 static_assert(roomy.fits && roomy.what == again::nothing && roomy.work == 0);
-// The bytes agree with the plan's, and with one unit less it would not fit.
+// The choice has the bytes of the plan, and with one unit less it would not fit.
 using tight_plan = again_plan<serial, again::all, units::first<10>, again::cheap>;
 static_assert(tight_plan::bytes_per_rank(training) == tight.bytes);
 static_assert(again_plan<serial, again::all, units::first<9>, again::cheap>::bytes_per_rank(
@@ -190,7 +191,7 @@ constexpr std::size_t working() {
 }
 constexpr std::size_t tensor = 16 * 8 * sizeof(float);
 
-/// The bytes of the units of an item.
+/// Returns the steps of the units of an item that run again.
 template <class Model>
 names of_all(int item = 0) {
   return names_of_reruns<all_of<Model>>(again::all, item);
@@ -201,19 +202,19 @@ names of_cheap(int item = 0) {
 }
 
 TEST(RecomputePlans, OfLayersOfOnesOwn) {
-  // Its output is the unit's, and kept; what it makes within a unit runs again.
+  // The output of a unit is kept; an output within a unit is recomputed.
   EXPECT_EQ(working<all_of<saves_output>>(), 0u);
   using inside = residual<sequential<saves_output, dense>>;
   EXPECT_EQ(of_all<inside>(), names{"0."});
   EXPECT_EQ(of_cheap<inside>(), names{"0."});
   EXPECT_EQ(working<all_of<inside>>(), tensor);
-  // After a product it is kept, because the product's output is not.
+  // After a product it is kept, since the product's output is not.
   using behind = residual<sequential<dense, saves_output, dense>>;
   EXPECT_EQ(of_cheap<behind>(), names{});
   EXPECT_EQ(of_all<behind>(), (names{"0.", "1."}));
-  // Nobody reads what it makes.
+  // No operation reads its output.
   EXPECT_EQ(of_all<residual<saves_nothing>>(), names{});
-  // It runs for what it saves alone; what is always kept stays in the stash.
+  // It runs only for the values that it saves; values that are always kept stay in the stash.
   using own = sequential<dense, residual<saves_its_own>>;
   EXPECT_EQ(of_all<own>(1), names{"1."});
   EXPECT_EQ(working<all_of<own>>(), tensor);
@@ -232,7 +233,7 @@ TEST(RecomputePlans, OfTiedUsesAndSumsOfLosses) {
                  residual<sequential<tied<head, head::weight, "a.weight">, nn::gelu<8>, dense>>>,
       sum_of<nn::cross_entropy<8>, times<fraction(0.5), nn::cross_entropy<8>>>>;
   EXPECT_EQ(of_all<model>(1).size(), 2u);
-  EXPECT_EQ(of_all<model>(2), names{});  // losses never
+  EXPECT_EQ(of_all<model>(2), names{});  // losses never run again
 }
 TEST(RecomputePlans, OfWhatAModelSays) {
   using model = residual<sequential<dense, recomputed<again::all, sequential<nn::gelu<8>, dense>>,
@@ -243,7 +244,7 @@ TEST(RecomputePlans, OfWhatAModelSays) {
   using keeps = plan<residual<kept<dense>>, serial>;
   EXPECT_FALSE(keeps::has_reruns);
 }
-// A frozen unit below the first that is trained has no backward, and nothing runs again for it.
+// A frozen unit before the first trained unit has no backward, so no operation runs again for it.
 TEST(RecomputePlans, OfFrozenLayers) {
   using body = residual<sequential<nn::layer_norm<8>, dense, nn::gelu<8>, dense>>;
   using model = sequential<frozen<body>, body>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The room that a plan gives against the list of what is moved through it: for every part of a job,
-// every stage, and ranks that have more and fewer microbatches than others.
+// Compares the memory of a plan with the list of the data that is moved through it, for every part
+// of a job, every stage, and ranks that have more and fewer microbatches than others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using namespace plait;
 using namespace plait::ext;
 using namespace plait::planning;
 
-/// The rows of a list that move more than their room holds.
+/// Rows of a list whose memory is too small for their data.
 struct too_small {
   std::vector<std::string> said{};
   void expect(exchange_place place, std::size_t needed, std::size_t room) {
@@ -33,12 +33,13 @@ constexpr std::size_t bytes_of(exchange const& made) {
   return made.count * sizes_of<Plan>.of(made.element);
 }
 
-/// The outputs of a rank of `stage` in `outputs` bytes.
+/// Checks that the outputs of a rank of `stage` fit into `outputs` bytes.
 template <class Plan>
 void check_outputs(too_small& found, int stage, workload const& load, job_part part,
                    std::size_t outputs) {
   for (auto const& made : values_of<Plan>(stage, load, part)) switch (made.place) {
-      case exchange_place::output:  // after all microbatches, or next to the one that it becomes
+      case exchange_place::output:  // after all microbatches, or next to the microbatch of which it
+                                    // is made
       case exchange_place::rank_outputs:
       case exchange_place::outputs:
       case exchange_place::measures: found.expect(made.place, bytes_of<Plan>(made), outputs); break;
@@ -46,7 +47,7 @@ void check_outputs(too_small& found, int stage, workload const& load, job_part p
     }
 }
 
-/// Everything else that a rank of `stage` has.
+/// Checks all other memory of a rank of `stage`.
 template <class Plan>
 void check_rooms(too_small& found, int stage, workload const& load) {
   auto const grid = Plan::grid_for(load);
@@ -58,7 +59,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   auto const need = Plan::memory(stage, load);
   std::size_t const staging = arena.staging_bytes;
   std::size_t state = 0, passes_of_slices = 0;
-  // The loss of slices follows their labels; without slices both are numbers of a step.
+  // The losses of slices follow their labels; without slices both are numbers of a step.
   std::size_t const of_loss =
       Plan::slices > 0 ? numbers.norm_partials_at - numbers.slices_at : number_tables::step_bytes;
   std::size_t labels = 0;
@@ -66,7 +67,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
     for (auto const& made : exchanges_of<Plan>(stage, load, job_part(part))) {
       auto const bytes = bytes_of<Plan>(made);
       auto const expect = [&](std::size_t room) { found.expect(made.place, bytes, room); };
-      // A region has one block for each rank along the axes that the row leaves alone.
+      // A region has one block for each of the ranks along the axes that the row does not involve.
       axis_set cut;
       for (axis const which : all_axes)
         if (made.from.at(which) == shard<dim::elements> && !made.row().over.contains(which))
@@ -123,7 +124,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   if (state > 0) {
     EXPECT_EQ(state, need.parameters + need.optimizer + need.averages);
   }
-  // An evaluation has room in the training's arena.
+  // An evaluation fits into the training's arena.
   for (int few = 1; few <= load.microbatches; ++few) {
     auto const used = evaluation_timetable(Plan::stages, few).stages[std::size_t(stage)];
     EXPECT_LE(arena.template place<true>(used, few).bytes, arena.passes_bytes);
@@ -179,7 +180,8 @@ TYPED_TEST(Rooms, HoldWhatTheListMoves) {
   check(small_gpt::job<TypeParam, precision<plait::bfloat16, float>>{});
 }
 
-// Worked out by hand: the last stage holds a whole microbatch besides the outputs of all stages.
+// By hand: the last stage holds a whole microbatch in addition to the outputs that all stages
+// receive.
 TEST(RoomsOfOutputs, AreThoseOfTheRank) {
   using plan = small_gpt::job<hybrid<pipeline<2>, replicated, reproducible<4>>, float>::plan_type;
   constexpr std::size_t each = 8 * small_gpt::vocabulary, bytes = each * sizeof(float);
@@ -192,7 +194,7 @@ TEST(RoomsOfOutputs, AreThoseOfTheRank) {
   EXPECT_EQ(of_rank(1, predicted::of_data_rank), 2 * bytes);
   EXPECT_EQ(of_rank(0, predicted::of_all), 2 * bytes);
   EXPECT_EQ(of_rank(1, predicted::of_all), 3 * bytes);
-  // The plan speaks of the rank with the most slices, two on each of two ranks.
+  // The plan describes the rank with the most slices, two on each of two ranks.
   EXPECT_EQ(plan::memory(1, load).outputs, 5 * bytes);
   load.prediction = predicted::nothing;
   load.measured_numbers = 2;
@@ -200,8 +202,8 @@ TEST(RoomsOfOutputs, AreThoseOfTheRank) {
   EXPECT_EQ(plan::memory(1, load).outputs, 2 * bytes + 2 * sizeof(double));
 }
 
-// An earlier fault: the room was computed from the rank's microbatches, the list from the rank with
-// the most slices.
+// An earlier fault: the memory was computed for the microbatches of the rank, and the list for the
+// rank with the most slices.
 TEST(RoomsOfOutputs, OfAnotherFormulaAreFound) {
   using plan = small_gpt::job<hybrid<pipeline<2>, replicated, reproducible<4>>, float>::plan_type;
   workload const load{.rows = 8, .microbatches = 1, .prediction = predicted::of_data_rank};

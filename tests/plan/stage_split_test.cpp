@@ -33,7 +33,7 @@ double greatest_stage(std::vector<double> const& costs, std::vector<int> begins)
   return most;
 }
 
-/// The least greatest stage over all ways to cut.
+/// Returns the cost of the greatest stage in the best of all cuts.
 double best_of_all(std::vector<double> const& costs, int stages, std::vector<int> begins = {0}) {
   if (static_cast<int>(begins.size()) == stages) return greatest_stage(costs, begins);
   double best = 1e300;
@@ -101,7 +101,7 @@ TEST(StageSplit, CutsThatMakeNoStagesAreRefused) {
   EXPECT_TRUE((split_stages<cut_at<-1>>(code, 2, {}).empty()));
 }
 
-/// The greatest sum of a stage that has several chunks.
+/// Returns the greatest sum of a stage that has several chunks.
 double greatest_of_stages(std::vector<double> const& costs, std::vector<int> begins, int stages,
                           chunk_placement how) {
   begins.push_back(static_cast<int>(costs.size()));
@@ -134,7 +134,7 @@ constexpr double greatest_stage_of(std::vector<double> const& costs, int stages,
   for (double const one : sums) most = std::max(most, one);
   return most;
 }
-// Twelve equal blocks between small ends; and eight before a head that costs as much.
+// Twelve equal blocks between small ends; and eight blocks before a head of the same cost.
 static_assert(greatest_stage_of({.001, .001, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, .001, .01, .001},
                                 4, 2) < 3.02);
 static_assert(greatest_stage_of({.001, .001, 1, 1, 1, 1, 1, 1, 1, 1, .001, 8, .001}, 2, 2) < 8.01);

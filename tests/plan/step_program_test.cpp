@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of a rank against the calls that follow from the list (which another test compares
-// with what ranks call).
+// Compares the program of a rank with the calls that follow from the list. Another test compares
+// the list with the calls of ranks.
 #include "plait/plan/schedule/step_program.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,8 @@ struct one_rank {
         plan::arena_for(stage, load).template place<(plan::chunks > 1)>(passes, load.microbatches);
     return program_of<plan>(plan::grid_for(load), list, stage, part, passes, shape, places);
   }
-  /// The calls of a part of a job: its program and, after an evaluation's, the sum of its measures.
+  /// Returns the calls of a part of a job: the calls of its program and, after an evaluation, of
+  /// the sum of its measures.
   [[nodiscard]] std::vector<std::string> all_calls() const {
     auto out = calls(program());
     if (part == job_part::evaluation)
@@ -52,7 +53,7 @@ struct one_rank {
         out.push_back(line);
     return out;
   }
-  /// The calls of a program.
+  /// Returns the calls of a program.
   [[nodiscard]] std::vector<std::string> calls(step_program const& of) const {
     expected_calls::calls_of_rows<Job> out(plan::grid_for(load), place);
     auto const items = [&](exchange_place where, program_operation const& now) {
@@ -132,8 +133,8 @@ TYPED_TEST(StepPrograms, CallWhatFollowsFromTheList) {
   }
 }
 
-/// Operations of a part of a program, left out, doubled or swapped, are other calls or another
-/// order of what is computed.
+/// Operations of a program that are left out, doubled or swapped change the calls or the order of
+/// computations.
 TYPED_TEST(StepPrograms, EachOperationCounts) {
   using job = small_gpt::job<TypeParam>;
   for (auto const& rank : all_ranks_in_all_parts<job>()) {
@@ -169,10 +170,10 @@ std::size_t buckets_of_first() {
   return plan::parameter_layout_for(0, plan::grid).buckets.size();
 }
 
-// Fewer is faster; more would be found nowhere else.
+// Fewer waits are faster; no other test would detect more.
 TEST(StepPrograms, WaitAsOftenAsThis) {
   EXPECT_EQ(waits_of_a_step<plait::serial>(), 0u);
-  // For each sent activation one more than with a single stream for messages: its memory is
+  // Each sent activation has one wait more than with a single stream for messages: its memory is
   // released after it.
   EXPECT_EQ((waits_of_a_step<pipeline<2>>()), 8u + 2);
   // The count of labels, its use, the loss, which a rank may mask, squares, their sum, its use; and
@@ -183,15 +184,15 @@ TEST(StepPrograms, WaitAsOftenAsThis) {
   EXPECT_EQ(buckets_of_first<in_buckets>(), 6u);
   EXPECT_EQ(waits_of_a_step<in_buckets>(), 6u + 6);
   EXPECT_EQ((waits_of_a_step<data_parallel<2, plait::buckets<plait::at_end>>>()), 6u + 1);
-  // Each is gathered when it is updated.
+  // Each bucket is gathered when it is updated.
   using in_blocks = data_parallel<2, plait::zero<1>, plait::buckets<1>>;
   EXPECT_EQ(waits_of_a_step<in_blocks>(), 6u + 2 * 6);
   // Two messages, each before it is used, and one when it is made.
   EXPECT_EQ((waits_of_a_step<small_gpt::three_axes>()), 11u + 1 + 2);
 }
 
-/// Returns true if two programs would run one after the other on streams as the first alone: the
-/// same operations, in the same order on each stream, that touch the same values.
+/// Returns true if two programs, run one after the other, would act as the first twice: equal
+/// operations in equal order on each stream, which touch equal buffers.
 bool is_same(step_program const& a, step_program const& b) {
   if (a.operations != b.operations) return false;
   for (std::size_t i = 0; i < a.touched.size(); ++i)
@@ -201,7 +202,7 @@ bool is_same(step_program const& a, step_program const& b) {
   return true;
 }
 
-// A program says the same each time that it is made.
+// A program is equal each time that it is made.
 TYPED_TEST(StepPrograms, AreMadeAlike) {
   using job = small_gpt::job<TypeParam>;
   for (auto const& rank : all_ranks_in_all_parts<job>())

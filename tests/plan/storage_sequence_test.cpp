@@ -15,7 +15,7 @@ using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::planning::shared_models;
 
-// Every model has a layer that says how long the sequences are.
+// Every model has a layer that declares the length of sequences.
 template <class Model>
 struct with_length {
   using type = sequential<nn::positions<length, width>, Model>;
@@ -27,7 +27,7 @@ struct with_length<objective<Model, Loss>> {
 template <class Model>
   requires std::derived_from<typename Model::input, tokens>
 struct with_length<Model> {
-  using type = Model;  // these have positions of their own
+  using type = Model;  // these models have positions already
 };
 
 template <class Model>

@@ -14,11 +14,11 @@
 
 namespace plait::planning {
 
-/// Runs an item of a plan on symbols instead of numbers and notes each step that reads something
-/// else than what was last written to the value that it names.
+/// Runs an item of a plan on symbols instead of numbers. It records each step that reads other
+/// contents than the last contents written to the value that the step names.
 ///
-/// A buffer is a list of cells, one for each rank's block of rows, seen from one rank. A value that
-/// is cut by positions has one cell, all others have one for each rank.
+/// A buffer is a list of cells, one for each rank's block of rows, as one rank sees them. A value
+/// that is cut by positions has one cell; other values have one for each rank.
 template <class Plan>
 class symbolic_run {
   using symbol = std::string;
@@ -32,7 +32,7 @@ class symbolic_run {
   using reruns_type = rerun_plan<Plan::leaf_count>;
 
   symbolic_run(int item, int rank) : symbolic_run(item, rank, Plan::storage) {}
-  /// Runs with another storage and, if given, with the recomputation for `what`.
+  /// Runs with another storage and, if `reruns` is given, with recomputation for `what`.
   symbolic_run(int item, int rank, storage_type const& storage, reruns_type const* reruns = nullptr,
                int what = 0)
       : piece_(code.items[item]), rank_(rank), storage_(storage) {
@@ -44,7 +44,7 @@ class symbolic_run {
     expect_holds(false, piece_.out, "the item's output");
     if (place(false, piece_.out).where != home::output) fail("the output is not in its buffer");
 
-    // Values that live within a call are gone when the backward begins.
+    // Values that exist only within a call are undefined when the backward begins.
     std::erase_if(memory_, [](auto const& entry) { return entry.first.first == home::transient; });
     if (reruns != nullptr) run_again(*reruns, what);
     saved_ = std::exchange(memory_, {});
@@ -66,7 +66,7 @@ class symbolic_run {
     auto const at = code.values[value].at;
     return is_shard(at) && at.index == dim::sequence;
   }
-  /// Forgets what is not kept and makes it again, by some of the steps.
+  /// Forgets the values that are not kept and recomputes them by some of the steps.
   void run_again(reruns_type const& reruns, int what) {
     auto const levels = level_records(code, Plan::tree.leaves, storage_, reruns);
     std::erase_if(memory_, [&](auto const& entry) {
@@ -99,7 +99,7 @@ class symbolic_run {
       made.push_back(what + " of " + std::to_string(value) + " block " + std::to_string(b));
     return made;
   }
-  /// A whole buffer that holds nothing but this value.
+  /// Returns the contents of a whole buffer that holds only this value.
   [[nodiscard]] contents buffer_of(bool of_gradient, int value, contents const& what) const {
     contents cells(std::size_t(ranks), "garbage");
     std::size_t const first = place(of_gradient, value).row_block ? std::size_t(rank_) : 0;
@@ -143,7 +143,7 @@ class symbolic_run {
     return share(of_gradient, a, b) &&
            place(of_gradient, a).row_block == place(of_gradient, b).row_block;
   }
-  /// A step may write over what it reads only where it says so, and then exactly there.
+  /// A step may overwrite its input only if it declares so, and then exactly in place.
   void expect_no_overlap(bool of_gradient, int read, int written, bool may_alias,
                          std::string const& step) {
     if (!share(of_gradient, read, written)) return;
@@ -154,7 +154,7 @@ class symbolic_run {
     if (place(false, value).where == home::input) fail(step + " writes to the item's input");
   }
 
-  /// The result of a move of `in`: the same symbols if the numbers stay the same.
+  /// Returns the result of a move of `in`: equal symbols if the numbers do not change.
   contents moved(transition row, contents const& in, int out, std::string const& what) const {
     if (row.moves == local_move::none) return in;
     if (row.moves == local_move::slice && row.to.index == dim::sequence)
@@ -177,7 +177,7 @@ class symbolic_run {
     }
     known[std::size_t(to)] = made;
   }
-  /// out = in, which is nothing to do if they are at one place.
+  /// Copies `in` to `out`, unless they are at one place.
   void copy(bool of_gradient, int from, int to, std::string const& step) {
     auto& known = of_gradient ? gradients_ : values_;
     expect_holds(of_gradient, from, step);
@@ -283,7 +283,7 @@ class symbolic_run {
   std::vector<std::string> faults_;
 };
 
-/// A value must not be larger than its buffer.
+/// Checks that no value is larger than its buffer.
 template <class Plan>
 void expect_fits(auto const& storage) {
   constexpr std::size_t rows = 12;
@@ -314,7 +314,7 @@ void expect_sound() {
   expect_fits<Plan>(Plan::storage);
 }
 
-/// The same check with recomputation, for each `again` that units may have together with others.
+/// Checks storage with recomputation, for each `again` that units may have in one model.
 template <class Plan>
 void expect_sound_again() {
   constexpr unsigned all_kinds = 15;
@@ -351,14 +351,14 @@ using classes = nn::cross_entropy<width>;
 template <class First>
 using with_loss = objective<First, classes>;
 
-/// The bodies that a plan asks for; the symbols run none.
+/// The bodies that a plan requires; the symbolic run calls none.
 struct bodies {
   static void forward(auto&&...) {}
   static void backward_input(auto&&...) {}
   static void backward_parameters(auto&&...) {}
 };
 
-/// A layer that can be made to take and give any kind of whole value.
+/// A layer whose input and output can be any kind of whole value.
 struct scale : bodies {
   using concept_tag = layer_tag;
   using input = features<width>;
@@ -370,7 +370,7 @@ struct scale : bodies {
 using replicated = use_form<"replicate", scale>;
 using summands = use_form<"partial", scale>;
 
-/// A layer whose backward needs its output while that is still a sum to be made.
+/// A layer whose backward needs its output while that is still a summand.
 struct keeps_summands : bodies {
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<width, width>>;
@@ -380,7 +380,7 @@ struct keeps_summands : bodies {
   using forms = plait::forms<whole, row_split<split<weight, 0>>>;
   using saved = plait::saved<output_slot>;
 };
-/// A layer whose backward needs nothing but a wide tensor of its own.
+/// A layer whose backward needs only a wide tensor that it saves.
 struct keeps_own : bodies {
   using concept_tag = layer_tag;
   using input = features<width>;

@@ -55,7 +55,7 @@ TEST(PlanWaits, TheWaitPrecedesTheFirstUse) {
   EXPECT_EQ(plan_waits(list), (waits{{1, 0}, {3, 1}}));
 }
 
-/// The order of operations that follows from the waits.
+/// Returns which operations happen before which, given the waits.
 std::vector<std::vector<bool>> happens_before(operations const& list, waits const& planned) {
   std::size_t const n = list.size();
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n));
@@ -90,7 +90,7 @@ bool is_ordered(operations const& list, waits const& planned) {
   return true;
 }
 
-/// Plans the same waits by comparing each operation with all before it.
+/// Plans the waits by comparing each operation with all before it.
 waits slowly_planned_waits(operations const& list) {
   std::vector<std::array<int, 4>> known(list.size(), {-1, -1, -1, -1});
   std::array<int, 4> last{-1, -1, -1, -1}, rested = last;
@@ -140,7 +140,7 @@ TEST(PlanWaits, AreThoseOfEachOperationAgainstAllBeforeIt) {
   }
 }
 
-// For random lists: all conflicts are ordered, and without any one of the waits they are not.
+// In random lists all conflicts are ordered, and without any one of the waits they are not.
 TEST(PlanWaits, AreEnoughAndEachIsNeeded) {
   random_lists random;
   std::size_t total = 0;
@@ -164,15 +164,15 @@ using mlp = plait::sequential<
 using plan = plait::ext::plan<mlp, plait::tensor_parallel<2>>;
 using plait::planning::direction;
 
-// Megatron's pair: one all_reduce on the way forward, one on the way back, each with a wait before
-// and one after.
+// Megatron's pair: one all_reduce in the forward, one in the backward, each with a wait before and
+// a wait after it.
 static_assert(plan::waits_of(0, direction::forward).list.size() == 2);
 static_assert(plan::waits_of(0, direction::backward).list.size() == 2);
 static_assert(plait::ext::plan<mlp, plait::serial>::waits_of(0, direction::forward).list.size() ==
               0);
 
 // While the gradient of its input is reduced, the column layer computes the gradients of its
-// parameters; only this layer does, and only if something is sent.
+// parameters. No other layer does so, and only if a message is sent.
 template <class Plan>
 consteval int postponed() {
   int count = 0;
@@ -194,8 +194,8 @@ static_assert(postponed<plan>() == 1);
 static_assert(postponed<plait::ext::plan<mlp, plait::serial>>() == 0);
 static_assert(postponed<plait::ext::plan<mlp, plait::pipeline<1>>>() == 0);
 
-// A layer that has a body for both gradients and one for each is as good at that; one with the
-// first alone is not.
+// A layer with a body for both gradients and separate bodies can do so, too; a layer with only the
+// joint body cannot.
 struct column_layer : plait::nn::linear<8, 16> {
   static void backward(auto& ops, auto const& l) {
     backward_parameters(ops, l);
@@ -208,8 +208,8 @@ static_assert(postponed<plait::ext::plan<joined_mlp, plait::tensor_parallel<2>>>
 
 // --- items that are like others ------------------------------------------------------------------
 
-// Each item has the waits that it would have by itself, also if it has taken them from an earlier
-// equal item.
+// Each item has the waits that it would have alone, also if it copies them from an equal earlier
+// item.
 template <class Plan>
 void expect_waits_of_each() {
   std::size_t several = 0;
@@ -240,7 +240,7 @@ using unlike = plait::sequential<
     plait::residual<plait::sequential<plait::residual<branch<40>>, plait::nn::linear<40, 40>>>,
     grown<40, 48>, grown<48, 48>, plait::repeat<3, plait::residual<branch<48>>>, grown<48, 8>>;
 
-/// Returns true if two items of a plan count as alike.
+/// Returns true if two items of a plan count as equal.
 template <class Plan>
 constexpr bool alike(int one, int other, direction way) {
   return plait::planning::have_same_waits(Plan::code, Plan::tree.leaves, Plan::storage,
@@ -257,7 +257,7 @@ static_assert(!alike<blocks>(2, 3, direction::forward) ||
               !alike<blocks>(2, 3, direction::backward));
 static_assert(!alike<blocks>(0, 1, direction::forward) && !alike<blocks>(3, 4, direction::forward));
 
-// More items than one constant has the waits of.
+// More items than one constant holds the waits of.
 template <std::size_t... I>
 auto many_items(std::index_sequence<I...>)
     -> plait::sequential<grown<8, 8>,
