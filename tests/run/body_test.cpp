@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's own layers: gradients by a product, and layers that need more than a product: rotary
+// Custom layers: gradients by a product, and layers that need more than a product: rotary
 // positions, heads that share keys and values, a causal convolution.
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ template <std::size_t In, std::size_t Out>
 struct by_product : product<In, Out> {
   using overwrites_gradient = typename product<In, Out>::weight;
 };
-// Its gradient of the weight is made by something else than one product.
+// The gradient of its weight is not made by one product.
 template <std::size_t In, std::size_t Out>
 struct by_no_product : by_product<In, Out> {
   static void backward_parameters(auto&, auto) {}
@@ -118,9 +118,11 @@ struct gate_by_b {
     return dy * a * s * (1 - s);
   }
 };
-std::atomic<int> gated_calls{0};  // calls that make the numbers which both gradients need
+std::atomic<int> gated_calls{
+    0};  // the number of calls that make the numbers which both gradients need
 
-/// y = (x w) / (1 + exp(-x v)), whose gradients by a = x w and b = x v are needed by all others.
+/// y = (x w) / (1 + exp(-x v)). Its gradients with respect to a = x w and b = x v are needed by all
+/// other gradients.
 template <std::size_t In, std::size_t Out>
 struct gated_facts {
   using concept_tag = plait::layer_tag;
@@ -194,7 +196,7 @@ struct gated_in_all_ways : gated<In, Out> {
   }
 };
 
-/// The first layer takes an input whose gradient is not needed, and the last layer is frozen.
+/// The first layer has an input whose gradient no layer reads, and the last layer is frozen.
 template <template <std::size_t, std::size_t> class First,
           template <std::size_t, std::size_t> class Second, class Policy>
 struct gated_job
@@ -210,7 +212,7 @@ TEST(JointBody, TrainsTheBitsOfTheTwoAndFindsWhatTheyShareOnce) {
   constexpr int steps = 4, microbatches = 2, passes = steps * microbatches;
   auto const expected = train<gated_job<gated_in_two, gated_in_two, plait::serial>>(microbatches);
   EXPECT_EQ(gated_calls.exchange(0),
-            4 * passes);  // one half in the first and last layer, both in the other
+            4 * passes);  // the first and last layer call one half, the other calls both
   EXPECT_EQ(train<joint_job<plait::serial>>(microbatches), expected);
   EXPECT_EQ(gated_calls.exchange(0), 3 * passes);
   EXPECT_EQ(half_calls.exchange(0), 0);
@@ -280,8 +282,8 @@ template <std::size_t Groups, std::size_t HeadWidth, bool Back>
 struct share {
   static constexpr bool any_placement = true;  // whole heads on both sides, in other parts
 
-  // few: Groups parts of queries, then keys and values, of `heads` heads; all: three parts, the
-  // queries, keys and values of head after head, Groups queries for each.
+  // With `few`, Groups parts of queries, then keys and values, of `heads` heads; with `all`, three
+  // parts: queries, keys and values of head after head, with Groups queries for each.
   template <class Queue, class From, class To>
   void operator()(Queue const&, From from, To to) const {
     auto const& few = [&]() -> auto const& {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise functions and sums that are done with the product before them.
+// Element-wise functions and sums that are fused with the product before them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct cubic : nn::elementwise<Width, cube, cube_derivative, plait::input_slot> 
 
 std::atomic<int> mapped_outputs = 0, mapped_gradients = 0, summed_outputs = 0;
 
-/// A linear layer that can refuse epilogues, and counts the epilogues that it gets.
+/// A linear layer that accepts epilogues if Takes is true, and counts the epilogues that it gets.
 template <std::size_t In, std::size_t Out, bool Takes>
 struct dense : nn::linear<In, Out> {
   using base = nn::linear<In, Out>;
@@ -52,7 +52,7 @@ struct dense : nn::linear<In, Out> {
 
 std::atomic<int> summed_gradients = 0;
 
-/// A layer norm that can refuse sums, and counts the sums that it gets.
+/// A layer norm that accepts sums if Takes is true, and counts the sums that it gets.
 template <std::size_t Width, bool Takes>
 struct norm : nn::layer_norm<Width> {
   static constexpr bool takes_sum = Takes;
@@ -98,7 +98,7 @@ void expect_same() {
   EXPECT_GT(mapped_outputs.exchange(0), 0);
   EXPECT_GT(mapped_gradients.exchange(0), 0);
   EXPECT_GT(summed_gradients.exchange(0), 0);
-  // Over a tensor axis what ends these residuals is moved before the sum.
+  // Over a tensor axis the ends of these residuals are moved before the sum.
   using planned = plait::ext::plan<net<true>, Policy>;
   EXPECT_EQ(summed_outputs.exchange(0) > 0, planned::tensor_ranks == 1);
   EXPECT_EQ((train<job<true, Policy>>(plait::simulated{.seed = 3})), expected);
@@ -120,7 +120,7 @@ static_assert(serial::is_epilogue(3, direction::forward));
 static_assert(serial::is_epilogue(3, direction::backward));
 static_assert(!serial::is_epilogue(2, direction::forward));
 static_assert(!serial::is_epilogue(4, direction::backward));
-// The sum that ends a residual is in the place of the product before it.
+// The sum that ends a residual is stored where the product before it is written.
 static_assert(serial::is_epilogue(5, direction::forward));
 static_assert(!serial::is_epilogue(5, direction::backward));
 static_assert(!serial::is_epilogue(4, direction::forward));
@@ -132,7 +132,7 @@ using behind_norm = plait::ext::plan<
 static_assert(!behind_norm::is_epilogue(2, direction::forward));
 static_assert(!behind_norm::is_epilogue(2, direction::backward));
 
-// A layer that keeps its output needs it in a place of its own.
+// A layer that keeps its output needs separate memory for it.
 struct kept_output : nn::linear<8, 8> {
   using saved = plait::saved<plait::input_slot, plait::output_slot>;
 };
@@ -140,8 +140,8 @@ using keeps = plait::ext::plan<sequential<residual<kept_output>>, plait::serial>
 static_assert(keeps::code.steps[2].kind == plait::planning::step_kind::add);
 static_assert(!keeps::is_epilogue(2, direction::forward));
 
-// A residual begins before a layer norm: the gradient of the path around it is added there, if a
-// layer needs it.
+// A residual begins before a layer norm: the gradient of the skip path is added there, if a layer
+// reads it.
 using sums = plait::ext::plan<
     sequential<nn::linear<8, 8>, residual<sequential<nn::layer_norm<8>, nn::linear<8, 8>>>>,
     plait::serial>;
@@ -154,7 +154,7 @@ using frozen_sums = plait::ext::plan<
     plait::serial>;
 static_assert(!frozen_sums::is_epilogue(1, direction::backward));
 
-// A partial result is moved before a function that is not linear may see it: the steps are branch,
+// A partial result is moved before a function that is not linear reads it: the steps are branch,
 // move?, linear (row), move, gelu. No step there is an epilogue in the forward.
 using across_move = plait::ext::plan<
     sequential<residual<
@@ -166,7 +166,7 @@ static_assert([] {
   return true;
 }());
 
-// The gradient of what comes from outside is not wanted, so there is nothing to join.
+// The gradient of the model's input is not computed, so there is no sum to fuse.
 using from_outside =
     plait::ext::plan<sequential<sequential<nn::gelu<8>>, nn::linear<8, 8>>, plait::serial>;
 static_assert(!from_outside::is_epilogue(0, direction::backward));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each operation of a list, carried out on threads with small integers, against sums that the test
-// makes from the coordinates of the ranks; the elements around a row do not change.
+// Runs each operation of a list on threads with small integers, and compares with sums that are
+// calculated here from the coordinates of the ranks. Memory around a row's elements must not
+// change.
 #include "plait/run/exchange_runner.hpp"
 
 #include <gtest/gtest.h>
@@ -24,14 +25,14 @@ using rank_type = threads::rank_type;
 
 constexpr std::size_t room = 32;
 
-/// The contents of the arena of rank `rank`.
+/// Returns an element of the arena of rank `rank`.
 double number(int rank, std::size_t i) { return double((rank + 2) * (int(i) + 3) % 23) - 9; }
 numbers numbers_of(int rank) {
   numbers out(room);
   for (std::size_t i = 0; i < room; ++i) out[i] = number(rank, i);
   return out;
 }
-/// The sum of an element over the ranks that differ from `rank` along `over` alone.
+/// Returns the sum of an element over the ranks that differ from `rank` only along `over`.
 double sum_over(mesh const& grid, int rank, axis_set over, std::size_t i) {
   double out = 0;
   for (int const member : grid.group_of(rank, over)) out += number(member, i);
@@ -55,8 +56,8 @@ exchange row(placements const& from, placements const& to, std::size_t count, st
 }
 placements on_data(placement at) { return placements{}.with(axis::data, at); }
 
-/// Runs each row in an arena of its own; expected(rank, number of the row, element) is what is
-/// there at the end.
+/// Runs each row in its own arena; expected(rank, number of the row, element) is the final value of
+/// an element.
 template <class Expected>
 void expect_rows(mesh const& grid, plait::ext::lean_vector<exchange> const& list,
                  Expected expected) {
@@ -110,7 +111,7 @@ TEST(ExchangeRunner, LeavesTheSumOfItsBlockToEachRank) {
     std::size_t const begin = 5 + 4 * std::size_t(rank.place().along(axis::data));
     for (std::size_t i = 0; i < room; ++i) {
       bool const is_mine = i >= begin && i < begin + 4;
-      if (!is_mine && i >= 5 && i < 17) continue;  // blocks of others, of which nothing is said
+      if (!is_mine && i >= 5 && i < 17) continue;  // blocks of other ranks are unspecified
       EXPECT_EQ(here[i], is_mine ? sum_over(grid, me, axis::data, i) : number(me, i)) << i;
     }
   });
@@ -198,8 +199,8 @@ using body = objective<sequential<nn::linear<8, 24>, nn::linear<24, 4>>, nn::cro
 template <class... Policies>
 struct job : parallel<body, hybrid<Policies...>> {};
 
-/// The list's rows for the gradients leave the sum over all ranks in the block that an optimizer
-/// owns; the rows after the update bring the blocks to all ranks.
+/// Checks that the list's rows for the gradients leave the sum over all ranks in the block that an
+/// optimizer owns, and that the rows after the update copy the blocks to all ranks.
 template <class Job>
 void expect_sums_of_blocks() {
   using plan = typename Job::plan_type;
@@ -223,14 +224,14 @@ void expect_sums_of_blocks() {
       return rows;
     };
     EXPECT_EQ(run(exchange_place::gradients), 2);
-    // Six blocks: cut along data first, each of them along replica.
+    // Six blocks: cut along data first, and each of these along replica.
     auto const& region = arena.regions[0];
     ASSERT_EQ(region.count, count);
     std::size_t const block = count / 6;
     std::size_t const mine = 2 * std::size_t(rank.place().along(axis::data)) +
                              std::size_t(rank.place().along(axis::replica));
     for (std::size_t i = 0; i < count; ++i) {
-      if (i / block != mine) here[i] = -1000;  // another rank's
+      if (i / block != mine) here[i] = -1000;  // a block of another rank
       else EXPECT_EQ(here[i], expected[i]) << i << " of rank " << rank.world_rank();
     }
     EXPECT_EQ(run(exchange_place::gather_parameters), 2);

@@ -74,7 +74,7 @@ TEST(Launch, AGroupThatNoJobAskedForIsAnErrorThatNamesIt) {
   }
 }
 
-/// Threads that represent processes of a launcher.
+/// Threads that represent processes which a launcher has started.
 struct started : threads {
   int processes = 0;
   static constexpr bool processors_are_ranks = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ops.map_at: a user's own rotary positions, and where an element is in the whole.
+// Tests ops.map_at: a user's own rotary positions, and the place of an element in the whole value.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -30,7 +30,7 @@ TEST(MapAt, RotaryPositionsOfAUserKeepTheLaws) {
   expect_laws<rotary, plait::precision<plait::bfloat16, float>>();
 }
 
-// Reads a row of its own, one for each position and one for all, and says where it is.
+// Reads its own row, a row for each position and a row for all, and writes its place.
 template <std::size_t Width, std::size_t Sequence>
 struct places {
   using concept_tag = plait::layer_tag;
@@ -91,7 +91,7 @@ TEST(MapAt, EveryFormHasThePlacesOfTheWhole) {
   expect_laws<places<12, 12>, plait::precision<plait::bfloat16, float>>();
 }
 
-// Operations called by hand: a view of one row, of a row for each position, and of all rows.
+// Calls operations by hand: a view of one row, of a row for each position, and of all rows.
 struct bench {
   plait::ext::layer_context context{};
   std::vector<double> y = std::vector<double>(2 * 3 * 4);
@@ -179,8 +179,8 @@ TEST(MapAt, WrongShapesAreSentences) {
             std::string::npos);
 }
 
-// Training gives the same on threads and on the simulated device, in its orders; the model also has
-// ready-made layers that read rows.
+// Trains on threads and on the simulated device, in its orders of execution, also with ready-made
+// layers that read rows.
 using ready_made = plait::sequential<plait::nn::rms_norm<16>, plait::nn::rotary<16, 4, 8>,
                                      plait::fan_out<plait::nn::silu<16>, plait::nn::relu<16>,
                                                     plait::nn::scale<16, plait::fraction(0.5)>>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300
 //
-// Every row of the transition table, executed on the threads communicator: what it denotes, what it
-// leaves on the ranks, its adjoint, its coherence with the other rows and the bytes it is charged.
-// All data are small integers, so that sums are exact and every comparison is an equality.
+// Executes every row of the transition table on the threads communicator and checks its meaning,
+// its result on the ranks, its adjoint, its coherence with the other rows and the bytes that it is
+// charged. All data are small integers, so that sums are exact and every comparison is an equality.
 #include "plait/run/move.hpp"
 
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ constexpr std::array placements{replicate,
                                 only<1>};
 constexpr std::size_t count = placements.size();
 
-using local = std::vector<double>;    // what one rank holds
-using instance = std::vector<local>;  // what all ranks hold: one value in one placement
+using local = std::vector<double>;    // the block of one rank
+using instance = std::vector<local>;  // the blocks of all ranks: one value in one placement
 using matrix = std::vector<double>;   // a whole value
 
 // --- the definition of the placements, element by element, independent of the code under test
@@ -78,7 +78,8 @@ matrix numbers(std::uint32_t key, whole_shape shape) {
   return out;
 }
 
-/// A valid instance of `value`. Summands have both signs and are not proportional to their sum.
+/// Returns a valid instance of `value`. Summands have both signs and are not proportional to their
+/// sum.
 instance encode(placement at, matrix const& value, whole_shape shape, int ranks) {
   instance out;
   for (int r = 0; r < ranks; ++r) out.emplace_back(local_count(at, shape, ranks, r));
@@ -118,7 +119,7 @@ matrix decode(placement at, instance const& held, whole_shape shape) {
   return out;
 }
 
-/// Every rank has what it must have and nothing else; whole values are the same bits everywhere.
+/// Checks that every rank has exactly its part; whole values have equal bits on all ranks.
 ::testing::AssertionResult is_valid(placement at, instance const& held, whole_shape shape) {
   auto const ranks = static_cast<int>(held.size());
   for (int r = 0; r < ranks; ++r) {
@@ -131,8 +132,9 @@ matrix decode(placement at, instance const& held, whole_shape shape) {
   return ::testing::AssertionSuccess();
 }
 
-/// <x, h> of a value placed `at` and a gradient placed dual(at). An invariant pair is one logical
-/// product that every rank repeats: it counts once, or a wrong factor would not be seen.
+/// Returns <x, h> of a value placed `at` and a gradient placed dual(at). An invariant pair is one
+/// logical product that every rank repeats: it counts once, or a wrong factor would not be
+/// detected.
 double pairing(placement at, instance const& x, instance const& h) {
   double sum = 0;
   for (std::size_t r = 0; r < (at == invariant ? 1 : x.size()); ++r)
@@ -146,7 +148,7 @@ double pairing(placement at, instance const& x, instance const& h) {
 using move_function = void (*)(host_queue, thread_communicator&, whole_shape, double const*,
                                double*, double*);
 
-/// Moves to or from one rank, which communicators do not offer, go by `invariant`.
+/// Moves that communicators do not have, to one rank or from one, by way of `invariant`.
 template <placement From, placement To>
 void move_in_two(host_queue queue, thread_communicator& comm, whole_shape shape, double const* in,
                  double* out, double* staging) {
@@ -256,7 +258,7 @@ TEST_P(Move, DenotesTheSameValueAndIsValid) {
     for_each_row(ranks, [&](placement from, placement to) {
       values.push_back(numbers(++key, shape));
       tasks.push_back(make_task(from, to, shape, encode(from, values.back(), shape, ranks)));
-      // The three kinds of rows whose result may replace the operand in place.
+      // Three kinds of rows may write their result over the operand.
       auto const moves = tasks.back().row().moves;
       if (moves == local_move::none || moves == collective::all_reduce ||
           moves == local_move::mask) {
@@ -300,17 +302,17 @@ TEST_P(Move, AdjointGivesTheSamePairing) {
   }
 }
 
-// The classic mistakes have a wrong pairing, so the test above can see them.
+// The classic mistakes have a wrong pairing, so the test above detects them.
 TEST_P(Move, WrongAdjointsAreSeen) {
   if (ranks == 1) return;
   whole_shape const shape{12, 36};
   auto const x = numbers(1, shape), h = numbers(2, shape);
   struct mistake {
     placement from, to;            // forward
-    placement back_from, back_to;  // what is done instead of the adjoint
+    placement back_from, back_to;  // the move in place of the adjoint
   };
   constexpr std::array mistakes{
-      mistake{partial, invariant, partial, replicate},      // all_reduce backward too: factor p
+      mistake{partial, invariant, partial, replicate},      // also an all_reduce backward: factor p
       mistake{partial, replicate, invariant, replicate},    // no all_reduce backward
       mistake{invariant, replicate, replicate, invariant},  // no all_reduce of summands
   };
@@ -335,7 +337,8 @@ TEST_P(Move, EveryPathOfTwoStepsIsTheDirectEdge) {
         paths.emplace_back(from, between, to);
   });
   auto const x = numbers(1, shape), h = numbers(2, shape);
-  // Forward from -> between -> to, and the adjoints back; each compared with its direct edge.
+  // Moves forward from -> between -> to, and back by the adjoints; each is compared with its direct
+  // edge.
   std::vector<task> first, second, direct, back_first, back_second, back_direct;
   for (auto const& [from, between, to] : paths) {
     auto const in = encode(from, x, shape, ranks);
@@ -383,7 +386,7 @@ TEST_P(Move, CountedBytesAreThoseOfTheTable) {
     auto const expected = static_cast<std::uint64_t>(bytes_sent(
         now.row().moves, static_cast<std::int64_t>(now.shape.count() * sizeof(double)), ranks));
     for (std::size_t r = 0; r < now.bytes.size(); ++r) {
-      // A message is counted where it is sent; everything else is charged to every member.
+      // A message is charged to its sender; other moves are charged to every member.
       bool const sends = now.row().moves == collective::send;
       bool const charged = !sends || static_cast<int>(r) == now.from.index;
       EXPECT_EQ(now.bytes[r], charged ? expected : 0u) << now.text() << ", rank " << r;
@@ -394,8 +397,7 @@ TEST_P(Move, CountedBytesAreThoseOfTheTable) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Move, ::testing::Values(1, 2, 3, 4),
                          [](auto const& param) { return "On" + std::to_string(param.param); });
 
-// --- what else move_value moves
-// --------------------------------------------------------------------
+// --- other moves of move_value
 
 TEST(MoveOther, MaximaAreTakenOverAllRanks) {
   for (int const ranks : {1, 2, 3, 4}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer whose body is an operation of its own, given to ops.run.
+// A layer whose body is its own operation, passed to ops.run.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -94,8 +94,8 @@ TEST(OwnOperation, ASlotThatForwardForgotIsFound) {
   EXPECT_THROW(train<how::forgetful>(plait::simulated{}), plait::ext::race_error);
 }
 
-/// The product of two matrices, either of them read transposed, by a kernel: out += the product if
-/// it accumulates.
+/// The product of two matrices, either of them read transposed, by a kernel; adds the product to
+/// `out` if it accumulates.
 template <bool TransposesA, bool TransposesB, bool Accumulates = false>
 struct multiply {
   template <class A, class B, class Out>
@@ -115,7 +115,7 @@ struct multiply {
 
 using product = multiply<false, false>;
 
-/// y = x w. Its operations say their indices, and no kernel says a word of placements.
+/// y = x w. Its operations declare their indices, and no kernel mentions placements.
 template <std::size_t In, std::size_t Out>
 struct own_product {
   using concept_tag = plait::layer_tag;
@@ -150,7 +150,8 @@ struct own_product {
 TEST(OwnOperation, WithIndicesIsRightInEveryForm) {
   auto const report = plait::testing::check_layer<own_product<12, 24>>();
   EXPECT_TRUE(report.passed()) << report.text();
-  EXPECT_EQ(report.checked.size(), 15u);  // 1, 2 and 4 ranks, batches and precisions of each form
+  EXPECT_EQ(report.checked.size(),
+            15u);  // for 1, 2 and 4 ranks, batches and precisions of each form
 }
 
 using no_rank = plait::ext::operations<plait::threads::rank_type>;

@@ -12,7 +12,7 @@ namespace own_rotary {
 
 // example-begin rotary
 template <std::size_t HeadWidth>
-struct turned {  // the two halves of each head are the pairs that are turned
+struct turned {  // rotates pairs, which are the two halves of each head
   static constexpr std::size_t block = HeadWidth;
   double direction;
   PLAIT_HOST_DEVICE auto operator()(plait::ext::element_place const& at, auto x) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=10
 //
-// Messages between stages travel during the computations.
+// Messages between stages overlap with computations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace plait::ext;
 using slept_steps::job_of;
 using slept_steps::slowness;
 
-/// The best of some launches, because a busy machine takes time to wake a thread.
+/// Takes the best of some launches, as a busy machine may take long to wake a thread.
 template <class Job>
 void expect_overlap(int microbatches) {
   double best = 1e300;
@@ -45,7 +45,7 @@ TEST(PostedMessages, TravelDuringComputations) {
   expect_overlap<job_of<interleaved<2>, 4>>(16);
 }
 
-/// The error of a launch in which rank 1 is prepared in this way.
+/// Returns the error of a launch in which rank 1 is prepared by `prepare`.
 template <class Job>
 std::string failure_with(auto prepare) {
   try {
@@ -60,8 +60,8 @@ std::string failure_with(auto prepare) {
   }
 }
 
-// A rank that fails, leaves a message out or has another list, at each place of its list: all ranks
-// end, and what is said names the message or the failure.
+// A rank fails, leaves a message out or has another list, at each place of its list: all ranks end,
+// and the error names the message or the failure.
 TEST(PostedMessages, EndOnAllRanksWhereOneFails) {
   using job = job_of<interleaved<2>, 2>;
   constexpr int places = 32;
@@ -77,7 +77,7 @@ TEST(PostedMessages, EndOnAllRanksWhereOneFails) {
              text.find("receive of 32 bytes") != std::string::npos;
     };
     auto const other = failure_with<job>([&](auto& work) { work.mistakes = place; });
-    if (!other.empty()) {  // otherwise it is not a message
+    if (!other.empty()) {  // otherwise the operation is not a message
       ++mistaken;
       EXPECT_TRUE(names_a_message(other)) << place << other;
       EXPECT_NE(other.find("with tag 10"), std::string::npos) << place << other;
@@ -92,7 +92,7 @@ TEST(PostedMessages, EndOnAllRanksWhereOneFails) {
   EXPECT_GT(mistaken, places / 3);
 }
 
-/// The error of a launch of two stages.
+/// Returns the error of a launch of two stages.
 template <class Program>
 std::string failure_of(Program program) {
   try {
@@ -112,8 +112,8 @@ TEST(PostedMessages, WithoutAReceiverAreErrors) {
             std::string::npos);
 }
 
-// A program that continues after an exception which has freed the memory of a message: the other
-// end learns it at once.
+// A program continues after an exception which has ended the memory of a message: the other end is
+// notified immediately.
 TEST(PostedMessages, ThatWereGivenUpAreNotWaitedFor) {
   auto const begin = std::chrono::steady_clock::now();
   auto const text = failure_of([](auto& rank) {

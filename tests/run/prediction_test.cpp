@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=3
 //
-// The outputs that a prediction brings to the host equal the serial run's, sample by sample: for
-// one data rank and for all, for a last batch that is not full, for cut outputs and for outputs of
-// another stage.
+// The outputs that a prediction copies to the host are the outputs of the serial run, sample by
+// sample: for one data rank and for all, for a last batch that is not full, for an output that is
+// cut, and for an output of another stage.
 #include "plait/run/prediction.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ struct job : parallel<model, Policy, double> {};
 constexpr std::size_t batch = 16;
 using numbers = std::vector<double>;
 
-/// 75 samples: the last batch of 16 has 11 of them, which two ranks cannot share alike.
+/// 75 samples: the last batch of 16 has 11 of them, which two ranks cannot share equally.
 byte_text text_of_75() {
   std::string bytes;
   for (unsigned i = 0; i < 75 * length + 1; ++i)
@@ -43,12 +43,12 @@ byte_text text_of_75() {
 }
 constexpr std::size_t last = 75 % batch, longer = 6;
 
-/// Predictions of a full batch and of the last one.
+/// Predictions of a full batch and of the last batch.
 struct outcome {
   numbers full, last;
 };
 
-/// The outputs that each rank gets.
+/// Returns the outputs that each rank gets.
 template <class Job>
 std::vector<outcome> predict(predicted which, int microbatches) {
   using plan = typename Job::plan_type;
@@ -80,7 +80,7 @@ numbers slice(numbers const& of, std::size_t first, std::size_t count) {
   return {begin, begin + std::ptrdiff_t(count * of_sample)};
 }
 
-/// The predictions of the serial run.
+/// Returns the outputs of the serial run.
 outcome const& serial_run() {
   static outcome const out = predict<job<serial>>(predicted::of_data_rank, 1).front();
   return out;

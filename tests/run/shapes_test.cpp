@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of a wrong shape end in a sentence, before anything is read or written.
+// Operands of a wrong shape end in an error text, before any data is read or written.
 #include "plait/run/shapes.hpp"
 
 #include <gtest/gtest.h>
@@ -64,13 +64,13 @@ TEST(Shapes, AForgottenTransposeNamesTheLayerAndBothShapes) {
       << message;
 }
 
-/// A rank to call operations on, with views that are exactly as long as they say.
+/// A rank to call operations on, with views that are exactly as long as they declare.
 class WrongShape : public testing::Test {
  protected:
   static constexpr std::size_t sequence = 3, batch = 2, rows = sequence * batch;
   using operations = plait::ext::operations<plait::threads::rank_type>;
 
-  /// The message of an operation of a layer on one rank.
+  /// Returns the error of an operation in a layer on one rank.
   template <class Work>
   std::string says(Work work) {
     return message_of([&] {
@@ -88,12 +88,12 @@ class WrongShape : public testing::Test {
       });
     });
   }
-  /// The operation accepts these operands.
+  /// Checks that the operation accepts these operands.
   template <class Work>
   void fits(Work work) {
     EXPECT_EQ(says(work), "nothing was thrown");
   }
-  /// It refuses them, in layer 3, with these words.
+  /// Checks that the operation refuses them, in layer 3, with these words.
   template <class Work>
   void refuses(std::string const& words, Work work) {
     std::string const message = says(work);

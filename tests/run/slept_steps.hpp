@@ -14,8 +14,8 @@
 #include "plait/run/step_executor.hpp"
 #include "plait/schedule/times.hpp"
 
-// Steps of a pipeline whose computations sleep, to see whether messages travel meanwhile, and what
-// happens if one rank fails.
+// Steps of a pipeline whose computations sleep: they show whether messages overlap with
+// computations, and the behaviour when one rank fails.
 namespace slept_steps {
 
 using namespace plait;
@@ -29,7 +29,7 @@ using job_of = parallel<objective<repeat<8, nn::linear<4, 4>>, nn::cross_entropy
 /// The time of a forward of a stage; a backward takes one and a half times as long.
 constexpr std::chrono::microseconds forward{8'000}, backward{12'000};
 
-/// Sleeps instead of computing, and carries out the messages.
+/// Sleeps instead of computing, and sends the messages.
 template <class Rank>
 struct sleeper {
   static constexpr std::size_t numbers = 4, most_microbatches = 64;
@@ -38,7 +38,7 @@ struct sleeper {
   /// Called before the operation of this number.
   std::function<void()> strikes = [] {};
   int strikes_at = -1;
-  /// A message of this number is left out, or has another tag.
+  /// The number of a message that is left out, and of a message with another tag.
   int leaves_out = -1, mistakes = -1;
   int operations = 0;
 
@@ -59,7 +59,7 @@ struct sleeper {
   }
 };
 
-/// The passes of a step with their messages, whose list is `list`.
+/// Returns the passes of a step with their messages, whose list is `list`.
 template <class Plan, class Rank>
 step_program passes_of_a_step(Rank const& rank, timetable const& table,
                               plait::ext::lean_vector<exchange> const& list) {
@@ -81,8 +81,8 @@ step_program passes_of_a_step(Rank const& rank, timetable const& table,
   return out;
 }
 
-/// The time of a step relative to the timetable with messages that take no time, the least of some
-/// tries; `prepare(work)` may plant a fault.
+/// Returns the time of a step, relative to a timetable whose messages take no time: the least of
+/// some tries. prepare(work) may plant a fault.
 template <class Job, class Rank, class Prepare>
 double slowness(Rank& rank, int microbatches, int tries, Prepare prepare) {
   using plan = typename Job::plan_type;

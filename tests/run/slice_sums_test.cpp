@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of slices follows one binary tree over their numbers, to the bit, on any ranks.
+// The sum of slices is the sum of one binary tree over their numbers, bit for bit, on any ranks.
 #include "plait/run/slice_sums.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ using body = objective<sequential<named<"wte", nn::embedding<vocabulary, width>>
 struct job : parallel<body, hybrid<data_parallel<>, reproducible<slices>>, float> {};
 using plan = job::plan_type;
 
-/// A slice's summand of an element: of unlike sizes, so that the order of a sum shows.
+/// Returns the summand of a slice for an element. Summands have unlike sizes, so that the order of
+/// a sum matters.
 float value(int turn, int slice, std::size_t element) {
   auto const mixed = (std::uint32_t(slice) * 2654435761u + std::uint32_t(element) * 40503u +
                       std::uint32_t(turn) * 97u) >>
@@ -37,7 +38,7 @@ float value(int turn, int slice, std::size_t element) {
   return mixed % 2 == 0 ? size : -size;
 }
 
-/// The tree, as its comment says: the left part has the largest power of two that is less than all.
+/// Sums by the tree: the left part has the largest power of two that is less than the whole.
 float tree_sum(int turn, int first, int count, std::size_t element) {
   if (count == 1) return value(turn, first, element);
   int left = 1;
@@ -51,7 +52,7 @@ std::vector<float> tree_sums(int turn, std::size_t count) {
   return out;
 }
 
-/// The values of all ranks at the end of two steps, in pieces of `piece` elements (0: as planned).
+/// Checks the sums on all ranks after two steps, in pieces of `piece` elements (0: as planned).
 void expect_tree(int data_ranks, std::size_t piece) {
   launch<job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
@@ -120,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SliceSums, ::testing::Values(1, 2, 3, 5));
 
 TEST_P(SliceSums, AreThoseOfTheTree) { expect_tree(GetParam(), 0); }
 
-// 100 divides no block, so that the last piece is a short one.
+// No block is a multiple of 100, so the last piece is shorter.
 TEST_P(SliceSums, AreTheSameInPieces) {
   for (std::size_t const piece : {100u, 512u}) expect_tree(GetParam(), piece);
 }

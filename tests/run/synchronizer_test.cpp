@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which waits and records a device is asked for, in which order and under which names.
+// Tests which waits and records a device gets, in which order and under which names.
 #include "plait/run/synchronizer.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using plait::planning::operation_kind;
 using plait::planning::program_operation;
 using lines = std::vector<std::string>;
 
-/// Writes down what it is asked for.
+/// A device that records its calls.
 struct recording_device {
   struct event {
     int number = -1;
@@ -47,13 +47,14 @@ struct outcome {
   int events = 0;
 };
 
-/// The log of operations that run one after the other; each writes its number.
+/// Returns the calls during a run of the operations one after the other; each operation records its
+/// number.
 outcome run(plait::ext::lean_vector<stream_operation> const& touched,
             plait::ext::lean_vector<program_operation> const& operations, int turns = 1) {
   outcome out;
   recording_device device{&out.said};
   synchronizer<recording_device> waits(device, touched, operations);
-  EXPECT_TRUE(out.said.empty());  // nothing is asked for while it is prepared
+  EXPECT_TRUE(out.said.empty());  // preparation makes no calls
   for (int turn = 0; turn < turns; ++turn)
     for (std::size_t i = 0; i < touched.size(); ++i) {
       waits.begin(i);
@@ -92,7 +93,7 @@ TEST(Synchronizer, HasOneEventForAllWhoWaitForAnOperation) {
   EXPECT_EQ(got.events, 1);
 }
 
-// From the latest on, which is event 0.
+// Waits begin with the latest record, which is event 0.
 TEST(Synchronizer, WaitsForSeveralStreams) {
   auto const got = run({{data, {}, {0}}, {stage, {}, {1}}, {compute, {0, 1}, {}}},
                        {row(3), row(4), computes(operation_kind::add)});
