@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=20
-// Kinds of attention as formulas, against PyTorch.
+// Compares kinds of attention, written as formulas, with PyTorch.
 #include <gtest/gtest.h>
 
 #include "formula/modern_layers.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=30
-// Attention of several documents in one sample equals the attention of each document alone.
+// Attention of several documents in one sample equals attention of each document alone.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -26,7 +26,8 @@ struct alone : parallel<model<length, false>, serial, double> {};
 template <class Policy, bool HasDocuments = true>
 struct packed : parallel<model<2 * length, HasDocuments>, Policy, double> {};
 
-/// Documents of four tokens, the last of which is 0; a sample has this many.
+/// Returns a batch of documents of four tokens, of which the last is 0; `documents` of them are one
+/// sample.
 nn_testing::token_batch batch_of(std::size_t documents) {
   constexpr std::size_t samples = 8;
   nn_testing::token_batch out{samples / documents, length * documents, {}, {}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=60
-// Random numbers of formulas: their distributions, and that every plan draws the same.
+// Tests the distributions of random numbers in formulas, and that every plan draws the same
+// numbers.
 #include "plait/formula/draws.hpp"
 
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ double number_at(formula::random_place const& at) {
   return formula::random_draw<From, Number, double>::of(at, ext::dropout_threshold(0.3), 1 / 0.7);
 }
 
-// The bounds are five deviations of the means.
+// The bounds are five standard deviations of the means.
 TEST(Draws, HaveTheirDistributions) {
   constexpr auto uniform = number_at<distribution::uniform, 1>;
   constexpr auto normal = number_at<distribution::normal, 1>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=25
-// Formulas of layers that are also written by hand: the same forms, slots and FLOPs, and the same
+// Compares formulas with layers that are written by hand: equal forms, slots and FLOPs, and equal
 // bits in training.
 #include <gtest/gtest.h>
 
@@ -209,8 +209,8 @@ inline constexpr bool has_same_slots =
     info_of<A>.saved.keeps_input == info_of<B>.saved.keeps_input &&
     info_of<A>.saved.keeps_output == info_of<B>.saved.keeps_output &&
     scratch_bytes<A>() == scratch_bytes<B>() && fixed_scratch<A>() == fixed_scratch<B>();
-/// The optional members that let a layer share buffers, overwrite gradients and have its function
-/// done by the product before it.
+/// Compares the optional members that let a layer share buffers, overwrite gradients and have its
+/// function fused with the product before it.
 constexpr bool are_alike(ext::leaf_info const& a, ext::leaf_info const& b) {
   return a.may_alias.forward == b.may_alias.forward &&
          a.may_alias.backward == b.may_alias.backward &&
@@ -223,7 +223,7 @@ template <class A, class B>
 inline constexpr bool is_same_layer =
     has_same_forms<A, B> && has_same_flops<A, B> && has_same_slots<A, B> && has_same_options<A, B>;
 
-/// The units of each form, which a form of a layer by hand may leave to the layer.
+/// Returns the units of each form; a form of a layer by hand may leave them to the layer.
 template <class L>
 constexpr std::size_t units_of_form(plait::ext::form_info const& form) {
   bool const cuts_features =
@@ -269,14 +269,14 @@ static_assert(is_same_on_images<f::max_pool<image>, h::max_pool<image>>);
 static_assert(is_same_on_images<f::average_pool<image>, h::average_pool<image>>);
 static_assert(info_of<f::convolution<image, 4>>.forms.size() == 4);
 static_assert(info_of<f::average_pool<image>>.forms.size() == 4);
-// The scale that is written by hand counts no FLOPs, so that ranks never share it for its own sake;
-// a formula counts its product.
+// The scale that is written by hand counts no FLOPs, so ranks never share it for its own sake. A
+// formula counts its product.
 static_assert(info_of<h::scale<12>>.flops_per_row == 0);
 static_assert(info_of<f::scale<12>>.flops_per_row == 12);
 
 // ---- Training -----------------------------------------------------------------------------------
 
-/// Every layer once; both branches are put together twice.
+/// A body with every layer once, in which both branches are joined twice.
 template <class Of>
 using body = sequential<
     named<"first", typename Of::template linear<6, 12>>,
@@ -326,8 +326,8 @@ std::vector<double> losses_of(std::size_t features = 6) {
   return losses;
 }
 
-/// Each node of these formulas is the operation that the layer by hand calls, and no function of
-/// elements is part of another, so nothing is rounded elsewhere.
+/// Each node of these formulas is an operation that the layer by hand calls, and no function of
+/// elements is fused with another, so all roundings are equal.
 template <class Policy>
 void expect_same_bits() {
   auto const expected = losses_of<job<by_hand, Policy>>();
@@ -358,8 +358,8 @@ TEST(FormulaEquivalence, ImagesHaveSameBitsOnTensorRanks) {
   expect_same_bits_of_images<tensor_parallel<2>>();
 }
 
-/// The gated layer of Llama: in layers, and as one formula. The formula makes one function of the
-/// elements between its products, so that it rounds once where layers round twice.
+/// The gated layer of Llama: as several layers, and as one formula. The formula fuses the functions
+/// between its products, so it rounds once where layers round twice.
 template <class Of>
 struct gate;
 template <>
@@ -380,14 +380,14 @@ struct gated_job : parallel<objective<sequential<named<"mlp", typename gate<Of>:
                                       nn::cross_entropy<12>>,
                             Policy, double> {};
 
-// A formula makes the values between its products again and keeps the input and two of them; the
+// A formula recomputes the values between its products and keeps the input and two of them; the
 // layers keep four.
 template <class Of, class Policy>
 constexpr auto bytes_of_gate = gated_job<Of, Policy>::plan().bytes_per_rank({.rows = 64});
 static_assert(bytes_of_gate<by_formula, serial> < bytes_of_gate<by_hand, serial>);
 static_assert(bytes_of_gate<by_formula, tensor_parallel<2>> <
               bytes_of_gate<by_hand, tensor_parallel<2>>);
-// Both send the same.
+// Both send the same bytes.
 template <class Of>
 constexpr auto sent_by_gate =
     gated_job<Of, tensor_parallel<2>>::plan().bytes_sent(plait::axis::tensor, {.rows = 64}).total();

@@ -14,14 +14,14 @@
 #include "plait/formula/terms.hpp"
 #include "plait/testing/formula_trial.hpp"
 
-/// Formulas by the definitions of their words, read off the types of their terms: no table, nothing
-/// joined or fused, no gradients. The table is compared with it.
+/// Evaluates formulas by the definitions of their operations, read from the types of their terms,
+/// without a table, joins, fusion or gradients. The table is compared with it.
 namespace formula_testing {
 
 namespace formula = plait::formula;
 using namespace plait::testing::tables;
 
-/// A value of a formula; its rows are positions times samples, or the rows of a parameter.
+/// A value of a formula. Rows are positions times samples, or the rows of a parameter.
 struct expression_value {
   bool is_per_row = false;
   std::size_t rows = 1;
@@ -133,7 +133,7 @@ class expression_words {
     }
     return out;
   }
-  /// The sum over the letters that the result lacks, for each sample.
+  /// Returns the sum over the letters that the result lacks, for each sample.
   value contract(std::string_view text, value const& a, value const& b) const {
     std::size_t const comma = text.find(','), arrow = text.find("->");
     std::string_view const letters[]{
@@ -213,7 +213,7 @@ class expression_words {
   value scan(value const& a, value const& x) const {
     value out = x;
     std::size_t const step = batch * x.width();
-    // A number of each row, or one for all, is repeated.
+    // The decay may be a number of each row, or a number for all, which is repeated.
     for (std::size_t k = step; k < x.elements.size(); ++k)
       out.elements[k] +=
           a.elements[k * a.elements.size() / x.elements.size()] * out.elements[k - step];
@@ -250,7 +250,7 @@ class expression_words {
     }
     return out;
   }
-  /// Causal attention in the words of contractions.
+  /// Causal attention by contractions.
   value attention(value q, value k, value v, std::size_t heads, std::size_t key_heads) const {
     std::size_t const width = q.width() / heads, shared = heads / key_heads;
     auto const repeat = [&](value const& x) {
@@ -266,8 +266,8 @@ class expression_words {
     value const shares = softmax(contract("thd,shd->hts", q, keys), true);
     return reshape(contract("hts,shd->thd", shares, values), {heads * width});
   }
-  /// An image whose element at `row` and `column` of map `channel` of `sample` is
-  /// f(sample, channel, row, column).
+  /// Returns an image whose element at `row` and `column` of map `channel` of `sample` is f(sample,
+  /// channel, row, column).
   static value make_image(value const& x, formula::image_shape const& image, auto f) {
     value out{.is_per_row = true, .rows = x.rows, .image = image};
     out.factors = {std::size_t(image.size())};
@@ -396,7 +396,7 @@ class expression_evaluator : private expression_words {
                          formula::index_place const& place, double) {
     return Function{}(place);
   }
-  /// A function of places has no elements of its own.
+  /// Removes functions of places, which have no elements.
   std::vector<value const*> without_places(std::vector<value const*> operands) {
     for (value const*& each : operands)
       if (each->elements.empty()) each = &zero_;
@@ -511,7 +511,7 @@ class expression_evaluator : private expression_words {
   value zero_{.elements = {0}};
 };
 
-/// The output of the formula of L.
+/// Returns the output of the formula of L.
 template <class L>
 numbers output_by_definition(given_numbers const& given) {
   using facts = formula::formula_facts<L>;
@@ -537,10 +537,10 @@ numbers output_by_definition(given_numbers const& given) {
 
 // ---- Formulas as the tests take them ------------------------------------------------------------
 
-/// A formula without its type, and its definition.
+/// A formula without its type, with its definition.
 struct tested_formula : tried_formula {
   numbers (*by_definition)(given_numbers const&) = nullptr;
-  std::vector<plait::ext::name> labels{};  ///< names of the parameters
+  std::vector<plait::ext::name> labels{};  ///< the names of the parameters
 };
 
 template <class L>
@@ -554,7 +554,7 @@ tested_formula tested() {
   }(std::make_index_sequence<std::size_t(facts::parameter_count)>{});
 }
 
-/// The largest distance of the output from its definition.
+/// Returns the largest distance of the output from its definition.
 inline double distance_from_definition(tested_formula const& of) {
   auto const given = of.given();
   numbers const expected = of.by_definition(given), got = of.run(given).y;
@@ -564,7 +564,7 @@ inline double distance_from_definition(tested_formula const& of) {
   return out;
 }
 
-/// The largest distance of a gradient from the central differences of the definition.
+/// Returns the largest distance of a gradient from the central differences of the definition.
 inline double distance_from_differences(tested_formula const& of) {
   auto given = of.given();
   auto const whole = of.run(given);
@@ -578,7 +578,7 @@ inline double distance_from_differences(tested_formula const& of) {
   double worst = 0;
   auto const compare = [&](numbers& x, numbers const& gradient) {
     constexpr double step = 1e-5;
-    // No diagonal of a matrix, which its transpose has, too.
+    // The step avoids the diagonal of a matrix, which its transpose shares.
     for (std::size_t k = 0; k < x.size(); k += x.size() / 17 + 1) {
       double const kept = std::exchange(x[k], x[k] + step);
       double const above = loss();
@@ -599,8 +599,8 @@ inline double distance_from_differences(tested_formula const& of) {
 /// The result of the trial of all cuts of a formula.
 struct form_trial {
   int forms = 0, refusals = 0;
-  double worst = 0;           ///< distance of a form from the whole
-  int needless_refusals = 0;  ///< refused forms that make right numbers
+  double worst = 0;           ///< the largest distance of a form from the whole
+  int needless_refusals = 0;  ///< the number of refused forms whose numbers are right
 };
 inline form_trial try_forms(tested_formula const& of) {
   form_trial out;

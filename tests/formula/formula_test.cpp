@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=60 alone
-// Formulas as layers: the laws of all layers, and the forms, slots and FLOPs that follow.
+// Formulas as layers: the laws of all layers, and the forms, slots and FLOPs that follow from
+// formulas.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -24,7 +25,8 @@ using plait::shard;
 
 constexpr auto features = shard<plait::dim::features>;
 constexpr auto sequence = shard<plait::dim::sequence>;
-constexpr auto rows = shard<0>, columns = shard<1>;  // of a matrix; the elements of a vector
+constexpr auto rows = shard<0>,
+               columns = shard<1>;  // cuts of a matrix; shard<0> also cuts the elements of a vector
 
 // ---- The forms that follow ----------------------------------------------------------------------
 
@@ -114,13 +116,13 @@ static_assert(has_forms<decoded<6, 6>>({{"whole", invariant, invariant, {invaria
 static_assert(has_forms<pooled<6>>({{"whole", invariant, invariant},
                                     {"features", features, shard<plait::dim::features, 2>},
                                     {"sequence", sequence, sequence}}));
-// A dropout of a sum that is still to be made drops each rank's summand.
+// A dropout of a partial sum drops elements of each rank's summand.
 static_assert(has_forms<dropped<12>>({{"whole", invariant, invariant},
                                       {"features", features, features},
                                       {"sequence", sequence, sequence},
                                       {"summands", partial, partial}}));
 // Ranks that cut the second factor of a product of rows, or each piece of a row, would have several
-// pieces of columns, with which no operation reads a repeated row.
+// pieces of columns. No operation with a repeated row takes such pieces.
 static_assert(info_of<outer_product<6, 12>>.forms.size() == 2);
 static_assert(info_of<scaled_pieces<6>>.forms.size() == 2);
 // The numbers of heads are cut with the heads.
@@ -144,7 +146,7 @@ static_assert(
     has_forms<depthwise<12, 4>>({{"whole", invariant, invariant, {invariant, invariant, invariant}},
                                  {"features", features, features, {rows, rows, rows}}}));
 static_assert(info_of<gated_recurrence<6, 12, 4>>.forms.size() == 3);
-// A scan by a number passes summands on.
+// A scan by a number is linear, so summands pass through it.
 static_assert(
     has_forms<scan_of_summands<6, 12, 4>>({{"whole", invariant, invariant, {invariant, invariant}},
                                            {"hidden", replicate, partial, {columns, rows}},
@@ -174,7 +176,7 @@ static_assert(lists_sums(info_of<centred_norm<12>>.forms[2], 0, 0));
 
 // ---- Units, slots and FLOPs ---------------------------------------------------------------------
 
-static_assert(info_of<packed_attention<12, 6, 4>>.forms[1].units == 6);  // heads
+static_assert(info_of<packed_attention<12, 6, 4>>.forms[1].units == 6);  // the units are heads
 static_assert(info_of<grouped_attention<12, 6, 3, 4>>.forms[1].units == 3);
 static_assert(info_of<concat_of_two<6>>.forms[1].units == 6);
 
@@ -182,33 +184,33 @@ static_assert(info_of<grouped_convolution<6, 3>>.forms[1].units == 3);
 static_assert(info_of<decoded<6, 6>>.forms[1].units == 6);
 static_assert(info_of<pooled<6>>.forms[1].units == 6);
 
-// The input, and the product before gelu.
+// Keeps the input, and the product before gelu.
 static_assert(saved_bytes<residual_mlp<6, 12>>() == 4 * (6 + 12));
-// The input, the norm's result and its number for each row, and the two products.
+// Keeps the input, the norm's result and its number for each row, and the two products.
 static_assert(saved_bytes<normed_gate<6, 12>>() == 4 * (6 + 6 + 1 + 12 + 12));
 static_assert(saved_bytes<affine<12>>() == 4 * 12);
 static_assert(saved_bytes<last_part<6>>() == 0);
-// Nothing: the backward draws again.
+// Keeps nothing: the backward draws again.
 static_assert(saved_bytes<dropped<12>>() == 0);
 static_assert(saved_bytes<reshaped<12, 6>>() == 4 * 12);
-// The input, query, key and value in one, the weights of 6 heads for 4 positions, and what they
-// make.
+// Keeps the input, query, key and value in one, the weights of 6 heads for 4 positions, and the
+// heads' outputs.
 static_assert(saved_bytes<packed_attention<12, 6, 4>>() == 4 * (12 + 3 * 12 + 6 * 4 + 12));
 static_assert(scratch_bytes<last_part<6>>() == 0);
 static_assert(scratch_bytes<reshaped<12, 6>>() == 0);
 static_assert(scratch_bytes<affine<12>>() == 4 * 12);
 
-// 2 for each multiply-add, 12 for gelu, 1 for each sum.
+// FLOPs: 2 for each multiply-add, 12 for gelu, 1 for each sum.
 static_assert(info_of<residual_mlp<6, 12>>.flops_per_row == 2 * 6 * 12 * 2 + 12 * 12 + 2 * 6);
 static_assert(info_of<normed_gate<6, 12>>.flops_per_row == 5 * 6 + 3 * 2 * 6 * 12 + (8 + 1) * 12);
 static_assert(info_of<affine<12>>.flops_per_row == 2 * 12);
 static_assert(info_of<last_part<6>>.flops_per_row == 0);
-// Two contractions over 4 positions, softmax of 5 for each score, and the scale.
+// FLOPs: two contractions over 4 positions, softmax of 5 for each score, and the scale.
 static_assert(info_of<packed_attention<12, 6, 4>>.flops_per_row ==
               2 * 12 * 36 + 2 * 2 * 12 * 4 + (5 + 1) * 6 * 4 + 2 * 12 * 12);
-// 9 multiply-adds for each of 6 maps of 3 x 4, relu, and 6 for each of 12 maps.
+// FLOPs: 9 multiply-adds for each of 6 maps of 3 x 4, relu, and 6 for each of 12 maps.
 static_assert(info_of<separable_block<6, 12>>.flops_per_row == 2 * 9 * 6 * 12 + 2 * 6 * 12 * 12);
-// Ranks that share the hidden features do the norm each.
+// Ranks that share the hidden features each calculate the whole norm.
 static_assert(info_of<normed_gate<6, 12>>.forms[1].shared_flops == 3 * 2 * 6 * 12 + 9 * 12);
 
 // ---- Each kind of node --------------------------------------------------------------------------
@@ -222,7 +224,7 @@ std::set<node_kind> kinds_of() {
   (add(formula::formula_facts<L>::table), ...);
   return out;
 }
-/// The layers of this file's laws have each kind of node, so each has a body.
+/// Checks that the layers of this file have each kind of node, so each kind has a body.
 TEST(Formulas, HaveAllKindsOfNodes) {
   auto const kinds =
       kinds_of<normed_gate<6, 12>, soft_clip<6>, difference_of_products<6>, times_sum<6>,
@@ -267,7 +269,7 @@ TEST(Formulas, ScansOfRowsKeepTheLaws) { expect_laws<scans_of_rows<6, 6, 4>>(2);
 TEST(Formulas, ConvolutionsKeepTheLaws) { expect_laws<convolved<4, 6>>(4); }
 TEST(Formulas, SeparableConvolutionsKeepTheLaws) { expect_laws<separable_block<6, 12>>(4); }
 TEST(Formulas, NumbersOfMapsKeepTheLaws) { expect_laws<squeeze_and_excite<6, 3>>(2); }
-/// A product takes no sums in wider numbers than its matrix has.
+/// A product does not take sums in wider numbers than its matrix has.
 TEST(Formulas, ProductsOfMeansKeepTheLawsInMixedPrecision) {
   expect_laws<squeeze_and_excite<6, 3>, plait::precision<plait::bfloat16, float>>(2);
 }

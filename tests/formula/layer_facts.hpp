@@ -13,7 +13,8 @@ namespace formula_testing {
 template <class L>
 inline constexpr auto& info_of = plait::ext::leaf_of<plait::detail::as_layer<L>>;
 
-/// Bytes that are kept for the backward for each row, inputs and output included, in float.
+/// Returns the bytes that are kept for the backward for each row, inputs and output included, in
+/// float.
 template <class L>
 constexpr std::size_t saved_bytes() {
   auto const& info = info_of<L>;
@@ -24,7 +25,7 @@ constexpr std::size_t saved_bytes() {
   if (info.saved.keeps_output) values += info.output.width;
   return values * sizeof(float);
 }
-/// Bytes of scratch for each row, in float.
+/// Returns the bytes of scratch for each row, in float.
 template <class L>
 constexpr std::size_t scratch_bytes() {
   std::size_t values = 0;
@@ -32,7 +33,7 @@ constexpr std::size_t scratch_bytes() {
   return values * sizeof(float);
 }
 
-/// Values of scratch for all rows together.
+/// Returns the number of values of scratch that all rows share.
 template <class L>
 constexpr std::size_t fixed_scratch() {
   std::size_t values = 0;
@@ -70,7 +71,8 @@ constexpr bool has_forms(std::initializer_list<expected_form> expected) {
   return true;
 }
 
-/// Returns true if two forms place inputs, output and parameters alike; parameters in their order.
+/// Returns true if two forms place inputs, output and parameters alike, with parameters in their
+/// order.
 constexpr bool are_alike(plait::ext::form_info const& a, plait::ext::form_info const& b, int inputs,
                          int parameters) {
   bool out = a.output == b.output;
@@ -78,7 +80,7 @@ constexpr bool are_alike(plait::ext::form_info const& a, plait::ext::form_info c
   for (std::size_t k = 0; k < std::size_t(parameters); ++k) out = out && a.uses[k] == b.uses[k];
   return out;
 }
-/// Returns true if each form of A is a form of B, apart from labels.
+/// Returns true if B has each form of A, without regard to labels.
 template <class A, class B>
 constexpr bool has_all_forms_of() {
   auto const &of = info_of<A>, &in = info_of<B>;

@@ -10,7 +10,7 @@
 #include "plait/formula/layer.hpp"
 #include "plait/nn/image.hpp"
 
-/// Formulas that together have each kind of node and meet each rule of forms.
+/// Formulas that together have each kind of node and exercise each rule of forms.
 namespace formula_testing {
 
 using namespace plait::literals;
@@ -21,7 +21,7 @@ using weights = plait::parameter<Label, plait::extents<Lengths...>, plait::norma
 // ---- Products, biases and functions of elements -------------------------------------------------
 
 /// A bias that a product adds, a matrix that is read transposed, and a bias that a product cannot
-/// add, because another operation is between them.
+/// add because another operation is between them.
 template <std::size_t Width, std::size_t Hidden>
 struct residual_mlp {
   static constexpr weights<"up", Width, Hidden> up{};
@@ -69,8 +69,8 @@ struct affine {
   static constexpr auto formula(auto x) { return x * factor + summand; }
 };
 
-/// A norm in words of its own: ranks can cut the features if they add up one number for each row in
-/// the forward and one in the backward.
+/// A norm written out in its formula: ranks can cut the features if they add up one number for each
+/// row in the forward and one in the backward.
 template <std::size_t Width>
 struct norm_of_words {
   static constexpr weights<"gamma", Width> gamma{};
@@ -91,8 +91,8 @@ struct centred_norm {
   }
 };
 
-/// A block with its residual: ranks that cut the hidden features add up the branch before x is
-/// added, and the gradient of the branch before the gradient of the residual is added.
+/// A block with its residual. Ranks that cut the hidden features add up the branch before x is
+/// added. They add up the gradient of the branch before the gradient of the residual is added.
 template <std::size_t Width, std::size_t Hidden>
 struct residual_block {
   static constexpr weights<"gamma", Width> gamma{};
@@ -107,8 +107,8 @@ struct residual_block {
   }
 };
 
-/// A branch times x: its gradient is a product in which the summand comes first, which no operation
-/// takes.
+/// A branch times x. Its gradient is a product whose first operand is the summand, which no
+/// operation takes.
 template <std::size_t Width, std::size_t Hidden>
 struct scaled_branch {
   static constexpr weights<"up", Width, Hidden> up{};
@@ -130,7 +130,7 @@ struct scaled_residual {
   }
 };
 
-/// A norm of hidden features: the gradients of `up` would need its sum of the backward.
+/// A norm of hidden features: the gradients of `up` would need the norm's sum of the backward.
 template <std::size_t Width, std::size_t Hidden>
 struct norm_of_product {
   static constexpr weights<"up", Width, Hidden> up{};
@@ -141,7 +141,7 @@ struct norm_of_product {
   }
 };
 
-/// A bias that two nodes read: it may enter no sum once.
+/// A bias that two nodes read, so it cannot be added on one rank only.
 template <std::size_t Width>
 struct shared_bias {
   static constexpr weights<"bias", Width> bias{};
@@ -157,7 +157,7 @@ struct clipped_softly {
     return x / sqrt(decltype(x)(1) + ratio * ratio);
   }
 };
-/// A function of the user's, with slopes by dual numbers.
+/// A user's own function, with slopes by dual numbers.
 template <std::size_t Width>
 struct soft_clip {
   static constexpr weights<"weight", Width, Width> weight{};
@@ -192,7 +192,8 @@ struct dropped {
   static constexpr auto formula(auto x) { return dropout(x, 0.3_c); }
 };
 
-/// Dropouts where the hidden features are cut and where they are summed, each with its own numbers.
+/// Dropouts where the hidden features are cut and where they are summed; each draws its own
+/// numbers.
 template <std::size_t Width, std::size_t Hidden>
 struct dropped_mlp {
   static constexpr weights<"up", Width, Hidden> up{};
@@ -203,8 +204,7 @@ struct dropped_mlp {
   }
 };
 
-/// A sample of a normal distribution of which the input has the means and the logarithms of the
-/// variances.
+/// A sample of a normal distribution. The input has the means and the logarithms of the variances.
 template <std::size_t Width>
 struct reparametrised {
   static constexpr weights<"weight", Width, Width> weight{};
@@ -240,7 +240,7 @@ struct two_norms {
   }
 };
 
-/// Nearly a norm by its definition: means, and numbers that are repeated along rows.
+/// Almost a norm by its definition: means, and numbers that are repeated along rows.
 template <std::size_t Width>
 struct centred {
   using input = plait::features<Width>;
@@ -258,7 +258,7 @@ struct row_gate {
   static constexpr auto formula(auto x) { return x * sigmoid(matmul(x, direction)); }
 };
 
-/// A chain with a quotient that slopes of its other part do not read.
+/// A chain with a quotient; slopes with respect to its other part do not read it.
 template <std::size_t Width>
 struct quotient_and_product {
   using input = plait::features<Width>;
@@ -279,7 +279,7 @@ struct gate_of_two {
   }
 };
 
-/// An input that enters through a sum only.
+/// An input that is read only through a sum.
 template <std::size_t Width>
 struct times_sum {
   using input = plait::inputs<plait::features<Width>, plait::features<Width>>;
@@ -329,7 +329,7 @@ struct heads_of_parameters {
   }
 };
 
-/// An output that is its input in other factors.
+/// An output that is its input in another shape.
 template <std::size_t Width, std::size_t Heads>
 struct reshaped {
   static constexpr weights<"weight", Width, Width> weight{};
@@ -337,7 +337,7 @@ struct reshaped {
   static constexpr auto formula(auto x) { return side_by_side(heads<Heads>(matmul(x, weight))); }
 };
 
-/// A number for each channel: the mean of its places, and a factor that is made of all of them.
+/// A number for each channel: the mean of its places, and a factor that depends on all channels.
 template <std::size_t Channels, std::size_t Places>
 struct squeezed {
   static constexpr weights<"weight", Channels, Channels> weight{};
@@ -349,7 +349,8 @@ struct squeezed {
   }
 };
 
-/// Each element of a row by each of another. Ranks that cut the second have pieces of the product.
+/// Each element of a row times each element of another. Ranks that cut the second row have pieces
+/// of the product.
 template <std::size_t Width, std::size_t Other>
 struct outer_product {
   static constexpr weights<"weight", Width, Other> weight{};
@@ -360,7 +361,7 @@ struct outer_product {
   }
 };
 
-/// A row that pieces of a product read, which are cut each.
+/// A row that several pieces of a product read, each of which is cut.
 template <std::size_t Width>
 struct scaled_pieces {
   static constexpr weights<"weight", Width, 2 * Width> weight{};
@@ -372,8 +373,8 @@ struct scaled_pieces {
   }
 };
 
-/// Each feature times each of some numbers of the row, side by side: the numbers cannot be cut,
-/// because their blocks are not contiguous.
+/// Each feature times each of some numbers of the row, side by side. The numbers cannot be cut, as
+/// their blocks are not contiguous.
 template <std::size_t Width, std::size_t Count>
 struct flat_outer_product {
   static constexpr weights<"numbers", Width, Count> numbers{};
@@ -401,7 +402,7 @@ struct concat_of_two {
   }
 };
 
-/// The logarithm of a sum and the greatest, of each head.
+/// The log-sum-exp and the maximum of each head.
 template <std::size_t Width, std::size_t Heads>
 struct heads_as_numbers {
   static constexpr weights<"weight", Width, Width> weight{};
@@ -411,7 +412,7 @@ struct heads_as_numbers {
     return side_by_side(h * max(h) - square(log_sum_exp(h)));
   }
 };
-/// The logarithm of the sum and the greatest of all features.
+/// The log-sum-exp and the maximum of all features.
 template <std::size_t Width>
 struct rows_as_numbers {
   using input = plait::features<Width>;
@@ -438,7 +439,7 @@ struct packed_attention {
   }
 };
 
-/// Norms of each head, by the row of norms and by its definition.
+/// Norms of each head, by the operation and by its definition.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct normed_attention {
   static constexpr weights<"q", Width, Width> q{};
@@ -452,7 +453,7 @@ struct normed_attention {
     auto const h = heads<Heads>(matmul(x, q));
     auto const normed = h * rsqrt(mean(square(h)) + 1e-3_c) * gamma;
     auto const keys = layer_norm(heads<Heads>(matmul(x, k)), gamma, beta);
-    // The operands change places: the scores of keys by queries.
+    // The operands are swapped: scores of keys by queries.
     auto const scores = softmax(einsum<"shd,thd->hts">(keys, normed));
     return matmul(side_by_side(einsum<"hts,shd->thd">(scores, keys)), out);
   }
@@ -477,7 +478,7 @@ struct biased_attention {
 };
 
 /// Scores that a value with heads weighs, from the left or from the right. There are as many heads
-/// as positions, so no length says which letter is which.
+/// as positions, so lengths do not tell letters apart.
 template <std::size_t Width, std::size_t Count, bool IsLeft>
 struct weighed_scores {
   static constexpr weights<"q", Width, Width> q{};
@@ -508,8 +509,8 @@ struct within_document {
     return mine == other ? score : decltype(score)(-1e30f);
   }
 };
-/// Attention of several documents in one sample, each of which ends with token 0: a position sees
-/// the positions of its own document. The number of a document is the number of ends before it.
+/// Attention of several documents in one sample, each of which ends with token 0. A position
+/// attends to its own document, whose number is the number of ends before it.
 template <std::size_t Tokens, std::size_t Width, std::size_t Heads, std::size_t Sequence,
           bool HasDocuments = true>
 struct document_attention {
@@ -544,8 +545,8 @@ struct sloped {
     return score - slope * distance;
   }
 };
-/// Scores with a slope of each head by the distance, capped softly, and a sink: a learnt score of a
-/// position that has no value.
+/// Scores with a slope for each head by the distance, soft capping, and a sink: a learned score of
+/// a position without a value.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct sunk_attention {
   static constexpr weights<"q", Width, Width> q{};
@@ -563,7 +564,7 @@ struct sunk_attention {
   }
 };
 
-/// A number that a position gives to all others, for each head and for all of them.
+/// A number that a position passes to all others, for each head and for all of them.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct weighted_positions {
   static constexpr weights<"v", Width, Width> v{};
@@ -577,7 +578,7 @@ struct weighted_positions {
   }
 };
 
-/// Attention by kernels that store no scores; several heads of queries read one of keys.
+/// Attention by kernels that store no scores; several query heads read one key head.
 template <std::size_t Width, std::size_t Heads, std::size_t KeyHeads, std::size_t Sequence>
 struct grouped_attention {
   static constexpr std::size_t key_width = Width / Heads * KeyHeads;
@@ -632,7 +633,7 @@ struct gated_recurrence {
   }
 };
 
-/// Scans by a number, by a number of each row, and of a number of each row.
+/// Scans whose decay is a number, or a number of each row; and a scan of a number of each row.
 template <std::size_t Width, std::size_t Hidden, std::size_t Sequence>
 struct scans_of_rows {
   static constexpr weights<"in", Width, Hidden> in{};
@@ -646,7 +647,7 @@ struct scans_of_rows {
     return matmul(scan(kept, slow), out) * scan(kept, mean(x)) + scan(0.5_c, mean(square(x)));
   }
 };
-/// A scan by a number is linear: ranks add up its summands after it.
+/// A scan by a number is linear: ranks add up the summands after it.
 template <std::size_t Width, std::size_t Hidden, std::size_t Sequence>
 struct scan_of_summands {
   static constexpr weights<"up", Width, Hidden> up{};
@@ -682,7 +683,7 @@ struct grouped_convolution {
   }
 };
 
-/// A convolution of each map, and one of all maps at each place.
+/// A convolution of each map, and a convolution across all maps at each place.
 // example-begin separable
 template <std::size_t Channels, std::size_t Outputs>
 struct separable_block {
@@ -700,7 +701,7 @@ struct separable_block {
 };
 // example-end
 
-/// Maps times numbers that follow from their means.
+/// Maps times numbers that depend on their means.
 // example-begin squeeze
 template <std::size_t Channels, std::size_t Hidden>
 struct squeeze_and_excite {
@@ -742,7 +743,7 @@ struct pooled {
   }
 };
 
-/// Features that become an image, halves of which are put together.
+/// Features that become an image, whose halves are concatenated.
 template <std::size_t Width, std::size_t Channels>
 struct decoded {
   static constexpr weights<"in", Width, 2 * Channels * 6> in{};
@@ -765,7 +766,7 @@ struct scaled_lookup {
   static constexpr auto formula(auto ids) { return gather(table, ids) * 3_c; }
 };
 
-/// A function of integers alone: it is called with plain numbers and may index an array.
+/// A function that reads only integers. It is called with plain numbers and may index an array.
 struct weight_of_id {
   template <std::floating_point T>
   PLAIT_HOST_DEVICE double operator()(T id) const {
@@ -808,7 +809,7 @@ struct picked_lookup {
   }
 };
 
-/// Gives its integers on, next to what another layer makes of them.
+/// Passes its integers on, next to another layer's result for them.
 struct passed_tokens {
   struct copy_integers {
     static constexpr bool any_placement = true;

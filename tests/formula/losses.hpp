@@ -10,7 +10,7 @@
 #include "plait/core/macros.hpp"
 #include "plait/formula/layer.hpp"
 
-/// Losses as formulas, and layers with a term in the loss.
+/// Losses that are written as formulas, and layers with a term in the loss.
 namespace formula_testing {
 
 template <std::size_t Classes>
@@ -26,11 +26,12 @@ struct loss_of_numbers {
 
 template <std::size_t Classes>
 struct entropy_loss : loss_of_classes<Classes> {
-  static constexpr std::int32_t ignored = 2;  // in place of nn::cross_entropy's -100
+  static constexpr std::int32_t ignored = 2;  // replaces nn::cross_entropy's -100
   static constexpr auto formula(auto x, auto label) { return cross_entropy(x, label); }
 };
 
-/// (1 - s) times the label's and s times the mean of all classes' cross-entropy.
+/// Returns (1 - s) times the cross-entropy of the label plus s times the mean cross-entropy of all
+/// classes.
 template <std::size_t Classes>
 struct smoothed_loss : loss_of_classes<Classes> {
   static constexpr auto formula(auto x, auto label) {
@@ -68,13 +69,14 @@ struct squared_loss : loss_of_numbers<Width> {
   static constexpr auto formula(auto x, auto target) { return mean(square(x - target)); }
 };
 
-/// The critic of Arjovsky et al., "Wasserstein GAN", 2017: its gradients read neither x nor target.
+/// The critic of Arjovsky et al., "Wasserstein GAN", 2017. Its gradients read neither x nor the
+/// target.
 template <std::size_t Width>
 struct distance_of_means : loss_of_numbers<Width> {
   static constexpr auto formula(auto x, auto target) { return mean(x) - mean(target); }
 };
 
-/// The divergence of a distribution that the data set has.
+/// The divergence from a distribution that the data set gives.
 template <std::size_t Width>
 struct distillation_loss : loss_of_numbers<Width> {
   static constexpr auto formula(auto x, auto target) {
@@ -83,7 +85,7 @@ struct distillation_loss : loss_of_numbers<Width> {
   }
 };
 
-/// Logarithms of targets: in rows that do not count it gives no number.
+/// A loss with logarithms of targets, which are NaN or infinite in rows that do not count.
 template <std::size_t Width>
 struct logarithmic_loss : loss_of_numbers<Width> {
   static constexpr auto formula(auto x, auto target) {
@@ -91,7 +93,7 @@ struct logarithmic_loss : loss_of_numbers<Width> {
   }
 };
 
-/// The negative log-likelihood of a normal distribution; the targets are its number and a weight.
+/// The negative log-likelihood of a normal distribution. The targets are a number and its weight.
 struct weighted_normal_loss {
   using input = plait::inputs<plait::features<2>, plait::reals<2>>;
   using output = plait::loss_value;
@@ -102,7 +104,7 @@ struct weighted_normal_loss {
   }
 };
 
-/// The labels of several classes: each is an own question.
+/// Labels of several classes: each is a separate yes-no question.
 template <std::size_t Classes>
 struct several_questions {
   using input = plait::inputs<plait::features<Classes>, plait::integers<Classes>>;
@@ -112,7 +114,7 @@ struct several_questions {
   }
 };
 
-/// A function that leaves out what is missing, and a count to go with it.
+/// A function that ignores missing targets, and a count that fits it.
 struct squared_if_there {
   template <class T>
   PLAIT_HOST_DEVICE T operator()(T x, T target) const {
@@ -132,7 +134,7 @@ struct loss_of_what_is_there : loss_of_numbers<Width> {
   }
 };
 
-/// A loss with parameters: a product, a factor, and a row that is learned.
+/// A loss with parameters: a product, a factor, and a learned row.
 template <std::size_t Width, std::size_t Classes>
 struct projected_loss {
   static constexpr weights<"head", Width, Classes> head{};
@@ -147,7 +149,7 @@ struct projected_loss {
 
 // ---- Terms in mid-model -------------------------------------------------------------------------
 
-/// Keeps the logits small: y = x.
+/// y = x, with a term that keeps the logits small.
 template <std::size_t Width>
 struct z_loss {
   using input = plait::features<Width>;
@@ -169,7 +171,7 @@ struct latent {
   }
 };
 
-/// A product whose columns ranks cannot cut, as a term reads x, too.
+/// A product whose columns ranks cannot cut, as a term also reads x.
 template <std::size_t Width, std::size_t Hidden>
 struct penalised_scale {
   static constexpr weights<"up", Width, Hidden> up{};
@@ -180,7 +182,8 @@ struct penalised_scale {
   }
 };
 
-/// A term of a parameter's row that each rank has, and an output of which ranks have blocks.
+/// A term of a parameter's row, which each rank has whole, and an output of which ranks have
+/// blocks.
 template <std::size_t Width, std::size_t Hidden>
 struct cut_next_to_term {
   static constexpr weights<"up", Width, Hidden> up{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=60 alone
-// Losses as formulas: the laws of losses, and the numbers of losses that are written by hand.
+// Tests losses that are formulas: the laws of losses, and the numbers of losses that are written by
+// hand.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -30,7 +31,7 @@ using namespace plait;
 // ---- Facts --------------------------------------------------------------------------------------
 
 // A loss keeps its input, and one number of each row.
-static_assert(saved_bytes<entropy_loss<12>>() == 4 * (12 + 1 + 1));  // with the label
+static_assert(saved_bytes<entropy_loss<12>>() == 4 * (12 + 1 + 1));  // 1 for the label
 static_assert(saved_bytes<squared_loss<6>>() == 4 * (6 + 6));
 static_assert(saved_bytes<distance_of_means<6>>() == 4 * (6 + 6));
 static_assert(info_of<entropy_loss<12>>.is_loss && info_of<entropy_loss<12>>.takes_weights);
@@ -82,7 +83,7 @@ TEST(FormulaLosses, TermsInMidModelKeepTheLaws) {
   expect_laws<penalised_scale<6, 12>>();
   expect_laws<cut_next_to_term<6, 12>>();
 }
-// Ranks cut what the term does not read.
+// Ranks cut a variable that the term does not read.
 static_assert(info_of<cut_next_to_term<6, 12>>.forms.size() == 3);
 static_assert(info_of<latent<12, 12>>.forms.size() == 1);
 
@@ -201,14 +202,14 @@ TEST(FormulaLosses, TheSquareIsThatOfNn) {
   expect_same_training<nn::mse<classes>, squared_loss<classes>, data_parallel<2>>(data);
 }
 
-/// In places without a sample targets are 0, which has no logarithm.
+/// In places without a sample targets are 0, whose logarithm is not finite.
 TEST(FormulaLosses, RowsThatDoNotCountChangeNothing) {
   auto const data = data_of_numbers();
   using loss = logarithmic_loss<classes>;
   expect_near(train<job<body, loss, serial>>(data), train<job<body, loss, data_parallel<2>>>(data));
 }
 
-/// The cross-entropy with class weights, divided by the sum of these.
+/// The cross-entropy with class weights, divided by the sum of the weights.
 struct weighted_entropy : loss_of_classes<classes> {
   static double count(std::span<std::int32_t const> labels) {
     double out = 0;

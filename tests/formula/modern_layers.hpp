@@ -7,8 +7,8 @@
 #include "plait/core/macros.hpp"
 #include "plait/formula/layer.hpp"
 
-/// Layers of models since 2020 as formulas, which tests/oracle/formula_reference.py writes in
-/// PyTorch.
+/// Layers of models since 2020, written as formulas; tests/oracle/formula_reference.py writes them
+/// in PyTorch.
 namespace modern {
 
 using namespace plait::literals;
@@ -38,7 +38,8 @@ struct bilinear_gate {
   static constexpr auto formula(auto x) { return matmul(matmul(x, left) * matmul(x, right), down); }
 };
 
-/// Each group of the features is scaled by a number that the means of all groups give.
+/// Squeeze and excitation: scales each group of features by a number that depends on the means of
+/// all groups.
 template <std::size_t Width, std::size_t Groups, std::size_t Squeezed>
 struct squeeze_excite {
   static constexpr weights<"down", Groups, Squeezed> down{};
@@ -108,7 +109,8 @@ struct causal_mask {
     return at[1] > at.position ? -1e9 : 0;
   }
 };
-/// Each head has a score that no position has, so that the shares add up to less than 1.
+/// Attention with a sink: each head has one more score that belongs to no position, so the weights
+/// add up to less than 1.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct sink_attention {
   static constexpr weights<"qkv", Width, 3 * Width> qkv{};
@@ -126,11 +128,10 @@ struct sink_attention {
   }
 };
 
-struct sign_of {  // a step, whose slope is 0
+struct sign_of {  // a step function, whose slope is 0
   PLAIT_HOST_DEVICE auto operator()(auto x) const { return decltype(x)(x > 0 ? 1 : -1); }
 };
-/// Positions see only positions of their own document; the sign of `mark` tells the two documents
-/// apart.
+/// Attention within a document: of two documents, the sign of `mark` gives a position's document.
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct document_attention {
   static constexpr weights<"qkv", Width, 3 * Width> qkv{};
@@ -148,7 +149,8 @@ struct document_attention {
   }
 };
 
-/// Keys and values of one latent row for all heads; a value is twice as wide as a key.
+/// Attention in which one latent row gives the keys and values of all heads; a value is twice as
+/// wide as a key.
 template <std::size_t Width, std::size_t Latent, std::size_t Heads, std::size_t Sequence>
 struct latent_attention {
   static constexpr weights<"q", Width, Width> to_q{};
@@ -258,7 +260,7 @@ struct dense_mixture {
   }
 };
 
-struct is_less {  // a step, whose slope is 0
+struct is_less {  // a step function, whose slope is 0
   PLAIT_HOST_DEVICE auto operator()(auto a, auto b) const { return decltype(a)(a < b ? 1 : 0); }
 };
 struct if_below_2 {
@@ -266,7 +268,7 @@ struct if_below_2 {
     return rank < decltype(rank)(2) ? x : decltype(x)(0);
   }
 };
-/// All experts are made, and the two with the largest shares are taken.
+/// Calculates all experts, and uses the two with the largest shares.
 template <std::size_t Width, std::size_t Hidden, std::size_t Experts>
 struct masked_mixture {
   static constexpr weights<"router", Width, Experts> router{};
@@ -285,15 +287,16 @@ struct masked_mixture {
 
 // ---- Terms of the loss --------------------------------------------------------------------------
 
-/// y = x; the logarithm of the sum of exponentials is kept near 0.
+/// y = x, with a term that keeps the logarithm of the sum of exponentials near 0.
 template <std::size_t Width>
 struct z_loss {
   using input = plait::features<Width>;
   static constexpr auto formula(auto x) { return with_loss(x, 0.1_c * square(log_sum_exp(x))); }
 };
 
-/// A latent row around a mean, moved by noise, and the divergence of its distribution from the
-/// standard normal one. The noise is an input, so that others can have the same.
+/// A latent row: a mean plus noise, with the divergence of its distribution from the standard
+/// normal one as a term of the loss. The noise is an input, so that other programs can use equal
+/// noise.
 template <std::size_t Width, std::size_t Latent>
 struct variational {
   static constexpr weights<"mean", Width, Latent> to_mean{};
@@ -315,7 +318,7 @@ struct weight_of_class {
     return static_cast<T>(of[int(label)]);
   }
 };
-/// Cross-entropy that counts less where it is small.
+/// Cross-entropy with a smaller weight where it is small.
 struct focal_loss {
   using input = plait::inputs<plait::features<4>, plait::tokens>;
   using output = plait::loss_value;

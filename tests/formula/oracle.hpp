@@ -19,8 +19,8 @@
 #include "plait/nn/linear.hpp"
 #include "plait/plait.hpp"
 
-/// Ten steps of small models under three plans, or six with PLAIT_ORACLE_OF_ALL_PLANS, against
-/// PyTorch's losses, which tests/oracle/formula_reference.py prints.
+/// Compares ten steps of small models under three plans, or six with PLAIT_ORACLE_OF_ALL_PLANS,
+/// with PyTorch's losses, which tests/oracle/formula_reference.py prints.
 namespace formula_oracle {
 
 using namespace plait;
@@ -28,11 +28,11 @@ using namespace plait;
 constexpr std::size_t in = 3, width = 12, out = 2, length = 4, batch = 4, steps = 10,
                       head_count = 6;
 
-/// A number between -1 and 1 for each place and key.
+/// Returns a number between -1 and 1 for each place and key.
 inline double number(std::size_t place, std::size_t key) {
   return std::sin(12.9898 * double(place) + 78.233 * double(key));
 }
-/// The key of a parameter.
+/// Returns the key of a parameter.
 inline std::size_t key_of(std::string const& name) {
   std::size_t sum = 0;
   for (std::size_t i = 0; i < name.size(); ++i) sum += (i + 1) * std::size_t(name[i]);
@@ -106,12 +106,12 @@ inline void expect_near(std::vector<double> const& expected, std::vector<double>
   for (std::size_t i = 0; i < got.size(); ++i)
     EXPECT_NEAR(got[i], expected[i], 1e-10) << plan << ", step " << i;
 }
-/// Trains under each plan. `name`: a line of PyTorch's numbers.
+/// Trains under each plan. `name`: the line of PyTorch's numbers.
 template <class Objective>
 void expect_losses_of(char const* name) {
   auto const expected = plait_test::stored_numbers("formula_numbers.txt", name);
   expect_near(expected, losses_of<job<Objective, serial>>(), "serial");
-#ifdef PLAIT_ORACLE_OF_ALL_PLANS  // twice the time to compile
+#ifdef PLAIT_ORACLE_OF_ALL_PLANS  // takes twice the time to compile
   expect_near(expected, losses_of<job<Objective, data_parallel<2>>>(), "2 data ranks");
   expect_near(expected, losses_of<job<Objective, tensor_parallel<2>>>(), "2 tensor ranks");
   expect_near(expected, losses_of<job<Objective, pipeline<2>>>(), "2 stages");
@@ -128,7 +128,7 @@ void expect_losses(char const* name) {
 
 using namespace modern;
 
-/// A layer of nn, and next to it the data as they are.
+/// A layer of nn, and the unchanged data next to its output.
 using with_data = fan_out<in_linear, nn::identity<in>>;
 
 }  // namespace formula_oracle

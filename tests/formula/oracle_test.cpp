@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=20
-// Gates, recurrences, mixtures and terms of the loss as formulas, against PyTorch.
+// Compares gates, recurrences, mixtures and terms of the loss, written as formulas, with PyTorch.
 #include <gtest/gtest.h>
 
 #include "formula/modern_layers.hpp"

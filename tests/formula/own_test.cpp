@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=10
-// Operations of a program's own in formulas: a product, and a norm that keeps a number of each row.
+// A program's own operations in formulas: a product, and a norm that keeps a number of each row.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ using plait::operation::row;
 constexpr auto features = shard<plait::dim::features>;
 constexpr auto sequence = shard<plait::dim::sequence>;
 
-/// The element in row r and column c of a view, from 0 on.
+/// Returns the element in row r and column c of a view, counted from 0.
 auto& element(auto const& of, std::size_t r, std::size_t c) { return of.data[r * of.columns + c]; }
 
 // ---- A product ----------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ struct mlp_of_words : mlp_of_products<Width, Hidden> {
   static constexpr auto formula(auto x) { return matmul(gelu(matmul(x, base::up)), base::down); }
 };
 
-constexpr auto rows = shard<0>, columns = shard<1>;  // of a matrix
+constexpr auto rows = shard<0>, columns = shard<1>;  // cuts of a matrix
 static_assert(
     has_forms<mlp_of_products<6, 12>>({{"whole", invariant, invariant, {invariant, invariant}},
                                        {"hidden", replicate, partial, {columns, rows}},
@@ -190,7 +190,7 @@ struct sharp_norm_backward_z {
       }
   }
 };
-/// y = gain x z[0] / |x|, of whole rows.
+/// y = gain x z[0] / |x|, for whole rows.
 struct sharp_norm {
   static constexpr row is{"sharp_norm",
                           "x(r c), gain(1 c), z(r d) -> y(r c), inverse(r 1); whole c d", 5};

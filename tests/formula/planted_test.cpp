@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that are planted into tables, forms and memory plans of formulas: the tests of formulas
-// find each of them.
+// Plants faults into tables, forms and memory plans of formulas; the tests of formulas must find
+// each of them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -98,7 +98,7 @@ TEST(FormulaTables, AreTheSameWhereScoresAndHeadsChangePlaces) {
   auto const right = tested<weighed_scores<9, 3, false>>();
   auto given = left.given();
   numbers const expected = left.run(given).y;
-  std::swap(given.parameters[0], given.parameters[1]);  // in the order in which they are read
+  std::swap(given.parameters[0], given.parameters[1]);  // the order in which they are read
   EXPECT_EQ(right.run(given).y, expected);
   EXPECT_LT(distance_from_definition(left), 1e-13);
   EXPECT_LT(distance_from_differences(left), 1e-7);
@@ -150,8 +150,8 @@ TEST(FormulaMemory, SlotsAreShared) {
 // ---- Faults in gradients ------------------------------------------------------------------------
 
 /// Plants a fault into each node for which `plant` returns true, one at a time, and returns their
-/// number. Finite differences have to find them. A change that leaves all numbers as they are, such
-/// as a swap of the operands of a product of elements, is not a fault.
+/// number. Finite differences must find them. A change that leaves all numbers as they are, such as
+/// a swap of the operands of a product of elements, does not count as a fault.
 int count_found_by_differences(auto plant) {
   int planted = 0;
   for (auto const& [name, of] : formulas())
@@ -237,7 +237,7 @@ TEST(PlantedFaults, AnIndexIsTakenForMappedThatIsReduced) {
   EXPECT_GE(planted, 1);
 }
 
-/// A summand is taken for the whole, and the whole for a summand, in each result of each form.
+/// Takes a summand for the whole, and the whole for a summand, in each result of each form.
 TEST(PlantedFaults, ASumOverRanksIsLeftOutOrMadeTwice) {
   int planted = 0;
   for (auto const& [name, of] : formulas()) {
@@ -296,7 +296,7 @@ TEST(PlantedFaults, ASlotIsReleasedOneNodeEarly) {
         int const read = g.at[i].operands[j] < 0 ? -1 : plan.place_of(g.at[i].operands[j]);
         if (read < 0 || read == i || !is_in_scratch(read) || plan.slot[read] == plan.slot[i])
           continue;
-        if (g.at[read].width() != g.at[i].width()) continue;  // slots of one width
+        if (g.at[read].width() != g.at[i].width()) continue;  // slots have one width
         auto faulty = plan;
         faulty.slot[i] = faulty.slot[read];
         ++planted;
@@ -330,7 +330,7 @@ TEST(PlantedFaults, AValueThatIsReadBackwardIsNotKept) {
 
 // ---- Sums in wider numbers ----------------------------------------------------------------------
 
-/// y = x + bias: nothing but the sum over rows makes the gradient of the bias.
+/// y = x + bias: only the sum over rows makes the gradient of the bias.
 struct only_bias {
   static constexpr plait::parameter<"bias", plait::extents<2>> bias{};
   using input = plait::features<2>;
@@ -349,7 +349,7 @@ struct mixed_job : plait::parallel<plait::objective<plait::named<"layer", L>, pl
 
 constexpr std::size_t many_rows = 4096;
 
-/// The gradient of the parameter for many rows of which each has the slope 1: the loss is the mean
+/// Returns the gradient of the parameter for many rows, each with the slope 1. The loss is the mean
 /// of the squares of a distance of `many_rows`, over twice as many numbers.
 template <class L>
 std::vector<double> gradient_of_ones(float input) {

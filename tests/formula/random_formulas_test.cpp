@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random formulas: the table against the definitions of the words, the gradients against finite
-// differences, every form against the whole, every refusal against numbers.
+// Random formulas: compares the table with the definitions of the operations, the gradients with
+// finite differences, every form with the whole, and every refusal with numbers.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 using namespace formula_testing;
 using namespace plait::literals;
 
-/// The number of formulas; every third has two inputs, every fourth is about positions.
+/// The number of formulas. Every third has two inputs, every fourth has positions.
 constexpr int formula_count = 40;
 constexpr std::size_t width = 12, head_count = 6;
 
@@ -41,7 +41,7 @@ struct positions_of_formula<true> {
   static constexpr std::size_t sequence = 6;
 };
 
-/// A formula of a seed. `Mirrored`: operands that may change places do.
+/// A formula of a seed. With `Mirrored`, operands that may be swapped are swapped.
 template <int Number, bool Mirrored = false>
 struct random_formula : positions_of_formula<Number % 4 == 3> {
   static constexpr weights<"a", width, width> a{};
@@ -80,7 +80,7 @@ struct random_formula : positions_of_formula<Number % 4 == 3> {
     else if constexpr (Choice == 1) return b;
     else return c;
   }
-  /// Most often the latest value, so that formulas are deep; else any.
+  /// Returns the latest value most often, so that formulas are deep; else any value.
   static constexpr std::size_t place_of_operand(unsigned state, std::size_t count) {
     return choose(state, 3) != 0 ? count - 1 : choose(next(state), unsigned(count));
   }
@@ -105,7 +105,7 @@ struct random_formula : positions_of_formula<Number % 4 == 3> {
     else if constexpr (kind == 3) return add(matmul(x, matrix<which>()), beta);
     else if constexpr (kind == 4) return matmul(x, transposed(matrix<which>()));
     else if constexpr (kind < 7) return add(x, y);
-    else if constexpr (kind == 7) return x - y * 0.5_c;  // never 0
+    else if constexpr (kind == 7) return x - y * 0.5_c;  // the difference is not always 0
     else if constexpr (kind == 8) return multiply(x, y);
     else if constexpr (kind == 9) return x / add(2_c, square(y));
     else if constexpr (kind == 10) return tanh(x);
@@ -162,7 +162,7 @@ TEST(RandomFormulas, EveryFormIsRightAndEveryRefusalIsNeeded) {
     EXPECT_EQ(found.needless_refusals, 0) << number;
     forms += found.forms, refusals += found.refusals;
   }
-  // Two for each are whole and by positions.
+  // Two forms of each formula are whole and by positions.
   EXPECT_GT(forms, 2 * formula_count + 10);
   EXPECT_GT(refusals, 10);
 }
@@ -186,8 +186,8 @@ TEST(RandomFormulas, KeepTheFewestColumns) {
   EXPECT_GT(with_choice, 20);
 }
 
-/// Bodies hand the results of a call to a kernel as nodes that follow each other, also where
-/// several operands of the call are one value, whose gradients add up.
+/// Bodies pass the results of a call to a kernel as nodes that follow each other, also if several
+/// operands of the call are one value, whose gradients are added.
 TEST(RandomFormulas, ResultsOfCallsAreNeighbours) {
   for (int number = 0; number < formula_count; ++number) {
     table const& g = formulas()[std::size_t(number)].g;
@@ -225,7 +225,8 @@ TEST(RandomFormulas, AreTheSameInAnotherOrderOfOperands) {
   }
 }
 
-/// The formulas are of all kinds that the generator knows, and have values that several nodes read.
+/// The formulas have all kinds of nodes that the generator makes, and values that several nodes
+/// read.
 TEST(RandomFormulas, AreVaried) {
   std::set<node_kind> kinds;
   int sums_of_gradients = 0, joined = 0, fused = 0;

@@ -11,13 +11,13 @@
 #include "plait/formula/forms.hpp"
 #include "plait/formula/memory.hpp"
 
-/// The bodies of a formula with values in the slots that its memory plan gives them.
+/// Runs the bodies of a formula with values in the slots that its memory plan gives them.
 namespace formula_testing {
 
 using memory_plan = formula::value_memory<table>;
 
-/// Runs the forward and then the backward, in one body or in two, on one rank. Scratch is lost
-/// between bodies, as are inputs and outputs that the plan does not keep.
+/// Runs the forward and then the backward, in one body or in two, on one rank. Between bodies,
+/// scratch is lost, and so are inputs and outputs that the plan does not keep.
 class slot_run {
  public:
   slot_run(table const& of, std::vector<element_function> const& functions,
@@ -65,14 +65,14 @@ class slot_run {
     for (int i = 0; i < g.size; ++i)
       if (runs[i]) make(i);
     if (which == formula::body::backward_parameters || which == formula::body::forward) return;
-    for (int k = 0; k < g.input_count; ++k)  // a gradient that belongs to another value, too
+    for (int k = 0; k < g.input_count; ++k)  // a gradient that another value shares
       if (int const dx = g.gradient[g.inputs[k]]; dx >= 0)
         if (plan_.home[dx] != formula::storage::input_gradient) dx_[std::size_t(k)] = at(dx);
   }
   void make(int i) {
     node const& n = g.at[i];
     if (n.kind == node_kind::reshape || n.kind == node_kind::output_gradient) return;
-    if (n.kind == node_kind::result) return;  // made with the first result of its call
+    if (n.kind == node_kind::result) return;  // the call makes it with its first result
     if (n.kind == node_kind::add && plan_.is_added_in_place(n.operands[1], i)) return;
     std::vector<int> results;
     for (int k = i + 1; k < g.size; ++k)
@@ -137,8 +137,8 @@ class slot_run {
   numbers y_, nowhere_;
 };
 
-/// The distance of the gradients that bodies make in slots from the gradients of a table with room
-/// for each value; infinity if a slot is shorter than the range that is read.
+/// Returns the distance between the gradients that bodies make in slots and the gradients of a
+/// table with separate memory for each value; infinity if a slot is shorter than a read of it.
 inline double distance_in_slots(tested_formula const& of, memory_plan const& plan) {
   auto const given = of.given();
   auto const expected = of.run(given);
@@ -153,8 +153,8 @@ inline double distance_in_slots(tested_formula const& of, memory_plan const& pla
   }
   return out;
 }
-/// The columns that a memory plan keeps for the backward: of its slots, and of the inputs, which
-/// are kept together. An output that gradients read is kept for nothing.
+/// Returns the columns that a memory plan keeps for the backward: of its slots, and of the inputs,
+/// which are kept together. An output that gradients read costs nothing.
 inline int kept_columns(table const& g, memory_plan const& plan) {
   int out = 0;
   for (int s = 0; s < plan.saved.count; ++s) out += g.at[plan.saved.value[s]].width();
@@ -162,8 +162,8 @@ inline int kept_columns(table const& g, memory_plan const& plan) {
     out += g.at[g.inputs[k]].width();
   return out;
 }
-/// The fewest columns from which a backward has all that it reads: keeps or recomputes the last
-/// value that it lacks, whichever leads to fewer.
+/// Finds the fewest columns from which a backward has all values that it reads: keeps or recomputes
+/// the last value that it lacks, and takes the choice with fewer columns.
 class fewest_columns {
  public:
   fewest_columns(table const& of, memory_plan const& plan) : g(of), plan_(plan) {}
