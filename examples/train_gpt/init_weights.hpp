@@ -117,8 +117,8 @@ class model_config {
 /// The names under which a job finds its parameters in a file.
 struct init_names {
   plait::weight_names names{};
-  bool copies_table =
-      false;  ///< the model's separate head is initialised with the table, as the file has no head
+  /// The model's separate head is initialised with the table, as the file has no head.
+  bool copies_table = false;
 };
 
 /// Returns true if two matrices of a file have the same numbers.

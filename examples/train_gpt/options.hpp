@@ -35,8 +35,8 @@ struct names_in_files {
 struct program_description {
   char const* name;
   char const* usage;  ///< the purpose of the program, and its text on --data and --size
-  std::array<std::string_view, 3>
-      sizes;              ///< the names of the sizes; unused places at the end are empty
+  /// The names of the sizes; unused places at the end are empty.
+  std::array<std::string_view, 3> sizes;
   char const* tied_size;  ///< the size whose head is the embedding's table
   char const* variables;  ///< the prefix of the names of CMake's variables
   names_in_files in_files;

@@ -71,8 +71,8 @@ struct request {
   bool tf32 = false;       ///< products of float matrices in TF32 on a GPU
   /// The engine of attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN if it is linked.
   std::string attention{};
-  bool deterministic_attention =
-      true;  ///< this option and the next seven are members of cuda_options
+  /// This option and the next seven are members of cuda_options.
+  bool deterministic_attention = true;
   bool fused_gelu = true;
   bool fused_residual = true;
   bool one_pass_cross_entropy = true;
@@ -80,13 +80,13 @@ struct request {
   bool one_pass_layer_norm = true;
   bool fused_bias_gradient = false;
   bool time_products = false;
-  std::uint64_t schedule_seed =
-      0;  ///< the seed of the order in which the simulated device executes
-  std::shared_ptr<plait::ext::process_engine>
-      engine{};        ///< the engine that sends bytes between processes
+  /// The seed of the order in which the simulated device executes.
+  std::uint64_t schedule_seed = 0;
+  /// The engine that sends bytes between processes.
+  std::shared_ptr<plait::ext::process_engine> engine{};
   double timeout = 0;  ///< seconds that a process waits for others; 0: the default of the backend
-  simulation const* simulated =
-      nullptr;  ///< further options of the simulation, for tests of plait itself
+  /// Further options of the simulation, for tests of plait itself.
+  simulation const* simulated = nullptr;
   plait::stop_on_signals const* stop = nullptr;
   /// Loads the first weights of a rank's trainer; if it is empty, they are drawn from the seed.
   std::function<void(plait::saved_state&)> load;
@@ -115,14 +115,14 @@ struct outcome {
 /// One compiled job.
 struct entry {
   std::string size, plan, precision, backend;
-  int ranks =
-      1;  ///< the number of ranks, without a factor for data ranks that are left to the launch
+  /// The number of ranks, without a factor for data ranks that are left to the launch.
+  int ranks = 1;
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
   int slices = 0;           ///< the number of slices of the batch in a reproducible plan, else 0
   std::string recompute{};  ///< the activations that the backward recomputes; empty: none
-  int lora =
-      0;  ///< the rank of the LoRA matrices, which alone are trained; 0: all parameters are trained
+  /// The rank of the LoRA matrices, which alone are trained; 0: all parameters are trained.
+  int lora = 0;
   std::size_t sequence = 0;
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< true: the job reads a token file; false: the bytes of a text

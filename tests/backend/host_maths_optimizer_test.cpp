@@ -66,9 +66,8 @@ void roots_are_rounded_as_the_standard_ones() {
   for (int block = 0; block < 400; ++block, x *= T(1.013)) {
     T values[count], exact[count];
     for (std::size_t l = 0; l < count; ++l, x *= T(1.00071)) values[l] = x;
-    if (block == 0)
-      values[0] = 0, values[1] = infinity,
-      values[2] = x / 3;  // these values are not normal numbers
+    // These values are not normal numbers.
+    if (block == 0) values[0] = 0, values[1] = infinity, values[2] = x / 3;
     for (std::size_t l = 0; l < count; ++l) exact[l] = std::sqrt(values[l]);
     maths::detail::take_roots(values);
     for (std::size_t l = 0; l < count; ++l) ASSERT_EQ(values[l], exact[l]);

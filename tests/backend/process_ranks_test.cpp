@@ -222,8 +222,8 @@ TEST(ProcessRanks, CarryTheJobsName) {
 }
 
 TEST(ProcessRanks, OfTheInnerLauncher) {
-  EXPECT_EQ(of_open_mpi.in(of_srun).read(),
-            of_open_mpi.read());  // mpirun was started in a task of srun
+  // The program mpirun was started in a task of srun.
+  EXPECT_EQ(of_open_mpi.in(of_srun).read(), of_open_mpi.read());
   EXPECT_EQ(of_open_mpi.in(of_sbatch).read(), of_open_mpi.read());
   EXPECT_EQ(of_mpich.in(of_interactive_step).read(), of_mpich.read());
   EXPECT_EQ(of_torchrun.in(of_sbatch).read(), of_torchrun.read());

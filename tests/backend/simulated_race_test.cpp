@@ -264,8 +264,8 @@ TEST(SimulatedRace, EventsMeanTheRecordAtTheTimeOfTheWait) {
     return [=](bench const& with) {
       auto event = with.rank.device().make_event();
       wait_site const site{wait_site::part::step};
-      with.rank.device().wait(stream::data, event,
-                              site);  // the event was never recorded, so the wait has no effect
+      // The event was never recorded, so the wait has no effect.
+      with.rank.device().wait(stream::data, event, site);
       if (!late) with.write(stream::compute, 0);
       with.rank.device().record(event, stream::compute);
       with.rank.device().wait(stream::data, event, site);

@@ -222,9 +222,8 @@ TEST(SimulatedJob, CountsOperationsAndSites) {
     rank.device().synchronize();
     auto event = rank.device().make_event();
     rank.device().record(event, stream::data);
-    rank.device().wait(
-        stream::data, event,
-        {plait::ext::wait_site::part::step, 9});  // these operations are ordered without the wait
+    rank.device().wait(stream::data, event,
+                       {plait::ext::wait_site::part::step, 9});  // ordered without the wait
     rank.device().synchronize();
     rank.device().wait(stream::compute, event,
                        {plait::ext::wait_site::part::step, 9});  // the operation ended long before
@@ -355,13 +354,13 @@ TEST(SimulatedJob, UnawaitedOperationsAreExecutedAndChecked) {
   EXPECT_EQ(stuck,
             "deadlock: rank 0 has finished, stream data waits in all_reduce of 0 bytes on group "
             "{0,1}; rank 1 has finished");
-  simulated{}.run(
-      data_mesh(1), [](rank_type& rank) {  // its target is destroyed before it is executed
-        auto const host = std::make_unique<double>(0.0);
-        auto const room = rank.device().allocate(8);
-        rank.device().on(stream::compute).fill(1.0, reinterpret_cast<double*>(room.data()), 1);
-        rank.device().download(room.data(), host.get(), 8);
-      });
+  // Its target is destroyed before it is executed.
+  simulated{}.run(data_mesh(1), [](rank_type& rank) {
+    auto const host = std::make_unique<double>(0.0);
+    auto const room = rank.device().allocate(8);
+    rank.device().on(stream::compute).fill(1.0, reinterpret_cast<double*>(room.data()), 1);
+    rank.device().download(room.data(), host.get(), 8);
+  });
 }
 
 }  // namespace

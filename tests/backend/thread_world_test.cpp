@@ -48,8 +48,8 @@ struct ThreadErrors : testing::Test {
   }
 
   void TearDown() override {
-    EXPECT_LT(std::chrono::steady_clock::now() - begin_,
-              std::chrono::seconds{20});  // the limit is far below the timeout of 60 seconds
+    // The limit is far below the timeout of 60 seconds.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin_, std::chrono::seconds{20});
   }
 
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
@@ -589,8 +589,8 @@ TEST(ThreadWaiting, RanksBesideBusyThreadsSleep) {
       }
     });
   double asleep = 0, chosen = 1;
-  for (int i = 0; i < 5 && chosen >= 8 * asleep + 0.2;
-       ++i)  // other processes may disturb one of the two
+  // Other processes may disturb one of the two.
+  for (int i = 0; i < 5 && chosen >= 8 * asleep + 0.2; ++i)
     asleep = seconds({.yields = 0}), chosen = seconds({});
   EXPECT_LT(chosen, 8 * asleep + 0.2);
 }

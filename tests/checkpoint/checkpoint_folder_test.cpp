@@ -209,8 +209,8 @@ TEST_F(CheckpointFolder, AnotherJobsCheckpointsStay) {
 TEST_F(CheckpointFolder, TheNewestStay) {
   checkpoint_folder folder(path_, "job");
   for (std::int64_t const step : {100, 200, 300, 400, 500}) save(folder, step);
-  EXPECT_TRUE(folder.remove_older(400, 2)
-                  .empty());  // step 500 may belong to a run that continued from here
+  // Step 500 may belong to a run that continued from here.
+  EXPECT_TRUE(folder.remove_older(400, 2).empty());
   EXPECT_EQ(names(), "plait.lock step-00000300 step-00000400 step-00000500");
   EXPECT_TRUE(folder.remove_older(500, 5).empty());
   EXPECT_EQ(text_of(list_checkpoints(path_)), "500 400 300");

@@ -50,8 +50,8 @@ struct outcome {
   std::vector<std::string> left_out;
   std::vector<std::byte> extra;
   std::uint64_t begun_at = 0;
-  std::vector<bool>
-      are_best;  // true for each step with a value, if its weights are the best so far
+  // True for each step with a value, if its weights are the best so far.
+  std::vector<bool> are_best;
 };
 
 struct settings {
@@ -742,8 +742,8 @@ TEST(Checkpoints, OfWhichAnyBitOfDataChangesAreDamaged) {
   auto const found = at.path / "step-00000002";
   auto const manifest = read_manifest(found);
   ASSERT_FALSE(is_damaged(found, manifest));
-  std::vector<std::pair<files::path, std::size_t>>
-      begins;  // the beginnings of the data of all files, in order
+  // The beginnings of the data of all files, in order.
+  std::vector<std::pair<files::path, std::size_t>> begins;
   std::size_t all = 0;
   for (auto const& path : tensor_files(found)) {
     begins.emplace_back(path, all);

@@ -411,8 +411,8 @@ class orders {
     auto const number = counted_checkpoints("run", disk_).newest(lock_start);
     auto const now = lease_text::read(
         fs::path("run") / (std::string(lock_start) + std::to_string(number)), disk_);
-    if (now.id == me.owner_.id &&
-        now.generation == me.owner_.generation) {  // otherwise its time is over
+    // Otherwise its time is over.
+    if (now.id == me.owner_.id && now.generation == me.owner_.generation) {
       for (auto const& one : roots_)
         if (one.get() != &me && !one->has_ended && one->process == owner_process_ &&
             (one->owner_.id != now.id || one->owner_.generation > now.generation))

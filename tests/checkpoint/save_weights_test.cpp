@@ -175,8 +175,8 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
     EXPECT_EQ(names_in(above), has_name ? words{"to"} : words{});
     files::remove_all(above / "to");
   }
-  EXPECT_EQ(failures,
-            5);  // the folder, the index, the names in the folder, its name, the names above
+  // The folder, the index, the names in the folder, its name, the names above.
+  EXPECT_EQ(failures, 5);
   EXPECT_EQ(names_in(above), words{"to"});
 
   auto const refused = [&](files::path const& path, std::string const& says) {

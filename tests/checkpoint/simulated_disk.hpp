@@ -72,9 +72,8 @@ class disk final : public plait::detail::disk {
         auto const there =
             std::max(one.kept_data.size(), all ? one.data.size() : one.data.size() / 2);
         if (any) one.kept_data = one.data.substr(0, there);
-        else if (all)
-          one.kept_data =
-              std::string(one.data.size(), '\0');  // the file has its length, and zeros as data
+        // The file has its length, and zeros as data.
+        else if (all) one.kept_data = std::string(one.data.size(), '\0');
       }
       one.data = one.kept_data;
       one.names = one.kept_names;

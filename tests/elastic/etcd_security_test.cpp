@@ -220,8 +220,8 @@ TEST_F(EtcdSecurity, TokensAreRenewed) {
   std::unique_ptr<etcd_watch> watch;
   for (int tries = 0; tries < 10 && with->token() == first; ++tries) {  // etcd may be slow
     std::this_thread::sleep_for(3500ms);
-    watch = std::make_unique<etcd_watch>(
-        with, prefix(), [&] { ++changes; });  // the watch begins with the old token
+    // The watch begins with the old token.
+    watch = std::make_unique<etcd_watch>(with, prefix(), [&] { ++changes; });
     EXPECT_TRUE(other.change({}, {{.key = key("b"), .value = "2"}}).done);
     EXPECT_EQ(one.read(key("b")).entries.at(0).value, "2");
   }
@@ -288,8 +288,8 @@ TEST_F(EtcdSecurity, RefusedUsers) {
   said = files();
   said.user.clear();
   said.password_file.clear();
-  expect_words(read_refused(said),
-               "user name is empty");  // not the user of the server's certificate
+  // The name is not the user of the server's certificate.
+  expect_words(read_refused(said), "user name is empty");
   expect_words(read_refused(said), "PLAIT_ELASTIC_PASSWORD_FILE");
   expect_words(refusal([&] {
                  etcd(access(said), 20s).change({}, {{.key = "/plait/job/done", .value = ""}});

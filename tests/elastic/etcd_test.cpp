@@ -616,8 +616,8 @@ TEST(EtcdCall, SendsNoChangeAgainOnANewConnection) {
   std::cout << text << "\n";
   EXPECT_EQ(heard, 2);
   EXPECT_EQ(one.grant(5s), 7);
-  EXPECT_EQ(one.grant(5s),
-            7);  // this request may be repeated, and its second connection answers it
+  // This request may be repeated, and its second connection answers it.
+  EXPECT_EQ(one.grant(5s), 7);
   one = etcd("etcd://" + dead_server(), 1s);
   ends = true;
   serves.join();

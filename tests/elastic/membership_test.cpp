@@ -382,8 +382,8 @@ class simulation {
       ++me.barrier;
       return true;
     }
-    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off &&
-        !is_away_) {  // the wait has timed out
+    // The wait has timed out.
+    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off && !is_away_) {
       if (over_since_ > 0 && now_.count() - std::max(over_since_, me.deaf_until) > 900 &&
           store_.now->number == me.generation)
         problem_ = "nobody has told " + me.uid + " that its generation is over";

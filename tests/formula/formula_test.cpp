@@ -25,8 +25,8 @@ using plait::shard;
 
 constexpr auto features = shard<plait::dim::features>;
 constexpr auto sequence = shard<plait::dim::sequence>;
-constexpr auto rows = shard<0>,
-               columns = shard<1>;  // cuts of a matrix; shard<0> also cuts the elements of a vector
+// Cuts of a matrix; shard<0> also cuts the elements of a vector.
+constexpr auto rows = shard<0>, columns = shard<1>;
 
 // ---- The forms that follow ----------------------------------------------------------------------
 

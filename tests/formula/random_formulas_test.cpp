@@ -105,7 +105,7 @@ struct random_formula : positions_of_formula<Number % 4 == 3> {
     else if constexpr (kind == 3) return add(matmul(x, matrix<which>()), beta);
     else if constexpr (kind == 4) return matmul(x, transposed(matrix<which>()));
     else if constexpr (kind < 7) return add(x, y);
-    else if constexpr (kind == 7) return x - y * 0.5_c;  // the difference is not always 0
+    else if constexpr (kind == 7) return x - y * 0.5_c;  // with x == y, x - y would be 0
     else if constexpr (kind == 8) return multiply(x, y);
     else if constexpr (kind == 9) return x / add(2_c, square(y));
     else if constexpr (kind == 10) return tanh(x);

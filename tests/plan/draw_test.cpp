@@ -545,8 +545,8 @@ TEST(Draw, NamesAreEscapedAndInvalidBytesAreReplaced) {
   EXPECT_EQ(xml_text("\x01"), replaced);
   EXPECT_EQ(xml_text("\xc3"), replaced);
   EXPECT_EQ(xml_text("\xc0\x80"), replaced + replaced);
-  EXPECT_EQ(xml_text("\xed\xa0\x80"),
-            replaced + replaced + replaced);  // one half of a surrogate pair
+  // One half of a surrogate pair.
+  EXPECT_EQ(xml_text("\xed\xa0\x80"), replaced + replaced + replaced);
   EXPECT_EQ(xml_text("\xef\xbf\xbf"), replaced + replaced + replaced);
   auto const svg = draw(plan_called("odd names").plan);
   EXPECT_NE(svg.find("&lt;a href=&quot;x&quot;&gt;&amp;amp;&#39;&lt;/a&gt; ]]&gt; &lt;!--"),

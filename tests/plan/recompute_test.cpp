@@ -141,6 +141,7 @@ constexpr auto tight = plan<gpt2, serial>::least_recompute(training, 9'000'000'0
 static_assert(tight.fits && tight.what == again::all && tight.all_of_first == 10);
 static_assert(tight.work < 0.36);  // a part of the work of the step's forwards
 // The choice is written as recompute<again::all, units::first<10>, again::cheap>.
+// example-end choice
 constexpr auto roomy = plan<gpt2, serial>::least_recompute(training, 24'000'000'000);
 static_assert(roomy.fits && roomy.what == again::nothing && roomy.work == 0);
 // The choice has the bytes of the plan, and with one unit less it would not fit.

@@ -118,8 +118,8 @@ struct gate_by_b {
     return dy * a * s * (1 - s);
   }
 };
-std::atomic<int> gated_calls{
-    0};  // the number of calls that make the numbers which both gradients need
+// The number of calls that make the numbers which both gradients need.
+std::atomic<int> gated_calls{0};
 
 /// y = (x w) / (1 + exp(-x v)). Its gradients with respect to a = x w and b = x v are needed by all
 /// other gradients.

@@ -150,8 +150,8 @@ struct own_product {
 TEST(OwnOperation, WithIndicesIsRightInEveryForm) {
   auto const report = plait::testing::check_layer<own_product<12, 24>>();
   EXPECT_TRUE(report.passed()) << report.text();
-  EXPECT_EQ(report.checked.size(),
-            15u);  // for 1, 2 and 4 ranks, batches and precisions of each form
+  // For 1, 2 and 4 ranks, batches and precisions of each form.
+  EXPECT_EQ(report.checked.size(), 15u);
 }
 
 using no_rank = plait::ext::operations<plait::threads::rank_type>;

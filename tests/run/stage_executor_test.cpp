@@ -46,8 +46,8 @@ struct manner {
 
 struct outcome {
   std::vector<double> outputs;  // the outputs of both microbatches
-  std::vector<double>
-      gradients_of_inputs;        // these of both microbatches, unless the chunk is the first
+  // The gradients for both microbatches; empty if the chunk is the first.
+  std::vector<double> gradients_of_inputs;
   std::vector<double> gradients;  // the gradients of the parameters
   double loss = 0;
   friend bool operator==(outcome const&, outcome const&) = default;

@@ -63,8 +63,8 @@ TEST(LevelsRooms, AreEmptyAfterAStep) {
   auto const expect_nothing = [](auto const* arena, element_range const& room) {
     ASSERT_GT(room.count, 0u);
     auto const bytes = std::as_bytes(std::span(arena + room.offset, room.count));
-    EXPECT_EQ(std::ranges::count(bytes, std::byte{0xff}),
-              std::ssize(bytes));  // these bytes were never written
+    // These bytes were never written.
+    EXPECT_EQ(std::ranges::count(bytes, std::byte{0xff}), std::ssize(bytes));
   };
   auto const found =
       found_in_step([](auto&) {},

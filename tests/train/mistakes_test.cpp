@@ -130,8 +130,8 @@ TEST(Mistakes, AStepThatBatchesDoNotHaveIsAnErrorWithBothNumbers) {
     int left = 0;
     for (auto const& batch : all.from(9)) left += batch.microbatches;
     EXPECT_EQ(left, 1);
-    for (auto const& batch : all.from(10))
-      left += batch.microbatches;  // counts the microbatches after the last step
+    // Counts the microbatches after the last step.
+    for (auto const& batch : all.from(10)) left += batch.microbatches;
     EXPECT_EQ(left, 1);
     auto for_ever = batches(samples(), global_batch<4>{}, rank, {.epochs = 0});
     for_ever.at(1000);
@@ -517,8 +517,8 @@ struct some_tokens {
 };
 
 TEST(Mistakes, TokensOutsideTheTableAreNamedWithSampleAndPosition) {
-  using table =
-      nn::embedding<16, input_width, normal(0.02), 32>;  // padding is not part of the vocabulary
+  // Padding is not part of the vocabulary.
+  using table = nn::embedding<16, input_width, normal(0.02), 32>;
   using job = parallel<
       objective<sequential<table, nn::linear<input_width, classes>>, nn::cross_entropy<classes>>,
       data_parallel<2>>;

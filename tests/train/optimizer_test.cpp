@@ -23,8 +23,8 @@ double gradient_at(int step, std::size_t index) {
 }
 
 constexpr std::size_t count = 9;
-constexpr double scale = 0.25,
-                 factor = 0.5;  // factors of the gradient (clipping) and of the rate (schedule)
+// Factors of the gradient (clipping) and of the rate (schedule).
+constexpr double scale = 0.25, factor = 0.5;
 
 template <class Optimizer>
 std::vector<double> train(Optimizer const& optimizer, int steps, float rate, float decay) {

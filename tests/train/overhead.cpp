@@ -193,10 +193,10 @@ template <class Step>
 void measure(Step step) {
   std::vector<double> losses(12);
   auto const call = [](void* of) { return (*static_cast<Step*>(of))(); };
-  for (int i = 0; i < 2; ++i)
-    losses[std::size_t(i)] = step();  // the first steps allocate the workspace
-  auto* volatile const measured =
-      plait_measured_steps;  // prevents a copy of the function under another name
+  // The first steps allocate the workspace.
+  for (int i = 0; i < 2; ++i) losses[std::size_t(i)] = step();
+  // The volatile pointer prevents a copy of the function under another name.
+  auto* volatile const measured = plait_measured_steps;
   measured(call, &step, 10, losses.data() + 2);
   for (double const value : losses) std::printf("%.17g\n", value);
 }

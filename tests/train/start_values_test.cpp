@@ -52,8 +52,8 @@ TEST(StartValues, StartTheSameOnAnyNumberOfRanks) {
   for (int const ranks : {1, 2, 3})
     for (int rank = 0; rank < ranks; ++rank) {
       auto const block = values(by_columns, rank, ranks, 2);
-      std::size_t const width =
-          300 / static_cast<std::size_t>(ranks);  // the columns of a rank in each part
+      // The columns of a rank in each part.
+      std::size_t const width = 300 / static_cast<std::size_t>(ranks);
       for (std::size_t i = 0; i < block.size(); ++i) {
         std::size_t const row = i / (3 * width), part = i / width % 3, column = i % width;
         std::size_t const first = part * 300 + static_cast<std::size_t>(rank) * width;

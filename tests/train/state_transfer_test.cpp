@@ -72,8 +72,8 @@ struct member {
 /// The events of a member in one generation.
 struct fate {
   std::int64_t leaves_after = -1;  ///< learns before the update of this step that ranks change
-  std::int64_t fails_behind =
-      -1;  ///< fails after the last exchange of this step: its update is not done
+  /// Fails after the last exchange of this step: its update is not done.
+  std::int64_t fails_behind = -1;
   std::int64_t fails_within = -1;  ///< fails before the first exchange of this step
   std::int64_t ends_after = -1;    ///< learns after this step that the job cannot continue
 };

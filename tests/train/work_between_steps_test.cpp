@@ -42,8 +42,8 @@ in_memory<double> const& samples() {
 /// The ends of the ranks of a job.
 struct ends {
   std::mutex mutex{};
-  std::multiset<std::int64_t> saved{},
-      ended{};  // the steps after which the hook saved, and the steps in the errors
+  // The steps after which the hook saved, and the steps in the errors.
+  std::multiset<std::int64_t> saved{}, ended{};
   std::multiset<std::string> texts{};
   std::multiset<int> codes{};
 };

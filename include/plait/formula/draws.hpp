@@ -21,8 +21,8 @@ enum class distribution : int { dropout, uniform, normal };
 /// The stream of a layer's numbers, and an element's place in it.
 struct random_place {
   ext::random_key key{};
-  std::uint64_t element =
-      0;  ///< the place in the whole value, in the order samples, positions, columns
+  /// The place in the whole value, in the order samples, positions, columns.
+  std::uint64_t element = 0;
   bool is_training = false;  ///< false in evaluation, where a draw returns its mean
 };
 

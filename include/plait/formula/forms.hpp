@@ -361,8 +361,8 @@ struct formula_form {
   /// nodes.
   int completed[ext::form_info::most_inner]{}, completed_count = 0;
   placement parameters[Graph::most_parameters]{};
-  int units =
-      0;  ///< the common divisor of all lengths that are cut; the number of ranks divides it
+  /// The common divisor of all lengths that are cut; the number of ranks divides it.
+  int units = 0;
 };
 
 /// The forms of a formula: the whole one, one for each variable that can be cut, and the cut of

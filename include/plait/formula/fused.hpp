@@ -362,8 +362,8 @@ struct column_map {
   static constexpr int most = node::most_factors;
   std::size_t divisor[most]{1, 1, 1}, extent[most]{1, 1, 1}, stride[most]{};
   std::size_t width = 1;  ///< the number of columns of the operand
-  std::size_t read_block =
-      1;  ///< the number of columns of the operand that one block of the result reads
+  /// The number of columns of the operand that one block of the result reads.
+  std::size_t read_block = 1;
   bool is_same = false;  ///< the operand has the columns of the result
 
   constexpr column_map(node const& made, node const& of, std::size_t block) {

@@ -174,8 +174,8 @@ class cheapest_kept {
   bool const* is_read_;
   int output_;
   int capacity_[Graph::capacity + 1]{}, flow_[Graph::capacity + 1]{};
-  int into_[Graph::capacity + 1]
-           [node::most_operands]{};  ///< the flow from each operand into a value
+  /// The flow from each operand into a value.
+  int into_[Graph::capacity + 1][node::most_operands]{};
   bool is_begin_[Graph::capacity + 1]{}, is_end_[Graph::capacity + 1]{};
 };
 

@@ -361,8 +361,8 @@ class block_machine {
   std::vector<waits> state_;
   std::vector<unsigned> mask_;
   std::vector<unsigned> turn_;
-  std::vector<unsigned> barriers_,
-      warp_waits_;  // the number of barriers and waits that each thread has reached
+  // The number of barriers and waits that each thread has reached.
+  std::vector<unsigned> barriers_, warp_waits_;
   std::vector<exchange_slot> slots_;
   std::vector<line> shared_;
   unsigned current_ = 0;

@@ -35,8 +35,8 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
   using A = accumulate_t<T>;
   for (auto const& [sequence, batch, heads, head_width] : shapes)
     for (std::size_t const shift : shifts) {
-      if (shift > 0 && sequence > 70)
-        continue;  // the shift only changes vector loads to loads of single elements
+      // The shift only changes vector loads to loads of single elements.
+      if (shift > 0 && sequence > 70) continue;
       std::size_t const rows = sequence * batch, sums = rows * heads, count = sums * head_width;
       auto qkv = values<T>(3 * count, 1);
       for (T& value : qkv) value = static_cast<T>(static_cast<A>(value) * 2);

@@ -257,8 +257,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
       for (std::size_t p = 0; p < k; ++p) sum += rows ? element_of_a(i, p) : element_of_b(p, i);
       static_cast<float*>(about.row)[i] = static_cast<float>(sum);  // overwrites the earlier value
     }
-    std::memset(workspace, 0xff,
-                std::min(workspace_bytes, std::size_t{1} << 10));  // the library uses its workspace
+    // The library uses its workspace.
+    std::memset(workspace, 0xff, std::min(workspace_bytes, std::size_t{1} << 10));
   });
   return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

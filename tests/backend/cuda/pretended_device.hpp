@@ -127,8 +127,8 @@ struct machine {
   std::mt19937 random{std::random_device{}()};
   unsigned devices_set = 0;  // a bit for each device that was made current and so has a context
   bool failed = false;
-  std::map<void const*, int>
-      shared_bytes_allowed;  // the shared memory of kernels that requested more than 48 KiB
+  // The shared memory of kernels that requested more than 48 KiB.
+  std::map<void const*, int> shared_bytes_allowed;
 
   // Freed memory is kept for the next allocation: a new page that the system must map takes a
   // hundred times as long to fill.
@@ -241,8 +241,8 @@ inline void machine::drain(int device) {
 }
 
 inline cudaError_t enqueue_made(cudaStream_t stream, std::function<item()> make) {
-  if (stream == nullptr)
-    return cudaErrorInvalidResourceHandle;  // the default stream belongs to the program
+  // The default stream belongs to the program.
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   if (stream->capture != nullptr) {
     auto& nodes = stream->capture->nodes;
     nodes.push_back({std::move(make), std::exchange(stream->last, {nodes.size()})});

@@ -32,8 +32,8 @@ struct message {
 struct clique {
   int number = 0, size = 0, joined = 0;
   std::map<std::uint64_t, call_of_all> calls{};
-  std::map<std::array<std::uint64_t, 3>, message>
-      messages{};  // the key is sender, receiver and number
+  // The key is sender, receiver and number.
+  std::map<std::array<std::uint64_t, 3>, message> messages{};
   struct split {
     int asked = 0;
     std::map<int, std::shared_ptr<clique>> parts{};
@@ -177,8 +177,8 @@ char const* ncclGetLastError(ncclComm_t) { return ""; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   pretended::lock const hold(pretended::machine::get().mutex);
   *id = {};
-  if (char const* const told = std::getenv("NCCL_COMM_ID");
-      told != nullptr) {  // all ranks get the same identifier
+  // All ranks get the same identifier.
+  if (char const* const told = std::getenv("NCCL_COMM_ID"); told != nullptr) {
     std::strncpy(id->internal, told, sizeof id->internal - 1);
     return ncclSuccess;
   }

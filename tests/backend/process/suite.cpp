@@ -23,8 +23,8 @@ int main(int count, char** words) {
                                    .start_timeout = std::chrono::milliseconds{20'000},
                                    .reduction = is_library ? plait::process_reduction::library
                                                            : plait::process_reduction::ranked};
-    bool const keeps_nan =
-        !is_library || std::string(words[1]) == "gloo";  // MPI does not guarantee it
+    // MPI does not guarantee it.
+    bool const keeps_nan = !is_library || std::string(words[1]) == "gloo";
     // The longest message is summed in pieces; one case with it is enough.
     std::size_t const longest = ranks == 2 && !is_library ? 300'007 : 30'011;
     auto const report =
