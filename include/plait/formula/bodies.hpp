@@ -20,9 +20,8 @@
 
 namespace plait::formula {
 
-/// The operations that the bodies of a formula's layer issue: one call of `ops` for each node. The
-/// body and the place of a value (formula/memory.hpp) are known at compile time, so each body is a
-/// fixed sequence of calls.
+/// The operations that the bodies of a formula's layer issue: one call of `ops` for each node, in
+/// an order that is fixed at compile time.
 template <class L>
 struct formula_bodies {
   using facts = formula_facts<L>;
@@ -72,8 +71,7 @@ struct formula_bodies {
     return table.at[dx].kind == node_kind::product && !memory.is_completed[dx] &&
            memory.home[dx] == storage::input_gradient;
   }
-  /// Returns true if forward and backward_input each end in one product whose result no other node
-  /// changes, so that the product can apply an epilogue.
+  /// Returns true if forward and backward_input each end in one product that no other node touches.
   static constexpr bool takes_epilogue =
       table.loss_term < 0 && table.input_count == 1 &&
       table.at[table.output].kind == node_kind::product && !memory.keeps_output &&
@@ -97,8 +95,7 @@ struct formula_bodies {
     if constexpr (table.at[I].kind == node_kind::attention)
       ops.prepare_attention(groups_of<I>{}, query_key_value<I>(l));
   }
-  /// Returns the node that a body runs at a place in its order: a product that writes l.dx is the
-  /// last.
+  /// Returns the node that a body runs at a place in its order. A product that writes l.dx is last.
   template <body Which>
   static constexpr int order(int place) {
     int const dx = table.input_count == 1 ? table.gradient[table.inputs[0]] : -1;
@@ -161,8 +158,7 @@ struct formula_bodies {
     }
   }
   /// Returns the view of a value that is read for a result of type `Made`. Each rank has all of a
-  /// value that has no gradient and is not cut, so a node may calculate blocks or whole values from
-  /// it.
+  /// value that has no gradient and is not cut, so results may be blocks or whole values.
   template <class Made, class Given>
   static auto beside(Given const& given, std::size_t columns) {
     if constexpr (requires { requires ext::is_shard(Given::at); }) {
@@ -205,8 +201,7 @@ struct formula_bodies {
   }
   static constexpr bool is_summand(placement at) { return ext::is_shard(at) || at == partial; }
   /// Returns operand K of a node. Sums that ranks complete within the layer, and their gradients,
-  /// are equal on all ranks. A node that also reads blocks or summands reads such sums as
-  /// replicate.
+  /// are equal on all ranks. Nodes that also read blocks or summands read them as replicate.
   template <int I, std::size_t K>
   static auto operand_of(auto const& l) {
     auto const x = view_of<table.at[I].operands[K]>(l);
@@ -313,9 +308,9 @@ struct formula_bodies {
       run(scan_gradient_kernel{batch, n.factor});
     else static_assert(n.kind == node_kind::reduce, "a kind of node that no body makes");
   }
-  /// Returns a value as rows of its last factor: the rows of [heads, width] are the heads of each
-  /// row. Where ranks cut heads, they cut these rows. `Width` replaces the width of the last factor
-  /// unless it is 0.
+  /// Returns a value as rows of its last factor: the heads of each row for [heads, width]. Where
+  /// ranks cut heads, they cut these rows. `Width` replaces the width of the last factor unless it
+  /// is 0.
   template <int Value, int Width = 0>
   static auto rows_of(auto const& l) {
     return rows_of_view<Value, Width>(view_of<Value>(l));
@@ -578,8 +573,7 @@ struct formula_bodies {
     ops.run(row, rows_of_call<I, table.at[I].operands[K]>(operand_of<I, K>(l))...,
             rows_of_call<I, I + int(R)>(result_of<I + int(R)>(l))..., Numbers::value...);
   }
-  /// Returns an operand or result of a call. A norm of [heads, width] is calculated for each head,
-  /// as a row.
+  /// Returns an operand or result of a call. A norm of [heads, width] is calculated for each head.
   template <int Call, int Value>
   static auto rows_of_call(auto const& all) {
     if constexpr (is_factored_call(Call) && table.at[Value].is_activation())

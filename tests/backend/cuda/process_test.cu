@@ -56,7 +56,7 @@ std::vector<double> train(Backend const& backend, bool& met) {
   return losses;
 }
 
-constexpr char const* report_variable = "PLAIT_TEST_REPORT";  // the file for the losses of a process
+constexpr char const* report_variable = "PLAIT_TEST_REPORT";  // the file of the losses
 constexpr char const* replay_variable = "PLAIT_TEST_REPLAY";  // set where the process records steps
 enum exit_code { trained = 0, failed = 1, refused_by_nccl = 3 };
 
