@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Kills train_gpt (SIGKILL) before each of the calls with which it changes the disk for its second checkpoint. train_gpt
-# then continues from the first checkpoint or the second, whole, and no unfinished file remains.
+# Kills train_gpt (SIGKILL) before each of the calls with which it changes the disk for its second checkpoint. The next
+# run must continue from the first or the second checkpoint, which is complete, and remove all unfinished files.
 #   killed.sh KILL_AT TRAIN_GPT TEXT SCRATCH_DIR [STRIDE [PLAN]]
-# STRIDE: the distance between tried calls (1, all of them).
+# STRIDE: the distance between the calls that are tried (1: all calls).
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 kill_at="$1" train_gpt="$2" text="$3" scratch="$4" stride="${5-1}" plan="${6-dp2.tp2.pp2}"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Plants faults into checkpoints, one after another, and demands that a test finds each.
 #   mutants.sh SCRATCH_DIR [NAME...]
-# For people who change them: each takes up to half a minute to compile. tests/checkpoint/checkpoint_folder_test.cpp has
-# the cases of each omitted fsync, and of three that follow the rename.
+# For people who change checkpoints: each fault takes up to half a minute to compile. Each fsync that is left out, and
+# three that follow the rename, are cases of tests/checkpoint/checkpoint_folder_test.cpp.
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"

@@ -913,7 +913,7 @@ def strangers_are_refused():
                "or delete the key '/plait/%s/done' in etcd" % job.name in said, said)
         texts = job.texts()
         expect(texts.count("is done") == 1, texts)
-        # The remedy that the message names.
+        # Deletes the key, as the error text advises.
         job.etcd.call("kv/deleterange", key=base64.b64encode(b"/plait/%s/done" % job.name.encode()).decode())
         again = job.add(1, steps=301)[0]
         expect(again.wait() == 0 and "hash: " in open(again.out.name).read(), job.texts())

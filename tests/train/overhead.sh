@@ -12,7 +12,7 @@ if ! command -v valgrind >/dev/null; then
 fi
 mkdir -p "$scratch"
 
-# instructions HOW: prints what callgrind counted.
+# instructions HOW: prints the count of callgrind.
 instructions() {
   local out="$scratch/callgrind.$1"
   # Collecting is toggled on by entering the steps, off by entering a matrix product in them.

@@ -68,7 +68,7 @@ Counts = namedtuple("Counts", "instructions registers spilled loads")
 
 
 def output_of(*command):
-    # cuobjdump calls nvdisasm, which is in the same folder.
+    # cuobjdump calls nvdisasm, which is in its folder.
     path = f"{Path(command[0]).parent}:{os.environ['PATH']}"
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, universal_newlines=True,
                           env={**os.environ, "PATH": path}).stdout

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Processes over Gloo that a launcher starts on one machine without a rendezvous: they meet in the temporary folder,
-# alone, and leave nothing there. If that is not certain, they end with a message.
+# Processes over Gloo that a launcher starts on one machine without an address to meet at: they meet in the temporary
+# folder, separated from other jobs, and leave no files there. If this is not certain, they print an error.
 #   launchers.sh TRAINED SCRATCH_DIR stand_in [MPIRUN...]   a shell that sets torchrun's variables; mpirun
 #   launchers.sh TRAINED SCRATCH_DIR torchrun PYTHON        torchrun itself
 set -euo pipefail
@@ -39,7 +39,7 @@ until_true() {
 says() { grep -qF -e "$2" "$1" || complain "'$2' is not said: $(cat "$1")"; }
 
 "$trained" threads dp2 steps=3 >losses
-# Each rank by a script of its own.
+# A separate script starts each rank.
 printf '#!/bin/sh\n"$@"\nexit $?\n' >wrapper
 chmod +x wrapper
 
@@ -127,7 +127,7 @@ wait
 for number in 0 1 2; do says "$number.err" "launch: 3 processes are not a multiple of the 2 ranks of stage 2; start 2 or 4"; done
 nothing_left
 
-# place WORDS...: what a process without a place says.
+# place WORDS...: checks the error of a process without an address.
 place() { env TMPDIR="$folder" "$@" "$trained" ranked dp2 timeout=500 >out 2>err </dev/null && complain "no error" || true; }
 what="several machines"
 place RANK=0 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 TORCHELASTIC_RUN_ID=x

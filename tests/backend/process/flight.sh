@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The flight records of jobs whose rank 1 is killed, is stopped or fails, under each engine: scripts/flight names the
-# rank, its host, the axis and the operation, and the ranks that wait for it. A job that ends well leaves nothing.
+# Flight records of jobs whose rank 1 is killed, is stopped or fails, under each engine: scripts/flight names the rank,
+# its host, the axis and the operation, and the ranks that wait for it. A job that ends without an error leaves no record.
 #   flight.sh FLIGHT SCRATCH_DIR [openmpi LAUNCHER TRAINED] [mpich LAUNCHER TRAINED] [gloo - TRAINED]
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -47,7 +47,7 @@ gloo() {
     processes[rank]=$!
   done
 }
-# until_steps COUNT: waits until rank 0 has made this many steps.
+# until_steps COUNT: waits until rank 0 has made COUNT steps.
 until_steps() {
   local tries
   for ((tries = 0; tries < 6000; ++tries)); do
@@ -56,7 +56,7 @@ until_steps() {
   done
   complain "there are no $1 steps: $(cat ./*.err)"
 }
-# says CODE WORDS...: scripts/flight does.
+# says CODE WORDS...: checks the exit code and the output of scripts/flight.
 says() {
   local words got=0 expected="$1"
   shift
@@ -102,7 +102,7 @@ while (($# > 0)); do
     [[ $code != 0 ]] || complain "it ends well"
     ended "$trained"
     says 1 "$one was killed or has ended without a word, outside of communication, ${places[0]}"
-    # MPICH ends all ranks at once: then the first is not known, and a list names the ranks that waited.
+    # MPICH ends all ranks at once. The first one is then unknown, and a list gives the ranks that waited.
     grep -q "cannot be told which was the first" said || says 1 "${waits[@]}"
     what="$library, stopped"
     mpi "$library" "$launcher" "$trained" stop

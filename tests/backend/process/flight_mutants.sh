@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Breaks the flight record in a copy of the tree, and expects that its tests fail. It is not a ctest.
 #   flight_mutants.sh
-# Under Gloo only; each mutant is compiled separately, for a minute or two.
+# Under Gloo only; the compilation of each mutant takes a minute or two.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 1
 copy="$(mktemp -d)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks on two "hosts": network and UTS name spaces of this machine that a cable joins. The losses are those
-# of threads, and the report names the groups that cross hosts.
+# Ranks on two "hosts": network and UTS name spaces of this machine that a cable joins. The losses are
+# equal to those with threads, and the plan lists the groups that cross hosts.
 #   [TRAIN_GPT=PROGRAM] hosts.sh SCRATCH_DIR FLIGHT GLOO_TRAINED|none [LIBRARY LAUNCHER TRAINED]...
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
@@ -90,7 +90,7 @@ END
 chmod 755 agent
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# end_in_hosts: what a launcher has left there.
+# end_in_hosts: ends the processes that a launcher has left on the hosts.
 end_in_hosts() {
   local holder process
   for holder in "${holders[@]}"; do
@@ -100,8 +100,8 @@ end_in_hosts() {
     done
   done
 }
-# cut_cable COMMAND...: cuts the cable when the command has run for a while, and the ranks end. Launchers of MPI lose
-# their own connections and may wait for longer.
+# cut_cable COMMAND...: cuts the cable when the command has run for a while; the ranks must end. Launchers of MPI,
+# which lose their own connections, may wait longer.
 cut_cable() {
   local begin log=out
   [[ $what != gloo* ]] || log=out.0
@@ -125,7 +125,7 @@ cut_cable() {
   "$flight" records >said 2>&1
   grep -qE "rank [0-3] (.* )?on host plait-[ab].* on group [{].*[}] [(](data x )?stage[)]" said || complain "$what: flight says: $(cat said)"
 }
-# says WORDS TIMES: in err.
+# says WORDS TIMES: checks err.
 says() {
   [[ $(grep -cE -e "$1" err) == "$2" ]] || complain "$what: '$1' is not said $2 times: $(cat err)"
 }

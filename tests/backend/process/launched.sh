@@ -5,7 +5,7 @@
 # when ranks have ended badly: all ranks have ended, mpirun never does, and its exit code is lost. This script kills it
 # five seconds later.
 
-# launched SECONDS LAUNCHER ARGUMENT...: runs a job for at most so long; what it prints is in out and err. Its exit
+# launched SECONDS LAUNCHER ARGUMENT...: runs a job for at most SECONDS; its output is in out and err. Returns its exit
 # code, or 124 after that time. A job whose launcher had to be killed is run again, and 125 if it had to three times.
 launched() {
   local attempt code

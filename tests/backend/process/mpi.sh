@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What ranks that are processes of an MPI job do: the numbers of threads, and a sentence where something is
-# wrong.
+# Ranks that are processes of an MPI job calculate the numbers of threads, and print an error text if a rank fails.
 #   mpi.sh openmpi|mpich LAUNCHER TRAINED SUITE SCRATCH_DIR
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
@@ -20,18 +19,18 @@ complain() {
   printf 'mpi.sh: %s\n' "$*" >&2
   failures=$((failures + 1))
 }
-# job RANKS COMMAND...: what it prints is in out and err; the exit code is the job's.
+# job RANKS COMMAND...: its output is in out and err; the exit code is the job's.
 job() {
   local ranks="$1"
   shift
   launched 250 "$launcher" "${options[@]}" -n "$ranks" "$@"
 }
-# says TIMES WORDS: in the last job's err. TIMES is a pattern.
+# says TIMES WORDS: checks the last job's err. TIMES is a pattern.
 says() {
   # shellcheck disable=SC2053
   [[ $(grep -cE -e "$2" err) == $1 ]] || complain "'$2' is not said $1 times: $(cat err)"
 }
-# two WORDS FIRST... : SECOND...: two ranks that are started differently, and what both say.
+# two WORDS FIRST... : SECOND...: starts two ranks differently, and checks the text of both.
 two() {
   local words="$1"
   shift
@@ -138,7 +137,7 @@ wrong_starts() {
     job 2 ./changed "$trained" mpi_guest dp2 ranked || complain "a guest: exit code $?: $(cat err)"
   fi
 
-  # Containers of one machine are one host where MPI says that they share memory.
+  # Containers of one machine are one host if MPI reports that they share memory.
   if unshare --uts true 2>unshared; then
     printf '#!/bin/sh\nexec unshare --uts sh -c \x27hostname "own-$$"; exec "$@"\x27 sh "$@"\n' >contained
     chmod +x contained

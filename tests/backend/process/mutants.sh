@@ -31,7 +31,7 @@ program() {
       ;;
   esac
 }
-# check ENGINE: the test of that engine with the program, in a session of its own.
+# check ENGINE: runs the test of that engine with the program, in a separate session.
 check() {
   local test=("$here/../gloo/run.sh" "$tree/program" "$tree/run")
   [[ $1 == gloo ]] ||
@@ -39,7 +39,7 @@ check() {
       "$build/suite_$1" "$tree/run")
   setsid bash -c 'echo $$ >"$0" && exec "$@"' "$tree/session" "${test[@]}" >"$tree/said" 2>&1 </dev/null
 }
-# end_session: what check has started and is still there.
+# end_session: ends the processes that check has started and that still run.
 end_session() {
   local session signal tries
   session="$(cat "$tree/session" 2>/dev/null)" || return 0
@@ -82,7 +82,7 @@ mutant() {
   : >"$tree/said"
   check "$engine" 2>/dev/null &
   local running=$!
-  # It has nothing to add when it has complained; some faults would have it wait long for what follows.
+  # After the first complaint the rest of the test is not needed; with some faults it would wait long.
   while ((SECONDS - begin < 240)) && kill -0 "$running" 2>/dev/null && ! grep -qE -e "$words" "$tree/said"; do
     sleep 0.2
   done

@@ -28,7 +28,7 @@ for case in "$@"; do
     timeout 100 "$launcher" -n "$ranks" "$train_gpt" "${what[@]}" --backend mpi \
       --losses mpi.csv --save mpi.st >mpi.out 2>err </dev/null || complain "mpi: exit code $?: $(cat err)"
     cmp -s host.csv mpi.csv && cmp -s host.st mpi.st || complain "mpi, $plan: not the losses or weights of threads"
-    # mpirun may give a terminal: what is printed at the end is compared.
+    # mpirun may give a terminal, so only the end of the output is compared.
     cmp -s <(tail -n 3 host.out) <(tail -n 3 mpi.out) || complain "mpi, $plan: another sample: $(tail -n 3 mpi.out)"
   fi
   if [[ $gloo != none ]]; then
@@ -115,8 +115,8 @@ fi
 rm -f ./*.csv
 
 # ---- Checkpoints ---------------------------------------------------------------------------------
-# run ENGINE RANKS ARGUMENTS...: on threads (host), over mpi or gloo; code of each process in codes, what they say in
-# said.RANK. Processes before which `before` has a command are started by it.
+# run ENGINE RANKS ARGUMENTS...: runs on threads (host), over mpi or gloo; codes has the exit code of each process, and
+# said.RANK its output. If `before` has a command for a process, this command starts it.
 declare -A before=()
 run() {
   local engine="$1" ranks="$2" rank processes=()
