@@ -26,8 +26,8 @@ namespace {
 using plait::ext::thread_communicator;
 
 struct ThreadErrors : testing::Test {
-  // Returns the error of each rank. Most of these tests would hang if they failed, so TearDown
-  // checks that they end fast.
+  // The exception of each rank. Most of these tests would hang with a fault, so TearDown checks the
+  // time.
   template <class Error, class Program>
   std::vector<std::string> expect_each(int ranks, Program program,
                                        plait::thread_options options = {}) {
@@ -470,9 +470,9 @@ TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
   expect_text_everywhere(texts, "the operator stopped the job");
 }
 
-// An abort may happen at any point of a call. Each call then ends on all ranks or on none, and no
-// rank returns while another still reads its buffer (the address sanitizer would see it).
-TEST_F(ThreadStress, AbortAtAnyMomentLeavesNoRankBehind) {
+// An abort may come at any point of a call: each call then ends on all ranks or on none, and no
+// rank leaves while another still reads its buffer (the address sanitizer would see it).
+TEST_F(ThreadStress, AbortAtAnyMomentEndsAllRanks) {
   std::vector<int> const members{0, 1, 2};
   for (int round = 0; round < 100; ++round) {
     plait::ext::thread_world world{3};
@@ -569,9 +569,9 @@ TEST_F(ThreadErrors, WaitingRanksUseNoProcessor) {
   EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.25);
 }
 
-// Next to threads that never sleep, a rank that yields waits for a time slice at each poll. That
-// took 30 times as long as sleeping, until ranks detected it.
-TEST(ThreadWaiting, RanksBesideBusyThreadsSleep) {
+// Next to threads that never sleep a rank that yields waits for a time slice at each poll: 30 times
+// as long as a rank that sleeps, before ranks detected this.
+TEST(ThreadWaiting, RanksNextToBusyThreadsSleep) {
   auto const seconds = [](plait::thread_options const& options) {
     plait::ext::thread_world world{4, options};
     int const group = world.add_group({0, 1, 2, 3});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint timeout=300 seconds=10
 //
-// State that is not trained: the running statistics of batch_norm. This test and others find faults
-// in how the forward updates them: nn/buffer_mutants.sh.
+// State that is not trained: batch_norm's running statistics. nn/buffer_mutants.sh checks that
+// tests find faults.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -82,7 +82,7 @@ tensors train(files::path const& folder, std::uint64_t end, int microbatches = 0
     tensors averages;
     trainer.with_ema([&] { trainer.export_parameters(into(averages)); });
     if (!rank.is_root()) return;
-    // Buffers are not averaged.
+    // Buffers have no averages.
     EXPECT_EQ(averages["bn.running_mean"], out["bn.running_mean"]);
     EXPECT_EQ(averages["bn.running_var"], out["bn.running_var"]);
     EXPECT_NE(averages["bn.weight"], out["bn.weight"]);
@@ -124,8 +124,8 @@ TEST(Buffers, ContinueUnderAnyPlan) {
   expect_near(undisturbed, train<serial>(from_three, 20), "from dp3");
 }
 
-// The statistics are of all samples of a microbatch; each plan has two microbatches.
-TEST(Buffers, OfAllSamplesGoOn) {
+// Statistics of all samples of a microbatch; each plan has two microbatches.
+TEST(Buffers, OfAllSamplesContinue) {
   using whole = nn::batch_norm<conv::output>;
   auto const undisturbed = train<serial, whole>(scratch("all"), 20, 2);
   auto const half = scratch("half");
@@ -180,7 +180,7 @@ TEST(Buffers, OfNumbersFarFromZero) {
   expect_statistics<float, data_parallel<2>, 0>(1000, 1e-5);
 }
 
-// If layers compute in bfloat16, buffers are not rounded to it, and are exported unrounded.
+// If layers see bfloat16, buffers are not rounded to it, and are exported as they are.
 TEST(Buffers, AreNotRoundedToWhatLayersSee) {
   expect_statistics<plait::precision<plait::bfloat16, float>, serial, 4>(0, 1e-5);
   expect_statistics<plait::precision<plait::bfloat16, float>, data_parallel<2, zero<1>>, 0>(0,
@@ -269,7 +269,7 @@ TEST(Buffers, AStepThatIsNotDoneChangesNothing) {
   EXPECT_EQ(after, before);
 }
 
-// Skipped batches count as taken, also if a run continues from a checkpoint. The third batch of
+// Skipped batches count as taken, also when a run continues from a checkpoint. The third batch of
 // each epoch is not finite.
 TEST(Buffers, AStepThatIsLeftOutChangesNothing) {
   using plan = data_parallel<3, zero<1>>;
@@ -342,7 +342,7 @@ TEST(Buffers, OfAFrozenLayerAreRead) {
     auto const report = trainer.step(batches.at(0));
     EXPECT_NEAR(report.loss, evaluated, 1e-13);
     trainer.export_parameters(into(after));
-    // The gradient of conv is compared with a difference of the loss.
+    // The gradient must be the loss's; conv's is checked by a difference.
     tensors gradients;
     trainer.gradients_of(batches.at(1));
     trainer.export_gradients(into(gradients));

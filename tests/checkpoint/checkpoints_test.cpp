@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=checkpoint timeout=300 seconds=10
 //
-// Training continues from a checkpoint as if it had not been interrupted, under the same plan or
-// another.
+// Training continues from a checkpoint as without an interruption, under the same plan or another.
 #include "plait/checkpoint/checkpoints.hpp"
 
 #include <gtest/gtest.h>
@@ -50,8 +49,7 @@ struct outcome {
   std::vector<std::string> left_out;
   std::vector<std::byte> extra;
   std::uint64_t begun_at = 0;
-  // True for each step with a value, if its weights are the best so far.
-  std::vector<bool> are_best;
+  std::vector<bool> are_best;  // the weights after each step that was told a value
 };
 
 struct settings {
@@ -62,12 +60,12 @@ struct settings {
   bool has_other_data = false;
   checkpoint_options saves{};
   bool resumes = true, saves_at_end = false, sets_extra = false, has_warning = false;
-  /// After this step, before checkpoints are told of it, their folder is removed.
+  /// After that step, before checkpoints are told of it, their folder is taken away.
   std::int64_t folder_goes_at = -1;
   /// After this step some parameters are loaded from another source.
   std::int64_t imports_at = -1;
-  /// The values that are passed to checkpoints after steps 1, 2, and so on; the flags are true if
-  /// ranks pass unlike values or measures.
+  /// The values that are told after steps 1, 2, ...; each rank may tell its own, or have another
+  /// measure.
   std::vector<double> values{};
   bool values_differ = false, measures_differ = false;
 };
@@ -201,9 +199,9 @@ double greatest_change(std::vector<double> const& from, std::vector<double> cons
   return out;
 }
 
-// A parameter that is loaded from another source keeps no old moments and no old average, under
-// every plan. Its first change by Adam is the learning rate, at any step of the job.
-TEST(Checkpoints, HaveTheAgesOfWhatHasStartedAnew) {
+// A parameter that is taken from elsewhere keeps no old moments and no old average, under every
+// plan: its first change by Adam is the learning rate, at any step of the job.
+TEST(Checkpoints, HaveTheAgesOfRestartedStates) {
   std::vector<outcome (*)(settings const&)> const all{
       run_part_frozen<serial>, run_part_frozen<data_parallel<2, zero<2>, buckets<1>>>,
       run_part_frozen<data_parallel<4, within<2>, zero<3>, buckets<1>>>};
@@ -370,8 +368,8 @@ void expect_little_is_read(files::path const& path, int data_ranks = 0) {
     std::uint64_t kept = 0;
     for (auto const& block : plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()))
       for (auto const& each : block.rectangles) kept += each.count();
-    // Under zero<1> a rank reads the share of optimizer states and averages that it saves. Of
-    // tensors that all tensor ranks hold, only the first saves the states.
+    // Under zero<1> a rank has a share of the optimizer's state and of averages, and saves it. If
+    // all tensor ranks have a value, only the first saves it.
     std::uint64_t owned = kept;
     if (plan::cuts_arenas) {
       owned = rank.tensor_rank() == 0 ? 0 : state->count();
@@ -476,7 +474,7 @@ TEST(Checkpoints, ThatAreDamagedAreLeftForTheOneBefore) {
   ASSERT_EQ(found.left_out.size(), 1u);
   EXPECT_NE(found.left_out[0].find("is damaged: tensor"), std::string::npos) << found.left_out[0];
   EXPECT_EQ(found.problem, "");
-  // If no usable checkpoint is left, the job does not silently start from the beginning.
+  // If none is left, the job does not start over silently.
   files::remove(at.path / "step-00000002" / "plait.json");
   expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none can be used");
   files::remove_all(at.path / "step-00000004");
@@ -499,9 +497,8 @@ TEST(Checkpoints, OfAnotherRunAreNotReplacedByASingleSave) {
                  "has those of another run, up to step 2");
 }
 
-// The power failed when the old checkpoint had been moved aside and its replacement had no name
-// yet.
-TEST(Checkpoints, ThatLieAsideAreGoneOnFrom) {
+// The power failed when the old one was moved aside and its replacement had no name yet.
+TEST(Checkpoints, ThatWereMovedAsideAreContinued) {
   folder const at("aside");
   auto const run = run_of<data_parallel<2>>();
   run({.steps = 4, .saves = {.folder = at.path, .every = 2}});
@@ -593,7 +590,7 @@ TEST(Checkpoints, KeepTheBestWeightsBesides) {
   EXPECT_EQ(folders_in(at.path), (names{"best-00000002", "step-00000004"}));
   EXPECT_EQ(find_best(at.path)->value, 3);
 
-  // The weights are the weights after the second step.
+  // They are the weights after the second step.
   using job = small_gpt::job<data_parallel<2>>;
   auto const two = run({.steps = 2, .saves = {.folder = none.path}});
   std::map<std::string, std::vector<double>> loaded;
@@ -607,7 +604,7 @@ TEST(Checkpoints, KeepTheBestWeightsBesides) {
   });
   EXPECT_EQ(loaded, two.weights);
 
-  // A run that continues takes the newest checkpoint, and knows the best values so far.
+  // A resumed run takes the newest, and knows the best so far.
   auto const second = run({.steps = 6, .saves = saves(score), .values = {0, 0, 0, 0, 2.5, 3.5}});
   EXPECT_EQ(second.begun_at, 4u);
   EXPECT_EQ(second.are_best, (std::vector{false, true}));
@@ -661,9 +658,8 @@ TEST(Checkpoints, ValuesOfTheBestAreCompared) {
   EXPECT_THROW(best_measure(std::string(101, 'x'), better::lower), input_error);
 }
 
-// Slices on other numbers of ranks give the bits of the undisturbed run, also across the end of an
-// epoch.
-TEST(Checkpoints, OfSlicesGoOnOnAnyNumberOfRanks) {
+// Slices of unlike ranks give the bits of the undisturbed run, over the end of an epoch.
+TEST(Checkpoints, OfSlicesContinueOnAnyNumberOfRanks) {
   using policy = hybrid<data_parallel<at_launch>, reproducible<4>>;
   auto const run = [](int ranks, settings const& with) {
     return train<small_gpt::job<policy, float>>(with, ranks);
@@ -762,8 +758,8 @@ TEST(Checkpoints, OfWhichAnyBitOfDataChangesAreDamaged) {
   EXPECT_FALSE(is_damaged(found, manifest));
 }
 
-// The reader ignores other content of a header than names, types, shapes and places. A change there
-// does not matter, and the test finds that the checkpoint is read unchanged.
+// Header fields other than names, types, shapes and places are not used: a change there must not
+// matter.
 TEST(Checkpoints, OfWhichAnyBitOfAHeaderChangesAreDamagedOrTheSame) {
   folder const at("headers");
   files::create_directories(at.path / detail::optimizer_folder);

@@ -44,7 +44,7 @@ using plait::ext::checkpoint_manifest;
 using plait::ext::folder_owner;
 using plait::ext::list_checkpoints;
 
-// Returns a manifest of two ranks' files; `what` represents their content.
+// A manifest of two ranks' files; `what` represents their content.
 checkpoint_manifest manifest_with(std::int64_t step, std::string const& what) {
   return {
       .step = step,
@@ -144,9 +144,8 @@ TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {
   EXPECT_EQ(listed(), "step-00000100.lease-1-1");
   std::string const lost =
       "folder of checkpoints 'PATH' belongs to generation 3 of the job now; this process is of "
-      "generation 1 and writes there no more";
-  // A folder that is renamed after the takeover does not count, even if its owner was checked
-  // before.
+      "generation 1 and must not write there any more";
+  // A folder that is renamed after the take-over does not count, even after an earlier check.
   fs::copy(begun.path, path_ / "step-00000300.lease-1-9", fs::copy_options::recursive);
   std::ofstream(path_ / "step-00000300.lease-1-9" / "plait.json")
       << plait::ext::to_text(manifest_with(300, ""));
@@ -187,7 +186,7 @@ TEST_F(LeasedFolder, TwoJobsAreRefusedWhileTheOwnerLives) {
   checkpoint_folder const again(path_, folder_owner{"job", "a", 3});
 }
 
-// Each kind of job continues from the checkpoints of the other kind, and replaces them.
+// Each kind of job continues from the other's checkpoints, and replaces them.
 TEST_F(LeasedFolder, JobsOfBothKindsTakeTurns) {
   {
     checkpoint_folder fixed(path_, "job");
@@ -214,7 +213,7 @@ TEST_F(LeasedFolder, JobsOfBothKindsTakeTurns) {
     EXPECT_EQ(names(),
               "plait.list-2 plait.lock plait.lock-2 step-00000200.lease-1-1 step-00000300");
   }
-  // A copy without the files that name the owner: all checkpoints count, and numbers continue.
+  // A copy without the files that name the owner: all counts, and numbers continue.
   fs::remove(path_ / "plait.list-2");
   fs::remove(path_ / "plait.lock-2");
   EXPECT_EQ(listed(), "step-00000300 step-00000200.lease-1-1");
@@ -245,8 +244,8 @@ TEST_F(LeasedFolder, DamagedListsAreRefused) {
 
 using content = std::map<std::string, std::string>;
 
-/// A turn that one thread gives to another. std::binary_semaphore yields a few times before it
-/// sleeps, which takes far longer than a turn on a busy processor.
+/// A token that one thread gives and another takes. std::binary_semaphore yields its processor a
+/// few times before it sleeps, which takes far longer than a turn on a busy machine.
 class turn {
  public:
   void release() {
@@ -327,7 +326,7 @@ class orders {
         of.back_.release();
       });
     }
-    /// Lets other roots run; called in the root's thread.
+    /// Called in its thread: lets others continue.
     void yield() {
       of.back_.release();
       go.acquire();
@@ -363,7 +362,7 @@ class orders {
     end_clean(left, "after a power failure");
   }
 
-  /// The work of a root that has the folder: it saves the states that the job has trained.
+  /// The actions of a root, once it has the folder: it saves what the job has trained.
   void work(root& me) {
     checkpoint_folder folder("run", me.owner_, disk_);
     took(me);
@@ -406,7 +405,7 @@ class orders {
 
   void took(root& me) {
     ++taken_;
-    is_quiet_ = true;  // no other root runs between these calls
+    is_quiet_ = true;  // no other thread runs between these calls
     using namespace plait::detail;
     auto const number = counted_checkpoints("run", disk_).newest(lock_start);
     auto const now = lease_text::read(
@@ -493,7 +492,7 @@ class orders {
   std::string problem_;
 };
 
-// An old owner may have checked its ownership before it lost the folder, and clean up afterwards.
+// An old owner may have checked that it has the folder still, and clean it after it was taken.
 TEST(FolderLeases, AnOldOwnerRemovesNothingOfANewerOnes) {
   int times = 0;
   for (;; ++times) {

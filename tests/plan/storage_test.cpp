@@ -31,9 +31,8 @@ TYPED_TEST(Storage, WhatIsMadeAgainIsThereForEveryBackward) {
   expect_sound_again<plan<TypeParam, tensor_parallel<2>>>();
   expect_sound_again<plan<TypeParam, tensor_parallel<4>>>();
 }
-// Any operation that is left out is missed. A step that only gives its input another name moves no
-// data.
-TEST(StorageCheck, FindsWhatIsNotMadeAgain) {
+// The test notices each omitted step; a step that only renames its input moves nothing.
+TEST(StorageCheck, FindsOmittedRecomputationOfStorage) {
   using right = plan<models::block<width, 4, length>, tensor_parallel<2, sequence::sharded>>;
   constexpr int all = int(again::all);
   auto reruns = rerun_finder<right::leaf_count>(right::code, right::tree.leaves,
@@ -77,7 +76,7 @@ TEST(StorageCheck, FindsTwoLiveValuesInOneBuffer) {
   EXPECT_FALSE(faults.empty());
 }
 
-// Purpose of the sharing: in a block of GPT-2 the residual stream, the sums and the rows of a
+// The purpose of sharing: in a block of GPT-2 the residual stream, the sums and the rows of a
 // sequence shard cost no copy.
 TEST(Storage, SharesWhatCanBeShared) {
   using serial_block = plan<models::block<width, 4, length>, serial>;

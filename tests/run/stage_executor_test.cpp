@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of a chunk as one operation and unit by unit give equal bits. Each stage of a pipeline
-// runs alone, on edges that the test fills.
-#include "plait/run/pass_runner.hpp"
+// The passes of a chunk as one operation and unit by unit: the same bits. Each stage of a pipeline
+// is run by itself, on edges that the test fills.
+#include "plait/run/stage_executor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -37,18 +37,17 @@ constexpr int microbatches = 2;
 
 double number(std::size_t i) { return (double(i * 37 % 101) - 50) / 64; }
 
-/// The pieces in which a chunk runs; and true if the backwards follow all forwards, if the stage
-/// has slots for that.
+/// The pieces in which a chunk is run; the backwards may follow all forwards if the stage has slots
+/// for that.
 struct manner {
   bool unit_by_unit = false;
   bool forwards_first = false;
 };
 
 struct outcome {
-  std::vector<double> outputs;  // the outputs of both microbatches
-  // The gradients for both microbatches; empty if the chunk is the first.
-  std::vector<double> gradients_of_inputs;
-  std::vector<double> gradients;  // the gradients of the parameters
+  std::vector<double> outputs;              // of both microbatches
+  std::vector<double> gradients_of_inputs;  // the same, where the chunk is not the first
+  std::vector<double> gradients;            // of the parameters
   double loss = 0;
   friend bool operator==(outcome const&, outcome const&) = default;
 };
@@ -74,7 +73,7 @@ class chunk_of_a_stage {
     for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = number(i);
     outcome out;
     out.gradients.assign(layout.gradient_count(), 0.0);
-    // Memory before the first backward does not contain gradients; padding belongs to no parameter.
+    // The values before the first backward are not gradients; no unit owns padding.
     for (auto const& one : plan::blocks(stage, 0, rank_.grid()))
       std::fill_n(out.gradients.begin() + std::ptrdiff_t(one.offset), one.count, 1e30);
     auto const arena = rank_.device().allocate(plan::arena_for(stage, load).total_bytes);
@@ -159,7 +158,7 @@ TEST(StageExecutor, HasTheSameBitsUnitByUnit) {
     auto const whole = chunk.run({});
     EXPECT_EQ(chunk.run({.unit_by_unit = true}), whole) << rank.stage();
     EXPECT_EQ(whole, chunk.run({}));
-    // Checks that the numbers differ between the two microbatches, and from the initial contents.
+    // It is about numbers that differ: of two microbatches, and from what was there.
     auto const half = std::ptrdiff_t(whole.outputs.size() / 2);
     EXPECT_FALSE(std::equal(whole.outputs.begin(), whole.outputs.begin() + half,
                             whole.outputs.begin() + half));
@@ -195,7 +194,7 @@ TEST(StageExecutor, HasRecordsOfUnitsThatDoNotOverlap) {
     std::vector<int> item_of;
     for (int item = 0; item < plan::code.items.size(); ++item)
       for (int copy = 0; copy < plan::code.items[item].count; ++copy) item_of.push_back(item);
-    std::map<std::ptrdiff_t, std::ptrdiff_t> taken;  // from old to new place, each slot once
+    std::map<std::ptrdiff_t, std::ptrdiff_t> taken;  // from where to where, each slot once
     for (auto const& [which, begin] : where) {
       auto const bytes =
           layout.activation_stash_bytes[std::size_t(item_of[std::size_t(which.second)])];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of parameters, gradients and kept values of a stage's units: each has its own place inside
-// its arena, further uses have the owner's place, and ranks that do not count see zeros.
+// The places of parameters, gradients and kept values of the units of a stage: each has a place of
+// its own in its arena, further uses have their owner's, and a rank that does not count sees zeros.
 #include "plait/run/stage_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class taken_ranges {
   std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>> all_{};
 };
 
-/// The arenas of one rank, and the layout that gives the places in them.
+/// The arenas of one rank, and their layouts.
 template <class Job, class Rank>
 struct rank_memory {
   using plan = typename Job::plan_type;
@@ -99,9 +99,9 @@ void expect_places() {
     int uses = 0;
     for_each_parameter<plan>(rank.stage(), [&](int e, int unit) {
       auto const& entry = plan::entries[e];
-      auto const at = memory.parameter(e, unit) - here.parameters.data();
-      auto const of_gradient = memory.gradient(e, unit) - here.gradients.data();
-      gradients.take(of_gradient, entry.local_count());  // each use has its own sum
+      auto const at = here.parameter(e, unit) - here.parameters.data();
+      auto const of_gradient = here.gradient(e, unit) - here.gradients.data();
+      gradients.take(of_gradient, entry.local_count());  // each use adds up by itself
       EXPECT_EQ(at % std::ptrdiff_t(parameter_alignment), 0);
       if (entry.owner >= 0) {
         ++uses;
@@ -116,7 +116,7 @@ void expect_places() {
     });
     parameters.expect_apart_within(0, here.parameters.size());
     gradients.expect_apart_within(0, here.gradients.size());
-    // These are the places of exports and imports, which calculate them for each copy.
+    // The same values as exports and imports, which find their places by copies.
     for (auto const& one : plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()))
       blocks.push_back({one.offset, one.count});
     std::ranges::sort(found);
@@ -171,8 +171,8 @@ TEST(StageMemory, ShowsZerosToWhoDoesNotCount) {
       EXPECT_LE(arena.zeros_offset + plan::entries[bias].local_count() * sizeof(double),
                 arena.total_bytes);
     }
-    // All ranks have the gradient.
-    EXPECT_EQ(sums[bias_key{}].data, here.memory.gradient(bias, unit));
+    // The gradient is everybody's.
+    EXPECT_EQ(sums[bias_key{}].data, here.gradient(bias, unit));
   });
 }
 

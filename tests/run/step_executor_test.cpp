@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program runs operation by operation, in its order, each after the operations that it waits for.
-// A program that an exception has ended starts again from the beginning.
-#include "plait/run/step_runner.hpp"
+// A program runs operation by operation, in its order, each after its waits; after an exception it
+// starts again from the beginning.
+#include "plait/run/step_executor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ struct job
                data_parallel<2>, double> {};
 using plan_type = job::plan_type;
 
-/// Logs the operations that run, and the place of each row.
+/// The words for what is run, and the place of each row.
 struct log_of_calls {
   plait::ext::lean_vector<exchange> const& list;
   std::vector<std::string>& said;
@@ -89,8 +89,7 @@ TEST(StepExecutor, StartsAgainAfterAnException) {
   });
 }
 
-/// Returns the sums that two simulated ranks read in a program in which one operation's accesses
-/// are not declared.
+/// The values of a sum that two simulated ranks read in a program that omits a touched value.
 std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed) {
   std::vector<double> out(2);
   launch<job>(simulated{.seed = seed}, [&](auto& rank) {
@@ -119,7 +118,7 @@ std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed)
 TEST(StepExecutor, WaitsForWhatIsTouchedAndForNothingElse) {
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     EXPECT_EQ(sums_of(9, false, seed), (std::vector<double>{3, 3}));
-  // The program is: send, the row, read. An access that any of them does not declare is detected.
+  // The program is: send, the row, read. If one of them does not declare a value, that is found.
   for (std::size_t operation = 0; operation < 3; ++operation)
     EXPECT_THROW(sums_of(operation, false, 0), race_error) << operation;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=4
 //
-// Measures over a data set whose size no batch divides are equal to one loop over its samples.
+// Measures over a data set that no batch divides equal one loop over its samples.
 #include "plait/train/measures/measures.hpp"
 
 #include <gtest/gtest.h>
@@ -182,8 +182,8 @@ std::string refusal(auto const& data, Measure of) {
   return "";
 }
 
-// A model whose outputs are NaN is never right.
-TEST(Measures, OutputsThatAreNoNumbersAreNotRight) {
+// A model whose outputs are nan is right about nothing.
+TEST(Measures, NanOutputsAreNotRight) {
   double const nan = std::nan(""), rows[][3]{{nan, nan, nan}, {1, nan, 3}, {3, 2, 1}};
   std::int32_t const labels[]{0, 2, 0};
   std::vector<double> first(2), two(2), matrix(9);
@@ -215,7 +215,7 @@ TEST(Measures, RefuseWhatDoesNotFitTheModel) {
       input_error);
 }
 
-/// A measure that writes beyond its numbers.
+/// Writes past its numbers.
 template <std::size_t Behind>
 struct overrun {
   using concept_tag = measure_tag;

@@ -25,7 +25,7 @@ using namespace plait;
 using namespace plait::ext;
 using namespace plait::planning;
 
-/// Returns true if two operations must not be swapped.
+/// Returns true if two operations may not be swapped.
 bool conflict(stream_operation const& a, stream_operation const& b) {
   auto const meet = [](auto const& some, auto const& others) {
     return std::ranges::any_of(
@@ -47,7 +47,7 @@ using tied_model = objective<
     nn::cross_entropy<small_gpt::vocabulary>>;
 struct tied_job : parallel<tied_model, data_parallel<2>, double> {};
 
-/// The results of each rank after a step.
+/// The values of each rank after a step.
 struct rank_outcome {
   double loss = 0, norm = 0;
   std::vector<double> parameters{};
@@ -78,8 +78,8 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     auto all = batches(text, global_batch<8>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);
-    auto const work = parts.begin(batch, execution::trainer_program::whole_step);
-    // Memory that is requested again still has the contents of the last step.
+    auto work = parts.begin(batch, execution::trainer_program::whole_step);
+    // Memory that is asked for again still has what the last step left there.
     auto const squares = parts.memory.norm_partials();
     rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());
     auto const list =
@@ -243,7 +243,8 @@ struct stage_step {
                                  {.clips = true, .updates = true})) {}
 };
 
-/// Runs the program of each rank. The ranks of `stage` make the waits that follow from `touched`.
+/// Runs the program of each rank; on the ranks of `stage` with the waits that follow from
+/// `touched`.
 template <class Job>
 void run_with(plait::ext::lean_vector<stream_operation> const& touched, int stage) {
   launch<Job>(simulated{}, [&](auto& rank) {
@@ -257,7 +258,7 @@ void run_with(plait::ext::lean_vector<stream_operation> const& touched, int stag
   });
 }
 
-/// Returns true if the waits of `said` order all operations that touch the same buffer in `right`.
+/// Returns true if the waits of `said` order all operations that touch the same values in `right`.
 bool orders_all(plait::ext::lean_vector<stream_operation> const& right,
                 plait::ext::lean_vector<stream_operation> const& said) {
   std::size_t const n = right.size();
@@ -289,7 +290,7 @@ int races_of(int stage) {
         auto& some = changed[i].*member;
         some.erase(some.begin() + std::ptrdiff_t(k));
         if (orders_all(right.touched, changed)) {
-          // Other waits imply its wait, or it makes none, so the omission cannot be detected.
+          // Other waits imply the wait that this makes, or it makes none: no difference shows.
           EXPECT_NO_THROW(run_with<Job>(changed, stage)) << i;
         } else {
           ++races;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=17
 //
-// Ranks join and leave between the generations of a job. The ranks at the end have the weights, the
-// optimizer's state, the averages and the losses of an undisturbed run. Members are threads here;
-// they keep the state that processes keep.
+// Ranks join and leave between the generations of a job: the ranks at the end have the weights, the
+// optimizer's state, the averages and the losses of an undisturbed run. Members are threads in this
+// test; they keep the same state as processes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -64,18 +64,17 @@ struct samples {
   }
 };
 
-/// The state of a process that outlives generations.
+/// The state of a process that remains between generations.
 struct member {
   generation::carried_state kept{};
 };
 
-/// The events of a member in one generation.
+/// The event that a member meets in one generation.
 struct fate {
-  std::int64_t leaves_after = -1;  ///< learns before the update of this step that ranks change
-  /// Fails after the last exchange of this step: its update is not done.
-  std::int64_t fails_behind = -1;
-  std::int64_t fails_within = -1;  ///< fails before the first exchange of this step
-  std::int64_t ends_after = -1;    ///< learns after this step that the job cannot continue
+  std::int64_t leaves_after = -1;  ///< hears, before the update of this step, that ranks change
+  std::int64_t fails_behind = -1;  ///< the last exchange of this step: its update is not done
+  std::int64_t fails_within = -1;  ///< before the first exchange of this step
+  std::int64_t ends_after = -1;    ///< learns that the job cannot continue
 };
 
 class scripted final : public generation {
@@ -257,7 +256,7 @@ TEST(HandOver, AnyFatesLeaveWeightsAndStatisticsAsTheyWouldHaveBeen) {
       told += ", " + std::to_string(who.size()) + " ranks until " + std::to_string(hit) +
               " meets " + std::to_string(how) + " in step " + std::to_string(step);
       ASSERT_FALSE(run.generation_of(who, {{hit, what}})) << told;
-      // A member that fails within a step, or has one step less, may not return.
+      // A member that fails within a step, or is one step behind, need not come back.
       std::vector<int> left;
       for (int const one : who)
         if (one != hit || how == 0) left.push_back(one);
@@ -414,8 +413,8 @@ TEST(HandOver, TheLastGenerationEndsWithTheSignal) {
   EXPECT_EQ(saved, std::vector<std::int64_t>{3});
 }
 
-// Ranks are threads here, and a signal belongs to the process: all ranks get it.
-TEST(HandOver, SignalsThatLeaveNobodyEndTheJobBeforeTheNextStep) {
+// Ranks are threads in this test, and a signal goes to the process: all get it.
+TEST(HandOver, SignalsToAllRanksEndTheJobBeforeTheNextStep) {
   std::map<int, member> members;
   members[0], members[1], members[2];
   samples const data;
@@ -485,8 +484,8 @@ class on_trial final : public generation {
   carried_state kept_{};
 };
 
-/// Returns the error of all ranks in a first step where rank 2 has other numbers; `said`: the
-/// reason of its refusal.
+/// The error of all ranks of a first step in which rank 2 has other numbers; `said`: the reason for
+/// the refusal.
 std::string with_newcomers(std::vector<bool> const& accepted, std::uint64_t seed, std::size_t batch,
                            std::string& said) {
   std::mutex mutex;

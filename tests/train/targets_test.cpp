@@ -284,7 +284,7 @@ TEST(Targets, ALabelThatCountsAHalfAndIsNotAClassIsFound) {
 }
 
 // Some of several labels of a row may not count.
-TEST(Targets, ALabelOfARowThatCountsAndIsNoClassIsFound) {
+TEST(Targets, ALabelOfARowThatCountsAndIsNotAClassIsFound) {
   auto const but_255 = [](std::span<std::int32_t const> of_row) {
     return double(of_row.size()) - double(std::ranges::count(of_row, 255));
   };

@@ -114,7 +114,7 @@ void expect_same(outcome const& expected, outcome const& got) {
   EXPECT_EQ(expected.start, got.start);  // initial weights to the bit
   expect_same(expected.gradients, got.gradients);
   expect_same(expected.weights, got.weights);
-  // The predictions are of the root's data rank, which has the first samples.
+  // The predictions of all data ranks, and of the root's data rank, which has the first samples.
   ASSERT_EQ(got.predicted.size(), expected.predicted.size());
   for (std::size_t i = 0; i < got.predicted.size(); ++i)
     ASSERT_NEAR(got.predicted[i], expected.predicted[i], rounding);
@@ -212,8 +212,8 @@ TEST(TrainerSerial, LearnsTheText) {
   EXPECT_LT(out.reports.back().loss, 0.7 * out.reports.front().loss);
 }
 
-// The copies share their steps: the first has a gradient of its input, although no layer reads it.
-TEST(TrainerSerial, TrainsARepeatThatStandsFirst) {
+// The copies share their steps: the first computes its input's gradient, though no layer needs it.
+TEST(TrainerSerial, TrainsARepeatAsTheFirstLayer) {
   using dense = plait::nn::linear<4, 4>;
   auto const trained = []<class Model>(Model) {
     using job = plait::parallel<plait::objective<Model, plait::nn::cross_entropy<4>>, plait::serial,

@@ -184,8 +184,8 @@ TYPED_TEST(CudaCollectives, MessagesPassAlongAndBack) {
   });
 }
 
-// The compute stream reuses the buffers immediately, after a wait for the group's stream. No byte
-// may be overwritten that another rank still reads.
+// The buffers are used again at once on the compute stream, after a wait for the group's stream:
+// nothing may be overwritten that another rank still reads.
 TYPED_TEST(CudaCollectives, BuffersBelongToTheCallUntilItsStreamIsThere) {
   using T = typename TypeParam::element;
   for (int ranks = 2; ranks <= TypeParam::backend::most_ranks(); ++ranks)
@@ -446,12 +446,12 @@ TEST(Nccl, ChannelsAreMadeAndEndInOneOrder) {
   }
 }
 
-// Each rank has three communicators. Their aborts are waited for together, and memory that the GPU
-// may still use is not released.
-TEST(Nccl, AnAbortThatHangsLeavesTheMemoryBehind) {
+// Three communicators in each rank: their aborts are waited for together, and what the GPU may
+// still use is not given back.
+TEST(Nccl, AnAbortThatHangsKeepsTheMemory) {
   auto grid = line(2);
   grid.add(plait::axis::data, 2);
-  static std::array<plait::detail::cuda_state*, 4> left;  // kept reachable for the leak sanitizer
+  static std::array<plait::detail::cuda_state*, 4> left;  // known, for checks of leaks
   std::size_t const used = pretended::machine::get().used;
   auto const begin = std::chrono::steady_clock::now();
   pretended::aborts_hang = true;
@@ -554,7 +554,7 @@ TEST(Nccl, ALinkOfOneRankIsRecordedAndRepeated) {
   });
 }
 
-// A rank creates and releases the links of its groups and channels in this way.
+// A rank makes and releases the links of its groups and channels in this way.
 TEST(Nccl, PartsAndChannelsOfOneRank) {
   alone::run([](alone& one) {
     using plait::ext::stream;

@@ -66,10 +66,9 @@ TEST(CudaTrainingInBfloat16, LossWithItsGradientIsTheOneBeforeIt) {
   for (std::size_t step = 0; step < got.size(); ++step)
     EXPECT_NEAR(got[step], expected[step], same_numbers_tolerance * expected[step]) << step;
 }
-// Recomputed values have the bits of kept values, recorded or not. An activation that is recomputed
-// without its product is not an epilogue of the product in the first forward either, and reads
-// rounded sums.
-TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
+// Recomputed values have the bits of kept values, recorded or not. If an activation runs again
+// without its product, it is not an epilogue in the first forward either, and sees rounded sums.
+TEST(CudaTrainingInBfloat16, RecomputesTheSameBits) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
   using all = plait::hybrid<any_data, plait::recompute<plait::again::all>>;
   EXPECT_EQ((losses_of<job<tied_gpt, all, in_bfloat16>>(plait::cuda{.options = {.graphs = true}})),

@@ -54,7 +54,7 @@ file_descriptor connect_to(std::string const& address) {
             0);
   return out;
 }
-/// Returns the bytes that arrive until there are `bytes` of them or the other end has closed.
+/// Reads until `bytes` have come or the other end has closed.
 std::string read(file_descriptor const& from, std::size_t bytes) {
   std::string out(bytes, '\0');
   std::size_t size = 0;
@@ -191,8 +191,8 @@ class played_rank {
   std::jthread thread_;
 };
 
-// Gloo's messages may follow immediately.
-TEST(GlooListener, WhatComesBehindAMessageIsLeft) {
+// Gloo's messages may come at once.
+TEST(GlooListener, LeavesTheBytesAfterAMessage) {
   members all(2);
   file_descriptor held;
   played_rank const first(all, [&](file_descriptor one, auto const& addresses) {
@@ -207,7 +207,7 @@ TEST(GlooListener, WhatComesBehindAMessageIsLeft) {
   EXPECT_EQ(read(sockets[0], 4), "more");
 }
 
-// A process at the address of rank 0 sends any reply; rank 1 tells that it is not rank 0.
+// A stranger at the address of rank 0 may send anything; rank 1 reports that it is not rank 0.
 void check_impostor(auto answer, std::string const& words) {
   members all(2);
   played_rank const stranger(

@@ -68,7 +68,7 @@ struct one_rank {
   gloo_rendezvous rendezvous;
 };
 
-// Rank 0 may have given up between the note with its address and the key of the rendezvous.
+// Rank 0 may give up between its note and the key of the rendezvous.
 TEST(GlooRendezvous, WaitsForRankZeroThatHasTakenBackItsKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);
@@ -90,8 +90,8 @@ TEST(GlooRendezvous, WaitsForRankZeroThatHasTakenBackItsKey) {
   EXPECT_EQ(zero.rendezvous.identity().key, one.rendezvous.identity().key);
 }
 
-// A note that is not a key is from another program, or an attack.
-TEST(GlooRendezvous, RefusesWhatIsNoKey) {
+// A note that is not a key belongs to another program, or is an attack.
+TEST(GlooRendezvous, RefusesANoteThatIsNotAKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);
   all.on_get = [&](std::string const& name) {
