@@ -55,16 +55,16 @@ struct listed {
   plait::ext::stream_operation touched;
 };
 
-step_program late(plait::ext::lean_vector<exchange> const& list, step_program const& of,
+step_program late(plait::ext::lean_vector<transfer> const& list, step_program const& of,
                   bool at_end) {
   std::vector<listed> all, moved;
   for (std::size_t i = 0; i < of.operations.size(); ++i)
     all.push_back({of.operations[i], of.touched[i]});
   auto const gathers = [&](listed const& one) {
     auto const place =
-        one.what.row < 0 ? exchange_place::labels : list[std::size_t(one.what.row)].place;
-    return at_end ? place == exchange_place::gather_parameters
-                  : one.what.what == operation_kind::bring || place == exchange_place::parameters;
+        one.what.row < 0 ? transfer_place::labels : list[std::size_t(one.what.row)].place;
+    return at_end ? place == transfer_place::gather_parameters
+                  : one.what.what == operation_kind::bring || place == transfer_place::parameters;
   };
   std::vector<listed> out;
   for (auto const& one : all) {
@@ -109,7 +109,7 @@ void print_medians(int pairs, bool in_turn) {
     parts.set_up();
     auto all = batches(data, global_batch<batch>{}, rank, {.epochs = 0});
     workload const load{.rows = batch / 2 * small_gpt::sequence};
-    auto const list = exchanges_of<plan>(0, load, job_part::training);
+    auto const list = transfers_of<plan>(0, load, job_part::training);
     auto const program = program_of<plan>(
         plan::grid, list, 0, job_part::training,
         training_timetable<typename plan::schedule_type>(1, 1).stages[0], {.updates = true});

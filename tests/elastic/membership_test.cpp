@@ -102,7 +102,7 @@ struct simulated_generation {
 enum class mutant {
   none,
   no_swap,
-  no_exchange,
+  no_transfer,
   no_watch,
   overwritten,
   no_lease_check,
@@ -456,7 +456,7 @@ class simulation {
           return kill(me);
         }
         me.is_ready = true;
-        if (mutant_ != mutant::no_exchange) {
+        if (mutant_ != mutant::no_transfer) {
           if (!me.has_arrived && !pass(me, here)) return;
           me.has_arrived = true;
         }
@@ -578,7 +578,7 @@ TEST(Membership, HoldsOnRandomSchedules) {
 TEST(Membership, ItsMutantsAreFound) {
   std::vector<std::pair<mutant, std::string>> const all{
       {mutant::no_swap, "begins twice"},
-      {mutant::no_exchange, "members are two steps apart"},
+      {mutant::no_transfer, "members are two steps apart"},
       {mutant::no_watch, "nobody has told"},
       {mutant::overwritten, "has given up its state"},
       {mutant::no_lease_check, "updates without a lease"},

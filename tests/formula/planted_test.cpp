@@ -142,7 +142,7 @@ TEST(FormulaMemory, SlotsAreShared) {
     auto const plan = plan_of(each.of);
     slots += plan.scratch.count;
     for (int i = 0; i < each.of.g.size; ++i)
-      values += plan.home[i] == formula::storage::scratch ? 1 : 0;
+      values += plan.stored_in[i] == formula::storage::scratch ? 1 : 0;
   }
   EXPECT_GT(values, slots + 20);
 }
@@ -285,7 +285,7 @@ TEST(PlantedFaults, ASlotIsReleasedOneNodeEarly) {
     table const& g = of.g;
     auto const plan = plan_of(of);
     auto const is_in_scratch = [&](int value) {
-      return plan.home[value] == formula::storage::scratch && plan.place_of(value) == value;
+      return plan.stored_in[value] == formula::storage::scratch && plan.place_of(value) == value;
     };
     for (int i = g.forward_size; i < g.size; ++i) {
       bool const is_function = g.at[i].kind == node_kind::map || g.at[i].kind == node_kind::slope ||
@@ -318,7 +318,7 @@ TEST(PlantedFaults, AValueThatIsReadBackwardIsNotKept) {
       EXPECT_GT(distance_in_slots(of, faulty), 1e-4) << name;
     }
     for (int i = 0; i < of.g.forward_size; ++i)
-      if (plan.home[i] == formula::storage::saved && of.g.at[i].kind != node_kind::result) {
+      if (plan.stored_in[i] == formula::storage::saved && of.g.at[i].kind != node_kind::result) {
         auto faulty = plan;
         faulty.runs[int(formula::body::forward)][i] = false;
         ++planted;

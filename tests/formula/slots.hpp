@@ -67,7 +67,7 @@ class slot_run {
     if (which == formula::body::backward_parameters || which == formula::body::forward) return;
     for (int k = 0; k < g.input_count; ++k)  // a gradient that another value shares
       if (int const dx = g.gradient[g.inputs[k]]; dx >= 0)
-        if (plan_.home[dx] != formula::storage::input_gradient) dx_[std::size_t(k)] = at(dx);
+        if (plan_.stored_in[dx] != formula::storage::input_gradient) dx_[std::size_t(k)] = at(dx);
   }
   void make(int i) {
     node const& n = g.at[i];
@@ -111,7 +111,7 @@ class slot_run {
   numbers& at(int value) {
     int const place = plan_.place_of(value);
     auto const number = std::size_t(g.at[place].number), slot = std::size_t(plan_.slot[place]);
-    switch (plan_.home[place]) {
+    switch (plan_.stored_in[place]) {
       case formula::storage::input: return inputs_[number];
       case formula::storage::parameter: return given_.parameters[number];
       case formula::storage::output: return y_;

@@ -141,11 +141,11 @@ TEST(BatchStatistics, SendWhatTheListSays) {
   using plan = whole<data_parallel<2>>::plan_type;
   workload const load{.rows = 4, .microbatches = 3};
   std::int64_t sums = 0, bytes = 0;
-  for (auto const& row : planning::exchanges_of<plan>(0, load, planning::job_part::training))
+  for (auto const& row : planning::transfers_of<plan>(0, load, planning::job_part::training))
     if (row.item >= 0) sums += row.times, bytes += row.times * std::int64_t(row.count * 8);
   EXPECT_EQ(sums, 2 * 3 * 3);
   EXPECT_EQ(bytes, 2 * 3 * (8 + 8 + 16) * 8);
-  for (auto const& row : planning::exchanges_of<plan>(0, load, planning::job_part::evaluation))
+  for (auto const& row : planning::transfers_of<plan>(0, load, planning::job_part::evaluation))
     EXPECT_LT(row.item, 0);
 }
 

@@ -39,8 +39,8 @@ TEST(Lora, NamesOfTheLayerStayAndTwoAreAdded) {
 template <class Plan>
 std::size_t reduced(workload const& load) {
   std::size_t out = 0;
-  for (auto const& row : planning::exchanges_of<Plan>(0, load, planning::job_part::training))
-    if (row.place == planning::exchange_place::gradients) out += row.count;
+  for (auto const& row : planning::transfers_of<Plan>(0, load, planning::job_part::training))
+    if (row.place == planning::transfer_place::gradients) out += row.count;
   return out;
 }
 

@@ -103,7 +103,7 @@ void expect_sound_arena(workload const& load) {
     int const microbatches = Plan::completed(load).microbatches;
     auto const slots = Plan::slots_for(stage, microbatches);
     auto const places = arena.template place<true>(Plan::passes_of(stage, load), microbatches);
-    auto const region = [&](plait::planning::passed_value what, char const* name, int count,
+    auto const region = [&](plait::planning::live_buffer what, char const* name, int count,
                             std::size_t bytes) {
       auto const& turns = places.turns[static_cast<std::size_t>(what)];
       EXPECT_EQ(turns.count, bytes == 0 ? 0 : count) << name;
@@ -112,12 +112,12 @@ void expect_sound_arena(workload const& load) {
           turns.count == 0 ? places.bytes : turns.first.offset;  // the region is empty
       return range{name, begin, begin + bytes * static_cast<std::size_t>(turns.count)};
     };
-    using plait::planning::passed_value;
+    using plait::planning::live_buffer;
     expect_no_overlap(
-        {region(passed_value::stash, "records", slots.activations, chunk.activation_stash_bytes),
-         region(passed_value::input, "inputs", slots.inputs,
+        {region(live_buffer::stash, "records", slots.activations, chunk.activation_stash_bytes),
+         region(live_buffer::input, "inputs", slots.inputs,
                 chunk.begins_model ? 0 : chunk.input_bytes),
-         region(passed_value::gradient, "gradients", slots.gradients,
+         region(live_buffer::gradient, "gradients", slots.gradients,
                 chunk.ends_model ? 0 : chunk.output_bytes),
          {"edges", arena.edges_offset, arena.edges_offset + 2 * arena.edge_bytes},
          {"transient", arena.transient_offset, arena.transient_offset + arena.transient_bytes},

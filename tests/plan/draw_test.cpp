@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=15
 //
-// Pictures of plans agree with `explain` and the list of exchanges, and are legible: no text
+// Pictures of plans agree with `explain` and the list of transfers, and are legible: no text
 // overlaps another, all texts have enough contrast with their background, and the document is
 // well-formed.
 #include "plait/draw/draw.hpp"
@@ -326,17 +326,17 @@ TEST(Draw, TextsContrastWithTheirBackground) {
 
 // Tests of the contents of texts.
 
-std::string group_text(drawn_plan const& of, exchange const& made) {
+std::string group_text(drawn_plan const& of, transfer const& made) {
   return to_string(of.numbers.grid.of_several_ranks(made.row().over));
 }
 /// Returns all messages of a training step, each as the rank that sends it lists it.
 std::multiset<std::string> sent_rows(drawn_plan const& of) {
   std::multiset<std::string> out;
-  for (std::size_t stage = 0; stage < of.exchanges.size(); ++stage)
-    for (auto const& made : of.exchanges[stage]) {
+  for (std::size_t stage = 0; stage < of.transfers.size(); ++stage)
+    for (auto const& made : of.transfers[stage]) {
       if (group_text(of, made).empty() || !made.is_sent_by(int(stage))) continue;
       bool const is_plain =
-          made.place == exchange_place::forward || made.place == exchange_place::backward;
+          made.place == transfer_place::forward || made.place == transfer_place::backward;
       out.insert((is_plain ? std::string() : std::string(to_string(made.place)) + ": ") +
                  to_string(made.row().moves) + " over " + group_text(of, made) + ", " +
                  std::to_string(made.times) + " x " +

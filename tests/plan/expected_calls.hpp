@@ -10,13 +10,13 @@
 
 #include "plait/plait.hpp"
 
-// Lists, as lines of text, the calls of communicators that follow from a plan's list of exchanges,
+// Lists, as lines of text, the calls of communicators that follow from a plan's list of transfers,
 // in their order, and the calls that a rank has made.
 namespace expected_calls {
 
-using plait::planning::exchange;
-using plait::planning::exchange_place;
 using plait::planning::job_part;
+using plait::planning::transfer;
+using plait::planning::transfer_place;
 
 inline plait::ext::collective collective_of(plait::ext::row_operation moves, bool sends) {
   bool const receives = moves == plait::ext::collective::send && !sends;
@@ -58,7 +58,7 @@ class calls_of_rows {
   calls_of_rows(plait::ext::mesh const& grid, plait::ext::coordinates place)
       : grid_(grid), place_(place) {}
 
-  void call(exchange const& what) {
+  void call(transfer const& what) {
     auto const row = what.row();
     if (grid_.size(row.over) == 1) return;
     bool const sends = what.from.stage() == stage();
@@ -76,15 +76,15 @@ class calls_of_rows {
                    other));
     };
     switch (what.element) {
-      case plait::planning::exchange_element::compute: return add(typename Job::element{});
-      case plait::planning::exchange_element::slot:
+      case plait::planning::transfer_element::compute: return add(typename Job::element{});
+      case plait::planning::transfer_element::slot:
         return add(plait::accumulate_t<typename Job::element>{});
-      case plait::planning::exchange_element::gradient:
+      case plait::planning::transfer_element::gradient:
         return add(typename Job::gradient_element{});
-      case plait::planning::exchange_element::parameter:
+      case plait::planning::transfer_element::parameter:
         return add(typename Job::parameter_element{});
-      case plait::planning::exchange_element::real: return add(0.0);
-      case plait::planning::exchange_element::bits: return add(std::uint64_t{0});
+      case plait::planning::transfer_element::real: return add(0.0);
+      case plait::planning::transfer_element::bits: return add(std::uint64_t{0});
     }
   }
   [[nodiscard]] int stage() const { return place_.along(plait::axis::stage); }
@@ -107,17 +107,17 @@ class expansion : public calls_of_rows<Job> {
             plait::workload const& load, job_part part)
       : expansion(
             grid, place, load, part,
-            plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
+            plait::planning::transfers_of<plan>(place.along(plait::axis::stage), load, part)) {}
 
   /// Takes another list, which may be wrong.
   expansion(plait::ext::mesh const& grid, plait::ext::coordinates place,
-            plait::workload const& load, job_part part, plait::ext::lean_vector<exchange> list)
+            plait::workload const& load, job_part part, plait::ext::lean_vector<transfer> list)
       : base(grid, place),
         load_(load),
         layout_(plan::parameter_layout_for(place.along(plait::axis::stage), grid)),
         list_(std::move(list)) {
     switch (part) {
-      case job_part::set_up: at(exchange_place::agreement); break;
+      case job_part::set_up: at(transfer_place::agreement); break;
       case job_part::training:
         run_step(plait::planning::training_timetable<typename plan::schedule_type>(
             plan::stages, load.microbatches));
@@ -129,7 +129,7 @@ class expansion : public calls_of_rows<Job> {
       case job_part::prediction: predict(); break;
       case job_part::export_parameters:
       case job_part::export_gradients: export_tensors(); break;
-      case job_part::state_transfer: at(exchange_place::state);
+      case job_part::state_transfer: at(transfer_place::state);
     }
   }
 
@@ -140,14 +140,14 @@ class expansion : public calls_of_rows<Job> {
       if (which(what))
         for (int i = 0; i < what.buckets; ++i) call(what);
   }
-  void at(exchange_place place, int item = -1) {
-    call_all([&](exchange const& what) {
+  void at(transfer_place place, int item = -1) {
+    call_all([&](transfer const& what) {
       return what.place == place && (item < 0 || what.item == item);
     });
   }
-  void edge(exchange_place place, bool sends, bool at_end) {
+  void edge(transfer_place place, bool sends, bool at_end) {
     int const unit = at_end ? chunk().end : chunk().begin;
-    call_all([&](exchange const& what) {
+    call_all([&](transfer const& what) {
       return what.place == place && what.unit == unit && (what.from.stage() == stage()) == sends;
     });
   }
@@ -161,7 +161,7 @@ class expansion : public calls_of_rows<Job> {
            unit < plan::code.items[item].first_unit + plan::code.items[item].count; ++unit)
         if (chunk().contains(unit)) {
           gather_for(unit, true);
-          at(exchange_place::forward, item);
+          at(transfer_place::forward, item);
           if (works(item, unit)) working_ = {unit, microbatch_};
         }
   }
@@ -177,7 +177,7 @@ class expansion : public calls_of_rows<Job> {
   }
   void make_again(int item, int unit) {
     if (!works(item, unit)) return;
-    if (working_ != std::pair{unit, microbatch_}) at(exchange_place::forward_again, item);
+    if (working_ != std::pair{unit, microbatch_}) at(transfer_place::forward_again, item);
     working_ = {-1, -1};
   }
 
@@ -274,7 +274,7 @@ class expansion : public calls_of_rows<Job> {
       if ((there[goes] >= 0 && stays(there[goes])) || (!fits && stays(beside))) continue;
       there[0] = fits ? beside : -1;
       there[1] = bucket;
-      return move(exchange_place::parameters, bucket);
+      return move(transfer_place::parameters, bucket);
     }
   }
   /// Gathers the buckets that the next operation needs, and before it the buckets of the operation
@@ -295,7 +295,7 @@ class expansion : public calls_of_rows<Job> {
   }
 
   void run_step(plait::ext::timetable const& table) {
-    using enum exchange_place;
+    using enum transfer_place;
     list_pieces(table);
     at(labels);
     for (int const region : {1, 0})
@@ -341,7 +341,7 @@ class expansion : public calls_of_rows<Job> {
         if (!chunk().contains(unit)) continue;
         gather_for(unit, false);
         make_again(item, unit);
-        at(exchange_place::backward, item);
+        at(transfer_place::backward, item);
         if (scatters) scatter(unit, is_last);
         else if (is_last && goes_early) reduce(0, unit, unit + 1);
       }
@@ -356,14 +356,14 @@ class expansion : public calls_of_rows<Job> {
     for (int u = unit - 1; u >= chunk.begin && before < 0; --u)
       if (!own(u).empty()) before = own(u)[0];
     if (begins < 0 || begins == before) return;
-    if (is_last && last_ >= 0) move(exchange_place::gradients, last_);
+    if (is_last && last_ >= 0) move(transfer_place::gradients, last_);
     for (auto const& what : list_)
-      if (is_last && what.place == exchange_place::ties &&
+      if (is_last && what.place == transfer_place::ties &&
           layout_.entries[std::size_t(what.entry)].region == 0 &&
           layout_.bucket_at(std::size_t(begins))
               .units.contains(layout_.entries[std::size_t(what.entry)].unit))
         call(what);
-    move(exchange_place::microbatch_gradients, begins);
+    move(transfer_place::microbatch_gradients, begins);
     if (is_last) last_ = begins;
   }
   template <class Action>
@@ -371,7 +371,7 @@ class expansion : public calls_of_rows<Job> {
     for (int b = int(layout_.buckets.size()) - 1; b >= 0; --b)
       if (layout_.buckets[std::size_t(b)].region == region) action(b);
   }
-  void move(exchange_place place, int bucket) {
+  void move(transfer_place place, int bucket) {
     for (auto const& what : list_)
       if (what.place == place && what.bucket <= bucket && bucket < what.bucket + what.buckets)
         call(what);
@@ -383,16 +383,16 @@ class expansion : public calls_of_rows<Job> {
       auto const& units = layout_.buckets[std::size_t(b)].units;
       if (units.begin < begin || units.begin >= end) return;
       for (auto const& what : list_) {
-        if (what.place != exchange_place::ties) continue;
+        if (what.place != transfer_place::ties) continue;
         auto const& use = layout_.entries[std::size_t(what.entry)];
         if (use.region == region && units.contains(use.unit)) call(what);
       }
-      move(exchange_place::gradients, b);
+      move(transfer_place::gradients, b);
     });
   }
 
   void predict() {
-    using enum exchange_place;
+    using enum transfer_place;
     auto const table =
         plait::planning::evaluation_timetable(plan::stages, load_.microbatches, plan::shape);
     list_pieces(table);
@@ -434,10 +434,10 @@ class expansion : public calls_of_rows<Job> {
               continue;
             int const bucket = bucket_of(e, unit);
             if (bucket >= 0 && brought[region] != bucket)
-              move(exchange_place::blocks, brought[region] = bucket);
+              move(transfer_place::blocks, brought[region] = bucket);
           }
         for (int e = 0; e < plan::entries.size(); ++e)
-          call_all([&](exchange const& what) {
+          call_all([&](transfer const& what) {
             return what.entry == e && what.item == item && what.from.stage() == owner;
           });
       }
@@ -446,7 +446,7 @@ class expansion : public calls_of_rows<Job> {
 
   plait::workload load_;
   plait::planning::parameter_layout layout_;
-  plait::ext::lean_vector<exchange> list_;
+  plait::ext::lean_vector<transfer> list_;
   std::vector<one_piece> pieces_{};
   int next_piece_ = 0;
   int there_[2][2]{{-1, -1}, {-1, -1}};  // the buckets in the memory for parameters

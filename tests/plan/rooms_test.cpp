@@ -21,7 +21,7 @@ using namespace plait::planning;
 /// Rows of a list whose memory is too small for their data.
 struct too_small {
   std::vector<std::string> said{};
-  void expect(exchange_place place, std::size_t needed, std::size_t room) {
+  void expect(transfer_place place, std::size_t needed, std::size_t room) {
     if (needed > room)
       said.push_back(std::string(to_string(place)) + ": " + std::to_string(needed) + " bytes in " +
                      std::to_string(room));
@@ -29,7 +29,7 @@ struct too_small {
 };
 
 template <class Plan>
-constexpr std::size_t bytes_of(exchange const& made) {
+constexpr std::size_t bytes_of(transfer const& made) {
   return made.count * sizes_of<Plan>.of(made.element);
 }
 
@@ -38,11 +38,11 @@ template <class Plan>
 void check_outputs(too_small& found, int stage, workload const& load, job_part part,
                    std::size_t outputs) {
   for (auto const& made : values_of<Plan>(stage, load, part)) switch (made.place) {
-      case exchange_place::output:  // after all microbatches, or next to the microbatch of which it
+      case transfer_place::output:  // after all microbatches, or next to the microbatch of which it
                                     // is made
-      case exchange_place::rank_outputs:
-      case exchange_place::outputs:
-      case exchange_place::measures: found.expect(made.place, bytes_of<Plan>(made), outputs); break;
+      case transfer_place::rank_outputs:
+      case transfer_place::outputs:
+      case transfer_place::measures: found.expect(made.place, bytes_of<Plan>(made), outputs); break;
       default: break;
     }
 }
@@ -64,7 +64,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
       Plan::slices > 0 ? numbers.norm_partials_at - numbers.slices_at : number_tables::step_bytes;
   std::size_t labels = 0;
   for (int part = 0; part < job_parts; ++part)
-    for (auto const& made : exchanges_of<Plan>(stage, load, job_part(part))) {
+    for (auto const& made : transfers_of<Plan>(stage, load, job_part(part))) {
       auto const bytes = bytes_of<Plan>(made);
       auto const expect = [&](std::size_t room) { found.expect(made.place, bytes, room); };
       // A region has one block for each of the ranks along the axes that the row does not involve.
@@ -76,30 +76,30 @@ void check_rooms(too_small& found, int stage, workload const& load) {
         found.expect(made.place, made.offset + made.count * std::size_t(grid.size(cut)), elements);
       };
       switch (made.place) {
-        case exchange_place::agreement: expect(numbers.total - numbers.agreed_at); break;
-        case exchange_place::labels:
+        case transfer_place::agreement: expect(numbers.total - numbers.agreed_at); break;
+        case transfer_place::labels:
           expect(of_loss);
           labels = bytes;
           break;
-        case exchange_place::loss: expect(of_loss - labels); break;
-        case exchange_place::norm_partials:
+        case transfer_place::loss: expect(of_loss - labels); break;
+        case transfer_place::norm_partials:
           expect(numbers.updated_at - numbers.norm_partials_at);
           break;
-        case exchange_place::forward:
-        case exchange_place::backward:  // columns are packed
+        case transfer_place::forward:
+        case transfer_place::backward:  // columns are packed
           if (made.row().moves == collective::all_gather ||
               made.row().moves == collective::reduce_scatter)
             expect(staging);
           if (made.row().moves == collective::all_to_all)
             found.expect(made.place, bytes / std::size_t(grid.size(made.row().over)), staging);
           break;
-        case exchange_place::activation_edge:
+        case transfer_place::activation_edge:
           expect(made.from.stage() == stage ? chunk.output_bytes : chunk.input_bytes);
           break;
-        case exchange_place::gradient_edge:
+        case transfer_place::gradient_edge:
           expect(made.from.stage() == stage ? chunk.input_bytes : chunk.output_bytes);
           break;
-        case exchange_place::slices:
+        case transfer_place::slices:
           if (made.row().moves == collective::all_to_all) {
             auto const ranks = std::size_t(grid.size(made.row().over));
             auto const roots = std::size_t(slices.roots);
@@ -111,16 +111,16 @@ void check_rooms(too_small& found, int stage, workload const& load) {
             found.expect(made.place, made.offset + made.count, slices.stride);
           }
           break;
-        case exchange_place::ties:
-        case exchange_place::gradients: expect_in(slices.stride); break;
-        case exchange_place::gather_parameters:
-        case exchange_place::blocks: expect_in(parameters.count()); break;
-        case exchange_place::state: state += bytes; break;
+        case transfer_place::ties:
+        case transfer_place::gradients: expect_in(slices.stride); break;
+        case transfer_place::gather_parameters:
+        case transfer_place::blocks: expect_in(parameters.count()); break;
+        case transfer_place::state: state += bytes; break;
         default: break;
       }
     }
-  found.expect(exchange_place::slices, passes_of_slices, slices.received_at - slices.sent_at);
-  found.expect(exchange_place::slices, passes_of_slices, slices.total - slices.received_at);
+  found.expect(transfer_place::slices, passes_of_slices, slices.received_at - slices.sent_at);
+  found.expect(transfer_place::slices, passes_of_slices, slices.total - slices.received_at);
   if (state > 0) {
     EXPECT_EQ(state, need.parameters + need.optimizer + need.averages);
   }

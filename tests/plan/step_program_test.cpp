@@ -26,7 +26,7 @@ struct one_rank {
   plait::workload load;
   job_part part;
   int stage = place.along(axis::stage);
-  plait::ext::lean_vector<exchange> list = exchanges_of<plan>(stage, load, part);
+  plait::ext::lean_vector<transfer> list = transfers_of<plan>(stage, load, part);
   plait::ext::stage_program passes = [&] {
     auto const table =
         part == job_part::training
@@ -49,15 +49,15 @@ struct one_rank {
     auto out = calls(program());
     if (part == job_part::evaluation)
       for (auto const& line : calls(program_of_rows(
-               plan::grid_for(load), list, exchange_place::measures, program_buffer::numbers)))
+               plan::grid_for(load), list, transfer_place::measures, program_buffer::numbers)))
         out.push_back(line);
     return out;
   }
   /// Returns the calls of a program.
   [[nodiscard]] std::vector<std::string> calls(step_program const& of) const {
     expected_calls::calls_of_rows<Job> out(plan::grid_for(load), place);
-    auto const items = [&](exchange_place where, program_operation const& now) {
-      bool const forward = where == exchange_place::forward;
+    auto const items = [&](transfer_place where, program_operation const& now) {
+      bool const forward = where == transfer_place::forward;
       int const count = plan::code.items.size() - (part == job_part::prediction ? 1 : 0);
       for (int i = 0; i < count; ++i) {
         int const item = forward ? i : count - 1 - i;
@@ -69,8 +69,8 @@ struct one_rank {
     };
     for (auto const& now : of.operations) {
       if (now.what == operation_kind::row) out.call(list[std::size_t(now.row)]);
-      if (now.what == operation_kind::forward) items(exchange_place::forward, now);
-      if (now.what == operation_kind::backward) items(exchange_place::backward, now);
+      if (now.what == operation_kind::forward) items(transfer_place::forward, now);
+      if (now.what == operation_kind::backward) items(transfer_place::backward, now);
     }
     return out.lines();
   }

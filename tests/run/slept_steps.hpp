@@ -50,11 +50,11 @@ struct sleeper {
     std::this_thread::sleep_for((now.what == operation_kind::forward ? forward : backward) /
                                 chunks);
   }
-  void transfer(execution::exchange_runner<Rank> const& exchanges, program_operation const& now) {
+  void transfer(execution::transfer_runner<Rank> const& transfers, program_operation const& now) {
     begin();
     if (operations - 1 == leaves_out) return;
     auto const place = std::size_t(now.row) * most_microbatches + std::size_t(now.microbatch);
-    exchanges.run(now, reinterpret_cast<double*>(memory.data()) + place * numbers,
+    transfers.run(now, reinterpret_cast<double*>(memory.data()) + place * numbers,
                   now.microbatch + (operations - 1 == mistakes ? 100 : 0));
   }
 };
@@ -62,7 +62,7 @@ struct sleeper {
 /// Returns the passes of a step with their messages, whose list is `list`.
 template <class Plan, class Rank>
 step_program passes_of_a_step(Rank const& rank, timetable const& table,
-                              plait::ext::lean_vector<exchange> const& list) {
+                              plait::ext::lean_vector<transfer> const& list) {
   auto const& passes = table.stages[std::size_t(rank.stage())];
   workload const load{.rows = 1, .microbatches = table.microbatches};
   auto const places =
@@ -88,7 +88,7 @@ double slowness(Rank& rank, int microbatches, int tries, Prepare prepare) {
   using plan = typename Job::plan_type;
   auto const table = training_timetable<typename plan::schedule_type>(plan::stages, microbatches);
   workload const load{.rows = 1, .microbatches = microbatches};
-  auto const list = exchanges_of<plan>(rank.stage(), load, job_part::training);
+  auto const list = transfers_of<plan>(rank.stage(), load, job_part::training);
   execution::step_executor<Rank> program(rank, list, passes_of_a_step<plan>(rank, table, list));
   sleeper<Rank> work{.memory =
                          rank.device().allocate(list.size() * sleeper<Rank>::most_microbatches *
@@ -103,7 +103,7 @@ double slowness(Rank& rank, int microbatches, int tries, Prepare prepare) {
     auto const begin = std::chrono::steady_clock::now();
     for (auto const& reached : program)
       if (reached.now.row < 0) work.compute(reached.now);
-      else work.transfer(program.exchanges(), reached.now);
+      else work.transfer(program.transfers(), reached.now);
     rank.device().synchronize();
     rank.world().barrier();
     std::chrono::duration<double, std::micro> const took = std::chrono::steady_clock::now() - begin;

@@ -71,8 +71,8 @@ void expect_tree(int data_ranks, std::size_t piece) {
     arena.resize(where.total + guarded, 12345.0f);
     execution::slice_sums<float, rank_type, true> const sums(rank, plait::planning::ir_of<plan>,
                                                              layout, where, arena.data());
-    auto const list = execution::exchanges_on<plan>(rank, {}, job_part::training);
-    execution::exchange_runner<rank_type> const exchanges(rank, list);
+    auto const list = execution::transfers_on<plan>(rank, {}, job_part::training);
+    execution::transfer_runner<rank_type> const transfers(rank, list);
 
     auto const mine = sums.mine();
     EXPECT_EQ(mine.first, slices * rank.world_rank() / data_ranks);
@@ -90,12 +90,12 @@ void expect_tree(int data_ranks, std::size_t piece) {
         }
         sums.add(rank, 0, m);
       }
-      for (auto const place : {exchange_place::slices, exchange_place::gradients})
+      for (auto const place : {transfer_place::slices, transfer_place::gradients})
         for (std::size_t r = 0; r < list.size(); ++r) {
-          if (list[r].place != place || exchanges.row(int(r)).group == nullptr) continue;
-          if (exchanges.row(int(r)).moves == collective::all_to_all)
-            sums.exchange(rank, exchanges, int(r));
-          else exchanges.run({.row = int(r)}, arena.data());
+          if (list[r].place != place || transfers.row(int(r)).group == nullptr) continue;
+          if (transfers.row(int(r)).moves == collective::all_to_all)
+            sums.exchange(rank, transfers, int(r));
+          else transfers.run({.row = int(r)}, arena.data());
         }
       auto const expected = tree_sums(turn, where.stride);
       for (std::size_t i = 0; i < where.stride; ++i)

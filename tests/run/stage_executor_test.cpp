@@ -87,16 +87,16 @@ class chunk_of_a_stage {
 
     auto const units = plan::chunks_of(stage)[0];
     std::size_t const edge = batch.rows() * width;
-    auto const message = [&](exchange_place place, bool sends) {
-      return exchange{.place = place,
+    auto const message = [&](transfer_place place, bool sends) {
+      return transfer{.place = place,
                       .from = layout_of(sends ? stage : 1 - stage),
                       .to = layout_of(sends ? 1 - stage : stage)};
     };
     auto const made = [&](int m) {
-      return passes.edge(message(exchange_place::activation_edge, true),
+      return passes.edge(message(transfer_place::activation_edge, true),
                          {.chunk = 0, .microbatch = m});
     };
-    auto const fill = [&](exchange_place place, int m, std::size_t seed) {
+    auto const fill = [&](transfer_place place, int m, std::size_t seed) {
       auto* const to = passes.edge(message(place, false), {.chunk = 0, .microbatch = m});
       for (std::size_t i = 0; i < edge; ++i) to[i] = number(seed + std::size_t(m) * 17 + 3 * i);
     };
@@ -118,7 +118,7 @@ class chunk_of_a_stage {
       in.insert(in.end(), from, from + count);
     };
     auto const forward = [&](int m) {
-      if (stage > 0) fill(exchange_place::activation_edge, m, 5);
+      if (stage > 0) fill(transfer_place::activation_edge, m, 5);
       each({.what = operation_kind::forward, .microbatch = m}, false, [&](int unit) {
         if (where != nullptr)
           (*where)[{m, unit}] = reinterpret_cast<std::byte*>(made(m)) - arena.data();
@@ -127,10 +127,10 @@ class chunk_of_a_stage {
       else keep(out.outputs, passes.model_output(), batch.rows() * small_gpt::vocabulary);
     };
     auto const backward = [&](int m) {
-      if (stage == 0) fill(exchange_place::gradient_edge, m, 11);
+      if (stage == 0) fill(transfer_place::gradient_edge, m, 11);
       each({.what = operation_kind::backward, .microbatch = m, .begins = m == 0}, true, [](int) {});
       if (stage > 0)
-        keep(out.gradients_of_inputs, passes.edge(message(exchange_place::gradient_edge, true), {}),
+        keep(out.gradients_of_inputs, passes.edge(message(transfer_place::gradient_edge, true), {}),
              edge);
     };
     for (int m = 0; m < microbatches; ++m) {
@@ -203,7 +203,7 @@ TEST(StageExecutor, HasRecordsOfUnitsThatDoNotOverlap) {
     auto const slots = std::size_t(plan::slots_for(stage, microbatches).activations);
     EXPECT_EQ(taken.size(), slots * std::size_t(one.units.end - one.units.begin));
     auto const begins = arena.place<true>(plan::passes_of(stage, load), microbatches)
-                            .of(planning::passed_value::stash, 0, 0)
+                            .of(planning::live_buffer::stash, 0, 0)
                             .offset;
     auto last = std::ptrdiff_t(begins);
     for (auto const& [begin, end] : taken) {

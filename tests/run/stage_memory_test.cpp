@@ -193,8 +193,9 @@ void expect_records() {
       taken_ranges kept;
       kept.take(0, layout.output_bytes[std::size_t(item)]);
       for (int v = 0; v < plan::code.values.size(); ++v) {
-        auto const& home_of = plan::storage.values[std::size_t(v)];
-        if (plan::code.values[v].item != item || home_of.where != home::kept || home_of.root != v)
+        auto const& storage_of = plan::storage.values[std::size_t(v)];
+        if (plan::code.values[v].item != item || storage_of.where != home::kept ||
+            storage_of.root != v)
           continue;
         bool const is_tokens = plan::code.values[v].info.kind == value_kind::tokens;
         kept.take(memory.value_data(v, frame) - record,

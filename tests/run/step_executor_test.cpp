@@ -28,7 +28,7 @@ using plan_type = job::plan_type;
 
 /// The words for what is run, and the place of each row.
 struct log_of_calls {
-  plait::ext::lean_vector<exchange> const& list;
+  plait::ext::lean_vector<transfer> const& list;
   std::vector<std::string>& said;
   int throws_at = -1;
 
@@ -44,13 +44,13 @@ struct log_of_calls {
         add(to_string(now.what));
         continue;
       }
-      EXPECT_EQ(program.exchanges().row(now.row).what, list[std::size_t(now.row)]);
+      EXPECT_EQ(program.transfers().row(now.row).what, list[std::size_t(now.row)]);
       add(std::string("row of ") + to_string(list[std::size_t(now.row)].place));
     }
   }
 };
 
-step_program step_of(mesh const& grid, plait::ext::lean_vector<exchange> const& list) {
+step_program step_of(mesh const& grid, plait::ext::lean_vector<transfer> const& list) {
   auto const table = training_timetable<plan_type::schedule_type>(1, 2);
   return program_of<plan_type>(grid, list, 0, job_part::training, table.stages[0],
                                {.clips = true, .updates = true});
@@ -59,7 +59,7 @@ step_program step_of(mesh const& grid, plait::ext::lean_vector<exchange> const& 
 TEST(StepExecutor, RunsTheOperationsOfAStepInTheirOrder) {
   launch<job>(threads{}, [](auto& rank) {
     auto const list =
-        execution::exchanges_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
+        execution::transfers_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
     step_executor program(rank, list, step_of(rank.grid(), list));
     for (int turn = 0; turn < 3; ++turn) {
       std::vector<std::string> said;
@@ -76,7 +76,7 @@ TEST(StepExecutor, RunsTheOperationsOfAStepInTheirOrder) {
 TEST(StepExecutor, StartsAgainAfterAnException) {
   launch<job>(threads{}, [](auto& rank) {
     auto const list =
-        execution::exchanges_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
+        execution::transfers_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
     step_executor program(rank, list, step_of(rank.grid(), list));
     std::vector<std::string> said, again;
     log_of_calls ended{list, said, 4};
@@ -93,8 +93,8 @@ TEST(StepExecutor, StartsAgainAfterAnException) {
 std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed) {
   std::vector<double> out(2);
   launch<job>(simulated{.seed = seed}, [&](auto& rank) {
-    auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
-    auto program = program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::loss);
+    auto const list = execution::transfers_on<plan_type>(rank, {}, job_part::training);
+    auto program = program_of_rows(rank.grid(), list, transfer_place::loss, program_buffer::loss);
     if (changed < program.touched.size()) {
       auto& touched = program.touched[changed];
       (reads ? touched.reads : touched.writes).clear();
@@ -106,7 +106,7 @@ std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed)
     double& read = out[std::size_t(rank.world_rank())];
     step_executor walked(rank, list, program);
     for (auto const& reached : walked)
-      if (reached.now.row >= 0) walked.exchanges().sum(reached.now.row, number);
+      if (reached.now.row >= 0) walked.transfers().sum(reached.now.row, number);
       else if (reached.now.what == operation_kind::send)
         rank.device().upload(&mine, number, sizeof mine);
       else rank.device().download(number, &read, sizeof read);
@@ -126,11 +126,11 @@ TEST(StepExecutor, WaitsForWhatIsTouchedAndForNothingElse) {
 TEST(StepExecutor, NamesWaitsByKindsAndRows) {
   simulated_statistics statistics;
   launch<job>(simulated{.statistics = &statistics}, [](auto& rank) {
-    auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
+    auto const list = execution::transfers_on<plan_type>(rank, {}, job_part::training);
     std::vector<std::string> said;
     log_of_calls work{list, said};
     step_executor program(
-        rank, list, program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::loss));
+        rank, list, program_of_rows(rank.grid(), list, transfer_place::loss, program_buffer::loss));
     work.run(program);
     rank.device().synchronize();
   });

@@ -112,7 +112,7 @@ done
 exit "$(cat "go.$number" 2>/dev/null || cat go)"
 END
 killed() { kill -9 "$(cat "process.$1")"; }
-lets_go() { printf %s "$1" >go; }
+releases() { printf %s "$1" >go; }
 
 # ---- What members find, and the etcd of the job ----
 export PLAIT_RANK=1 PLAIT_WORLD_SIZE=2 PLAIT_LOCAL_RANK=1 PLAIT_LOCAL_SIZE=2 PLAIT_RENDEZVOUS=/a PLAIT_MEMBER=1 RANK=1
@@ -142,7 +142,7 @@ if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
   check "a stranger" fails stranger curl -sf --max-time 2 --unix-socket "$socket" http://etcd/health
   check "a stranger" fails stranger ls "${socket%/*}"
   check "its user" has_not /nothing
-  lets_go 0
+  releases 0
   end
   check "a job beside strangers" test "$code" = 0
   rm go
@@ -180,7 +180,7 @@ check "a replacement" says '^launch: member [012] \(process [0-9]+\) was ended b
 check "others keep their leases" has "$(member_key 0)"
 killed 0
 check "no restart is left" until_true says '; 2 members go on$'
-lets_go 0
+releases 0
 end
 check "failures that were tolerated" test "$code" = 0
 check "after replacements" nothing_is_left
@@ -191,7 +191,7 @@ put "/plait/$(cat job)/done"
 killed 0
 check "a job that is done" until_true says '; 2 members go on$'
 echo 7 >go.1
-lets_go 0
+releases 0
 end
 check "a failure among those that are left" test "$code" = 7
 check "a failure among those that are left" says 'ended with exit code 7'
@@ -245,7 +245,7 @@ ends_without 1
 check "one has ended" until_true is_gone "$(cat process.0)"
 sleep 0.8
 check "one that is not left out has time" fails is_gone "$(cat process.2)"
-lets_go 0
+releases 0
 end
 check "a member that was stopped" test "$code $(grep -c . err)" = "0 1"
 check "a member that was stopped" says "^launch: the job is done without member [012] \(process $(cat process.1)\), which did not end within 0.4 s and had to be killed$"
@@ -254,7 +254,7 @@ rm go leaves.0
 begin --elastic 1:3 --grace 0.4 sh member.sh
 check "three members" wait_for_lines 3
 ends_without 0 1
-lets_go 6
+releases 6
 end
 check "two that were stopped, of a job that has failed" test "$code" = 6
 check "two that were stopped, of a job that has failed" says '^launch: the job is done without members [01] \(process [0-9]+\) and [12] \(process [0-9]+\), which did not end'
@@ -347,7 +347,7 @@ check "a lease at another etcd" has "$(member_key 0)"
 killed 0
 check "a replacement at another etcd" wait_for_lines 2
 check "a lease at another etcd" until_true has_not "$(member_key 0)"
-lets_go 0
+releases 0
 end
 rm go
 check "an etcd of one's own stays" test "$code $(servers)" = "0 $shared"
@@ -367,7 +367,7 @@ PLAIT_JOB=again begin --elastic 1:1 --grace 0.2 --at "etcd://127.0.0.1:$port" sh
 check "a member after an earlier job" wait_for_lines 1
 sleep 0.8
 check "a member after an earlier job" fails is_gone "$(cat process.0)"
-lets_go 0
+releases 0
 end
 rm go
 check "a member after an earlier job" test "$code" = 0

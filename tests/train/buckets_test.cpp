@@ -180,11 +180,11 @@ void expect_each_wait_needed(settings const& with, std::uint64_t seeds) {
               expected)
         << seed;
   // Later messages of the passes over the tensor axis have waited for the head's accumulator.
-  auto const list = exchanges_of<typename Job::plan_type>(0, {.data_ranks = 2}, job_part::training);
+  auto const list = transfers_of<typename Job::plan_type>(0, {.data_ranks = 2}, job_part::training);
   auto const is_of_ties = [&](wait_site const& site) {
     int const row = site.where == wait_site::part::step ? row_of_site(site.waiting) : -1;
     return row >= 0 && row < int(list.size()) &&
-           list[std::size_t(row)].place == exchange_place::ties;
+           list[std::size_t(row)].place == transfer_place::ties;
   };
   for (auto const& site : statistics.sites) {
     if (site.where != wait_site::part::step || is_of_ties(site)) continue;
@@ -244,10 +244,10 @@ TEST(Buckets, ConsistOfWholeUnits) {
   expect_cut<tied_job<alone::with<>>>(4_MiB);
   // Buckets of one length are one row of the list, for any number of copies in a repeat.
   using plan = job<alone::with<buckets<1>>>::plan_type;
-  auto const list = exchanges_of<plan>(0, {.data_ranks = 2}, job_part::training);
-  auto const rows = std::ranges::count(list, exchange_place::gradients, &exchange::place);
-  auto const copies = std::ranges::count_if(list, [](exchange const& row) {
-    return row.place == exchange_place::gradients && row.times == 2 && row.stride == row.count;
+  auto const list = transfers_of<plan>(0, {.data_ranks = 2}, job_part::training);
+  auto const rows = std::ranges::count(list, transfer_place::gradients, &transfer::place);
+  auto const copies = std::ranges::count_if(list, [](transfer const& row) {
+    return row.place == transfer_place::gradients && row.times == 2 && row.stride == row.count;
   });
   EXPECT_EQ(rows, 5);
   EXPECT_EQ(copies, 1);
@@ -266,8 +266,8 @@ using faulty_plan = faulty_job::plan_type;
 workload const faulty_load{.rows = 4 * small_gpt::length, .microbatches = 2, .gradient_norm = true};
 
 struct listed_program {
-  plait::ext::lean_vector<exchange> list =
-      exchanges_of<faulty_plan>(0, faulty_load, job_part::training);
+  plait::ext::lean_vector<transfer> list =
+      transfers_of<faulty_plan>(0, faulty_load, job_part::training);
   step_program program =
       program_of<faulty_plan>(faulty_plan::grid, list, 0, job_part::training,
                               training_timetable<faulty_plan::schedule_type>(1, 2).stages[0],
@@ -309,7 +309,8 @@ std::vector<faulty_outcome> step_by(listed_program const& with, auto const& back
     work.run(program);
     auto const report = parts.read_report();
     std::vector<double> weights(parts.store.layout().kept_count());
-    rank.device().download(parts.store.seen(), weights.data(), weights.size() * sizeof(double));
+    rank.device().download(parts.store.compute_parameters(), weights.data(),
+                           weights.size() * sizeof(double));
     rank.device().synchronize();
     out[std::size_t(rank.world_rank())] = {report.gradient_norm, weights};
   });
@@ -346,7 +347,7 @@ TEST(BucketsMutants, AreFound) {
                [&](auto& of) { of.move(row(0), right.find(operation_kind::add, 0)); });
   expect_found("a bucket's stride too short", [&](auto& of) {
     for (auto& one : of.list)
-      if (one.place == exchange_place::gradients && one.times > 1) one.stride -= 64;
+      if (one.place == transfer_place::gradients && one.times > 1) one.stride -= 64;
   });
   // In turn no operation starts early: the update without the wait is a race.
   auto no_wait = right;

@@ -96,14 +96,14 @@ using on_three_axes = hybrid<pipeline<2>, at_launch_level<Level>, Tensor>;
 
 /// The program of a step, which tests change.
 struct listed_program {
-  plait::ext::lean_vector<exchange> list;
+  plait::ext::lean_vector<transfer> list;
   step_program program;
 
   /// Returns the program of one stage with two microbatches.
   template <class Plan>
   static listed_program of(mesh const& grid) {
     int const ranks = grid.size(batch_axes);
-    auto list = exchanges_of<Plan>(0,
+    auto list = transfers_of<Plan>(0,
                                    {.rows = 12 / std::size_t(ranks) * small_gpt::length,
                                     .microbatches = 2,
                                     .data_ranks = ranks,
@@ -117,7 +117,7 @@ struct listed_program {
   }
 
   /// Returns the `which`-th operation of a kind, or row of a place.
-  [[nodiscard]] std::size_t find(operation_kind what, exchange_place place, int which) const {
+  [[nodiscard]] std::size_t find(operation_kind what, transfer_place place, int which) const {
     for (std::size_t i = 0; i < program.operations.size(); ++i) {
       auto const& now = program.operations[i];
       bool const is_one = now.what == what && (what != operation_kind::row ||

@@ -71,8 +71,8 @@ TEST(LevelsRooms, AreEmptyAfterAStep) {
                     [&](auto const& parts) {
                       auto const& layout = parts.store.layout();
                       auto const& kept = layout.parameters_at;
-                      expect_nothing(parts.store.seen(), kept.room);
-                      expect_nothing(parts.store.seen(), kept.frozen_room);
+                      expect_nothing(parts.store.compute_parameters(), kept.room);
+                      expect_nothing(parts.store.compute_parameters(), kept.frozen_room);
                       expect_nothing(parts.store.gradients(), layout.gradients_at.room);
                     });
   EXPECT_EQ(found, "");
@@ -148,7 +148,7 @@ void expect_no_race(std::uint64_t seeds, settings const& with) {
     ASSERT_EQ(got.numbers, expected.numbers) << "seed " << seed;
     ASSERT_EQ(got.weights, expected.weights) << "seed " << seed;
   }
-  auto const list = exchanges_of<typename Job::plan_type>(
+  auto const list = transfers_of<typename Job::plan_type>(
       0, {.rows = small_gpt::length, .data_ranks = 2}, job_part::training);
   auto const is_message = [&](int row) {
     return row >= 0 && communicates(list[std::size_t(row)].row().moves) &&

@@ -271,11 +271,11 @@ TEST(LevelsMutants, AreFound) {
       is_found = is_found || !(std::abs(got[i] - expected[i]) < 1e-9);
     EXPECT_TRUE(is_found) << name;
   };
-  auto const leave_out = [&](char const* name, operation_kind what, exchange_place place,
+  auto const leave_out = [&](char const* name, operation_kind what, transfer_place place,
                              int which) {
     expect_found(name, [&](auto& of) { of.erase(of.find(what, place, which)); });
   };
-  using enum exchange_place;
+  using enum transfer_place;
   leave_out("a bucket of parameters not gathered", operation_kind::row, parameters, 3);
   leave_out("a block not put where it is gathered", operation_kind::bring, parameters, 3);
   leave_out("a block that owners have updated not gathered", operation_kind::row, gather_parameters,

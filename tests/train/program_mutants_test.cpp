@@ -54,7 +54,7 @@ struct rank_outcome {
   friend bool operator==(rank_outcome const&, rank_outcome const&) = default;
 };
 
-step_program program_of_step(mesh const& grid, plait::ext::lean_vector<exchange> const& list) {
+step_program program_of_step(mesh const& grid, plait::ext::lean_vector<transfer> const& list) {
   using plan = tied_job::plan_type;
   auto const table = training_timetable<plan::schedule_type>(1, 2);
   return program_of<plan>(grid, list, 0, job_part::training, table.stages[0],
@@ -63,7 +63,7 @@ step_program program_of_step(mesh const& grid, plait::ext::lean_vector<exchange>
 workload const step_load{.microbatches = 2, .gradient_norm = true};
 step_program right_program() {
   using plan = tied_job::plan_type;
-  return program_of_step(plan::grid, exchanges_of<plan>(0, step_load, job_part::training));
+  return program_of_step(plan::grid, transfers_of<plan>(0, step_load, job_part::training));
 }
 
 /// Runs one step of a trainer with this program.
@@ -83,11 +83,11 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     auto const squares = parts.memory.norm_partials();
     rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());
     auto const list =
-        execution::exchanges_on<tied_job::plan_type>(rank, step_load, job_part::training);
+        execution::transfers_on<tied_job::plan_type>(rank, step_load, job_part::training);
     execution::step_executor<rank_type> with(rank, list, program);
     work.run(with);
     auto const report = parts.read_report();
-    double const* const seen = parts.store.seen();
+    double const* const seen = parts.store.compute_parameters();
     out[std::size_t(rank.world_rank())] = {
         report.loss, report.gradient_norm, {seen, seen + parts.store.layout().kept_count()}};
   });
@@ -193,7 +193,7 @@ class touching_work {
   }
   void run(execution::step_executor<Rank> program) {
     for (auto const& reached : program)
-      touch(reached.now.row < 0 ? stream::compute : program.exchanges().row(reached.now.row).on);
+      touch(reached.now.row < 0 ? stream::compute : program.transfers().row(reached.now.row).on);
   }
 
  private:
@@ -232,11 +232,11 @@ class touching_work {
 template <class Job>
 struct stage_step {
   using plan = typename Job::plan_type;
-  plait::ext::lean_vector<exchange> list;
+  plait::ext::lean_vector<transfer> list;
   step_program program;
 
   explicit stage_step(int stage)
-      : list(exchanges_of<plan>(stage, step_load, job_part::training)),
+      : list(transfers_of<plan>(stage, step_load, job_part::training)),
         program(program_of<plan>(plan::grid, list, stage, job_part::training,
                                  training_timetable<typename plan::schedule_type>(plan::stages, 2)
                                      .stages[std::size_t(stage)],

@@ -24,7 +24,7 @@ namespace {
 
 using namespace plait;
 using namespace plait::ext;
-using planning::exchange_place;
+using planning::transfer_place;
 
 constexpr std::size_t vocabulary = 24, width = 32, length = 4;
 constexpr int slices = 12;
@@ -199,12 +199,12 @@ TEST(Reproducible, TakesAndSendsWhatThePlanSays) {
 TEST(Reproducible, SendsTwoAndAQuarterTimesTheGradientsOfTwelveSlicesOnFourRanks) {
   using with = job<float, any_ranks>::plan_type;
   workload const load{.data_ranks = 4};
-  auto const list = planning::exchanges_of<with>(0, load, planning::job_part::training);
+  auto const list = planning::transfers_of<with>(0, load, planning::job_part::training);
   auto const layout = with::parameter_layout_for(0, with::grid_for(load));
   double bytes = 0;
   for (auto const& made : list)
-    if (made.place == exchange_place::gradients ||
-        (made.place == exchange_place::slices && made.offset < layout.count()))
+    if (made.place == transfer_place::gradients ||
+        (made.place == transfer_place::slices && made.offset < layout.count()))
       bytes += double(row_bytes(made.row().moves, std::int64_t(made.count), 4));
   EXPECT_EQ(bytes, 2.25 * double(layout.count()));
   EXPECT_EQ(with::slice_arena_for(layout, with::grid_for(load)).accumulators, 3);

@@ -72,8 +72,8 @@ struct member {
 /// The event that a member meets in one generation.
 struct fate {
   std::int64_t leaves_after = -1;  ///< hears, before the update of this step, that ranks change
-  std::int64_t fails_behind = -1;  ///< the last exchange of this step: its update is not done
-  std::int64_t fails_within = -1;  ///< before the first exchange of this step
+  std::int64_t fails_behind = -1;  ///< the last transfer of this step: its update is not done
+  std::int64_t fails_within = -1;  ///< before the first transfer of this step
   std::int64_t ends_after = -1;    ///< learns that the job cannot continue
 };
 

@@ -39,7 +39,7 @@ TEST(StepHooks, EachIsCalledAtItsPointsInTheOrderOfTheList) {
   EXPECT_TRUE(hooks.gives_votes());
   EXPECT_EQ(hooks.votes(), 5);
   hooks.before_call();
-  hooks.before_last_exchange();
+  hooks.before_last_transfer();
   EXPECT_EQ(out, "");
   hooks.after_step();
   EXPECT_EQ(out, "first second ");

@@ -307,7 +307,7 @@ TEST(TrainerErrors, RanksOfAnotherJobAreRefused) {
 }
 
 // Returns the errors of ranks where rank 0 uses two trainers of a job in another order than the
-// others. plan.exchanges tests it on the simulated device.
+// others. plan.transfers tests it on the simulated device.
 template <class Job, class Use>
 std::vector<std::string> in_another_order(Use use) {
   auto const data = small_gpt::text();

@@ -265,7 +265,7 @@ TEST(ZeroSimulated, HasNoRaceAndNoWaitTooMany) {
   using with = tied_job<zero_tensor>;
   auto const statistics = expect_no_race<with>(100);
   workload const load{.data_ranks = 2, .gradient_norm = true};
-  auto const list = exchanges_of<with::plan_type>(0, load, job_part::training);
+  auto const list = transfers_of<with::plan_type>(0, load, job_part::training);
   std::set<int> rows;
   for (auto const& site : statistics.sites) {
     if (site.where == wait_site::part::step)
@@ -273,7 +273,7 @@ TEST(ZeroSimulated, HasNoRaceAndNoWaitTooMany) {
     // The head is the first layer of the backward. Later messages of the passes over the tensor
     // axis have waited for its accumulator.
     if (site.where == wait_site::part::step && row_of_site(site.waiting) >= 0 &&
-        list[std::size_t(row_of_site(site.waiting))].place == exchange_place::ties)
+        list[std::size_t(row_of_site(site.waiting))].place == transfer_place::ties)
       continue;
     // The host has waited for a step, and waits for the data that it reads.
     if (site.where == wait_site::part::step &&
@@ -284,8 +284,8 @@ TEST(ZeroSimulated, HasNoRaceAndNoWaitTooMany) {
   }
   // Rows are named by their numbers in the list. Rows that reduce gradients and rows that gather
   // parameters are among them.
-  for (auto const place : {exchange_place::gradients, exchange_place::gather_parameters}) {
-    auto const first = std::ranges::find(list, place, &exchange::place);
+  for (auto const place : {transfer_place::gradients, transfer_place::gather_parameters}) {
+    auto const first = std::ranges::find(list, place, &transfer::place);
     ASSERT_NE(first, list.end());
     EXPECT_TRUE(rows.contains(static_cast<int>(first - list.begin())));
   }

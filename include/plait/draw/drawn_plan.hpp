@@ -9,8 +9,8 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/schedule/bytes_sent.hpp"
-#include "plait/plan/schedule/exchange.hpp"
 #include "plait/plan/schedule/plan_ir.hpp"
+#include "plait/plan/schedule/transfer.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
@@ -25,7 +25,7 @@ struct drawn_plan {
   std::vector<std::string> names;                ///< names of the leaves, each with a trailing dot
   std::vector<std::string_view> types;           ///< types of the leaves
   std::vector<unsigned char> is_frozen;          ///< tells for each leaf if it is frozen
-  lean_vector<lean_vector<exchange>> exchanges;  ///< exchanges of a training step, by stage
+  lean_vector<lean_vector<transfer>> transfers;  ///< transfers of a training step, by stage
   lean_vector<parameter_layout> layouts;         ///< by stage
   lean_vector<memory_need> memory;               ///< by stage
   timetable table;                               ///< of a training step

@@ -4,7 +4,7 @@
 #include "plait/draw/drawn_plan.hpp"
 #include "plait/plan/explain.hpp"
 #include "plait/plan/model/outline.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/schedule/lowering.hpp"
 
 namespace plait::planning {
@@ -25,7 +25,7 @@ template <class Plan>
   out.table = training_timetable<typename Plan::schedule_type, Plan::stages>(out.load.microbatches);
   out.schedule = Plan::schedule_type::name;
   for (int stage = 0; stage < Plan::stages; ++stage) {
-    out.exchanges.push_back(exchanges_of<Plan>(stage, out.load, job_part::training));
+    out.transfers.push_back(transfers_of<Plan>(stage, out.load, job_part::training));
     out.layouts.push_back(Plan::parameter_layout_for(stage, grid));
     out.memory.push_back(Plan::memory(stage, load));
   }

@@ -10,24 +10,24 @@
 #include "plait/plan/model/program.hpp"
 #include "plait/plan/model/stage_split.hpp"
 #include "plait/plan/report/plan_words.hpp"
-#include "plait/plan/schedule/exchange.hpp"
+#include "plait/plan/schedule/transfer.hpp"
 
 namespace plait::planning {
 
-/// An exchange in two lines: the data that moves, and its bytes and number of times.
+/// An transfer in two lines: the data that moves, and its bytes and number of times.
 struct drawn_move {
   std::string what, bytes;
   std::string layers;  ///< the layers whose parameters move, for a bucket
-  exchange_place place;
+  transfer_place place;
 
   [[nodiscard]] std::string second_line() const;
 };
 
-/// Returns true if two lists of exchanges are equal, except for the layers of their buckets.
+/// Returns true if two lists of transfers are equal, except for the layers of their buckets.
 [[nodiscard]] [[gnu::cold]] bool are_alike(lean_vector<drawn_move> const& one,
                                            lean_vector<drawn_move> const& other);
 
-/// A layer with the exchanges after it: of the forward pass on the left, of the backward pass on
+/// A layer with the transfers after it: of the forward pass on the left, of the backward pass on
 /// the right.
 struct drawn_layer {
   std::string name, kind, passage;
@@ -49,7 +49,7 @@ struct drawn_piece {
 /// A chunk of a stage, and the messages to the next chunk and back.
 struct drawn_chunk {
   std::string title;
-  lean_vector<drawn_move> before, behind;  ///< exchanges around the passes of its stage
+  lean_vector<drawn_move> before, behind;  ///< transfers around the passes of its stage
   lean_vector<drawn_piece> pieces;
   lean_vector<drawn_move> to_next, from_next;
 
@@ -70,7 +70,7 @@ class layer_lister {
   static constexpr int most_chunks = 8;
 
  private:
-  [[nodiscard]] bool is_sent(exchange const& made) const {
+  [[nodiscard]] bool is_sent(transfer const& made) const {
     return plan_.grid.size(made.row().over) > 1;
   }
   [[nodiscard]] std::string layers_text(unit_range const& units) const {
@@ -79,9 +79,9 @@ class layer_lister {
   /// Returns the first and the last layer.
   [[nodiscard]] [[gnu::cold]] std::string short_layers_text(unit_range const& units) const;
   /// Returns the units whose parameters a row moves.
-  [[nodiscard]] [[gnu::cold]] unit_range units_of(exchange const& made, int stage) const;
-  [[nodiscard]] [[gnu::cold]] drawn_move move_of(exchange const& made, int stage) const;
-  void put(lean_vector<drawn_move>& to, exchange const& made, int stage, bool in_front) const {
+  [[nodiscard]] [[gnu::cold]] unit_range units_of(transfer const& made, int stage) const;
+  [[nodiscard]] [[gnu::cold]] drawn_move move_of(transfer const& made, int stage) const;
+  void put(lean_vector<drawn_move>& to, transfer const& made, int stage, bool in_front) const {
     if (is_sent(made)) to.insert(in_front ? to.begin() : to.end(), move_of(made, stage));
   }
 
@@ -93,14 +93,14 @@ class layer_lister {
   [[nodiscard]] [[gnu::cold]] drawn_piece piece_of(int stage, int part, int item,
                                                    unit_range const& here) const;
 
-  /// Adds the exchanges of an item, in the order of the list of exchanges, so that each row is
+  /// Adds the transfers of an item, in the order of the list of transfers, so that each row is
   /// drawn at its layer.
   [[gnu::cold]] void add_moves(drawn_piece& out, int stage, int item) const;
 
   /// Adds the rows of a stage that are outside of passes, or belong to parameters of this chunk.
   [[gnu::cold]] void add_rows(drawn_chunk& chunk, int stage, int part) const;
 
-  [[gnu::cold]] void add_edges(lean_vector<drawn_move>& to, exchange_place place, int stage,
+  [[gnu::cold]] void add_edges(lean_vector<drawn_move>& to, transfer_place place, int stage,
                                int unit) const;
 
   /// Removes repetitions of adjacent equal entries, and of alternating ones.

@@ -49,8 +49,8 @@ PLAIT_DECL bool drawn_chunk::is_like(drawn_chunk const& other) const {
   return is_same;
 }
 
-// Returns the number of repetitions, then the bytes of one exchange.
-PLAIT_DECL std::string times_text(exchange const& made, element_sizes const& sizes) {
+// Returns the number of repetitions, then the bytes of one transfer.
+PLAIT_DECL std::string times_text(transfer const& made, element_sizes const& sizes) {
   return concat({made.times, " \xc3\x97 ", with_unit(made.count * sizes.of(made.element))});
 }
 
@@ -68,8 +68,8 @@ PLAIT_DECL lean_vector<drawn_chunk> layer_lister::chunks() const {
         chunk.pieces.push_back(piece_of(stage, part, i, here));
     add_rows(chunk, stage, part);
     if (number + 1 < count) {
-      add_edges(chunk.to_next, exchange_place::activation_edge, stage, units.end);
-      add_edges(chunk.from_next, exchange_place::gradient_edge,
+      add_edges(chunk.to_next, transfer_place::activation_edge, stage, units.end);
+      add_edges(chunk.from_next, transfer_place::gradient_edge,
                 place_of_chunk(number + 1, stages, plan_.placement).stage, units.end);
     }
     if (of_.names.size() > single_) fold(chunk.pieces);
@@ -86,7 +86,7 @@ PLAIT_DECL std::string layer_lister::short_layers_text(unit_range const& units) 
                  layers_text({units.end - 1, units.end})});
 }
 
-PLAIT_DECL unit_range layer_lister::units_of(exchange const& made, int stage) const {
+PLAIT_DECL unit_range layer_lister::units_of(transfer const& made, int stage) const {
   auto const& layout = of_.layouts[std::size_t(stage)];
   auto out = layout.bucket_at(std::size_t(made.bucket)).units;
   for (int b = made.bucket; b < made.bucket + made.buckets; ++b) {
@@ -96,12 +96,12 @@ PLAIT_DECL unit_range layer_lister::units_of(exchange const& made, int stage) co
   return out;
 }
 
-PLAIT_DECL drawn_move layer_lister::move_of(exchange const& made, int stage) const {
+PLAIT_DECL drawn_move layer_lister::move_of(transfer const& made, int stage) const {
   auto const row = made.row();
   drawn_move out{
       concat({to_string(row.moves), " over ", to_string(plan_.grid.of_several_ranks(row.over))}),
       times_text(made, of_.sizes), "", made.place};
-  if (made.place != exchange_place::forward && made.place != exchange_place::backward)
+  if (made.place != transfer_place::forward && made.place != transfer_place::backward)
     out.what = concat({to_string(made.place), ": ", out.what});
   if (made.bucket >= 0) out.layers = short_layers_text(units_of(made, stage));
   return out;
@@ -159,18 +159,18 @@ PLAIT_DECL drawn_piece layer_lister::piece_of(int stage, int part, int item,
 
 PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) const {
   auto const& now = plan_.items[item];
-  lean_vector<exchange const*> forward, backward, reruns;
-  for (auto const& made : of_.exchanges[std::size_t(stage)]) {
+  lean_vector<transfer const*> forward, backward, reruns;
+  for (auto const& made : of_.transfers[std::size_t(stage)]) {
     if (made.item != item) continue;
-    if (made.place == exchange_place::forward) forward.push_back(&made);
-    else if (made.place == exchange_place::forward_again) reruns.push_back(&made);
-    else if (made.place == exchange_place::backward) backward.push_back(&made);
+    if (made.place == transfer_place::forward) forward.push_back(&made);
+    else if (made.place == transfer_place::forward_again) reruns.push_back(&made);
+    else if (made.place == transfer_place::backward) backward.push_back(&made);
     else put(out.layers.front().right, made, stage, true);
   }
   std::size_t taken = 0, leaf = 0;
   bool const has_sums = !plan_.samples.axes_with(shard<dim::batch>).empty();
   auto const layer = [&]() -> drawn_layer& { return out.layers[leaf == 0 ? 0 : leaf - 1]; };
-  auto const take = [&](lean_vector<exchange const*> const& from, bool ahead) {
+  auto const take = [&](lean_vector<transfer const*> const& from, bool ahead) {
     if (taken < from.size())
       put(ahead ? layer().left : layer().right, *from[taken++], stage, !ahead);
   };
@@ -202,7 +202,7 @@ PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) c
     auto const& form = *plan_.forms[step.leaf];
     for (int k = 0; k < form.inner_count; ++k)
       if (auto const& inside = form.inner[std::size_t(k)];
-          inside.over_samples ? has_sums && plan_.makes_sum(inside, step, exchange_place::backward)
+          inside.over_samples ? has_sums && plan_.makes_sum(inside, step, transfer_place::backward)
                               : plan_.makes_move(inside, step, false))
         take(backward, false);
     --leaf;
@@ -211,17 +211,17 @@ PLAIT_DECL void layer_lister::add_moves(drawn_piece& out, int stage, int item) c
 }
 
 PLAIT_DECL void layer_lister::add_rows(drawn_chunk& chunk, int stage, int part) const {
-  for (auto const& made : of_.exchanges[std::size_t(stage)]) {
+  for (auto const& made : of_.transfers[std::size_t(stage)]) {
     if (made.item >= 0 || made.unit >= 0 || !is_sent(made)) continue;
-    bool const gathers = made.place == exchange_place::parameters;
-    if (gathers || made.place == exchange_place::gradients ||
-        made.place == exchange_place::microbatch_gradients) {
+    bool const gathers = made.place == transfer_place::parameters;
+    if (gathers || made.place == transfer_place::gradients ||
+        made.place == transfer_place::microbatch_gradients) {
       int const unit = units_of(made, stage).begin;
       for (auto& piece : chunk.pieces)
         if (piece.units.contains(unit))
           put(gathers ? piece.layers.front().left : piece.layers.front().right, made, stage, true);
-    } else if (made.place == exchange_place::labels ||
-               made.place == exchange_place::gather_parameters) {
+    } else if (made.place == transfer_place::labels ||
+               made.place == transfer_place::gather_parameters) {
       if (part == 0) put(chunk.before, made, stage, false);
     } else if (part + 1 == plan_.chunks) {
       put(chunk.behind, made, stage, false);
@@ -229,9 +229,9 @@ PLAIT_DECL void layer_lister::add_rows(drawn_chunk& chunk, int stage, int part) 
   }
 }
 
-PLAIT_DECL void layer_lister::add_edges(lean_vector<drawn_move>& to, exchange_place place,
+PLAIT_DECL void layer_lister::add_edges(lean_vector<drawn_move>& to, transfer_place place,
                                         int stage, int unit) const {
-  for (auto const& made : of_.exchanges[std::size_t(stage)])
+  for (auto const& made : of_.transfers[std::size_t(stage)])
     if (made.place == place && made.unit == unit) put(to, made, stage, false);
 }
 

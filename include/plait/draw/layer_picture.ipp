@@ -10,7 +10,7 @@
 
 #include "plait/core/concat.hpp"
 #include "plait/draw/picture_parts.hpp"
-#include "plait/plan/schedule/exchange.hpp"
+#include "plait/plan/schedule/transfer.hpp"
 
 namespace plait::planning {
 
@@ -164,12 +164,12 @@ PLAIT_DECL void layer_picture::draw_moves(lean_vector<drawn_move> const& moves, 
 }
 
 PLAIT_DECL bool layer_picture::is_ahead(drawn_move const& made) {
-  return made.place == exchange_place::forward || made.place == exchange_place::parameters ||
-         made.place == exchange_place::activation_edge;
+  return made.place == transfer_place::forward || made.place == transfer_place::parameters ||
+         made.place == transfer_place::activation_edge;
 }
 
 PLAIT_DECL colour layer_picture::ink_of(drawn_move const& made) {
-  return made.place == exchange_place::forward_again ? colour::again
+  return made.place == transfer_place::forward_again ? colour::again
          : is_ahead(made)                            ? colour::forward
                                                      : colour::backward;
 }
@@ -185,8 +185,8 @@ PLAIT_DECL void layer_picture::draw_move(drawn_move const& made, int x, int y, i
              {.size = 11, .bold = true, .ink = ink, .at = anchor::middle, .most = wide - pad});
   into_.text(x + wide / 2, y + 20, made.second_line(),
              {.size = 11, .ink = ink, .at = anchor::middle, .most = wide - pad});
-  into_.say(concat({(made.place == exchange_place::forward    ? "Forward: "
-                     : made.place == exchange_place::backward ? "Backward: "
+  into_.say(concat({(made.place == transfer_place::forward    ? "Forward: "
+                     : made.place == transfer_place::backward ? "Backward: "
                                                               : ""),
                     made.what, ", ", made.second_line(), "."}));
 }

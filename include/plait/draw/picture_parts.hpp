@@ -21,7 +21,7 @@ namespace plait::planning {
 /// Returns the traffic of the ranks, as `explain` reports it.
 [[nodiscard]] [[gnu::cold]] inline static_vector<group_traffic, axis_set_count> traffic_of(
     drawn_plan const& of) {
-  return traffic_of(of.exchanges, of.sizes, of.numbers.grid);
+  return traffic_of(of.transfers, of.sizes, of.numbers.grid);
 }
 
 }  // namespace plait::planning

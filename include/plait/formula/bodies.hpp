@@ -69,7 +69,7 @@ struct formula_bodies {
   /// Returns true if one product writes the gradient of the input.
   static constexpr bool is_last_product(int dx) {
     return table.at[dx].kind == node_kind::product && !memory.is_completed[dx] &&
-           memory.home[dx] == storage::input_gradient;
+           memory.stored_in[dx] == storage::input_gradient;
   }
   /// Returns true if forward and backward_input each end in one product that no other node touches.
   static constexpr bool takes_epilogue =
@@ -133,25 +133,25 @@ struct formula_bodies {
   template <int Value, class Made = void>
   static auto view_of(auto const& l) {
     constexpr int value = memory.place_of(Value);
-    constexpr storage home = memory.home[value];
+    constexpr storage stored_in = memory.stored_in[value];
     if constexpr (!std::is_void_v<Made> && table.at[Value].is_data) {
       return beside<Made>(view_of<Value>(l), std::size_t(table.at[Value].width()));
-    } else if constexpr (home == storage::input) {
+    } else if constexpr (stored_in == storage::input) {
       constexpr int index = table.at[value].number;
       if constexpr (requires { l.x; }) return input_of<index>(l.x);
       else return input_of<index>(l.saved[input_slot{}]);
-    } else if constexpr (home == storage::parameter) {
+    } else if constexpr (stored_in == storage::parameter) {
       return l.p[typename facts::template parameter_at<table.at[value].number>{}];
-    } else if constexpr (home == storage::output) {
+    } else if constexpr (stored_in == storage::output) {
       if constexpr (requires { l.y; }) return l.y;
       else return l.saved[output_slot{}];
-    } else if constexpr (home == storage::output_gradient) {
+    } else if constexpr (stored_in == storage::output_gradient) {
       return l.dy;
-    } else if constexpr (home == storage::input_gradient) {
+    } else if constexpr (stored_in == storage::input_gradient) {
       return gradient_of<input_of_gradient(value)>(l.dx);
-    } else if constexpr (home == storage::parameter_gradient) {
+    } else if constexpr (stored_in == storage::parameter_gradient) {
       return l.dp[typename facts::template parameter_at<table.at[value].parameter>{}];
-    } else if constexpr (home == storage::saved) {
+    } else if constexpr (stored_in == storage::saved) {
       return l.saved[slot_of<facts, memory.saved.value[memory.slot[value]]>{}];
     } else {
       return l.scratch[slot_of<facts, memory.scratch.value[memory.slot[value]]>{}];
@@ -591,7 +591,7 @@ struct formula_bodies {
   static void copy_gradient(auto& ops, auto const& l) {
     constexpr int dx = table.gradient[table.inputs[K]];
     if constexpr (dx >= 0)
-      if constexpr (memory.home[dx] != storage::input_gradient)
+      if constexpr (memory.stored_in[dx] != storage::input_gradient)
         ops.copy(view_of<dx>(l), gradient_of<K>(l.dx));
   }
 };

@@ -152,7 +152,7 @@ consteval aliasing aliasing_of() {
   node const& y = g.at[g.output];
   out.forward = y.kind == node_kind::map && y.count == 1 && y.operands[0] == x &&
                 !memory.keeps_input && fits(g.output, x);
-  if (dx < 0 || memory.home[dx] != storage::input_gradient || !fits(g.output, x)) return out;
+  if (dx < 0 || memory.stored_in[dx] != storage::input_gradient || !fits(g.output, x)) return out;
   int made = 0;
   for (int i = 0; i < g.size; ++i) made += memory.runs[int(body::backward_input)][i] ? 1 : 0;
   node const& n = g.at[dx];

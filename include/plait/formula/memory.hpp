@@ -43,7 +43,7 @@ class value_memory {
   bool is_read_backward[Graph::capacity]{};  ///< values of the forward that the gradients read
   bool is_kept[Graph::capacity]{};           ///< values of the forward that are kept in a slot
   bool runs[body_count][Graph::capacity]{};  ///< the nodes that each body calculates
-  storage home[Graph::capacity]{};
+  storage stored_in[Graph::capacity]{};
   slot_element element[Graph::capacity]{};  ///< the type of a value that has a slot
   int slot[Graph::capacity]{};              ///< the slot of a value that is saved or in scratch
   slot_list saved{}, scratch{};
@@ -64,11 +64,11 @@ class value_memory {
           shares_work || (runs[1][i] && runs[2][i] && g.at[i].kind != node_kind::output_gradient);
     for (int i = 0; i < g.forward_size; ++i)
       shares_work = shares_work || (runs[1][i] && runs[2][i]);
-    for (int i = 0; i < g.size; ++i) find_home(i);
+    for (int i = 0; i < g.size; ++i) find_storage(i);
     find_elements();
     lives_of_values lives(*this);
     for (int i = 0; i < g.size; ++i)
-      if (home[i] == storage::scratch && slot[i] < 0) find_slot(i, forms, lives);
+      if (stored_in[i] == storage::scratch && slot[i] < 0) find_slot(i, forms, lives);
   }
 
   /// Returns the value that `value` is a reshape of, or `value`.
@@ -185,22 +185,22 @@ class value_memory {
       if (each[value]) return true;
     return false;
   }
-  constexpr void find_home(int i) {
+  constexpr void find_storage(int i) {
     slot[i] = -1;
     node const& n = g.at[i];
-    if (n.kind == node_kind::input) home[i] = storage::input;
-    else if (n.kind == node_kind::parameter) home[i] = storage::parameter;
-    else if (n.kind == node_kind::output_gradient) home[i] = storage::output_gradient;
-    else if (n.kind == node_kind::reshape) home[i] = storage::none;
-    else if (i == output) home[i] = storage::output;
-    else if (n.parameter >= 0) home[i] = storage::parameter_gradient;
-    else if (is_input_gradient(i)) home[i] = storage::input_gradient;
+    if (n.kind == node_kind::input) stored_in[i] = storage::input;
+    else if (n.kind == node_kind::parameter) stored_in[i] = storage::parameter;
+    else if (n.kind == node_kind::output_gradient) stored_in[i] = storage::output_gradient;
+    else if (n.kind == node_kind::reshape) stored_in[i] = storage::none;
+    else if (i == output) stored_in[i] = storage::output;
+    else if (n.parameter >= 0) stored_in[i] = storage::parameter_gradient;
+    else if (is_input_gradient(i)) stored_in[i] = storage::input_gradient;
     else if (i < g.forward_size && is_kept[i]) {
-      home[i] = storage::saved;
+      stored_in[i] = storage::saved;
       slot[i] = saved.count;
       saved.value[saved.count++] = i;
     } else if (!g.is_shapeless(i) && is_made(i) && place_of(i) == i) {
-      home[i] = storage::scratch;
+      stored_in[i] = storage::scratch;
     }
   }
   /// Returns true if the node is the gradient of one input and no other node reads it.

@@ -209,8 +209,8 @@ template <class Plan>
   int rows = 0;
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const layout = Plan::parameter_layout_for(stage, grid);
-    for (auto const& row : exchanges_of<Plan>(stage, load, job_part::training)) {
-      if (row.place != exchange_place::parameters || grid.size(row.row().over) == 1) continue;
+    for (auto const& row : transfers_of<Plan>(stage, load, job_part::training)) {
+      if (row.place != transfer_place::parameters || grid.size(row.row().over) == 1) continue;
       auto const& first = layout.bucket_at(std::size_t(row.bucket));
       auto const& last = layout.bucket_at(std::size_t(row.bucket + row.buckets - 1));
       table.add({std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
@@ -230,12 +230,12 @@ template <class Plan>
   table.add({"stage", "layers", "calls", "bytes of each", "reduced behind the backward of"});
   int rows = 0;
   for (int stage = 0; stage < Plan::stages; ++stage) {
-    auto const list = exchanges_of<Plan>(stage, load, job_part::training);
+    auto const list = transfers_of<Plan>(stage, load, job_part::training);
     auto const all = Plan::parameter_layout_for(stage, grid).buckets;
     for (int b = int(all.size()) - 1, next = b; b >= 0; b = next) {
-      auto const row = std::find_if(list.begin(), list.end(), [&](exchange const& one) {
-        return (one.place == exchange_place::gradients ||
-                one.place == exchange_place::microbatch_gradients) &&
+      auto const row = std::find_if(list.begin(), list.end(), [&](transfer const& one) {
+        return (one.place == transfer_place::gradients ||
+                one.place == transfer_place::microbatch_gradients) &&
                one.moves_bucket(b);
       });
       next = b - 1;
@@ -257,9 +257,9 @@ template <class Plan>
 
 template <class Plan>
 [[gnu::cold]] std::string explain_bytes_sent(workload const& load) {
-  lean_vector<lean_vector<exchange>> lists;
+  lean_vector<lean_vector<transfer>> lists;
   for (int stage = 0; stage < Plan::stages; ++stage)
-    lists.push_back(exchanges_of<Plan>(stage, Plan::completed(load), job_part::training));
+    lists.push_back(transfers_of<Plan>(stage, Plan::completed(load), job_part::training));
   auto const all = traffic_of(lists, sizes_of<Plan>, Plan::grid_for(load));
   if (all.size() == 0) return "  nothing is sent\n";
   text_table table;
@@ -324,7 +324,7 @@ template <class Plan>
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const table =
         training_timetable<typename Plan::schedule_type, Plan::stages>(load.microbatches);
-    auto const list = exchanges_of<Plan>(stage, load, job_part::training);
+    auto const list = transfers_of<Plan>(stage, load, job_part::training);
     auto const& passes = table.stages[std::size_t(stage)];
     auto const program =
         program_of<Plan>(Plan::grid_for(load), list, stage, job_part::training, passes,

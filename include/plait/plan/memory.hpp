@@ -14,7 +14,7 @@
 #include "plait/plan/model/stage_split.hpp"
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/schedule/bytes_sent.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/operation.hpp"
@@ -146,22 +146,22 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
     return std::exchange(next, next + aligned(bytes));
   };
   auto const numbers = step_scalars_of<Plan>(grid);
-  auto const bytes_at = [&](exchange_place place) {
+  auto const bytes_at = [&](transfer_place place) {
     return greatest_at(numbers, place) * sizeof(double);
   };
   if (Plan::slices > 0)
-    out.slices_at = take(bytes_at(exchange_place::labels) + bytes_at(exchange_place::loss));
-  out.norm_partials_at = take(bytes_at(exchange_place::norm_partials));
+    out.slices_at = take(bytes_at(transfer_place::labels) + bytes_at(transfer_place::loss));
+  out.norm_partials_at = take(bytes_at(transfer_place::norm_partials));
   out.updated_at = take(local * number_tables::update_bytes);
   out.squared_at = take(squared * number_tables::squares_bytes);
   static_assert(sizeof(std::uint64_t) == sizeof(double));
-  out.agreed_at = take(bytes_at(exchange_place::agreement));
+  out.agreed_at = take(bytes_at(transfer_place::agreement));
   out.total = next;
   return out;
 }
 
 /// How a rank adds up the gradients of its slices: in accumulators of the whole arena, one behind
-/// the other, and behind them room for what ranks exchange at one time, in elements. Without slices
+/// the other, and behind them room for what ranks transfer at one time, in elements. Without slices
 /// there is one accumulator and no room.
 struct slice_arena {
   int accumulators = 1;
@@ -207,14 +207,14 @@ struct output_room {
 template <class Plan>
 constexpr output_room lay_out_outputs(int stage, workload const& load, job_part part) {
   auto const values = values_of<Plan>(stage, load, part);
-  auto const elements = [&](exchange_place place) { return greatest_at(values, place); };
-  std::size_t const staging = elements(exchange_place::output);
+  auto const elements = [&](transfer_place place) { return greatest_at(values, place); };
+  std::size_t const staging = elements(transfer_place::output);
   output_room out;
   out.elements = std::max(
-      {staging, elements(exchange_place::rank_outputs), elements(exchange_place::outputs)});
+      {staging, elements(transfer_place::rank_outputs), elements(transfer_place::outputs)});
   out.staging_at = out.elements * Plan::element_bytes;
   out.numbers_at = aligned(out.staging_at + staging * Plan::element_bytes);
-  out.total = out.numbers_at + elements(exchange_place::measures) * sizeof(double);
+  out.total = out.numbers_at + elements(transfer_place::measures) * sizeof(double);
   return out;
 }
 

@@ -4,9 +4,9 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/model/workload.hpp"
-#include "plait/plan/schedule/exchange.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/plan_ir.hpp"
+#include "plait/plan/schedule/transfer.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
 
 namespace plait::planning {
@@ -18,8 +18,8 @@ struct plan_facts {
   plan_ir const& numbers;  ///< the mesh may lack the size that is left to the launch
   /// \see plan::memory
   memory_need (*memory)(int stage, workload const& load);
-  /// \see exchanges_of
-  lean_vector<exchange> (*exchanges)(int stage, workload const& load, job_part part,
+  /// \see transfers_of
+  lean_vector<transfer> (*transfers)(int stage, workload const& load, job_part part,
                                      bool has_still);
   /// \see plan::blocks_of_model
   lean_vector<parameter_block> (*blocks_of_model)(mesh const& complete);
@@ -30,7 +30,7 @@ template <class Plan>
 inline constexpr plan_facts facts_of_plan{
     ir_of<Plan>, [](int stage, workload const& load) { return Plan::memory(stage, load); },
     [](int stage, workload const& load, job_part part, bool has_still) {
-      return exchanges_of<Plan>(stage, load, part, has_still);
+      return transfers_of<Plan>(stage, load, part, has_still);
     },
     [](mesh const& complete) { return Plan::blocks_of_model(complete); }};
 

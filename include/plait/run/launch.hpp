@@ -11,7 +11,7 @@
 #include "plait/core/header_only.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/plan/parallel.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 
 namespace plait::execution {
 

@@ -11,13 +11,13 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/report/memory_text.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/step_program.hpp"
-#include "plait/run/exchange_runner.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/run_rows.hpp"
 #include "plait/run/stage_executor.hpp"
 #include "plait/run/step_executor.hpp"
+#include "plait/run/transfer_runner.hpp"
 
 namespace plait::execution {
 
@@ -70,7 +70,7 @@ class prediction {
     for (auto const& reached : program)
       if (is_pass(reached.now.what)) passes.run(reached.now, frame);
       else if (reached.now.row < 0) work.compute(reached.now);
-      else work.transfer(program.exchanges(), reached.now);
+      else work.transfer(program.transfers(), reached.now);
     rank.device().synchronize();  // the host reads the outputs
 
     T* out = values_.data();
@@ -129,8 +129,8 @@ class prediction {
   [[gnu::cold]] void sum(Rank& rank, workload const& load, std::span<double> numbers) {
     auto const where = lay_out_outputs<plan>(rank.stage(), load, job_part::evaluation);
     auto* const room = reinterpret_cast<double*>(room_.data() + where.numbers_at);
-    sum_numbers(rank, exchanges_on<plan>(rank, load, job_part::evaluation),
-                exchange_place::measures, numbers, room);
+    sum_numbers(rank, transfers_on<plan>(rank, load, job_part::evaluation),
+                transfer_place::measures, numbers, room);
   }
 
  private:
@@ -173,33 +173,33 @@ class prediction {
         case operation_kind::update: planning::refuse_operation(now.what, "a prediction");
       }
     }
-    void transfer(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-      auto const& what = exchanges.row(now.row).what;
+    void transfer(transfer_runner<Rank> const& transfers, program_operation const& now) const {
+      auto const& what = transfers.row(now.row).what;
       switch (what.place) {
-        case exchange_place::output: return gather_output(now);
-        case exchange_place::parameters: return exchanges.run(now, passes.rooms().parameters(now));
-        case exchange_place::rank_outputs: return exchanges.run(now, own());
-        case exchange_place::outputs:
-          return exchanges.run(now, of.outputs() + begin / what.count * what.count);
-        case exchange_place::activation_edge:
-          return exchanges.run(now, passes.edge(what, now), now.microbatch);
-        case exchange_place::agreement:
-        case exchange_place::labels:
-        case exchange_place::gather_parameters:
-        case exchange_place::forward:  // within the layers of a pass
-        case exchange_place::forward_again:
-        case exchange_place::backward:
-        case exchange_place::gradient_edge:
-        case exchange_place::microbatch_gradients:
-        case exchange_place::slices:
-        case exchange_place::ties:
-        case exchange_place::gradients:
-        case exchange_place::loss:
-        case exchange_place::norm_partials:
-        case exchange_place::measures:
-        case exchange_place::blocks:
-        case exchange_place::parameter:
-        case exchange_place::state: planning::refuse_row(what.place, "a prediction");
+        case transfer_place::output: return gather_output(now);
+        case transfer_place::parameters: return transfers.run(now, passes.rooms().parameters(now));
+        case transfer_place::rank_outputs: return transfers.run(now, own());
+        case transfer_place::outputs:
+          return transfers.run(now, of.outputs() + begin / what.count * what.count);
+        case transfer_place::activation_edge:
+          return transfers.run(now, passes.edge(what, now), now.microbatch);
+        case transfer_place::agreement:
+        case transfer_place::labels:
+        case transfer_place::gather_parameters:
+        case transfer_place::forward:  // within the layers of a pass
+        case transfer_place::forward_again:
+        case transfer_place::backward:
+        case transfer_place::gradient_edge:
+        case transfer_place::microbatch_gradients:
+        case transfer_place::slices:
+        case transfer_place::ties:
+        case transfer_place::gradients:
+        case transfer_place::loss:
+        case transfer_place::norm_partials:
+        case transfer_place::measures:
+        case transfer_place::blocks:
+        case transfer_place::parameter:
+        case transfer_place::state: planning::refuse_row(what.place, "a prediction");
       }
     }
   };

@@ -4,33 +4,33 @@
 #include <span>
 
 #include "plait/core/lean_vector.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/step_program.hpp"
-#include "plait/run/exchange_runner.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/run/step_executor.hpp"
+#include "plait/run/transfer_runner.hpp"
 
 namespace plait::execution {
 
-/// Carries out the rows that `list` has for `place`, by carry_out(exchanges, operation) for each,
+/// Carries out the rows that `list` has for `place`, by carry_out(transfers, operation) for each,
 /// or for each of its buckets; what they move is called `touched`.
 ///
 /// Moves:  these rows.
 /// Errors: those of the communicators.
 template <class Rank, class CarryOut>
-[[gnu::cold]] void run_rows(Rank& rank, lean_vector<exchange> const& list, exchange_place place,
+[[gnu::cold]] void run_rows(Rank& rank, lean_vector<transfer> const& list, transfer_place place,
                             program_buffer touched, CarryOut carry_out) {
   step_executor<Rank> program(rank, list, program_of_rows(rank.grid(), list, place, touched));
   for (auto const& reached : program)
-    if (reached.now.row >= 0) carry_out(program.exchanges(), reached.now);
+    if (reached.now.row >= 0) carry_out(program.transfers(), reached.now);
 }
 
 /// Adds up numbers in host memory over ranks in the same way, in `room` on the device.
 template <class Rank, class T>
-[[gnu::cold]] void sum_numbers(Rank& rank, lean_vector<exchange> const& list, exchange_place place,
+[[gnu::cold]] void sum_numbers(Rank& rank, lean_vector<transfer> const& list, transfer_place place,
                                std::span<T> numbers, T* room) {
   rank.device().upload(numbers.data(), room, numbers.size_bytes());
   run_rows(rank, list, place, program_buffer::numbers,
-           [&](auto const& exchanges, auto const& now) { exchanges.sum(now.row, room); });
+           [&](auto const& transfers, auto const& now) { transfers.sum(now.row, room); });
   rank.device().download(room, numbers.data(), numbers.size_bytes());
   rank.device().synchronize();  // the host reads the numbers
 }

@@ -10,7 +10,7 @@
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/schedule/plan_ir.hpp"
-#include "plait/run/exchange_runner.hpp"
+#include "plait/run/transfer_runner.hpp"
 
 namespace plait::execution {
 
@@ -75,8 +75,8 @@ class slice_sums {
 
   /// Carries out a row that brings the roots of each block of a range of the arena to the rank of
   /// its number, which adds them up; on the stream of the row.
-  void exchange(Rank& rank, exchange_runner<Rank> const& exchanges, int number) const {
-    auto const& row = exchanges.row(number);
+  void exchange(Rank& rank, transfer_runner<Rank> const& transfers, int number) const {
+    auto const& row = transfers.row(number);
     auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
     auto const roots = std::size_t(layout_.roots);
     std::size_t const block = row.what.count / (ranks * roots) / ranks;
@@ -90,7 +90,7 @@ class slice_sums {
       for (int root = 0; root < roots_; ++root)
         queue().copy_blocks(accumulator(root) + at, block, sent + std::size_t(root) * count,
                             roots * count, ranks, count);
-      exchanges.run_all_to_all(number, std::span<sum const>(sent, all),
+      transfers.run_all_to_all(number, std::span<sum const>(sent, all),
                                std::span<sum>(received, all));
       auto const root_at = [&](int root) { return received + std::size_t(root) * count; };
       for (auto const& [to, from] : sums_)
@@ -130,7 +130,7 @@ class slice_sums<Sum, Rank, false> {
   void clear(Rank&) const {}
   [[nodiscard]] sum* place_of(int) const { return gradients_; }
   void add(Rank&, int, int) const {}
-  void exchange(Rank&, exchange_runner<Rank> const&, int) const {}
+  void exchange(Rank&, transfer_runner<Rank> const&, int) const {}
 
  private:
   sum* gradients_;

@@ -13,12 +13,12 @@
 #include "plait/plan/memory.hpp"
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/parallel.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/step_program.hpp"
-#include "plait/run/block_rooms.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/pass_frame.hpp"
 #include "plait/run/stage_memory.hpp"
+#include "plait/run/staging_buffers.hpp"
 #include "plait/run/step_code.hpp"
 #include "plait/run/unit_executor.hpp"
 #include "plait/tensor/batch.hpp"
@@ -212,9 +212,9 @@ class stage_executor : public stage_items<Job, Rank> {
   }
 
   /// The place of a message between chunks on this rank.
-  [[nodiscard]] T* edge(exchange const& what, program_operation const& now) {
+  [[nodiscard]] T* edge(transfer const& what, program_operation const& now) {
     bool const sends = what.is_sent_by(rank_.stage());
-    std::byte* const at = what.place == exchange_place::activation_edge
+    std::byte* const at = what.place == transfer_place::activation_edge
                               ? (sends ? output_of(now.chunk, now.microbatch) : received_input(now))
                               : (sends ? gradient_ : gradient_of(now));
     return reinterpret_cast<T*>(at);
@@ -232,13 +232,13 @@ class stage_executor : public stage_items<Job, Rank> {
                    .chunk = &chunk,
                    .units = now.units,
                    .input = input_of_chunk(now, batch),
-                   .stash = arena_ + range(passed_value::stash, now).offset,
+                   .stash = arena_ + range(live_buffer::stash, now).offset,
                    .end_item = with.end_item,
                    .runs_again = now.what == operation_kind::forward_again,
                    .begins_gradients = now.begins,
                    .watch = with.watch};
     if constexpr (plan::splits_backward)
-      pass.gradient_stash = arena_ + range(passed_value::gradient_stash, now).offset;
+      pass.gradient_stash = arena_ + range(live_buffer::gradient_stash, now).offset;
     if (now.what == operation_kind::backward_input) pass.part = backward_part::input;
     if (now.what == operation_kind::backward_parameters) pass.part = backward_part::parameters;
     pass.buffers.gradients = with.gradients;
@@ -284,7 +284,7 @@ class stage_executor : public stage_items<Job, Rank> {
         is_read = is_read == 0 ? 1 : 0;
         if (is_read != 0) return;
       }
-    queue().discard(arena_ + places_.of(passed_value::stash, number, microbatch).offset,
+    queue().discard(arena_ + places_.of(live_buffer::stash, number, microbatch).offset,
                     chunk.activation_stash_bytes);
   }
 
@@ -292,7 +292,7 @@ class stage_executor : public stage_items<Job, Rank> {
   [[nodiscard]] chunk_arena const& chunk_of(program_operation const& now) const {
     return this->arena().chunks[std::size_t(now.chunk)];
   }
-  [[nodiscard]] placed_range range(passed_value what, program_operation const& now) const {
+  [[nodiscard]] placed_range range(live_buffer what, program_operation const& now) const {
     return places_.of(what, now.chunk, now.microbatch);
   }
   /// The place in which the forward of a chunk has left its output.
@@ -312,12 +312,12 @@ class stage_executor : public stage_items<Job, Rank> {
     return received_input(now);
   }
   [[nodiscard]] std::byte* received_input(program_operation const& now) const {
-    return arena_ + range(passed_value::input, now).offset;
+    return arena_ + range(live_buffer::input, now).offset;
   }
   [[nodiscard]] std::byte* gradient_of(program_operation const& now) const {
     auto const& chunk = chunk_of(now);
     if (!chunk.receives_gradient) return nullptr;
-    return arena_ + range(passed_value::gradient, now).offset;
+    return arena_ + range(live_buffer::gradient, now).offset;
   }
   /// The place in which the gradient of a chunk's input is handed over to another chunk of the
   /// stage; null: it is sent.
@@ -325,7 +325,7 @@ class stage_executor : public stage_items<Job, Rank> {
     if constexpr (plan::chunks > 1)
       if (int const to = chunk_of(now).handed_from;
           to >= 0 && this->arena().chunks[std::size_t(to)].receives_gradient)
-        return arena_ + places_.of(passed_value::gradient, to, now.microbatch).offset;
+        return arena_ + places_.of(live_buffer::gradient, to, now.microbatch).offset;
     return nullptr;
   }
 
@@ -341,8 +341,9 @@ class stage_executor : public stage_items<Job, Rank> {
   block_place samples_ = block_of(plan::samples, rank_.grid(), rank_.place());
   workload load_;
   std::byte* arena_;
-  [[no_unique_address]] block_rooms<T, typename Job::gradient_element, Rank,
-                                    plan::rules.keeps_blocks() || plan::rules.sums_blocks()> rooms_;
+  [[no_unique_address]] staging_buffers<T, typename Job::gradient_element, Rank,
+                                        plan::rules.keeps_blocks() || plan::rules.sums_blocks()>
+      rooms_;
   placed_passes places_;
   lean_vector<std::byte*> outputs_;  // of the forwards of each chunk
   std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);  // by one of two chunks

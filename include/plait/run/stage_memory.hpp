@@ -145,25 +145,25 @@ class stage_memory {
       place.more[std::size_t(i)] = value_data(plan_.steps[now.number].more[i], frame);
     return place;
   }
-  [[nodiscard]] std::byte* data_of(int value, residence const& home_of,
+  [[nodiscard]] std::byte* data_of(int value, residence const& storage_of,
                                    unit_frame<setting> const& frame) const {
-    std::size_t const offset = block_offset(value, home_of);
-    if (home_of.where == home::input) return frame.input + offset;
-    if (home_of.where == home::output) return frame.output + offset;
-    std::size_t const root = layout_.value_offset[std::size_t(home_of.root)];
-    if (home_of.where == home::kept) return base_of(root, frame) + root + offset;
+    std::size_t const offset = block_offset(value, storage_of);
+    if (storage_of.where == storage_kind::input) return frame.input + offset;
+    if (storage_of.where == storage_kind::output) return frame.output + offset;
+    std::size_t const root = layout_.value_offset[std::size_t(storage_of.root)];
+    if (storage_of.where == storage_kind::kept) return base_of(root, frame) + root + offset;
     return transients() + root + offset;
   }
-  [[nodiscard]] std::byte* gradient_data_of(int value, residence const& home_of,
+  [[nodiscard]] std::byte* gradient_data_of(int value, residence const& storage_of,
                                             unit_frame<setting> const& frame) const {
-    std::size_t const offset = block_offset(value, home_of);
-    if (home_of.where == home::input) return frame.of_input + offset;
-    if (home_of.where == home::output) return frame.of_output + offset;
-    return transients() + layout_.gradient_offset[std::size_t(home_of.root)] + offset;
+    std::size_t const offset = block_offset(value, storage_of);
+    if (storage_of.where == storage_kind::input) return frame.of_input + offset;
+    if (storage_of.where == storage_kind::output) return frame.of_output + offset;
+    return transients() + layout_.gradient_offset[std::size_t(storage_of.root)] + offset;
   }
   /// The bytes before this rank's block of the rows of a value that lies in a whole one.
-  [[nodiscard]] std::size_t block_offset(int value, residence const& home_of) const {
-    if (setting::tensor_ranks == 1 || !home_of.row_block) return 0;
+  [[nodiscard]] std::size_t block_offset(int value, residence const& storage_of) const {
+    if (setting::tensor_ranks == 1 || !storage_of.row_block) return 0;
     bool const is_tokens = plan_.values[value].info.kind == value_kind::tokens;
     return static_cast<std::size_t>(form_block()) * block(value).count() *
            (is_tokens ? sizeof(std::int32_t) : sizeof(T));

@@ -8,18 +8,18 @@
 #include "plait/core/macros.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/schedule/step_program.hpp"
-#include "plait/run/exchange_runner.hpp"
 #include "plait/run/synchronizer.hpp"
+#include "plait/run/transfer_runner.hpp"
 
 namespace plait::execution {
 
 /// Walks through the program of a rank, in its order. A range: an operation that is reached may be
 /// enqueued, as its stream waits for all that it needs; the step to the next one lets others wait
-/// for it. The caller says what operations do, and carries out rows by exchanges():
+/// for it. The caller says what operations do, and carries out rows by transfers():
 ///
 ///   for (auto const& reached : program)
 ///     if (reached.now.row < 0) compute(reached.now);
-///     else program.exchanges().run(reached.now, data);
+///     else program.transfers().run(reached.now, data);
 ///
 /// Cost:    prepared once; a walk allocates nothing.
 /// Errors:  those of communicators; the next walk begins again at the first operation.
@@ -30,13 +30,13 @@ class step_executor {
 
  public:
   /// `list`: that from which the program is made.
-  [[gnu::cold]] step_executor(Rank& rank, lean_vector<exchange> const& list, step_program program)
+  [[gnu::cold]] step_executor(Rank& rank, lean_vector<transfer> const& list, step_program program)
       : rank_(rank),
         operations_(std::move(program.operations)),
-        exchanges_(rank, list),
+        transfers_(rank, list),
         waits_(rank.device(), program.touched, operations_) {
     for (auto const& now : operations_)
-      posts_ = posts_ || (now.row >= 0 && is_channel(exchanges_.row(now.row).on));
+      posts_ = posts_ || (now.row >= 0 && is_channel(transfers_.row(now.row).on));
   }
 
   /// An operation under way: profilers see it until this ends.
@@ -74,16 +74,16 @@ class step_executor {
   [[nodiscard]] position end() { return {*this, operations_.size()}; }
 
   /// Carries out the rows of the list.
-  [[nodiscard]] exchange_runner<Rank> const& exchanges() const { return exchanges_; }
+  [[nodiscard]] transfer_runner<Rank> const& transfers() const { return transfers_; }
 
  private:
   [[nodiscard]] char const* name_of(program_operation const& now) const {
-    return now.row < 0 ? to_string(now.what) : to_string(exchanges_.row(now.row).what.place);
+    return now.row < 0 ? to_string(now.what) : to_string(transfers_.row(now.row).what.place);
   }
 
   Rank& rank_;
   lean_vector<program_operation> operations_;
-  exchange_runner<Rank> exchanges_;
+  transfer_runner<Rank> transfers_;
   synchronizer<device_type> waits_;
   bool posts_ = false;  // messages, which have to go on
 };

@@ -11,9 +11,9 @@
 #include "plait/core/header_only.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/in_memory.hpp"
-#include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/synchronizer.hpp"
+#include "plait/run/transfer_runner.hpp"
 #include "plait/train/checks/agreement.hpp"
 #include "plait/train/checks/set_up_checks.hpp"
 #include "plait/train/export.hpp"
@@ -35,7 +35,7 @@ namespace plait::execution {
 
 using thread_rank = ext::rank_handle<ext::host_device, ext::thread_communicator>;
 
-PLAIT_INSTANCE class exchange_runner<thread_rank>;
+PLAIT_INSTANCE class transfer_runner<thread_rank>;
 PLAIT_INSTANCE class synchronizer<ext::host_device>;
 PLAIT_INSTANCE void agreement_room::sum<thread_rank>(agreement_room const&,
                                                      std::vector<std::uint64_t>&);
@@ -53,7 +53,7 @@ PLAIT_INSTANCE class export_work<parameter_store<double_elements, thread_rank>, 
                                  double>;
 PLAIT_INSTANCE class step_memory<ext::host_device, sgd, 1>;
 PLAIT_INSTANCE class step_memory<ext::host_device, adamw, 1>;
-PLAIT_INSTANCE void exchange_runner<thread_rank>::sum<double>(int, double*) const;
+PLAIT_INSTANCE void transfer_runner<thread_rank>::sum<double>(int, double*) const;
 PLAIT_INSTANCE void compare_trainers<sgd>(agreement_room const&, plan_numbers const&, std::uint64_t,
                                           sgd const&, trainer_options const&, std::string const&);
 PLAIT_INSTANCE void compare_trainers<adamw>(agreement_room const&, plan_numbers const&,

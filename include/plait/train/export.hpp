@@ -14,12 +14,12 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/plan_facts.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/step_program.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
-#include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/step_executor.hpp"
+#include "plait/run/transfer_runner.hpp"
 
 namespace plait::execution {
 
@@ -105,7 +105,7 @@ class export_work {
 
  private:
   void compute(program_operation const& now);
-  void transfer(exchange_runner<Rank> const& exchanges, program_operation const& now);
+  void transfer(transfer_runner<Rank> const& transfers, program_operation const& now);
   [[nodiscard]] job_part part() const {
     return of_.of_gradients ? job_part::export_gradients : job_part::export_parameters;
   }
@@ -148,7 +148,7 @@ export_work<Store, Rank, T>::export_work(Rank& rank, Store const& store, parts c
       needs_room_(needs_staging_ || of.plan.numbers.stages() > 1),
       tensors_(of.plan.blocks_of_model(rank.grid())) {
   std::size_t const longest =
-      greatest_at(exchanges_on(of.plan, rank, {}, part(), true), exchange_place::parameter);
+      greatest_at(transfers_on(of.plan, rank, {}, part(), true), transfer_place::parameter);
   room_ = rank.device().allocate(needs_room_ ? longest * sizeof(T) : 0);
   staging_ = rank.device().allocate(needs_staging_ ? longest * sizeof(T) : 0);
   auto const& layout = store.layout();
@@ -166,14 +166,14 @@ export_work<Store, Rank, T>::export_work(Rank& rank, Store const& store, parts c
 
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::run() {
-  auto const list = exchanges_on(of_.plan, rank_, {}, part());
+  auto const list = transfers_on(of_.plan, rank_, {}, part());
   plan_ir complete = of_.plan.numbers;
   complete.grid = rank_.grid();
   step_executor<Rank> program(
       rank_, list, make_program_of_rows(complete, list, rank_.stage(), part(), store_.layout()));
   for (auto const& reached : program)
     if (reached.now.row < 0) compute(reached.now);
-    else transfer(program.exchanges(), reached.now);
+    else transfer(program.transfers(), reached.now);
   rank_.device().synchronize();  // the room is given back
 }
 
@@ -205,14 +205,14 @@ void export_work<Store, Rank, T>::compute(program_operation const& now) {
 }
 
 template <class Store, class Rank, class T>
-void export_work<Store, Rank, T>::transfer(exchange_runner<Rank> const& exchanges,
+void export_work<Store, Rank, T>::transfer(transfer_runner<Rank> const& transfers,
                                            program_operation const& now) {
-  auto const& row = exchanges.row(now.row);
-  if (row.what.place == exchange_place::blocks)
-    return with_bucket(now.bucket, [&](auto*, auto* whole) { exchanges.run(now, whole); });
+  auto const& row = transfers.row(now.row);
+  if (row.what.place == transfer_place::blocks)
+    return with_bucket(now.bucket, [&](auto*, auto* whole) { transfers.run(now, whole); });
   if (row.moves != collective::send) return take(now);
   with_tensor(now, [&]<class From>(From const*) {
-    exchanges.run(now, reinterpret_cast<From*>(room_.data()), tensor_of(now).number);
+    transfers.run(now, reinterpret_cast<From*>(room_.data()), tensor_of(now).number);
   });
 }
 
@@ -231,7 +231,8 @@ void export_work<Store, Rank, T>::with_bucket(int bucket, Body body) const {
   auto const region = std::size_t(store_.layout().bucket_at(std::size_t(bucket)).region);
   auto* const room = rooms_[region].data();
   if (region == parameter_layout::frozen)
-    return body(static_cast<element const*>(store_.seen()), reinterpret_cast<element*>(room));
+    return body(static_cast<element const*>(store_.compute_parameters()),
+                reinterpret_cast<element*>(room));
   body(static_cast<T const*>(of_.trained), reinterpret_cast<T*>(room));
 }
 
@@ -260,7 +261,8 @@ void export_work<Store, Rank, T>::with_tensor(program_operation const& now, Body
     body(held +
          layout.place_in(of_.of_gradients ? layout.gradients_at : layout.parameters_at, offset));
   };
-  if (entry_of(now).is_frozen) return call(static_cast<element const*>(store_.seen()));
+  if (entry_of(now).is_frozen)
+    return call(static_cast<element const*>(store_.compute_parameters()));
   call(static_cast<T const*>(of_.trained));
 }
 

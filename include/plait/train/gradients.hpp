@@ -12,11 +12,11 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/blocks.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/step_program.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
-#include "plait/run/exchange_runner.hpp"
 #include "plait/run/step_executor.hpp"
+#include "plait/run/transfer_runner.hpp"
 #include "plait/train/options/optimizer.hpp"
 #include "plait/train/options/parameter_groups.hpp"
 
@@ -88,7 +88,7 @@ struct gradient_reduction {
         add_tied_gradients(rank, mine, entries, rules, layout, now.bucket,
                            mine + layout.buckets[std::size_t(now.bucket)].elements.offset);
       if constexpr (OfSeveralRanks)
-        if (now.row >= 0) program.exchanges().run(now, mine);
+        if (now.row >= 0) program.transfers().run(now, mine);
     }
   }
 };
@@ -113,7 +113,7 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
   auto const layout = plan::parameter_layout_for(rank.stage(), rank.grid());
   gradient_reduction<typename Job::gradient_element, Rank, plan::grid.world_size() != 1> const work{
       rank, mine.data, plan::entries.view(), plan::rules, layout};
-  auto const list = exchanges_on<plan>(rank, {}, job_part::training);
+  auto const list = transfers_on<plan>(rank, {}, job_part::training);
   work.run({rank, list, program_of_reduction<plan>(rank.grid(), list, rank.stage())});
   return {mine.data};
 }

@@ -7,8 +7,8 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/schedule/step_program.hpp"
-#include "plait/run/exchange_runner.hpp"
 #include "plait/run/step_executor.hpp"
+#include "plait/run/transfer_runner.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/options/trainer_options.hpp"
 
@@ -45,7 +45,7 @@ class step_work {
     for (auto const& reached : program) {
       auto const& now = reached.now;
       if (now.row >= 0) {
-        transfer(program.exchanges(), now);
+        transfer(program.transfers(), now);
       } else if (!is_pass(now.what)) {
         compute(now);
       } else if (!is_backward(now.what)) {
@@ -87,41 +87,42 @@ class step_work {
     }
   }
 
-  void transfer(exchange_runner<rank_type> const& exchanges, program_operation const& now) const {
+  void transfer(transfer_runner<rank_type> const& transfers, program_operation const& now) const {
     if constexpr (plan::grid.world_size() != 1) {
-      auto const& row = exchanges.row(now.row);
+      auto const& row = transfers.row(now.row);
       switch (row.what.place) {
-        case exchange_place::labels: return exchanges.sum(now.row, of_.sums.label_count());
-        case exchange_place::loss:
-          if (updates_ && !needs_norm(of_.options)) of_.hooks.before_last_exchange();
-          return exchanges.sum(now.row, of_.sums.loss());
-        case exchange_place::norm_partials:
-          of_.hooks.before_last_exchange();
-          return exchanges.sum(now.row, of_.memory.norm_partials().data());
-        case exchange_place::parameters: return exchanges.run(now, passes_.rooms().parameters(now));
-        case exchange_place::microbatch_gradients:
-          return exchanges.run(now, passes_.rooms().gradients(now));
-        case exchange_place::gather_parameters: return exchanges.run(now, of_.store.seen());
-        case exchange_place::activation_edge:
-        case exchange_place::gradient_edge:
-          return exchanges.run(now, passes_.edge(row.what, now), now.microbatch);
-        case exchange_place::slices:
+        case transfer_place::labels: return transfers.sum(now.row, of_.sums.label_count());
+        case transfer_place::loss:
+          if (updates_ && !needs_norm(of_.options)) of_.hooks.before_last_transfer();
+          return transfers.sum(now.row, of_.sums.loss());
+        case transfer_place::norm_partials:
+          of_.hooks.before_last_transfer();
+          return transfers.sum(now.row, of_.memory.norm_partials().data());
+        case transfer_place::parameters: return transfers.run(now, passes_.rooms().parameters(now));
+        case transfer_place::microbatch_gradients:
+          return transfers.run(now, passes_.rooms().gradients(now));
+        case transfer_place::gather_parameters:
+          return transfers.run(now, of_.store.compute_parameters());
+        case transfer_place::activation_edge:
+        case transfer_place::gradient_edge:
+          return transfers.run(now, passes_.edge(row.what, now), now.microbatch);
+        case transfer_place::slices:
           if (row.moves == collective::all_to_all)
-            return of_.slices.exchange(of_.rank, exchanges, now.row);
-          return exchanges.run(now, of_.store.gradients());
-        case exchange_place::ties:
-        case exchange_place::gradients: return exchanges.run(now, of_.store.gradients());
-        case exchange_place::agreement:
-        case exchange_place::forward:  // within the layers of a pass
-        case exchange_place::forward_again:
-        case exchange_place::backward:
-        case exchange_place::measures:
-        case exchange_place::output:
-        case exchange_place::rank_outputs:
-        case exchange_place::outputs:
-        case exchange_place::blocks:
-        case exchange_place::parameter:
-        case exchange_place::state: planning::refuse_row(row.what.place, "a step");
+            return of_.slices.exchange(of_.rank, transfers, now.row);
+          return transfers.run(now, of_.store.gradients());
+        case transfer_place::ties:
+        case transfer_place::gradients: return transfers.run(now, of_.store.gradients());
+        case transfer_place::agreement:
+        case transfer_place::forward:  // within the layers of a pass
+        case transfer_place::forward_again:
+        case transfer_place::backward:
+        case transfer_place::measures:
+        case transfer_place::output:
+        case transfer_place::rank_outputs:
+        case transfer_place::outputs:
+        case transfer_place::blocks:
+        case transfer_place::parameter:
+        case transfer_place::state: planning::refuse_row(row.what.place, "a step");
       }
     }
   }

@@ -16,7 +16,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/plan/model/workload.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/export.hpp"
 #include "plait/train/measures/evaluation_sums.hpp"

@@ -15,13 +15,13 @@
 #include "plait/core/macros.hpp"
 #include "plait/plan/model/workload.hpp"
 #include "plait/plan/report/memory_text.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
-#include "plait/run/exchange_runner.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/prediction.hpp"
 #include "plait/run/slice_sums.hpp"
 #include "plait/run/stage_executor.hpp"
 #include "plait/run/step_executor.hpp"
+#include "plait/run/transfer_runner.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/checks/batch_checks.hpp"
 #include "plait/train/checks/not_finite.hpp"
@@ -36,11 +36,11 @@
 #include "plait/train/measures/summed_numbers.hpp"
 #include "plait/train/options/rates.hpp"
 #include "plait/train/options/trainer_options.hpp"
-#include "plait/train/state/held_state.hpp"
 #include "plait/train/state/imported_values.hpp"
 #include "plait/train/state/parameter_store.hpp"
 #include "plait/train/state/state_ages.hpp"
 #include "plait/train/state/step_memory.hpp"
+#include "plait/train/state/training_state.hpp"
 #include "plait/train/step_work.hpp"
 #include "plait/train/trainer_passes.hpp"
 #include "plait/train/work_between_steps.hpp"
@@ -139,11 +139,11 @@ class trainer_parts {
     for (auto const& reached : program) {
       auto const& now = reached.now;
       bool const is_row = now.row >= 0;
-      if (is_row ? program.exchanges().row(now.row).what.place == exchange_place::output
+      if (is_row ? program.transfers().row(now.row).what.place == transfer_place::output
                  : now.what == operation_kind::take)
         made.gather_output();
       else if (now.what == operation_kind::measure) made.measure(now.microbatch);
-      else if (is_row) work.transfer(program.exchanges(), now);
+      else if (is_row) work.transfer(program.transfers(), now);
       else if (is_pass(now.what)) passes_for(batch, false).run(now, work.frame);
       else work.compute(now);
     }
@@ -283,7 +283,7 @@ class trainer_parts {
   Optimizer rule;
   trainer_options options;
   // Parameters.
-  held_state<Rank, numbers>& held = generation_.held();
+  training_state<Rank, numbers>& held = generation_.held();
   parameter_store<elements, Rank> store;
   lean_vector<aged_block> updated{};  ///< that the optimizer updates, one after the other
   // Hooks.

@@ -138,7 +138,8 @@ class trainer_passes {
       }
       return here.passes.emplace(
           rank_, load, here.operations,
-          typename passes_type::arenas{activations_.data(), store_.seen(), store_.gradients()});
+          typename passes_type::arenas{activations_.data(), store_.compute_parameters(),
+                                       store_.gradients()});
     });
   }
 
@@ -156,7 +157,7 @@ class trainer_passes {
     auto const part = load.prediction != predicted::nothing ? job_part::prediction
                       : trains                              ? job_part::training
                                                             : job_part::evaluation;
-    auto const list = exchanges_on<plan>(rank_, load, part);
+    auto const list = transfers_on<plan>(rank_, load, part);
     return {rank_, list,
             program_of<plan>(rank_.grid(), list, rank_.stage(), part, here.operations, shape,
                              here.passes->places())};

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plait/core/concat.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 
 namespace plait::execution {
 

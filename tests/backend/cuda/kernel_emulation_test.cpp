@@ -47,7 +47,7 @@ void neighbours(float* out) {
 void half_waits(float*) {
   if (cuda::threadIdx.x < 32) cuda::__syncthreads();
 }
-void some_exchange(float*) {
+void some_transfer(float*) {
   if (cuda::threadIdx.x != 5) cuda::warp_sum(1.0f);
 }
 void wait_for_different_things(float*) {
@@ -84,7 +84,7 @@ TEST(KernelEmulation, WaitsThatCannotEndAreErrors) {
   EXPECT_EQ(failure_of(half_waits, {1, 64}, nullptr),
             "emulated kernel: threads wait for others that left the block or wait at another place "
             "(32 at a barrier, 0 for their warp, 32 left)");
-  EXPECT_EQ(failure_of(some_exchange, {1, 32}, nullptr),
+  EXPECT_EQ(failure_of(some_transfer, {1, 32}, nullptr),
             "emulated kernel: threads wait for others that left the block or wait at another place "
             "(0 at a barrier, 31 for their warp, 1 left)");
   EXPECT_EQ(failure_of(wait_for_different_things, {1, 32}, nullptr),

@@ -22,15 +22,15 @@ struct placed_range {
 };
 
 /// What a pass of a chunk on a microbatch leaves to later ones, or is given before.
-enum class passed_value : int {
+enum class live_buffer : int {
   stash,           ///< what the layers of the chunk have saved
   gradient_stash,  ///< what the first half of a backward leaves to the second
   input,           ///< what the chunk before has made
   gradient         ///< of what the chunk has made, from the chunk behind
 };
 
-/// The number of enumerators of `passed_value`.
-inline constexpr int passed_values = int(passed_value::gradient) + 1;
+/// The number of enumerators of `live_buffer`.
+inline constexpr int live_buffers = int(live_buffer::gradient) + 1;
 
 /// What a chunk needs in the activation arena of its stage, in bytes, for one microbatch.
 struct chunk_arena {
@@ -47,29 +47,29 @@ struct chunk_arena {
   /// Whether its input comes from another stage.
   [[nodiscard]] constexpr bool receives_input() const { return !begins_model && handed_from < 0; }
   /// 0 of what it has not.
-  [[nodiscard]] constexpr std::size_t bytes_of(passed_value what) const {
+  [[nodiscard]] constexpr std::size_t bytes_of(live_buffer what) const {
     switch (what) {
-      case passed_value::stash: return activation_stash_bytes;
-      case passed_value::gradient_stash: return gradient_stash_bytes;
-      case passed_value::input: return receives_input() ? input_bytes : 0;
-      case passed_value::gradient: break;
+      case live_buffer::stash: return activation_stash_bytes;
+      case live_buffer::gradient_stash: return gradient_stash_bytes;
+      case live_buffer::input: return receives_input() ? input_bytes : 0;
+      case live_buffer::gradient: break;
     }
     return receives_gradient ? output_bytes : 0;
   }
 };
 
 /// Something that lies in the arena from one operation of a stage's list to another.
-struct passed_life {
-  passed_value what = passed_value::stash;
+struct live_range {
+  live_buffer what = live_buffer::stash;
   int chunk = 0, microbatch = 0;
   int from = 0, to = 0;  ///< both included
   std::size_t bytes = 0, offset = 0;
   placed_range place{};  ///< of `offset`, once all have one
 
-  [[nodiscard]] constexpr bool meets(passed_life const& other) const {
+  [[nodiscard]] constexpr bool meets(live_range const& other) const {
     return from <= other.to && other.from <= to;
   }
-  [[nodiscard]] constexpr bool shares_bytes_with(passed_life const& other) const {
+  [[nodiscard]] constexpr bool shares_bytes_with(live_range const& other) const {
     return offset < other.offset + other.bytes && other.offset < offset + bytes;
   }
 };
@@ -77,59 +77,58 @@ struct passed_life {
 /// The lives of all that the passes of a stage leave to each other. What is handed over lies in the
 /// stash of the chunk that has made it, and lives as long as who reads it; its gradient is a life
 /// of its own.
-[[nodiscard]] [[gnu::cold]] constexpr lean_vector<passed_life> lives_of_passes(
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<live_range> lives_of_passes(
     lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   std::size_t const passes = chunks.size() * at(microbatches);
-  lean_vector<passed_life> all(passes * passed_values, {.from = -1});
-  auto const life = [&](passed_value what, int chunk, int microbatch) -> passed_life& {
-    return all[(at(chunk) * at(microbatches) + at(microbatch)) * passed_values + at(int(what))];
+  lean_vector<live_range> all(passes * live_buffers, {.from = -1});
+  auto const life = [&](live_buffer what, int chunk, int microbatch) -> live_range& {
+    return all[(at(chunk) * at(microbatches) + at(microbatch)) * live_buffers + at(int(what))];
   };
   for (int c = 0; c < int(chunks.size()); ++c)
     for (int m = 0; m < microbatches; ++m)
-      for (int what = 0; what < passed_values; ++what) {
-        auto& one = life(passed_value(what), c, m);
-        one.what = passed_value(what), one.chunk = c, one.microbatch = m;
+      for (int what = 0; what < live_buffers; ++what) {
+        auto& one = life(live_buffer(what), c, m);
+        one.what = live_buffer(what), one.chunk = c, one.microbatch = m;
         one.bytes = chunks[at(c)].bytes_of(one.what);
       }
   for (int i = 0; i < int(operations.size()); ++i) {
     auto const& now = operations[at(i)];
     auto const& chunk = chunks[at(now.chunk)];
-    auto const touch = [&](passed_value what, int of_chunk) {
+    auto const touch = [&](live_buffer what, int of_chunk) {
       auto& one = life(what, of_chunk, now.microbatch);
       if (one.from < 0) one.from = i;
       one.to = i;
     };
     switch (now.kind) {
-      case work::receive_activation: touch(passed_value::input, now.chunk); continue;
-      case work::receive_gradient: touch(passed_value::gradient, now.chunk); continue;
-      case work::send_activation: touch(passed_value::stash, now.chunk); continue;
+      case work::receive_activation: touch(live_buffer::input, now.chunk); continue;
+      case work::receive_gradient: touch(live_buffer::gradient, now.chunk); continue;
+      case work::send_activation: touch(live_buffer::stash, now.chunk); continue;
       case work::send_gradient: continue;  // lies between the units of a backward
       case work::forward:
       case work::backward:
       case work::backward_input:
       case work::backward_parameters: break;
     }
-    touch(passed_value::stash, now.chunk);
-    if (chunk.handed_from >= 0) touch(passed_value::stash, chunk.handed_from);
-    else touch(passed_value::input, now.chunk);
+    touch(live_buffer::stash, now.chunk);
+    if (chunk.handed_from >= 0) touch(live_buffer::stash, chunk.handed_from);
+    else touch(live_buffer::input, now.chunk);
     if (now.kind == work::backward_input || now.kind == work::backward_parameters)
-      touch(passed_value::gradient_stash, now.chunk);
+      touch(live_buffer::gradient_stash, now.chunk);
     if (now.kind == work::backward || now.kind == work::backward_input) {
-      touch(passed_value::gradient, now.chunk);
-      if (chunk.handed_from >= 0) touch(passed_value::gradient, chunk.handed_from);
+      touch(live_buffer::gradient, now.chunk);
+      if (chunk.handed_from >= 0) touch(live_buffer::gradient, chunk.handed_from);
     }
   }
-  lean_vector<passed_life> out;
+  lean_vector<live_range> out;
   for (auto const& one : all)
     if (one.from >= 0 && one.bytes > 0) out.push_back(one);
   return out;
 }
 
 /// The most bytes that live at one operation.
-[[nodiscard]] [[gnu::cold]] constexpr std::size_t live_bytes(
-    lean_vector<passed_life> const& lives) {
+[[nodiscard]] [[gnu::cold]] constexpr std::size_t live_bytes(lean_vector<live_range> const& lives) {
   int last = 0;
   for (auto const& one : lives) last = std::max(last, one.to);
   lean_vector<std::size_t> begins(std::size_t(last) + 2, 0), ends = begins;
@@ -143,14 +142,14 @@ struct passed_life {
 }
 
 /// Whether no two that live at one time share bytes.
-[[nodiscard]] [[gnu::cold]] constexpr bool are_apart(lean_vector<passed_life> const& lives) {
+[[nodiscard]] [[gnu::cold]] constexpr bool are_apart(lean_vector<live_range> const& lives) {
   for (std::size_t i = 0; i < lives.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
       if (lives[i].meets(lives[k]) && lives[i].shares_bytes_with(lives[k])) return false;
   return true;
 }
 
-constexpr std::size_t end_of(lean_vector<passed_life> const& lives) {
+constexpr std::size_t end_of(lean_vector<live_range> const& lives) {
   std::size_t end = 0;
   for (auto const& one : lives) end = std::max(end, one.offset + one.bytes);
   return end;
@@ -159,25 +158,25 @@ constexpr std::size_t end_of(lean_vector<passed_life> const& lives) {
 /// The bytes of the place of a life, if all of a kind have places for the longest of them, or else
 /// its own.
 struct place_lengths {
-  std::array<std::size_t, std::size_t(passed_values)> longest{};
+  std::array<std::size_t, std::size_t(live_buffers)> longest{};
   bool as_longest = false;
 
-  constexpr place_lengths(lean_vector<passed_life> const& lives, bool are_longest)
+  constexpr place_lengths(lean_vector<live_range> const& lives, bool are_longest)
       : as_longest(are_longest) {
     for (auto const& one : lives) {
       auto& most = longest[std::size_t(one.what)];
       most = std::max(most, one.bytes);
     }
   }
-  [[nodiscard]] constexpr std::size_t of(passed_life const& one) const {
+  [[nodiscard]] constexpr std::size_t of(live_range const& one) const {
     return as_longest ? longest[std::size_t(one.what)] : one.bytes;
   }
 };
 
 /// The greatest places first, of equal ones those that begin first.
-[[gnu::cold]] constexpr void sort_lives(lean_vector<passed_life>& lives,
+[[gnu::cold]] constexpr void sort_lives(lean_vector<live_range>& lives,
                                         place_lengths const& lengths) {
-  detail::stable_sort(lives, [&](passed_life const& a, passed_life const& b) {
+  detail::stable_sort(lives, [&](live_range const& a, live_range const& b) {
     auto const here = lengths.of(a), there = lengths.of(b);
     return here != there ? here > there : a.from < b.from;
   });
@@ -185,7 +184,7 @@ struct place_lengths {
 
 /// Lives of one length have places of their own, as many as there are at one time. `lives` are
 /// sorted by `lengths`.
-[[gnu::cold]] constexpr void place_in_pools(lean_vector<passed_life>& lives,
+[[gnu::cold]] constexpr void place_in_pools(lean_vector<live_range>& lives,
                                             place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
   lean_vector<int> busy_to;  // of the places of a pool
@@ -204,7 +203,7 @@ struct place_lengths {
 }
 
 /// The largest first, as they are sorted, each at the lowest offset that is free while it lives.
-[[gnu::cold]] constexpr void place_largest_first(lean_vector<passed_life>& lives) {
+[[gnu::cold]] constexpr void place_largest_first(lean_vector<live_range>& lives) {
   lean_vector<std::size_t> placed;  // by offset
   placed.reserve(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {
@@ -228,7 +227,7 @@ struct place_lengths {
 /// first, whichever needs least.
 ///
 /// Cost:    the square of their number.
-[[nodiscard]] [[gnu::cold]] constexpr lean_vector<passed_life> placed_lives(
+[[nodiscard]] [[gnu::cold]] constexpr lean_vector<live_range> placed_lives(
     lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto best = lives_of_passes(chunks, operations, microbatches);
@@ -254,17 +253,16 @@ struct placed_passes {
   };
   int pieces = 0;
   std::size_t bytes = 0;  ///< of all places
-  std::array<turn, std::size_t(passed_values)> turns{};
-  int microbatches = 0;            ///< 0: they take turns
-  lean_vector<passed_life> all{};  ///< by chunk, microbatch and value
+  std::array<turn, std::size_t(live_buffers)> turns{};
+  int microbatches = 0;           ///< 0: they take turns
+  lean_vector<live_range> all{};  ///< by chunk, microbatch and value
 
   /// Where `all` has a value.
-  [[nodiscard]] constexpr std::size_t number_of(passed_value what, int chunk,
-                                                int microbatch) const {
+  [[nodiscard]] constexpr std::size_t number_of(live_buffer what, int chunk, int microbatch) const {
     auto const pass = std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch);
-    return pass * std::size_t(passed_values) + std::size_t(what);
+    return pass * std::size_t(live_buffers) + std::size_t(what);
   }
-  [[nodiscard]] constexpr placed_range of(passed_value what, int chunk, int microbatch) const {
+  [[nodiscard]] constexpr placed_range of(live_buffer what, int chunk, int microbatch) const {
     if (microbatches > 0) return all[number_of(what, chunk, microbatch)].place;
     auto const& in_turn = turns[std::size_t(what)];
     if (in_turn.count == 0) return {};
@@ -278,17 +276,17 @@ struct placed_passes {
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_in_turn(chunk_arena const& chunk,
                                                                   stage_slots const& slots) {
   placed_passes out;
-  auto const add = [&](passed_value what, int count) {
+  auto const add = [&](live_buffer what, int count) {
     std::size_t const bytes = chunk.bytes_of(what);
     if (bytes == 0) return;
     out.turns[std::size_t(what)] = {{out.bytes, out.pieces, out.pieces + 1}, bytes, count};
     out.bytes += bytes * std::size_t(count);
     out.pieces += count;
   };
-  add(passed_value::stash, slots.activations);
-  add(passed_value::gradient_stash, slots.activations);
-  add(passed_value::input, slots.inputs);
-  add(passed_value::gradient, slots.gradients);
+  add(live_buffer::stash, slots.activations);
+  add(live_buffer::gradient_stash, slots.activations);
+  add(live_buffer::input, slots.inputs);
+  add(live_buffer::gradient, slots.gradients);
   return out;
 }
 
@@ -316,8 +314,8 @@ struct placed_passes {
   out.microbatches = microbatches;
   out.pieces = std::max(0, int(borders.size()) - 1);
   out.bytes = end_of(lives);
-  out.all.resize(chunks.size() * std::size_t(microbatches) * std::size_t(passed_values));
-  auto const place = [&](passed_value what, int chunk, int microbatch) -> placed_range& {
+  out.all.resize(chunks.size() * std::size_t(microbatches) * std::size_t(live_buffers));
+  auto const place = [&](live_buffer what, int chunk, int microbatch) -> placed_range& {
     return out.all[out.number_of(what, chunk, microbatch)].place;
   };
   for (auto const& one : lives)
@@ -325,8 +323,8 @@ struct placed_passes {
                                                   piece_at(one.offset + one.bytes)};
   for (int c = 0; c < int(chunks.size()); ++c)
     for (int m = 0; m < microbatches && chunks[std::size_t(c)].handed_from >= 0; ++m)
-      place(passed_value::input, c, m) =
-          place(passed_value::stash, chunks[std::size_t(c)].handed_from, m);
+      place(live_buffer::input, c, m) =
+          place(live_buffer::stash, chunks[std::size_t(c)].handed_from, m);
   return out;
 }
 

@@ -237,7 +237,8 @@ constexpr record_levels<Leaves> level_records(
       for (int what = level; what < again_kinds; ++what) add(out.works, bit_of(what));
     };
     for (int v = piece.in; v < code.values.size() && code.values[v].item == i; ++v)
-      if (auto const& at = storage.values[std::size_t(v)]; at.where == home::kept && at.root == v)
+      if (auto const& at = storage.values[std::size_t(v)];
+          at.where == storage_kind::kept && at.root == v)
         from(out.root[std::size_t(v)]);
     for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
       if (leaves[leaf].saved.own.size() > 0) from(out.slots[std::size_t(leaf)]);
@@ -246,7 +247,8 @@ constexpr record_levels<Leaves> level_records(
       if (is_another_name(code, storage, now)) continue;
       auto const bits = reruns.step[std::size_t(s)];
       add(out.runs, bits);
-      if (storage.values[std::size_t(now.out)].where == home::output) add(out.overwrites, bits);
+      if (storage.values[std::size_t(now.out)].where == storage_kind::output)
+        add(out.overwrites, bits);
     }
   }
   return out;

@@ -10,7 +10,7 @@
 namespace plait::planning {
 
 /// Which buffer a value (or its gradient) lies in.
-enum class home : int {
+enum class storage_kind : int {
   input,      ///< the item's input (or the gradient of it), given by the caller
   output,     ///< the item's output (or the gradient of it), given by the caller
   kept,       ///< a buffer that lives from the forward to the backward of one microbatch
@@ -19,7 +19,7 @@ enum class home : int {
 
 /// Where one value lies: at the start of the buffer of `root`, or at this rank's block of its rows.
 struct residence {
-  home where = home::transient;
+  storage_kind where = storage_kind::transient;
   int root = 0;
   bool row_block = false;
 };
@@ -204,11 +204,11 @@ constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves,
     auto const& piece = code.items[code.values[i].item];
     auto const settle = [&](auto const& share, bool keeps) {
       int const root = share.root(i);
-      home const where = root == share.root(piece.in)    ? home::input
-                         : root == share.root(piece.out) ? home::output
-                         : keeps && share.must_stay[static_cast<std::size_t>(root)]
-                             ? home::kept
-                             : home::transient;
+      storage_kind const where = root == share.root(piece.in)    ? storage_kind::input
+                                 : root == share.root(piece.out) ? storage_kind::output
+                                 : keeps && share.must_stay[static_cast<std::size_t>(root)]
+                                     ? storage_kind::kept
+                                     : storage_kind::transient;
       return residence{where, root, share.is_block(i)};
     };
     out.values[static_cast<std::size_t>(i)] = settle(values, true);

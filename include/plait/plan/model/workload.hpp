@@ -33,7 +33,7 @@ struct workload {
   predicted prediction = predicted::nothing;
   std::size_t measured_numbers = 0;  ///< of the measures of an evaluation, added up over ranks
   int source = 0;  ///< of the ranks of a data axis, the one whose state the others are given
-  bool ranked_sums = false;  ///< true on processes that exchange blocks to add up, see ranked_sum
+  bool ranked_sums = false;  ///< true on processes that transfer blocks to add up, see ranked_sum
 };
 
 }  // namespace plait

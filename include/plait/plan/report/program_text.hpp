@@ -6,15 +6,15 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/schedule/bytes_sent.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/step_program.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 
 namespace plait::planning {
 
 /// The operations of a program in their order: number, stream, what it does, the microbatch, and
 /// the operations of other streams that it waits for.
 [[nodiscard]] [[gnu::cold]] std::string text_of_program(step_program const& program,
-                                                        lean_vector<exchange> const& list,
+                                                        lean_vector<transfer> const& list,
                                                         element_sizes const& sizes);
 
 }  // namespace plait::planning

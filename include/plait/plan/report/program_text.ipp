@@ -16,7 +16,7 @@ namespace plait::planning {
 // Returns the text of an operation, for example "backward of units 2 to 3" or "gradients:
 // all_reduce over data of 64 KiB".
 PLAIT_DECL std::string text_of_operation(program_operation const& of,
-                                         lean_vector<exchange> const& list,
+                                         lean_vector<transfer> const& list,
                                          element_sizes const& sizes) {
   std::string text = to_string(of.what);
   if (of.row >= 0) {
@@ -35,7 +35,7 @@ PLAIT_DECL std::string text_of_operation(program_operation const& of,
 }
 
 PLAIT_DECL std::string text_of_program(step_program const& program,
-                                       lean_vector<exchange> const& list,
+                                       lean_vector<transfer> const& list,
                                        element_sizes const& sizes) {
   std::vector<std::string> waits(program.operations.size());
   for (auto const& wait : plan_waits(program.touched)) {

@@ -12,15 +12,15 @@
 #include "plait/mesh/mesh.hpp"
 #include "plait/placement/ranked_sum.hpp"
 #include "plait/plan/model/workload.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 
 namespace plait::planning {
 
-/// Bytes of one element of each type that a plan's exchanges have.
+/// Bytes of one element of each type that a plan's transfers have.
 struct element_sizes {
-  std::array<std::size_t, 6> bytes{};  ///< in the order of exchange_element
+  std::array<std::size_t, 6> bytes{};  ///< in the order of transfer_element
 
-  [[nodiscard]] constexpr std::size_t of(exchange_element element) const {
+  [[nodiscard]] constexpr std::size_t of(transfer_element element) const {
     return bytes[static_cast<std::size_t>(element)];
   }
 };
@@ -31,8 +31,8 @@ inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
                                          sizeof(double), sizeof(std::uint64_t)}};
 
 /// Bytes that a rank of `stage` moves over the group of the axes `over`, which has `ranks` ranks,
-/// in the exchanges of a list; messages count for the rank that sends them.
-constexpr traffic_need bytes_sent_by_list(lean_vector<exchange> const& list,
+/// in the transfers of a list; messages count for the rank that sends them.
+constexpr traffic_need bytes_sent_by_list(lean_vector<transfer> const& list,
                                           element_sizes const& sizes, axis_set over, int ranks,
                                           int stage) {
   traffic_need out;
@@ -42,28 +42,28 @@ constexpr traffic_need bytes_sent_by_list(lean_vector<exchange> const& list,
     auto const value = static_cast<std::int64_t>(made.count * sizes.of(made.element));
     auto const bytes = made.times * row_bytes(row.moves, value, ranks);
     switch (made.place) {
-      case exchange_place::forward:
-      case exchange_place::activation_edge: out.forward += bytes; break;
-      case exchange_place::forward_again:
-      case exchange_place::backward:
-      case exchange_place::gradient_edge: out.backward += bytes; break;
-      case exchange_place::agreement:
-      case exchange_place::labels:
-      case exchange_place::gather_parameters:
-      case exchange_place::parameters:
-      case exchange_place::microbatch_gradients:
-      case exchange_place::slices:
-      case exchange_place::ties:
-      case exchange_place::gradients:
-      case exchange_place::loss:
-      case exchange_place::norm_partials:
-      case exchange_place::measures:
-      case exchange_place::output:
-      case exchange_place::rank_outputs:
-      case exchange_place::outputs:
-      case exchange_place::blocks:
-      case exchange_place::parameter:
-      case exchange_place::state: out.step += bytes; break;
+      case transfer_place::forward:
+      case transfer_place::activation_edge: out.forward += bytes; break;
+      case transfer_place::forward_again:
+      case transfer_place::backward:
+      case transfer_place::gradient_edge: out.backward += bytes; break;
+      case transfer_place::agreement:
+      case transfer_place::labels:
+      case transfer_place::gather_parameters:
+      case transfer_place::parameters:
+      case transfer_place::microbatch_gradients:
+      case transfer_place::slices:
+      case transfer_place::ties:
+      case transfer_place::gradients:
+      case transfer_place::loss:
+      case transfer_place::norm_partials:
+      case transfer_place::measures:
+      case transfer_place::output:
+      case transfer_place::rank_outputs:
+      case transfer_place::outputs:
+      case transfer_place::blocks:
+      case transfer_place::parameter:
+      case transfer_place::state: out.step += bytes; break;
     }
   }
   return out;
@@ -79,7 +79,7 @@ struct group_traffic {
 /// All groups over which something is sent, where the stages have these lists. Sets that differ in
 /// axes of one rank are the same ranks, and stand here once, without these axes.
 [[nodiscard]] [[gnu::cold]] constexpr static_vector<group_traffic, axis_set_count> traffic_of(
-    lean_vector<lean_vector<exchange>> const& lists, element_sizes const& sizes, mesh const& grid) {
+    lean_vector<lean_vector<transfer>> const& lists, element_sizes const& sizes, mesh const& grid) {
   static_vector<group_traffic, axis_set_count> out;
   for (unsigned bits = 1; bits < axis_set_count; ++bits) {
     group_traffic now;
@@ -106,17 +106,17 @@ template <class Plan>
 constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load,
                                            timetable const& table) {
   return bytes_sent_by_list(
-      exchanges_of<Plan>(stage, Plan::completed(load), job_part::training, false, table),
+      transfers_of<Plan>(stage, Plan::completed(load), job_part::training, false, table),
       sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
 }
 
-/// The room in which ranks add up what their groups exchange; each group has room for the greatest
+/// The room in which ranks add up what their groups transfer; each group has room for the greatest
 /// of its sums.
 struct rooms_of_sums {
   std::array<std::size_t, axis_set_count> bytes{};  ///< of each group
 
   /// Makes the rooms as large as the sums of a list need.
-  constexpr void add(lean_vector<exchange> const& list, element_sizes const& sizes,
+  constexpr void add(lean_vector<transfer> const& list, element_sizes const& sizes,
                      mesh const& grid) {
     for (auto const& made : list) {
       auto const row = made.row();
@@ -141,7 +141,7 @@ constexpr std::size_t room_of_sums(int stage, workload const& load) {
   rooms_of_sums rooms;
   for (int part = 0; part < job_parts; ++part)
     if (job_part(part) != job_part::prediction || load.prediction != predicted::nothing)
-      rooms.add(exchanges_of<Plan>(stage, load, job_part(part)), sizes_of<Plan>, grid);
+      rooms.add(transfers_of<Plan>(stage, load, job_part(part)), sizes_of<Plan>, grid);
   std::size_t sum = 0;
   for (auto const bytes : rooms.bytes) sum += bytes;
   return sum;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "plait/core/namespaces.hpp"
-#include "plait/plan/schedule/exchange.hpp"
 #include "plait/plan/schedule/program_operation.hpp"
+#include "plait/plan/schedule/transfer.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/schedule/operation.hpp"
 
-// The order of each part of a job, written once for two sinks. exchange_lister makes the list of
-// exchanges: a row for each exchange, with the number of times that ranks carry it out.
+// The order of each part of a job, written once for two sinks. transfer_lister makes the list of
+// transfers: a row for each transfer, with the number of times that ranks carry it out.
 // program_writer makes the program of a rank: an operation for each microbatch, bucket and unit.
 //
 // A function below calls verbs of its sink in the order of the part. `rows`, and verbs that are
@@ -82,17 +82,17 @@ template <class Sink, class Pass>
 [[gnu::cold]] constexpr void order_of_pass(Sink& to, Pass& pass) {
   switch (pass.kind) {
     case work::receive_activation:
-      return to.message(exchange_place::activation_edge, chunk_side::begin, pass);
+      return to.message(transfer_place::activation_edge, chunk_side::begin, pass);
     case work::forward: to.each_piece(pass); return to.output(pass);
     case work::send_activation:
-      return to.message(exchange_place::activation_edge, chunk_side::end, pass);
+      return to.message(transfer_place::activation_edge, chunk_side::end, pass);
     case work::receive_gradient:
-      return to.message(exchange_place::gradient_edge, chunk_side::end, pass);
+      return to.message(transfer_place::gradient_edge, chunk_side::end, pass);
     case work::backward:
     case work::backward_input:
     case work::backward_parameters: return to.each_piece(pass);
     case work::send_gradient:
-      return to.message(exchange_place::gradient_edge, chunk_side::begin, pass);
+      return to.message(transfer_place::gradient_edge, chunk_side::begin, pass);
   }
 }
 
@@ -100,7 +100,7 @@ template <class Sink, class Pass>
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_reduction(Sink& to) {
   to.compute(operation_kind::accumulate);
-  to.rows(exchange_place::slices);
+  to.rows(transfer_place::slices);
   to.each_reduced();  // order_of_buckets, for those that no pass has reduced
 }
 
@@ -108,17 +108,17 @@ template <class Sink>
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_training(Sink& to, program_shape const& shape) {
   to.compute(operation_kind::send);
-  to.rows(exchange_place::labels);
+  to.rows(transfer_place::labels);
   to.compute(operation_kind::scale);
   for (int const region : gathered_regions) to.gather_parameters(region);
   to.compute(operation_kind::clear);
   to.each_pass();
   if (shape.masks_loss) to.compute(operation_kind::mask);
   order_of_reduction(to);
-  to.rows(exchange_place::loss);
+  to.rows(transfer_place::loss);
   to.compute(operation_kind::total);
   if (shape.clips) to.compute(operation_kind::square);
-  if (shape.clips) to.rows(exchange_place::norm_partials);
+  if (shape.clips) to.rows(transfer_place::norm_partials);
   if (shape.updates) to.compute(operation_kind::clip);
   if (shape.updates) to.compute(operation_kind::update);
   to.compute(operation_kind::read);
@@ -129,15 +129,15 @@ template <class Sink>
 [[gnu::cold]] constexpr void order_of_evaluation(Sink& to, program_shape const& shape) {
   if (shape.counts) {
     to.compute(operation_kind::send);
-    to.rows(exchange_place::labels);
+    to.rows(transfer_place::labels);
     to.compute(operation_kind::scale);
   }
   to.each_pass();
   if (shape.counts) {
-    to.rows(exchange_place::loss);
+    to.rows(transfer_place::loss);
     to.compute(operation_kind::total);
   }
-  to.rows(exchange_place::measures);
+  to.rows(transfer_place::measures);
   to.compute(operation_kind::read);
 }
 
@@ -145,8 +145,8 @@ template <class Sink>
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_prediction(Sink& to) {
   to.each_pass();
-  to.rows(exchange_place::rank_outputs);
-  to.rows(exchange_place::outputs);
+  to.rows(transfer_place::rank_outputs);
+  to.rows(transfer_place::outputs);
   to.compute(operation_kind::read);
 }
 
@@ -174,11 +174,11 @@ template <class Sink>
     case job_part::export_gradients: to.compute(operation_kind::send); return to.each_exported();
     case job_part::set_up:
       to.compute(operation_kind::send);
-      to.rows(exchange_place::agreement);
+      to.rows(transfer_place::agreement);
       return to.compute(operation_kind::read);
     case job_part::state_transfer:
       to.compute(operation_kind::send);
-      to.rows(exchange_place::state);
+      to.rows(transfer_place::state);
       return to.compute(operation_kind::read);
   }
 }

@@ -12,9 +12,9 @@
 #include "plait/plan/memory/working_record.hpp"
 #include "plait/plan/model/program.hpp"
 #include "plait/plan/model/stage_split.hpp"
-#include "plait/plan/schedule/exchange.hpp"
+#include "plait/plan/schedule/transfer.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
-#include "plait/plan/sharding/bucket_rooms.hpp"
+#include "plait/plan/sharding/bucket_staging_buffers.hpp"
 #include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/policy/policy.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -92,9 +92,9 @@ struct plan_ir {
   }
   /// Whether a step makes a sum over samples at a place of a training step; see batch_sum.
   [[nodiscard]] constexpr bool makes_sum(form_info::inner_move const& sum, step const& of,
-                                         exchange_place place) const {
-    if (sum.body == layer_body::forward) return place == exchange_place::forward;
-    return place == exchange_place::backward && needs_gradient[of.in];
+                                         transfer_place place) const {
+    if (sum.body == layer_body::forward) return place == transfer_place::forward;
+    return place == transfer_place::backward && needs_gradient[of.in];
   }
   /// Returns true if a step makes a move of its form in a pass.
   [[nodiscard]] constexpr bool makes_move(form_info::inner_move const& move, step const& of,

@@ -58,7 +58,7 @@ struct program_operation {
   int bucket = -1;      ///< bucket of the arena; -1: all
   bool begins = false;  ///< finds no gradients of its parameters, or of its bucket, yet
   bool at_end = false;  ///< uses the end of a room for two buckets
-  int lets_go = 0;      ///< ends of rooms, as bits, whose parameters are used no more
+  int releases = 0;     ///< ends of rooms, as bits, whose parameters are used no more
 
   friend constexpr bool operator==(program_operation const&, program_operation const&) = default;
 };

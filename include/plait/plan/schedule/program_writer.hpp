@@ -12,13 +12,13 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/memory/pass_places.hpp"
 #include "plait/plan/model/stage_split.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/order_of_parts.hpp"
 #include "plait/plan/schedule/program_operation.hpp"
 #include "plait/plan/schedule/program_parts.hpp"
 #include "plait/plan/schedule/row_writer.hpp"
 #include "plait/plan/schedule/synchronization.hpp"
-#include "plait/plan/sharding/bucket_rooms.hpp"
+#include "plait/plan/schedule/transfers.hpp"
+#include "plait/plan/sharding/bucket_staging_buffers.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
@@ -30,7 +30,7 @@ class program_writer : row_writer {
   /// `list`: the rows of the stage in the part of the job, by whose numbers operations name them.
   /// `parameters`: those of the stage; none if only rows of one place are written. `places`: the
   /// memory of values that `passes` leave; with one chunk on a stage it follows from their slots.
-  [[gnu::cold]] program_writer(plan_ir const& plan, lean_vector<exchange> const& list, int stage,
+  [[gnu::cold]] program_writer(plan_ir const& plan, lean_vector<transfer> const& list, int stage,
                                parameter_layout const& parameters,
                                stage_program const* passes = nullptr,
                                placed_passes const& places = {});
@@ -40,7 +40,7 @@ class program_writer : row_writer {
   /// Writes a part of a job.
   [[gnu::cold]] void write(job_part part, program_shape const& shape);
   /// Writes the rows of one place; they move what `touched` names.
-  [[gnu::cold]] void write_rows(exchange_place place, name touched);
+  [[gnu::cold]] void write_rows(transfer_place place, name touched);
   /// Writes the reduction of gradients that are there.
   [[gnu::cold]] void write_reduction();
 
@@ -49,7 +49,7 @@ class program_writer : row_writer {
   /// Adds an operation that needs no other word than its kind.
   [[gnu::cold]] void compute(operation_kind what);
   /// Adds the rows of a place that has its rows together.
-  [[gnu::cold]] void rows(exchange_place place);
+  [[gnu::cold]] void rows(transfer_place place);
   [[gnu::cold]] void gather_parameters(int region);
 
   /// The work of a chunk on a microbatch, and the buffers that it touches.
@@ -65,7 +65,7 @@ class program_writer : row_writer {
   /// Writes the timetable of the stage.
   [[gnu::cold]] void each_pass();
   /// Adds this rank's end of a message between two chunks.
-  [[gnu::cold]] void message(exchange_place place, chunk_side side, pass const& now);
+  [[gnu::cold]] void message(transfer_place place, chunk_side side, pass const& now);
   /// Brings the output of a microbatch together, by its row unless this rank has all of it; and,
   /// for measures, to the host.
   [[gnu::cold]] void output(pass const& now);
@@ -75,7 +75,7 @@ class program_writer : row_writer {
     unit_range units;
     program_operation run;  ///< runs the units that no operation has run yet
     buffers reads, writes;
-    room_place room{};  ///< of the bucket of gradients that the units make
+    staging_place room{};  ///< of the bucket of gradients that the units make
     bool sums = false, is_last_sum = false;
   };
   /// Writes the pieces of a pass in the order in which they run. A backward that makes gradients of
@@ -122,8 +122,7 @@ class program_writer : row_writer {
   [[nodiscard]] [[gnu::cold]] pass pass_of(scheduled_work const& now, bool is_last_sum);
   [[nodiscard]] [[gnu::cold]] piece piece_of(pass& now, unit_range units);
   /// The pieces of the arena that a value of a pass takes up.
-  [[nodiscard]] [[gnu::cold]] buffers pieces_of(passed_value value, int chunk,
-                                                int microbatch) const;
+  [[nodiscard]] [[gnu::cold]] buffers pieces_of(live_buffer value, int chunk, int microbatch) const;
   /// The chunk of the stage that hands over the input of a unit, -1 if there is none.
   [[nodiscard]] [[gnu::cold]] int chunk_that_ends_at(int unit) const;
   /// Makes a bucket of parameters whole in its room.
@@ -131,9 +130,9 @@ class program_writer : row_writer {
   /// The parameters that units read, including those of owners.
   [[nodiscard]] [[gnu::cold]] buffers parameters_of(unit_range units) const;
   /// The ends of the room for gradients that a bucket takes.
-  [[nodiscard]] [[gnu::cold]] buffers ends_of(room_place const& room) const;
+  [[nodiscard]] [[gnu::cold]] buffers ends_of(staging_place const& room) const;
   /// Returns true if a place has a row that moves a bucket, or any.
-  [[nodiscard]] [[gnu::cold]] bool moves_at(exchange_place place, int number = -1) const;
+  [[nodiscard]] [[gnu::cold]] bool moves_at(transfer_place place, int number = -1) const;
   /// Returns true if ranks reduce a bucket while the backward goes on.
   [[nodiscard]] [[gnu::cold]] bool goes_early(int number) const;
   [[gnu::cold]] void reduce(int bucket);
@@ -164,7 +163,7 @@ class program_writer : row_writer {
   gather_plan gathers_{};
   std::size_t next_gather_ = 0, next_frozen_ = 0;
   int piece_ = 0;  // the number of the next piece of all passes
-  room_for_buckets scatter_room_;
+  bucket_staging scatter_room_;
   struct {
     program_operation made{};
     bool is_last = false;  // for its bucket

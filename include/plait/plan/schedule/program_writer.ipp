@@ -7,7 +7,7 @@
 
 namespace plait::planning {
 
-PLAIT_DECL program_writer::program_writer(plan_ir const& plan, lean_vector<exchange> const& list,
+PLAIT_DECL program_writer::program_writer(plan_ir const& plan, lean_vector<transfer> const& list,
                                           int stage, parameter_layout const& parameters,
                                           stage_program const* passes, placed_passes const& places)
     : row_writer(plan, list, stage, parameters),
@@ -46,7 +46,7 @@ PLAIT_DECL void program_writer::write(job_part part, program_shape const& shape)
     case job_part::training: host_ = {at(name::labels), at(name::loss)}; break;
     case job_part::evaluation:
       host_ = {at(name::labels), at(name::loss)};
-      for (auto const& row : list_) measures_ = measures_ || row.place == exchange_place::measures;
+      for (auto const& row : list_) measures_ = measures_ || row.place == transfer_place::measures;
       break;
     case job_part::prediction:  // on all stages, as the outputs go to all of them
       for (auto const& now : passes_->operations)
@@ -59,7 +59,7 @@ PLAIT_DECL void program_writer::write(job_part part, program_shape const& shape)
   order_of_part(*this, part, shape);
 }
 
-PLAIT_DECL void program_writer::write_rows(exchange_place place, name touched) {
+PLAIT_DECL void program_writer::write_rows(transfer_place place, name touched) {
   host_ = {at(touched)};
   compute(operation_kind::send);
   add_rows(place, host_);
@@ -110,40 +110,40 @@ PLAIT_DECL void program_writer::compute(operation_kind what) {
   }
 }
 
-PLAIT_DECL void program_writer::rows(exchange_place place) {
+PLAIT_DECL void program_writer::rows(transfer_place place) {
   switch (place) {
-    case exchange_place::labels: return add_rows(place, {at(name::labels)});
-    case exchange_place::slices: return add_rows(place, all_gradients());
-    case exchange_place::loss: return add_rows(place, {at(name::loss)});
-    case exchange_place::norm_partials: return add_rows(place, {at(name::norm_partials)});
-    case exchange_place::measures: return;  // in a program of their own, see program_of_rows
-    case exchange_place::agreement:
-    case exchange_place::rank_outputs:
-    case exchange_place::outputs:
-    case exchange_place::state: return add_rows(place, host_);
-    case exchange_place::gather_parameters:
-    case exchange_place::parameters:
-    case exchange_place::forward:
-    case exchange_place::forward_again:
-    case exchange_place::backward:
-    case exchange_place::activation_edge:
-    case exchange_place::gradient_edge:
-    case exchange_place::microbatch_gradients:
-    case exchange_place::ties:
-    case exchange_place::gradients:
-    case exchange_place::output:
-    case exchange_place::blocks:
-    case exchange_place::parameter: refuse_row(place, "a step without units");
+    case transfer_place::labels: return add_rows(place, {at(name::labels)});
+    case transfer_place::slices: return add_rows(place, all_gradients());
+    case transfer_place::loss: return add_rows(place, {at(name::loss)});
+    case transfer_place::norm_partials: return add_rows(place, {at(name::norm_partials)});
+    case transfer_place::measures: return;  // in a program of their own, see program_of_rows
+    case transfer_place::agreement:
+    case transfer_place::rank_outputs:
+    case transfer_place::outputs:
+    case transfer_place::state: return add_rows(place, host_);
+    case transfer_place::gather_parameters:
+    case transfer_place::parameters:
+    case transfer_place::forward:
+    case transfer_place::forward_again:
+    case transfer_place::backward:
+    case transfer_place::activation_edge:
+    case transfer_place::gradient_edge:
+    case transfer_place::microbatch_gradients:
+    case transfer_place::ties:
+    case transfer_place::gradients:
+    case transfer_place::output:
+    case transfer_place::blocks:
+    case transfer_place::parameter: refuse_row(place, "a step without units");
   }
 }
 
 PLAIT_DECL void program_writer::gather_parameters(int region) {
   for (int b = 0; b < buckets(); ++b)
     if (bucket_of(b).region == region)
-      add_rows_of_bucket(exchange_place::gather_parameters, b, name::parameters);
+      add_rows_of_bucket(transfer_place::gather_parameters, b, name::parameters);
 }
 
-PLAIT_DECL row_writer::buffers program_writer::pieces_of(passed_value value, int chunk,
+PLAIT_DECL row_writer::buffers program_writer::pieces_of(live_buffer value, int chunk,
                                                          int microbatch) const {
   buffers out;
   auto const range = places_.of(value, chunk, microbatch);
@@ -156,16 +156,16 @@ PLAIT_DECL program_writer::pass program_writer::pass_of(scheduled_work const& no
   auto const& chunk = plan_.chunks_of(stage_)[now.chunk];
   int const m = now.microbatch, units_here = chunk.end - chunk.begin;
   int const handed_from = chunk_that_ends_at(chunk.begin);
-  auto const stash = pieces_of(passed_value::stash, now.chunk, m);
-  auto const input = chunk.begin == 0 ? buffers{} : pieces_of(passed_value::input, now.chunk, m);
+  auto const stash = pieces_of(live_buffer::stash, now.chunk, m);
+  auto const input = chunk.begin == 0 ? buffers{} : pieces_of(live_buffer::input, now.chunk, m);
   auto const gradient =
-      chunk.end == plan_.unit_count() ? buffers{} : pieces_of(passed_value::gradient, now.chunk, m);
+      chunk.end == plan_.unit_count() ? buffers{} : pieces_of(live_buffer::gradient, now.chunk, m);
   pass out{now.kind, chunk};
   out.run = {.chunk = now.chunk, .units = chunk, .microbatch = m};
   out.reads.push_back(at(name::scale));
   auto& writes = out.writes;
   if (now.kind == work::backward_input || now.kind == work::backward_parameters)
-    writes = pieces_of(passed_value::gradient_stash, now.chunk, m);
+    writes = pieces_of(live_buffer::gradient_stash, now.chunk, m);
   // Memory that its last reader gives back counts as written for all others.
   out.sums = sums_gradients(now.kind);
   out.is_last_sum = is_last_sum;
@@ -178,8 +178,7 @@ PLAIT_DECL program_writer::pass program_writer::pass_of(scheduled_work const& no
   given_back = joined(given_back, now.kind == work::forward ? input : kept_);
   if (now.kind == work::backward || now.kind == work::backward_input) {
     writes = joined(writes, gradient);
-    if (handed_from >= 0)
-      writes = joined(writes, pieces_of(passed_value::gradient, handed_from, m));
+    if (handed_from >= 0) writes = joined(writes, pieces_of(live_buffer::gradient, handed_from, m));
     for (int i = 0; i < std::min(units_here, 2); ++i) writes.push_back(at(name::made_gradient, i));
   }
   switch (now.kind) {
@@ -209,7 +208,7 @@ PLAIT_DECL void program_writer::each_pass() {
   }
 }
 
-PLAIT_DECL void program_writer::message(exchange_place place, chunk_side side, pass const& now) {
+PLAIT_DECL void program_writer::message(transfer_place place, chunk_side side, pass const& now) {
   bool const sends = now.kind == work::send_activation || now.kind == work::send_gradient;
   int const unit = side == chunk_side::end ? now.chunk.end : now.chunk.begin;
   for (std::size_t i = 0; i < list_.size(); ++i)
@@ -225,7 +224,7 @@ PLAIT_DECL void program_writer::output(pass const& now) {
   program_operation of{.microbatch = now.run.microbatch};
   bool is_moved = false;
   for (std::size_t i = 0; i < list_.size(); ++i)
-    if (list_[i].place == exchange_place::output) is_moved = add_row(i, of, kept_, to) || is_moved;
+    if (list_[i].place == transfer_place::output) is_moved = add_row(i, of, kept_, to) || is_moved;
   of.what = operation_kind::take;
   if (!is_moved) add(of, stream::compute, kept_, to);
   if (is_kept) return;
@@ -248,7 +247,7 @@ PLAIT_DECL void program_writer::each_piece(pass& now) {
     is_cut = is_cut || goes_early(b);
   // Parameters of layers are gathered while the layers before them run.
   if (forward && !has_run_[std::size_t(now.run.chunk)])
-    is_cut = moves_at(exchange_place::gather_parameters);
+    is_cut = moves_at(transfer_place::gather_parameters);
   if (forward) has_run_[std::size_t(now.run.chunk)] = true;
   auto const pieces = pieces_of_pass(uses_, now.chunk, gathers(), is_cut);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -287,10 +286,10 @@ PLAIT_DECL void program_writer::gather_for(piece& now) {
     gather_up_to(next_gather_, gathers_.trained);
     gather_up_to(next_frozen_, all.size());
     int const ends = gathers_.ends[std::size_t(piece_)];
-    now.run.lets_go = gathers_.lets_go[std::size_t(piece_++)];
+    now.run.releases = gathers_.releases[std::size_t(piece_++)];
     for (int end = 0; end < 4; ++end) {
       if ((ends >> end & 1) != 0) now.reads.push_back(at(name::gathered, end));
-      if ((now.run.lets_go >> end & 1) != 0) now.writes.push_back(at(name::gathered, end));
+      if ((now.run.releases >> end & 1) != 0) now.writes.push_back(at(name::gathered, end));
     }
   }
   now.reads = joined(parameters_of(now.run.units), now.reads);
@@ -313,7 +312,7 @@ PLAIT_DECL void program_writer::each_unit(piece& now) {
 PLAIT_DECL void program_writer::run_again(piece& now, int unit) {
   if (!plan_.recomputes.any() || !record_.is_made_again(unit, now.run.microbatch)) return;
   auto before = now.run;
-  before.units.begin = unit + 1, before.lets_go = 0;  // the last operation of the piece does
+  before.units.begin = unit + 1, before.releases = 0;  // the last operation of the piece does
   if (before.units.count() > 0) add(before, stream::compute, now.reads, now.writes);
   now.run.units.end = unit + 1;
   program_operation const made{.what = operation_kind::forward_again,
@@ -341,7 +340,7 @@ PLAIT_DECL void program_writer::gather_bucket(planned_gather const& one) {
                          .at_end = one.at.at_end};
   add(made, stream::compute, {at(name::parameters, one.bucket)}, touches);
   made.what = operation_kind::row;
-  add_rows_of_bucket(exchange_place::parameters, made, touches);
+  add_rows_of_bucket(transfer_place::parameters, made, touches);
 }
 
 PLAIT_DECL row_writer::buffers program_writer::parameters_of(unit_range units) const {
@@ -351,7 +350,7 @@ PLAIT_DECL row_writer::buffers program_writer::parameters_of(unit_range units) c
   return out;
 }
 
-PLAIT_DECL row_writer::buffers program_writer::ends_of(room_place const& room) const {
+PLAIT_DECL row_writer::buffers program_writer::ends_of(staging_place const& room) const {
   buffers out{at(name::scattered, room.at_end ? 1 : 0)};
   if (room.takes_all) out.push_back(at(name::scattered, room.at_end ? 0 : 1));
   return out;
@@ -376,7 +375,7 @@ PLAIT_DECL void program_writer::gradients(piece const& of) {
                          .bucket = run.bucket,
                          .begins = !of.is_last_sum,
                          .at_end = run.at_end};
-  add_rows_of_bucket(exchange_place::microbatch_gradients, made, ends_of(of.room));
+  add_rows_of_bucket(transfer_place::microbatch_gradients, made, ends_of(of.room));
   made.what = operation_kind::accumulate;
   made.begins = run.begins;
   accumulated_ = {made, of.is_last_sum};
@@ -391,7 +390,7 @@ PLAIT_DECL void program_writer::accumulate() {
   if (is_last) reduce(made.bucket);
 }
 
-PLAIT_DECL bool program_writer::moves_at(exchange_place place, int number) const {
+PLAIT_DECL bool program_writer::moves_at(transfer_place place, int number) const {
   for (auto const& row : list_)
     if (row.place == place && (number < 0 || row.moves_bucket(number)) &&
         plan_.grid.size(row.row().over) > 1)
@@ -401,7 +400,7 @@ PLAIT_DECL bool program_writer::moves_at(exchange_place place, int number) const
 
 PLAIT_DECL bool program_writer::goes_early(int number) const {
   return plan_.has_buckets && bucket_of(number).region == parameter_layout::over_batch &&
-         !scatters() && moves_at(exchange_place::gradients, number);
+         !scatters() && moves_at(transfer_place::gradients, number);
 }
 
 PLAIT_DECL void program_writer::each_reduced(piece const& now) {
@@ -446,7 +445,7 @@ PLAIT_DECL void program_writer::ties(int bucket) {
 }
 
 PLAIT_DECL void program_writer::gradients(int bucket) {
-  add_rows_of_bucket(exchange_place::gradients, bucket, name::gradients);
+  add_rows_of_bucket(transfer_place::gradients, bucket, name::gradients);
 }
 
 PLAIT_DECL bool program_writer::add_tie_rows(int number) {
@@ -456,7 +455,7 @@ PLAIT_DECL bool program_writer::add_tie_rows(int number) {
     if (use.owner != number) continue;
     has_ties = true;
     for (std::size_t i = 0; i < list_.size(); ++i)
-      if (list_[i].place == exchange_place::ties && list_[i].entry == use.entry)
+      if (list_[i].place == transfer_place::ties && list_[i].entry == use.entry)
         add_row(i, {}, tied, tied);
   }
   return has_ties;
@@ -500,7 +499,7 @@ PLAIT_DECL void program_writer::blocks(exported const& of, int region) {
     program_operation made{.what = operation_kind::bring, .bucket = number};
     add(made, stream::compute, {at(name::state)}, room);
     made.what = operation_kind::row;
-    add_rows_of_bucket(exchange_place::blocks, made, room);
+    add_rows_of_bucket(transfer_place::blocks, made, room);
   }
 }
 
@@ -509,7 +508,7 @@ PLAIT_DECL bool program_writer::add_rows_of(program_operation const& tensor, boo
   bool any = false;
   for (std::size_t i = 0; i < list_.size(); ++i) {
     auto const& row = list_[i];
-    if (row.place == exchange_place::parameter && row.entry == tensor.entry &&
+    if (row.place == transfer_place::parameter && row.entry == tensor.entry &&
         row.from.stage() == plan_.stage_of(tensor.units.begin) &&
         (row.row().moves == collective::send) == messages)
       any = add_row(i, tensor, reads, {at(name::tensor)}) || any;

@@ -6,9 +6,9 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/program_operation.hpp"
 #include "plait/plan/schedule/program_parts.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 
 namespace plait::planning {
 
@@ -19,7 +19,7 @@ class row_writer {
   using name = program_buffer;
   using buffers = lean_vector<int>;
 
-  [[gnu::cold]] row_writer(plan_ir const& plan, lean_vector<exchange> const& list, int stage,
+  [[gnu::cold]] row_writer(plan_ir const& plan, lean_vector<transfer> const& list, int stage,
                            parameter_layout const& parameters)
       : plan_(plan), list_(list), stage_(stage), parameters_(parameters) {}
   ~row_writer() = default;
@@ -58,14 +58,14 @@ class row_writer {
   /// Adds row `number`, as `made` says, and returns true, if its group has more than one rank.
   [[gnu::cold]] bool add_row(std::size_t number, program_operation made, buffers const& reads,
                              buffers const& writes);
-  [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched);
+  [[gnu::cold]] void add_rows(transfer_place place, buffers const& touched);
   /// Adds the rows that move bucket `number`.
-  [[gnu::cold]] void add_rows_of_bucket(exchange_place place, int number, name touched);
-  [[gnu::cold]] void add_rows_of_bucket(exchange_place place, program_operation const& made,
+  [[gnu::cold]] void add_rows_of_bucket(transfer_place place, int number, name touched);
+  [[gnu::cold]] void add_rows_of_bucket(transfer_place place, program_operation const& made,
                                         buffers const& touches);
 
   plan_ir const& plan_;
-  lean_vector<exchange> const& list_;
+  lean_vector<transfer> const& list_;
   int stage_;
   parameter_layout const& parameters_;
   int span_ = 1;  // of the numbers of units, pieces and microbatches

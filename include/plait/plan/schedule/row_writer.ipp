@@ -59,13 +59,13 @@ PLAIT_DECL bool row_writer::add_row(std::size_t number, program_operation made,
   return true;
 }
 
-PLAIT_DECL void row_writer::add_rows(exchange_place place, buffers const& touched) {
+PLAIT_DECL void row_writer::add_rows(transfer_place place, buffers const& touched) {
   for (std::size_t i = 0; i < list_.size(); ++i)
     for (std::int64_t k = 0; list_[i].place == place && k < list_[i].buckets; ++k)
       add_row(i, {.bucket = list_[i].bucket < 0 ? -1 : list_[i].bucket + int(k)}, touched, touched);
 }
 
-PLAIT_DECL void row_writer::add_rows_of_bucket(exchange_place place, int number, name touched) {
+PLAIT_DECL void row_writer::add_rows_of_bucket(transfer_place place, int number, name touched) {
   buffers const touches{at(touched, number)};
   program_operation made{.bucket = number};
   if (plan_.has_buckets && bucket_of(number).region == parameter_layout::over_batch)
@@ -73,7 +73,7 @@ PLAIT_DECL void row_writer::add_rows_of_bucket(exchange_place place, int number,
   add_rows_of_bucket(place, made, touches);
 }
 
-PLAIT_DECL void row_writer::add_rows_of_bucket(exchange_place place, program_operation const& made,
+PLAIT_DECL void row_writer::add_rows_of_bucket(transfer_place place, program_operation const& made,
                                                buffers const& touches) {
   for (std::size_t i = 0; i < list_.size(); ++i)
     if (list_[i].place == place && list_[i].moves_bucket(made.bucket))

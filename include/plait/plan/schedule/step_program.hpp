@@ -4,10 +4,10 @@
 #include "plait/core/header_only.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/order_of_parts.hpp"
 #include "plait/plan/schedule/program_parts.hpp"
 #include "plait/plan/schedule/program_writer.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
@@ -21,7 +21,7 @@ namespace plait::planning {
 /// Cost:   proportional to the operations and what they touch.
 /// Errors: error if the part has no passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_passes(
-    plan_ir const& plan, lean_vector<exchange> const& list, int stage, job_part part,
+    plan_ir const& plan, lean_vector<transfer> const& list, int stage, job_part part,
     parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
     placed_passes const& places);
 
@@ -29,7 +29,7 @@ namespace plait::planning {
 ///
 /// Errors: error if the part has passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(plan_ir const& plan,
-                                                              lean_vector<exchange> const& list,
+                                                              lean_vector<transfer> const& list,
                                                               int stage, job_part part,
                                                               parameter_layout const& parameters);
 
@@ -37,7 +37,7 @@ namespace plait::planning {
 /// another one.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
-                                                    lean_vector<exchange> const& list, int stage,
+                                                    lean_vector<transfer> const& list, int stage,
                                                     job_part part, stage_program const& passes,
                                                     program_shape const& shape,
                                                     placed_passes const& places = {}) {
@@ -46,7 +46,7 @@ template <class Plan>
 }
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
-                                                    lean_vector<exchange> const& list, int stage,
+                                                    lean_vector<transfer> const& list, int stage,
                                                     job_part part) {
   return make_program_of_rows(ir_on<Plan>(grid), list, stage, part,
                               Plan::parameter_layout_for(stage, grid));
@@ -55,7 +55,7 @@ template <class Plan>
 /// The program that adds up gradients that are there, by the list of a step.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of_reduction(mesh const& grid,
-                                                              lean_vector<exchange> const& list,
+                                                              lean_vector<transfer> const& list,
                                                               int stage) {
   auto const numbers = ir_on<Plan>(grid);
   auto const parameters = Plan::parameter_layout_for(stage, grid);
@@ -67,8 +67,8 @@ template <class Plan>
 /// The program that carries out the rows of one place of a list and nothing else; they move what
 /// `touched` names.
 [[nodiscard]] [[gnu::cold]] step_program program_of_rows(mesh const& grid,
-                                                         lean_vector<exchange> const& list,
-                                                         exchange_place place,
+                                                         lean_vector<transfer> const& list,
+                                                         transfer_place place,
                                                          program_buffer touched);
 
 }  // namespace plait::planning

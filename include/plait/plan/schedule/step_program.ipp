@@ -8,7 +8,7 @@
 namespace plait::planning {
 
 PLAIT_DECL step_program make_program_of_passes(plan_ir const& plan,
-                                               lean_vector<exchange> const& list, int stage,
+                                               lean_vector<transfer> const& list, int stage,
                                                job_part part, parameter_layout const& parameters,
                                                stage_program const& passes,
                                                program_shape const& shape,
@@ -20,7 +20,7 @@ PLAIT_DECL step_program make_program_of_passes(plan_ir const& plan,
   return writer.take();
 }
 
-PLAIT_DECL step_program make_program_of_rows(plan_ir const& plan, lean_vector<exchange> const& list,
+PLAIT_DECL step_program make_program_of_rows(plan_ir const& plan, lean_vector<transfer> const& list,
                                              int stage, job_part part,
                                              parameter_layout const& parameters) {
   if (has_passes(part)) throw error("program of rows: the part of the job has passes; give them");
@@ -29,8 +29,8 @@ PLAIT_DECL step_program make_program_of_rows(plan_ir const& plan, lean_vector<ex
   return writer.take();
 }
 
-PLAIT_DECL step_program program_of_rows(mesh const& grid, lean_vector<exchange> const& list,
-                                        exchange_place place, program_buffer touched) {
+PLAIT_DECL step_program program_of_rows(mesh const& grid, lean_vector<transfer> const& list,
+                                        transfer_place place, program_buffer touched) {
   plan_ir numbers{};
   numbers.grid = grid;
   parameter_layout const none;

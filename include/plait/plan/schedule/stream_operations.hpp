@@ -62,8 +62,8 @@ constexpr int buffer_in_item(auto const& storage, int first, int value, directio
   auto const& where = way == direction::forward ? storage.values[std::size_t(value)]
                                                 : storage.gradients[std::size_t(value)];
   // Backward, the input of the item is the gradient of its output.
-  if (where.where == home::input) return way == direction::forward ? 0 : 1;
-  if (where.where == home::output) return way == direction::forward ? 1 : 0;
+  if (where.where == storage_kind::input) return way == direction::forward ? 0 : 1;
+  if (where.where == storage_kind::output) return way == direction::forward ? 1 : 0;
   return 3 + where.root - first;
 }
 

@@ -108,7 +108,7 @@ template <int Leaves>
     // A root's buffer must hold every value in it; a root is never smaller than its row blocks.
     for (; v < code.values.size() && code.values[v].item == i; ++v) {
       auto const place = [&](residence const& where, std::size_t& offset, std::size_t& transient) {
-        if (where.root == v && where.where == home::transient)
+        if (where.root == v && where.where == storage_kind::transient)
           offset = transient, transient += bytes_of(v);
       };
       auto const index = static_cast<std::size_t>(v);
@@ -130,7 +130,7 @@ template <int Leaves>
       for (int value = first_value; value < v; ++value) {
         auto const index = static_cast<std::size_t>(value);
         auto const& where = storage.values[index];
-        if (where.root == value && where.where == home::kept &&
+        if (where.root == value && where.where == storage_kind::kept &&
             (levels.size() == 0 || levels[0].root[index] == level))
           out.value_offset[index] = kept, kept += bytes_of(value);
       }

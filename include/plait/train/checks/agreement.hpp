@@ -16,9 +16,9 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/plan_facts.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
-#include "plait/run/exchange_runner.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/run/run_rows.hpp"
+#include "plait/run/transfer_runner.hpp"
 
 namespace plait::execution {
 
@@ -76,7 +76,7 @@ class agreement_room {
 template <class Rank>
 void agreement_room::sum(agreement_room const& room, std::vector<std::uint64_t>& all) {
   auto& rank = *static_cast<Rank*>(room.rank_);
-  sum_numbers(rank, exchanges_on(room.plan_, rank, {}, job_part::set_up), exchange_place::agreement,
+  sum_numbers(rank, transfers_on(room.plan_, rank, {}, job_part::set_up), transfer_place::agreement,
               std::span(all), room.data_);
 }
 

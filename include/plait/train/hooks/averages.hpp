@@ -8,8 +8,8 @@
 
 #include "plait/core/error.hpp"
 #include "plait/plan/plan_facts.hpp"
-#include "plait/run/exchange_runner.hpp"
 #include "plait/run/run_rows.hpp"
+#include "plait/run/transfer_runner.hpp"
 #include "plait/train/hooks/step_hook.hpp"
 #include "plait/train/state/parameter_store.hpp"
 
@@ -100,9 +100,11 @@ class averages : public step_hook {
   [[gnu::cold]] void change_places();
 
   [[gnu::cold]] void gather() {
-    run_rows(rank_, exchanges_on(plan_, rank_, {}, job_part::training),
-             exchange_place::gather_parameters, program_buffer::parameters,
-             [&](auto const& exchanges, auto const& now) { exchanges.run(now, store_.seen()); });
+    run_rows(rank_, transfers_on(plan_, rank_, {}, job_part::training),
+             transfer_place::gather_parameters, program_buffer::parameters,
+             [&](auto const& transfers, auto const& now) {
+               transfers.run(now, store_.compute_parameters());
+             });
   }
 
   Rank& rank_;

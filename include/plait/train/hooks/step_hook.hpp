@@ -36,8 +36,8 @@ struct step_hook {
   /// Returns the summand of this rank in the number by which ranks agree to end the job: 0 to go
   /// on.
   [[nodiscard]] double votes() const { return 0; }
-  /// After the passes: who comes through the last exchange has the reduced gradients.
-  void before_last_exchange() const {}
+  /// After the passes: who comes through the last transfer has the reduced gradients.
+  void before_last_transfer() const {}
   /// Before the update. `votes`: their sum, on the device.
   void before_update([[maybe_unused]] double const* votes) const {}
   /// After the update of a block was put into the queue of stream compute. Nothing is done to the
@@ -61,7 +61,7 @@ class step_hooks {
   void before_step(end_of_job const& end) const { (of<Hooks>().before_step(end), ...); }
   [[nodiscard]] bool gives_votes() const { return (of<Hooks>().gives_votes() || ...); }
   [[nodiscard]] double votes() const { return (of<Hooks>().votes() + ...); }
-  void before_last_exchange() const { (of<Hooks>().before_last_exchange(), ...); }
+  void before_last_transfer() const { (of<Hooks>().before_last_transfer(), ...); }
   void before_update(double const* votes) const { (of<Hooks>().before_update(votes), ...); }
   void after_update(owned_block const& block, double const* gradient_scale) const {
     (of<Hooks>().after_update(block, gradient_scale), ...);

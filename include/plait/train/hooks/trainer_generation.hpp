@@ -23,7 +23,7 @@
 #include "plait/train/checks/agreement.hpp"
 #include "plait/train/hooks/step_hook.hpp"
 #include "plait/train/options/stop_on_signals.hpp"
-#include "plait/train/state/held_state.hpp"
+#include "plait/train/state/training_state.hpp"
 
 namespace plait::execution {
 
@@ -36,7 +36,7 @@ class trainer_generation : public step_hook {
   static constexpr bool is_of_elastic = !std::is_void_v<Elements>;
 
  public:
-  using held_type = held_state<Rank, Numbers>;
+  using held_type = training_state<Rank, Numbers>;
 
   /// `plan`: the facts of the job's plan; `kind`: its kind_of_state.
   [[gnu::cold]] trainer_generation(Rank& rank, plan_facts const& plan, void const* kind)
@@ -61,7 +61,7 @@ class trainer_generation : public step_hook {
     return now == nullptr ? 0 : now->stop_votes();
   }
   /// Says that the reduced gradients are here, when no other call is under way.
-  void before_last_exchange() const {
+  void before_last_transfer() const {
     if (get() != nullptr) rank_.device().synchronize();
     held_->is_ready = true;
   }

@@ -14,7 +14,7 @@ namespace plait::execution {
 
 /// The numbers of a step that are summed over samples: what the terms of the loss count, and the
 /// loss. Without slices they are where step_scalars has them. With slices each slice has them for
-/// itself, in a list behind which the number is that says whether to stop; ranks exchange the list,
+/// itself, in a list behind which the number is that says whether to stop; ranks transfer the list,
 /// in which each has its slices among zeros, and each adds it up along the tree.
 ///
 /// `Terms` is loss_terms of the plan.

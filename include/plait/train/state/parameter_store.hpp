@@ -18,9 +18,9 @@
 #include "plait/plan/memory.hpp"
 #include "plait/plan/plan_facts.hpp"
 #include "plait/plan/report/memory_text.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
-#include "plait/run/block_rooms.hpp"
+#include "plait/run/staging_buffers.hpp"
 #include "plait/train/state/imported_values.hpp"
 #include "plait/train/state/saved_state.hpp"
 #include "plait/train/state/start_values.hpp"
@@ -99,7 +99,7 @@ class parameter_store {
   [[nodiscard]] std::size_t owned_count() const { return owned_count_; }
 
   /// The parameters in the type that layers see.
-  [[nodiscard]] T* seen() const {
+  [[nodiscard]] T* compute_parameters() const {
     return reinterpret_cast<T*>((has_copies ? arenas_.copies : arenas_.parameters).data());
   }
   /// The parameters that optimizers update.
@@ -391,7 +391,7 @@ void parameter_store<Elements, Rank>::download_frozen(element_range const& range
   for_each_kept_block([&](element_range const& block, std::size_t at) {
     if (overlap(block, range).count > 0) begin = at + (range.offset - block.offset);
   });
-  rank_.device().download(seen() + begin, here.data(), here.size() * sizeof(T));
+  rank_.device().download(compute_parameters() + begin, here.data(), here.size() * sizeof(T));
   rank_.device().synchronize();
   for (std::size_t i = 0; i < here.size(); ++i) to[i] = static_cast<parameter_element>(here[i]);
 }
@@ -440,12 +440,13 @@ template <class Elements, class Rank>
 void parameter_store<Elements, Rank>::set_kept(parameter_block const& parameter,
                                                std::vector<T> const& values) {
   for_each_kept_block([&](element_range const& block, std::size_t at) {
-    upload(parameter, values, block, seen() + at);
+    upload(parameter, values, block, compute_parameters() + at);
   });
   if (is_kept_whole(parameter))
-    rank_.device().upload(values.data(),
-                          seen() + layout_.place_in(layout_.parameters_at, parameter.offset),
-                          values.size() * sizeof(T));
+    rank_.device().upload(
+        values.data(),
+        compute_parameters() + layout_.place_in(layout_.parameters_at, parameter.offset),
+        values.size() * sizeof(T));
 }
 
 template <class Elements, class Rank>

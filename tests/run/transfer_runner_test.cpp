@@ -2,7 +2,7 @@
 // Runs each operation of a list on threads with small integers, and compares with sums that are
 // calculated here from the coordinates of the ranks. Memory around a row's elements must not
 // change.
-#include "plait/run/exchange_runner.hpp"
+#include "plait/run/transfer_runner.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using namespace plait;
 using namespace plait::ext;
 using namespace plait::planning;
-using execution::exchange_runner;
+using execution::transfer_runner;
 
 using numbers = std::vector<double>;
 using rank_type = threads::rank_type;
@@ -51,7 +51,7 @@ mesh stages_and_data() {
 }
 axis_sets const all_sets{axis::data, axis::stage, axis::data | axis::stage};
 
-exchange row(placements const& from, placements const& to, std::size_t count, std::size_t offset) {
+transfer row(placements const& from, placements const& to, std::size_t count, std::size_t offset) {
   return {.from = from, .to = to, .count = count, .offset = offset};
 }
 placements on_data(placement at) { return placements{}.with(axis::data, at); }
@@ -59,13 +59,13 @@ placements on_data(placement at) { return placements{}.with(axis::data, at); }
 /// Runs each row in its own arena; expected(rank, number of the row, element) is the final value of
 /// an element.
 template <class Expected>
-void expect_rows(mesh const& grid, plait::ext::lean_vector<exchange> const& list,
+void expect_rows(mesh const& grid, plait::ext::lean_vector<transfer> const& list,
                  Expected expected) {
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
-    exchange_runner<rank_type> const exchanges(rank, list);
+    transfer_runner<rank_type> const transfers(rank, list);
     for (std::size_t r = 0; r < list.size(); ++r) {
       auto here = numbers_of(rank.world_rank());
-      exchanges.run({.row = int(r)}, here.data());
+      transfers.run({.row = int(r)}, here.data());
       for (std::size_t i = 0; i < room; ++i) {
         auto const wanted = expected(rank, int(r), i);
         EXPECT_EQ(here[i], wanted)
@@ -91,11 +91,11 @@ TEST(ExchangeRunner, SumsUpOverTheAxesOfARow) {
 
 TEST(ExchangeRunner, SumsUpNumbersFromTheirBegin) {
   auto const grid = stages_and_data();
-  plait::ext::lean_vector<exchange> const list{row(on_data(partial), {}, 3, 0)};
+  plait::ext::lean_vector<transfer> const list{row(on_data(partial), {}, 3, 0)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     int const me = rank.world_rank();
     auto here = numbers_of(me);
-    exchange_runner<rank_type>(rank, list).sum(0, here.data());
+    transfer_runner<rank_type>(rank, list).sum(0, here.data());
     for (std::size_t i = 0; i < room; ++i)
       EXPECT_EQ(here[i], i < 3 ? sum_over(grid, me, axis::data, i) : number(me, i));
   });
@@ -103,11 +103,11 @@ TEST(ExchangeRunner, SumsUpNumbersFromTheirBegin) {
 
 TEST(ExchangeRunner, LeavesTheSumOfItsBlockToEachRank) {
   auto const grid = stages_and_data();
-  plait::ext::lean_vector<exchange> const list{row(on_data(partial), on_data(elements), 12, 5)};
+  plait::ext::lean_vector<transfer> const list{row(on_data(partial), on_data(elements), 12, 5)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     int const me = rank.world_rank();
     auto here = numbers_of(me);
-    exchange_runner<rank_type>(rank, list).run({.row = 0}, here.data());
+    transfer_runner<rank_type>(rank, list).run({.row = 0}, here.data());
     std::size_t const begin = 5 + 4 * std::size_t(rank.place().along(axis::data));
     for (std::size_t i = 0; i < room; ++i) {
       bool const is_mine = i >= begin && i < begin + 4;
@@ -148,15 +148,15 @@ TEST(ExchangeRunner, IsOneEndOfAMessageOrTheOther) {
 }
 
 TEST(ExchangeRunner, TellsMessagesApartByTheirTags) {
-  plait::ext::lean_vector<exchange> const list{
+  plait::ext::lean_vector<transfer> const list{
       row(placements{}.on_stage(0), placements{}.on_stage(1), 1, 0)};
   threads{}.run({stages_and_data(), all_sets}, [&](rank_type& rank) {
-    exchange_runner<rank_type> const exchanges(rank, list);
-    EXPECT_EQ(exchanges.row(0).is_sent_here, rank.stage() == 0);
-    EXPECT_EQ(exchanges.row(0).other, 1 - rank.stage());
+    transfer_runner<rank_type> const transfers(rank, list);
+    EXPECT_EQ(transfers.row(0).is_sent_here, rank.stage() == 0);
+    EXPECT_EQ(transfers.row(0).other, 1 - rank.stage());
     for (int tag : {3, 4}) {
       double here = rank.stage() == 0 ? 10 * tag : 0;
-      exchanges.run({.row = 0}, &here, tag);
+      transfers.run({.row = 0}, &here, tag);
       EXPECT_EQ(here, 10 * tag);
     }
   });
@@ -164,13 +164,13 @@ TEST(ExchangeRunner, TellsMessagesApartByTheirTags) {
 
 TEST(ExchangeRunner, GivesEachRankTheBlockOfItsNumber) {
   auto const grid = stages_and_data();
-  plait::ext::lean_vector<exchange> const list{row(on_data(sliced), on_data(elements), 18, 0)};
+  plait::ext::lean_vector<transfer> const list{row(on_data(sliced), on_data(elements), 18, 0)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
-    exchange_runner<rank_type> const exchanges(rank, list);
-    EXPECT_EQ(exchanges.row(0).moves, collective::all_to_all);
+    transfer_runner<rank_type> const transfers(rank, list);
+    EXPECT_EQ(transfers.row(0).moves, collective::all_to_all);
     numbers const sent = numbers_of(rank.world_rank());
     numbers received(6);
-    exchanges.run_all_to_all(0, std::span<double const>(sent.data(), 6),
+    transfers.run_all_to_all(0, std::span<double const>(sent.data(), 6),
                              std::span<double>(received));
     auto const members = grid.group_of(rank.world_rank(), axis::data);
     auto const mine = std::size_t(rank.place().along(axis::data));
@@ -183,13 +183,13 @@ TEST(ExchangeRunner, HasNoGroupForARowOfOneRank) {
   mesh grid;
   grid.add(axis::data, 1);
   grid.add(axis::stage, 2);
-  plait::ext::lean_vector<exchange> const list{
+  plait::ext::lean_vector<transfer> const list{
       row(on_data(partial), {}, 6, 1), row(placements{}.with(axis::stage, partial), {}, 6, 1)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
-    exchange_runner<rank_type> const exchanges(rank, list);
-    EXPECT_EQ(exchanges.row(0).group, nullptr);
-    EXPECT_EQ(exchanges.row(0).moves, collective::all_reduce);
-    EXPECT_EQ(exchanges.row(1).group, &rank.group(axis::stage));
+    transfer_runner<rank_type> const transfers(rank, list);
+    EXPECT_EQ(transfers.row(0).group, nullptr);
+    EXPECT_EQ(transfers.row(0).moves, collective::all_reduce);
+    EXPECT_EQ(transfers.row(1).group, &rank.group(axis::stage));
   });
 }
 
@@ -206,8 +206,8 @@ void expect_sums_of_blocks() {
   using plan = typename Job::plan_type;
   launch<Job>(threads{}, [&](auto& rank) {
     auto const& grid = rank.grid();
-    auto const list = execution::exchanges_on<plan>(rank, {}, job_part::training);
-    exchange_runner<std::remove_cvref_t<decltype(rank)>> const exchanges(rank, list);
+    auto const list = execution::transfers_on<plan>(rank, {}, job_part::training);
+    transfer_runner<std::remove_cvref_t<decltype(rank)>> const transfers(rank, list);
     auto const arena = plan::parameter_layout_for(rank.stage(), grid);
     auto const count = arena.count();
     std::vector<float> here(count), expected(count);
@@ -216,14 +216,14 @@ void expect_sums_of_blocks() {
       for (int other = 0; other < grid.world_size(); ++other)
         expected[i] += float(number(other, i));
     }
-    auto const run = [&](exchange_place place) {
+    auto const run = [&](transfer_place place) {
       int rows = 0;
       for (std::size_t r = 0; r < list.size(); ++r)
-        if (list[r].place == place && exchanges.row(int(r)).group != nullptr)
-          exchanges.run({.row = int(r)}, here.data()), ++rows;
+        if (list[r].place == place && transfers.row(int(r)).group != nullptr)
+          transfers.run({.row = int(r)}, here.data()), ++rows;
       return rows;
     };
-    EXPECT_EQ(run(exchange_place::gradients), 2);
+    EXPECT_EQ(run(transfer_place::gradients), 2);
     // Six blocks: cut along data first, and each of these along replica.
     auto const& region = arena.regions[0];
     ASSERT_EQ(region.count, count);
@@ -234,7 +234,7 @@ void expect_sums_of_blocks() {
       if (i / block != mine) here[i] = -1000;  // a block of another rank
       else EXPECT_EQ(here[i], expected[i]) << i << " of rank " << rank.world_rank();
     }
-    EXPECT_EQ(run(exchange_place::gather_parameters), 2);
+    EXPECT_EQ(run(transfer_place::gather_parameters), 2);
     EXPECT_EQ(here, expected);
   });
 }

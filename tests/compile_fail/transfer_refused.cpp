@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // second error: g++ names what a constant expression threw behind the constant
-// expect: list of exchanges: no operation of the table
+// expect: list of transfers: no operation of the table
 #include <vector>
 
-#include "plait/plan/schedule/exchanges.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 
 using plait::ext::placements, plait::axis;
 
@@ -19,9 +19,9 @@ constexpr std::size_t count_rows(placements const& from, placements const& to) {
   plait::planning::parameter_layout const parameters{};
   plait::workload const load{};
   std::vector<plait::ext::scheduled_work> const passes;
-  plait::planning::exchange_lister list{
+  plait::planning::transfer_lister list{
       plan, parameters, 0, load, plait::planning::job_part::training, passes};
-  list.add({plait::planning::exchange_place::gradients, from, to});
+  list.add({plait::planning::transfer_place::gradients, from, to});
   return list.out.size();
 }
 static_assert(

@@ -13,11 +13,11 @@
 #include "plait/plan/model/program.hpp"
 #include "plait/plan/model/stage_split.hpp"
 #include "plait/plan/model/workload.hpp"
-#include "plait/plan/schedule/exchange.hpp"
 #include "plait/plan/schedule/order_of_parts.hpp"
 #include "plait/plan/schedule/plan_ir.hpp"
+#include "plait/plan/schedule/transfer.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
-#include "plait/plan/sharding/bucket_rooms.hpp"
+#include "plait/plan/sharding/bucket_staging_buffers.hpp"
 #include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/policy/policy.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -28,7 +28,7 @@ namespace plait::planning {
 constexpr std::size_t agreed_fields = 64;
 
 /// The sink that makes the list of one stage in a part of a job: order_of_part calls its verbs.
-struct exchange_lister {
+struct transfer_lister {
   plan_ir const& plan;
   parameter_layout const& parameters;
   int stage;
@@ -37,7 +37,7 @@ struct exchange_lister {
   /// The work of the part; needed only where rows depend on it, see timetable_of_rows.
   std::vector<scheduled_work> const& passes;
   bool has_still = false;  ///< lists values, too, that stay where they are
-  lean_vector<exchange> out{};
+  lean_vector<transfer> out{};
   lean_vector<std::int64_t> reruns{};  ///< the times of each item, see count_reruns
 
   // --- rows
@@ -62,16 +62,16 @@ struct exchange_lister {
     return count_copies(plan.items[item], plan.chunks_of(stage));
   }
   /// Errors: error, with the place and both placements, for what is no operation of the table.
-  [[gnu::cold]] constexpr void add(exchange const& made) {
+  [[gnu::cold]] constexpr void add(transfer const& made) {
     auto const row = made.row();
     if (!row.allowed)
-      throw error({"list of exchanges: no operation of the table: ", refused_rows(made)});
+      throw error({"list of transfers: no operation of the table: ", refused_rows(made)});
     if (made.times > 0 && (has_still || communicates(row.moves))) out.push_back(made);
   }
 
   /// A sum of numbers to which all ranks of some axes give a summand.
-  [[gnu::cold]] constexpr void add_sum(exchange_place place, placements from, std::size_t count = 1,
-                                       exchange_element element = exchange_element::real) {
+  [[gnu::cold]] constexpr void add_sum(transfer_place place, placements from, std::size_t count = 1,
+                                       transfer_element element = transfer_element::real) {
     add({place, from, from.replaced(partial, invariant), element, count});
   }
 
@@ -80,8 +80,8 @@ struct exchange_lister {
   /// gathered last, in the opposite order. Neighbours of one length that are moved equally often
   /// have one row for each of these operations. `at`: their places in an arena; none in a room,
   /// which has one at a time. `times`: of each bucket; or `times_of`, by its number.
-  [[gnu::cold]] constexpr void add_buckets(exchange_place place, placements const& from,
-                                           placements const& to, exchange_element element,
+  [[gnu::cold]] constexpr void add_buckets(transfer_place place, placements const& from,
+                                           placements const& to, transfer_element element,
                                            int region, stored_buckets const* at = nullptr,
                                            std::int64_t times = 1,
                                            std::int64_t const* times_of = nullptr) {
@@ -93,7 +93,7 @@ struct exchange_lister {
                          (times_of == nullptr || times_of[next] == times_of[first]);)
         ++next;
       if (one.region != region) continue;
-      exchange made{place, from, from, element, one.elements.count};
+      transfer made{place, from, from, element, one.elements.count};
       made.bucket = int(first);
       made.buckets = int(next - first);
       made.times = made.buckets * (times_of == nullptr ? times : times_of[first]);
@@ -108,7 +108,7 @@ struct exchange_lister {
     }
   }
   /// The rows that bring what `made` has to another set of placements.
-  [[gnu::cold]] constexpr void add_moves_of(exchange made, placements const& to) {
+  [[gnu::cold]] constexpr void add_moves_of(transfer made, placements const& to) {
     made.count /= std::size_t(plan.grid.size(made.from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](placements const& next) {
       made.to = next;
@@ -137,23 +137,23 @@ struct exchange_lister {
 
   /// The rows within an item, `times` times; at forward_again only those of steps that run again
   /// for `what`.
-  [[gnu::cold]] constexpr void add_item(exchange_place place, int item, std::int64_t times,
+  [[gnu::cold]] constexpr void add_item(transfer_place place, int item, std::int64_t times,
                                         int what = 0) {
     auto const& piece = plan.items[item];
-    bool const forward = place != exchange_place::backward;
-    auto const send = [&](placement from, placement to, exchange_element element,
+    bool const forward = place != transfer_place::backward;
+    auto const send = [&](placement from, placement to, transfer_element element,
                           std::size_t width) {
       add({place, of_samples(from), of_samples(to), element, load.rows * width, 0, times, item});
     };
     for (int i = 0; i < piece.end_step - piece.first_step; ++i) {
       int const s = forward ? piece.first_step + i : piece.end_step - 1 - i;
-      if (place == exchange_place::forward_again && (plan.recomputes.steps[s] >> what & 1) == 0)
+      if (place == transfer_place::forward_again && (plan.recomputes.steps[s] >> what & 1) == 0)
         continue;
       auto const& now = plan.steps[s];
       if (now.kind == step_kind::move && (forward || plan.needs_gradient[now.in])) {
         auto const row =
             row_of_move(plan.values, now, forward ? direction::forward : direction::backward);
-        send(row.from, row.to, exchange_element::compute, plan.values[now.in].info.width);
+        send(row.from, row.to, transfer_element::compute, plan.values[now.in].info.width);
       }
       if (now.kind == step_kind::leaf) {
         auto const& form = *plan.forms[now.leaf];
@@ -166,40 +166,40 @@ struct exchange_lister {
           }
           if (!plan.makes_move(move, now, forward)) continue;
           bool const is_compute = move.element == slot_element::compute;
-          send(move.from, move.to, is_compute ? exchange_element::compute : exchange_element::slot,
+          send(move.from, move.to, is_compute ? transfer_element::compute : transfer_element::slot,
                move.width);
         }
       }
     }
   }
-  [[gnu::cold]] constexpr void add_sum_over_samples(exchange_place place,
+  [[gnu::cold]] constexpr void add_sum_over_samples(transfer_place place,
                                                     form_info::inner_move const& sum,
                                                     std::int64_t times, int item) {
     auto const summands = over_samples().on_stage(stage);
-    add({place, summands, summands.replaced(partial, invariant), exchange_element::slot,
+    add({place, summands, summands.replaced(partial, invariant), transfer_element::slot,
          sum.local_width(plan.tensor_ranks), 0, times, item});
   }
-  [[gnu::cold]] constexpr void add_item(exchange_place place, int item) {
+  [[gnu::cold]] constexpr void add_item(transfer_place place, int item) {
     add_item(place, item, copies(item) * load.microbatches);
   }
 
   /// The value that enters unit `unit`, with which a chunk begins, between the chunks' stages.
-  [[gnu::cold]] constexpr void add_edge(exchange_place place, int unit) {
+  [[gnu::cold]] constexpr void add_edge(transfer_place place, int unit) {
     if (unit == 0 || unit == plan.unit_count()) return;
     auto const& what = plan.values[value_before(plan.items, unit)];
-    bool const forward = place == exchange_place::activation_edge;
+    bool const forward = place == transfer_place::activation_edge;
     if (!forward && !plan.sends_gradient(unit)) return;
     auto const where = of_samples(forward ? what.at : dual(what.at));
     int const before = plan.stage_of(unit - 1), behind = plan.stage_of(unit);
     add({place, where.on_stage(forward ? before : behind),
-         where.on_stage(forward ? behind : before), exchange_element::compute,
+         where.on_stage(forward ? behind : before), transfer_element::compute,
          local_block(what, load.rows, plan.tensor_ranks).count(), 0, load.microbatches, -1, -1,
          unit});
   }
 
   /// The type of parameters as layers see them, which may differ from that of optimizers.
-  constexpr exchange_element seen() const {
-    return plan.has_copies ? exchange_element::compute : exchange_element::parameter;
+  constexpr transfer_element compute_element() const {
+    return plan.has_copies ? transfer_element::compute : transfer_element::parameter;
   }
   /// The buckets of parameters that passes gather, as often as the order of the passes demands.
   [[gnu::cold]] constexpr void add_gathers() {
@@ -211,8 +211,8 @@ struct exchange_lister {
     for (auto const& one : all.gathers) ++times[std::size_t(one.bucket)];
     for (int const region : {parameter_layout::over_batch, parameter_layout::frozen}) {
       auto const kept = placements_of_region(region).kept;
-      add_buckets(exchange_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant),
-                  seen(), region, nullptr, 1, times.data());
+      add_buckets(transfer_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant),
+                  compute_element(), region, nullptr, 1, times.data());
     }
   }
 
@@ -220,8 +220,8 @@ struct exchange_lister {
   [[gnu::cold]] constexpr void add_microbatch_sums() {
     if (!plan.rules.sums_blocks()) return;
     auto const summed = placements_of_region(parameter_layout::over_batch).summed;
-    add_buckets(exchange_place::microbatch_gradients,
-                summed.replaced(shard<dim::elements>, partial), summed, exchange_element::gradient,
+    add_buckets(transfer_place::microbatch_gradients,
+                summed.replaced(shard<dim::elements>, partial), summed, transfer_element::gradient,
                 parameter_layout::over_batch, nullptr, load.microbatches);
   }
 
@@ -248,26 +248,26 @@ struct exchange_lister {
   [[gnu::cold]] constexpr void add_output() {
     auto const& made = plan.values[plan.items[plan.items.size() - 1].in];
     if (is_last())
-      add({exchange_place::output, of_samples(made.at), of_samples(invariant),
-           exchange_element::compute, load.rows * made.info.width, 0, load.microbatches});
+      add({transfer_place::output, of_samples(made.at), of_samples(invariant),
+           transfer_element::compute, load.rows * made.info.width, 0, load.microbatches});
   }
 
   /// The outputs of a data rank, which go to all stages; then those of all data ranks, in the order
   /// of their samples: along the fastest axis first.
-  [[gnu::cold]] constexpr void add_outputs(exchange_place place) {
+  [[gnu::cold]] constexpr void add_outputs(transfer_place place) {
     auto const last = of_samples(invariant).on_stage(plan.stage_of(plan.unit_count() - 1));
     auto from = plan.stages() > 1 ? last.with(axis::stage, invariant) : last;
     std::size_t count = load.rows * plan.values[plan.items[plan.items.size() - 1].in].info.width *
                         std::size_t(load.microbatches);
-    if (place == exchange_place::rank_outputs)
-      return add({place, last, from, exchange_element::compute, count});
+    if (place == transfer_place::rank_outputs)
+      return add({place, last, from, transfer_element::compute, count});
     if (load.prediction != predicted::of_all) return;
     for (int i = plan.grid.dimension_count - 1; i >= 0; --i) {
       auto const& [which, ranks] = plan.grid.dimensions[std::size_t(i)];
       if (from.at(which) != shard<dim::batch>) continue;
       auto const to = from.with(which, invariant);
       count *= std::size_t(ranks);
-      add({place, from, to, exchange_element::compute, count});
+      add({place, from, to, transfer_element::compute, count});
       from = to;
     }
   }
@@ -280,16 +280,16 @@ struct exchange_lister {
       auto const ranks = plan.grid.size(from.axes_with(sliced));
       auto const roots = slice_tree(plan.slices).most_roots(ranks);
       if (range.count > 0)
-        add({exchange_place::slices, from, from.replaced(sliced, shard<dim::elements>),
-             exchange_element::gradient, std::size_t(ranks * roots) * range.count, range.offset});
+        add({transfer_place::slices, from, from.replaced(sliced, shard<dim::elements>),
+             transfer_element::gradient, std::size_t(ranks * roots) * range.count, range.offset});
     };
     for (int const region : reduced_regions)
       send_roots(placements_of_region(region).summed, parameters.regions[std::size_t(region)]);
     auto const summed = placements_of_region(parameter_layout::over_batch).summed;
     send_roots(summed, parameters.tied());
     if (parameters.tied().count > 0)
-      add({exchange_place::slices, summed.replaced(sliced, shard<dim::elements>),
-           summed.replaced(sliced, invariant), exchange_element::gradient, parameters.tied().count,
+      add({transfer_place::slices, summed.replaced(sliced, shard<dim::elements>),
+           summed.replaced(sliced, invariant), transfer_element::gradient, parameters.tied().count,
            parameters.tied().offset});
   }
 
@@ -300,61 +300,61 @@ struct exchange_lister {
     auto const held = placements{}.with(plan.grid.of_several_ranks(batch_axes),
                                         {placement_kind::only, load.source});
     std::size_t const trained = parameters.count(), kept = parameters.kept_count();
-    auto const add_arena = [&](exchange_element element, std::size_t count) {
-      if (count > 0) add({exchange_place::state, held, placements{}, element, count});
+    auto const add_arena = [&](transfer_element element, std::size_t count) {
+      if (count > 0) add({transfer_place::state, held, placements{}, element, count});
     };
-    if (plan.has_copies) add_arena(exchange_element::compute, kept);
-    add_arena(exchange_element::parameter, plan.has_copies ? trained : kept);
-    add_arena(exchange_element::parameter, trained * std::size_t(load.optimizer_states));
-    if (load.averages) add_arena(exchange_element::parameter, trained);
+    if (plan.has_copies) add_arena(transfer_element::compute, kept);
+    add_arena(transfer_element::parameter, plan.has_copies ? trained : kept);
+    add_arena(transfer_element::parameter, trained * std::size_t(load.optimizer_states));
+    if (load.averages) add_arena(transfer_element::parameter, trained);
   }
 
   // --- verbs of order_of_parts.hpp: those with rows
 
   /// The rows of a place that has its rows together.
-  [[gnu::cold]] constexpr void rows(exchange_place place) {
+  [[gnu::cold]] constexpr void rows(transfer_place place) {
     switch (place) {
-      case exchange_place::agreement:
+      case transfer_place::agreement:
         // Each rank has its numbers at a place of its own among zeros.
         return add_sum(place, over_all_ranks(), std::size_t(plan.grid.world_size()) * agreed_fields,
-                       exchange_element::bits);
-      case exchange_place::labels: return add_sum(place, over_samples(), terms());
-      case exchange_place::slices: return add_slices();
-      case exchange_place::loss:
+                       transfer_element::bits);
+      case transfer_place::labels: return add_sum(place, over_samples(), terms());
+      case transfer_place::slices: return add_slices();
+      case transfer_place::loss:
         // All ranks learn whether to stop; one of the ranks that have the same loss counts. Each
         // stage has the terms of its layers and zeros for all others: a sum over the stages, too.
         return part == job_part::training && load.stops
                    ? add_sum(place, over_all_ranks(), terms() + 1)
                    : add_sum(place, over_samples().with(axis::stage, partial), terms());
-      case exchange_place::norm_partials:
+      case transfer_place::norm_partials:
         // Each block of a gradient counts on one of the ranks that have it.
         if (plan.norm_partials > 0)
           add_sum(place, over_all_ranks(), std::size_t(plan.norm_partials));
         return;
-      case exchange_place::measures:
+      case transfer_place::measures:
         if (load.measured_numbers > 0) add_sum(place, over_all_ranks(), load.measured_numbers);
         return;
-      case exchange_place::rank_outputs:
-      case exchange_place::outputs: return add_outputs(place);
-      case exchange_place::state: return add_state();
-      case exchange_place::gather_parameters:
-      case exchange_place::parameters:
-      case exchange_place::forward:
-      case exchange_place::forward_again:
-      case exchange_place::backward:
-      case exchange_place::activation_edge:
-      case exchange_place::gradient_edge:
-      case exchange_place::microbatch_gradients:
-      case exchange_place::ties:
-      case exchange_place::gradients:
-      case exchange_place::output:
-      case exchange_place::blocks:
-      case exchange_place::parameter: refuse_row(place, "rows that a part has together");
+      case transfer_place::rank_outputs:
+      case transfer_place::outputs: return add_outputs(place);
+      case transfer_place::state: return add_state();
+      case transfer_place::gather_parameters:
+      case transfer_place::parameters:
+      case transfer_place::forward:
+      case transfer_place::forward_again:
+      case transfer_place::backward:
+      case transfer_place::activation_edge:
+      case transfer_place::gradient_edge:
+      case transfer_place::microbatch_gradients:
+      case transfer_place::ties:
+      case transfer_place::gradients:
+      case transfer_place::output:
+      case transfer_place::blocks:
+      case transfer_place::parameter: refuse_row(place, "rows that a part has together");
     }
   }
   [[gnu::cold]] constexpr void gather_parameters(int region) {
     auto const at = placements_of_region(region);
-    add_buckets(exchange_place::gather_parameters, at.owned, at.kept, seen(), region,
+    add_buckets(transfer_place::gather_parameters, at.owned, at.kept, compute_element(), region,
                 &parameters.parameters_at);
   }
 
@@ -382,7 +382,7 @@ struct exchange_lister {
     work_of_all pass{kind};
     order_of_pass(*this, pass);
   }
-  [[gnu::cold]] constexpr void message(exchange_place place, chunk_side side, work_of_all) {
+  [[gnu::cold]] constexpr void message(transfer_place place, chunk_side side, work_of_all) {
     for (auto const& units : plan.chunks_of(stage))
       add_edge(place, side == chunk_side::end ? units.end : units.begin);
   }
@@ -395,11 +395,11 @@ struct exchange_lister {
     }
   }
   [[gnu::cold]] constexpr void each_unit(int item) { order_of_unit(*this, item, item); }
-  [[gnu::cold]] constexpr void forward(int item) { add_item(exchange_place::forward, item); }
-  [[gnu::cold]] constexpr void backward(int item, int) { add_item(exchange_place::backward, item); }
+  [[gnu::cold]] constexpr void forward(int item) { add_item(transfer_place::forward, item); }
+  [[gnu::cold]] constexpr void backward(int item, int) { add_item(transfer_place::backward, item); }
   [[gnu::cold]] constexpr void run_again(int item, int) {
     for (int what = 0; what < again_kinds && !reruns.empty(); ++what)
-      add_item(exchange_place::forward_again, item, reruns[std::size_t(item * again_kinds + what)],
+      add_item(transfer_place::forward_again, item, reruns[std::size_t(item * again_kinds + what)],
                what);
   }
 
@@ -411,8 +411,8 @@ struct exchange_lister {
       auto const summed = [&](parameter_entry const& entry) {
         return placements_of(entry, plan.rules, stage).summed.replaced(sliced, invariant);
       };
-      add({exchange_place::ties, summed(use), summed(plan.entries[use.owner]),
-           exchange_element::gradient, use.local_count(),
+      add({transfer_place::ties, summed(use), summed(plan.entries[use.owner]),
+           transfer_element::gradient, use.local_count(),
            parameters.place_in(parameters.gradients_at,
                                parameters.entries[std::size_t(e)].accumulator),
            1, use.item, e});
@@ -421,8 +421,8 @@ struct exchange_lister {
   [[gnu::cold]] constexpr void gradients(all_buckets) {
     for (int const region : reduced_regions) {
       auto const at = placements_of_region(region);
-      add_buckets(exchange_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
-                  at.owned, exchange_element::gradient, region, &parameters.gradients_at);
+      add_buckets(transfer_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
+                  at.owned, transfer_element::gradient, region, &parameters.gradients_at);
     }
   }
 
@@ -435,10 +435,10 @@ struct exchange_lister {
     if (has_gradients && is_frozen) return;
     auto const at = placements_of_region(region);
     auto const& from = !is_frozen && (has_gradients || plan.has_copies) ? at.owned : at.kept;
-    add_buckets(exchange_place::blocks, from, from.replaced(shard<dim::elements>, invariant),
-                is_frozen       ? seen()
-                : has_gradients ? exchange_element::gradient
-                                : exchange_element::parameter,
+    add_buckets(transfer_place::blocks, from, from.replaced(shard<dim::elements>, invariant),
+                is_frozen       ? compute_element()
+                : has_gradients ? transfer_element::gradient
+                                : transfer_element::parameter,
                 region);
   }
   /// The copies of a parameter on a stage.
@@ -466,10 +466,10 @@ struct exchange_lister {
     std::int64_t const times = entry.owner >= 0 || (has_gradients && !entry.has_gradient())
                                    ? 0
                                    : count_copies(plan.items[entry.item], plan.chunks_of(of.owner));
-    add({exchange_place::parameter, from, to,
-         entry.is_frozen && plan.has_copies ? exchange_element::compute
-         : has_gradients                    ? exchange_element::gradient
-                                            : exchange_element::parameter,
+    add({transfer_place::parameter, from, to,
+         entry.is_frozen && plan.has_copies ? transfer_element::compute
+         : has_gradients                    ? transfer_element::gradient
+                                            : transfer_element::parameter,
          entry.info.count(), 0, times, entry.item, of.entry});
   }
 

@@ -14,11 +14,11 @@
 #include "plait/core/function_reference.hpp"
 #include "plait/core/lean_vector.hpp"
 #include "plait/plan/plan_facts.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/step_program.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 #include "plait/plan/sharding/parameter_blocks.hpp"
-#include "plait/run/exchange_runner.hpp"
 #include "plait/run/run_rows.hpp"
+#include "plait/run/transfer_runner.hpp"
 #include "plait/train/checks/agreement.hpp"
 #include "plait/train/state/parameter_store.hpp"
 #include "plait/train/state/saved_state.hpp"
@@ -29,13 +29,13 @@ namespace plait::execution {
 /// What a trainer trains and how far it is. In an elastic job the trainer of the next generation
 /// takes it over.
 ///
-/// All that a step changes it changes behind its last exchange, which is one over all ranks: who
+/// All that a step changes it changes behind its last transfer, which is one over all ranks: who
 /// has come through it knows that everybody has the reduced gradients. So ranks of one generation
 /// are at most one step apart, and one that is behind needs nothing but the numbers of the step.
 ///
 /// `Numbers`: those of a step, step_scalars.
 template <class Rank, class Numbers>
-struct held_state {
+struct training_state {
   training_arenas<Rank> arenas{};
   lean_vector<parameter_block> local{};  ///< where parameters lie in them
   std::size_t owned_count = 0;
@@ -47,7 +47,7 @@ struct held_state {
   bool is_ready = false;  ///< the reduced gradients of the next step are there
   Numbers last{};         ///< of the step before
 
-  [[gnu::cold]] ~held_state() = default;  // said so that it is cold: a rank ends once
+  [[gnu::cold]] ~training_state() = default;  // said so that it is cold: a rank ends once
 
   /// Advances past a step that is done, with the numbers of that step. States whose update was left
   /// out, since the factor of their gradients is nan, do not get older.
@@ -106,7 +106,7 @@ enum class transferred_state : int {
 /// Errors: those of the communicator; a rank whose state was on its way has none then.
 template <class Elements, class Rank, class Numbers>
 [[gnu::cold]] transferred_state transfer_state(Rank& rank, agreement_room const& room,
-                                               held_state<Rank, Numbers>& held,
+                                               training_state<Rank, Numbers>& held,
                                                plan_facts const& plan, workload const& load,
                                                function_reference<void(Numbers const&)> catch_up) {
   static_assert(sizeof(Numbers) <= agreed_fields * sizeof(std::uint64_t) &&
@@ -161,15 +161,15 @@ template <class Elements, class Rank, class Numbers>
   auto& arenas = held.arenas;
   std::array<std::byte*, 4> const places{arenas.copies.data(), arenas.parameters.data(),
                                          arenas.state.data(), arenas.averages.data()};
-  auto const list = exchanges_on(plan, rank, from_source, job_part::state_transfer);
+  auto const list = transfers_on(plan, rank, from_source, job_part::state_transfer);
   std::size_t place = 0;
-  run_rows(rank, list, exchange_place::state, program_buffer::state,
-           [&](auto const& exchanges, auto const& row) {
+  run_rows(rank, list, transfer_place::state, program_buffer::state,
+           [&](auto const& transfers, auto const& row) {
              while (places[place] == nullptr) ++place;
              std::byte* const to = places[place++];
-             if (list[std::size_t(row.row)].element == exchange_element::compute)
-               exchanges.run(row, reinterpret_cast<typename Elements::element*>(to));
-             else exchanges.run(row, reinterpret_cast<typename Elements::parameter_element*>(to));
+             if (list[std::size_t(row.row)].element == transfer_element::compute)
+               transfers.run(row, reinterpret_cast<typename Elements::element*>(to));
+             else transfers.run(row, reinterpret_cast<typename Elements::parameter_element*>(to));
            });
   // The state is whole when it is there, not before.
   rank.device().synchronize();

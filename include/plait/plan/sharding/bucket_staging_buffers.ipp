@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/plan/sharding/bucket_rooms.hpp"
+#include "plait/plan/sharding/bucket_staging_buffers.hpp"
 
 namespace plait::planning {
 

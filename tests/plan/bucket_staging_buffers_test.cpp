@@ -14,7 +14,7 @@
 
 #include "plait/core/lean_vector.hpp"
 #include "plait/plait.hpp"
-#include "plait/plan/sharding/bucket_rooms.hpp"
+#include "plait/plan/sharding/bucket_staging_buffers.hpp"
 #include "plan/gpt2.hpp"
 
 namespace {
@@ -97,7 +97,7 @@ gather_plan gathers_of(parameter_layout const& layout, std::size_t room,
                        std::vector<std::vector<int>> const& uses, lean_vector<int> const& order) {
   gather_plan out;
   out.ends.resize(order.size());
-  out.lets_go.resize(order.size());
+  out.releases.resize(order.size());
   add_gathers(out, layout, {0, room}, in_pairs(uses), order, 0);
   return out;
 }
@@ -137,7 +137,7 @@ void expect_sound(parameter_layout const& layout, std::size_t room,
     }
     EXPECT_EQ(all.ends[i], ends);
     for (int const end : {0, 1})
-      if ((all.lets_go[i] >> end & 1) != 0) {
+      if ((all.releases[i] >> end & 1) != 0) {
         int const gone = std::exchange(inside[std::size_t(end)], -1);
         ASSERT_GE(gone, 0);
         auto const range = lie(gone, end == 1);

@@ -10,25 +10,25 @@
 #include "plait/core/lean_vector.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/plan/model/workload.hpp"
-#include "plait/plan/schedule/exchange.hpp"
-#include "plait/plan/schedule/exchange_lister.hpp"
 #include "plait/plan/schedule/order_of_parts.hpp"
 #include "plait/plan/schedule/plan_ir.hpp"
+#include "plait/plan/schedule/transfer.hpp"
+#include "plait/plan/schedule/transfer_lister.hpp"
 #include "plait/plan/sharding/arena_layout.hpp"
 #include "plait/schedule/lowering.hpp"
 
 namespace plait::planning {
 
-/// Does the work of list_exchanges outside constant expressions; its code is in the runtime.
-[[gnu::cold]] lean_vector<exchange> list_exchanges_at_run_time(
+/// Does the work of list_transfers outside constant expressions; its code is in the runtime.
+[[gnu::cold]] lean_vector<transfer> list_transfers_at_run_time(
     plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still, std::vector<scheduled_work> const& passes);
-[[gnu::cold]] lean_vector<exchange> list_step_scalars_at_run_time(plan_ir const& plan);
+[[gnu::cold]] lean_vector<transfer> list_step_scalars_at_run_time(plan_ir const& plan);
 
-[[gnu::cold]] constexpr lean_vector<exchange> make_exchange_list(
+[[gnu::cold]] constexpr lean_vector<transfer> make_transfer_list(
     plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still, std::vector<scheduled_work> const& passes) {
-  exchange_lister list{plan, parameters, stage, load, part, passes, has_still};
+  transfer_lister list{plan, parameters, stage, load, part, passes, has_still};
   order_of_part(list, part,
                 {.clips = load.gradient_norm, .updates = true, .masks_loss = load.stops});
   return std::move(list.out);
@@ -38,16 +38,16 @@ namespace plait::planning {
 /// order_of_parts.hpp. A row of a repeat counts for all of its copies and microbatches.
 /// `has_still`: lists values, too, that stay where they are. `passes`: the work of the part, see
 /// timetable_of_rows.
-[[gnu::cold]] constexpr lean_vector<exchange> list_exchanges(
+[[gnu::cold]] constexpr lean_vector<transfer> list_transfers(
     plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
   if (__builtin_is_constant_evaluated())
-    return make_exchange_list(plan, parameters, stage, load, part, has_still, passes);
-  return list_exchanges_at_run_time(plan, parameters, stage, load, part, has_still, passes);
+    return make_transfer_list(plan, parameters, stage, load, part, has_still, passes);
+  return list_transfers_at_run_time(plan, parameters, stage, load, part, has_still, passes);
 }
 
 /// Elements of the greatest value of a place, for which its ranks have room.
-constexpr std::size_t greatest_at(lean_vector<exchange> const& values, exchange_place place) {
+constexpr std::size_t greatest_at(lean_vector<transfer> const& values, transfer_place place) {
   std::size_t most = 0;
   for (auto const& made : values)
     if (made.place == place) most = std::max(most, made.count);
@@ -71,42 +71,42 @@ template <class Plan>
 /// its microbatches are those of the rank, also where another rank has more of the slices. `table`:
 /// as timetable_of_rows makes it.
 template <class Plan>
-[[gnu::cold]] constexpr lean_vector<exchange> exchanges_of(int stage, workload const& load,
+[[gnu::cold]] constexpr lean_vector<transfer> transfers_of(int stage, workload const& load,
                                                            job_part part, bool has_still,
                                                            timetable const& table) {
   auto const grid = Plan::grid_for(load);
   std::vector<scheduled_work> passes;
   if (!table.stages.empty()) passes = table.stages[std::size_t(stage)].operations;
-  return list_exchanges(ir_on<Plan>(grid), Plan::parameter_layout_for(stage, grid), stage, load,
+  return list_transfers(ir_on<Plan>(grid), Plan::parameter_layout_for(stage, grid), stage, load,
                         part, has_still, passes);
 }
 template <class Plan>
-[[gnu::cold]] constexpr lean_vector<exchange> exchanges_of(int stage, workload const& load,
+[[gnu::cold]] constexpr lean_vector<transfer> transfers_of(int stage, workload const& load,
                                                            job_part part, bool has_still = false) {
   auto const table = timetable_of_rows<Plan>(load, part);
-  return exchanges_of<Plan>(stage, load, part, has_still, table);
+  return transfers_of<Plan>(stage, load, part, has_still, table);
 }
 
-/// The values of a part of a job: its exchanges, and what has room on a rank and is not moved.
+/// The values of a part of a job: its transfers, and what has room on a rank and is not moved.
 template <class Plan>
-constexpr lean_vector<exchange> values_of(int stage, workload const& load, job_part part) {
-  return exchanges_of<Plan>(stage, load, part, true);
+constexpr lean_vector<transfer> values_of(int stage, workload const& load, job_part part) {
+  return transfers_of<Plan>(stage, load, part, true);
 }
 
-[[gnu::cold]] constexpr lean_vector<exchange> make_step_scalar_list(plan_ir const& plan) {
+[[gnu::cold]] constexpr lean_vector<transfer> make_step_scalar_list(plan_ir const& plan) {
   parameter_layout const none;
   workload const load{.stops = true};
   std::vector<scheduled_work> const no_passes;
-  exchange_lister list{plan, none, 0, load, job_part::training, no_passes, true};
-  for (auto const place : {exchange_place::agreement, exchange_place::labels, exchange_place::loss,
-                           exchange_place::norm_partials})
+  transfer_lister list{plan, none, 0, load, job_part::training, no_passes, true};
+  for (auto const place : {transfer_place::agreement, transfer_place::labels, transfer_place::loss,
+                           transfer_place::norm_partials})
     list.rows(place);
   return std::move(list.out);
 }
 
 /// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
 template <class Plan>
-constexpr lean_vector<exchange> step_scalars_of(mesh const& grid) {
+constexpr lean_vector<transfer> step_scalars_of(mesh const& grid) {
   auto const numbers = ir_on<Plan>(grid);
   if (__builtin_is_constant_evaluated()) return make_step_scalar_list(numbers);
   return list_step_scalars_at_run_time(numbers);
@@ -123,7 +123,7 @@ template <class Plan>
   axis_sets out;
   for (int part = 0; part < job_parts; ++part)
     for (int stage = 0; stage < Plan::stages; ++stage)
-      for (auto const& made : exchanges_of<Plan>(stage, load, static_cast<job_part>(part)))
+      for (auto const& made : transfers_of<Plan>(stage, load, static_cast<job_part>(part)))
         out.add(made.row().over);
   return out;
 }
@@ -131,5 +131,5 @@ template <class Plan>
 }  // namespace plait::planning
 
 #if PLAIT_HEADER_ONLY
-#include "plait/plan/schedule/exchanges.ipp"
+#include "plait/plan/schedule/transfers.ipp"
 #endif

@@ -198,16 +198,15 @@ struct few_buckets {
 };
 
 /// A place in a room for two: its begin or its end.
-struct room_place {
+struct staging_place {
   bool at_end = false;
   bool takes_all = false;  ///< what lies at the other end is overwritten, too
 };
 
 /// What lies in a room for two while operations are listed in their order.
-class room_for_buckets {
+class bucket_staging {
  public:
-  [[gnu::cold]] constexpr room_for_buckets(parameter_layout const& layout,
-                                           element_range const& room)
+  [[gnu::cold]] constexpr bucket_staging(parameter_layout const& layout, element_range const& room)
       : layout_(layout), room_(room) {}
 
   [[nodiscard]] constexpr bool has(int number) const {
@@ -216,7 +215,7 @@ class room_for_buckets {
   [[nodiscard]] constexpr bool is_at_end(int number) const { return inside_[1] == number; }
   /// Puts a bucket where it fits beside those in `kept` and `another`, which stay; whether it does.
   [[gnu::cold]] constexpr bool put(int number, few_buckets const& kept, int another,
-                                   room_place& at) {
+                                   staging_place& at) {
     auto const stays = [&](int other) {
       return other >= 0 && (other == kept.first || other == kept.second || other == another);
     };
@@ -271,7 +270,7 @@ class room_for_buckets {
 struct planned_gather {
   int before = 0;  ///< the number of the operation among those of the passes
   int bucket = 0;
-  room_place at{};
+  staging_place at{};
 };
 
 /// What is brought together for passes, and where each of their operations finds what it uses.
@@ -282,7 +281,7 @@ struct gather_plan {
   /// Of each operation, as bits: begin and end of the room for parameters, and of that for frozen
   /// ones.
   lean_vector<int> ends{};
-  lean_vector<int> lets_go{};  ///< the same, of what no operation behind it uses there
+  lean_vector<int> releases{};  ///< the same, of what no operation behind it uses there
 };
 
 /// Adds the buckets of a region that each operation of the passes uses, unless they lie there
@@ -291,11 +290,11 @@ struct gather_plan {
 [[gnu::cold]] constexpr void add_gathers(gather_plan& out, parameter_layout const& layout,
                                          element_range const& room, lean_vector<int> const& uses,
                                          lean_vector<int> const& order, int first_bit) {
-  room_for_buckets inside(layout, room);
+  bucket_staging inside(layout, room);
   std::array<int, 2> last_use{-1, -1};  // of what lies at each end
   auto const let_go = [&](std::size_t end) {
     int const operation = std::exchange(last_use[end], -1);
-    if (operation >= 0) out.lets_go[std::size_t(operation)] |= (end == 1 ? 2 : 1) << first_bit;
+    if (operation >= 0) out.releases[std::size_t(operation)] |= (end == 1 ? 2 : 1) << first_bit;
   };
   auto const uses_of = [&](std::size_t operation) {
     auto const at = 2 * std::size_t(order[operation]);
@@ -305,7 +304,7 @@ struct gather_plan {
     auto const here = uses_of(i);
     int ahead = -1;  // of the next operation, what has been brought
     auto const bring = [&](int number) {
-      room_place at;
+      staging_place at;
       if (number < 0 || inside.has(number) || !inside.put(number, here, ahead, at)) return;
       out.gathers.push_back({static_cast<int>(i), number, at});
       for (std::size_t const end : {std::size_t{0}, std::size_t{1}})
@@ -368,7 +367,7 @@ struct gather_plan {
     for (int i = 0; i < end - first; ++i) order.push_back(forward ? first + i : end - 1 - i);
   }
   gather_plan out;
-  out.ends = out.lets_go = lean_vector(order.size(), 0);
+  out.ends = out.releases = lean_vector(order.size(), 0);
   auto const& at = layout.parameters_at;
   add_gathers(out, layout, at.room, used, order, 0);
   out.trained = out.gathers.size();
@@ -379,5 +378,5 @@ struct gather_plan {
 }  // namespace plait::planning
 
 #if PLAIT_HEADER_ONLY
-#include "plait/plan/sharding/bucket_rooms.ipp"
+#include "plait/plan/sharding/bucket_staging_buffers.ipp"
 #endif

@@ -8,30 +8,30 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/plan_facts.hpp"
-#include "plait/plan/schedule/exchanges.hpp"
 #include "plait/plan/schedule/program_operation.hpp"
+#include "plait/plan/schedule/transfers.hpp"
 
 namespace plait::execution {
 
-/// The list of a part of a job for the stage of a rank; all as `exchanges_of` takes it, but for the
+/// The list of a part of a job for the stage of a rank; all as `transfers_of` takes it, but for the
 /// number of ranks that is left to the launch, which the rank knows.
 template <class Plan, class Rank>
-[[gnu::cold]] lean_vector<exchange> exchanges_on(Rank const& rank, workload load, job_part part,
+[[gnu::cold]] lean_vector<transfer> transfers_on(Rank const& rank, workload load, job_part part,
                                                  bool has_still = false) {
   load.data_ranks = Plan::grid.ranks_at_launch(rank.grid());
-  return exchanges_of<Plan>(rank.stage(), load, part, has_still);
+  return transfers_of<Plan>(rank.stage(), load, part, has_still);
 }
 
 /// Lists a part of a job by the facts of its plan instead of the type.
 template <class Rank>
-[[gnu::cold]] lean_vector<exchange> exchanges_on(plan_facts const& plan, Rank const& rank,
+[[gnu::cold]] lean_vector<transfer> transfers_on(plan_facts const& plan, Rank const& rank,
                                                  workload load, job_part part,
                                                  bool has_still = false) {
   load.data_ranks = plan.numbers.grid.ranks_at_launch(rank.grid());
-  return plan.exchanges(rank.stage(), load, part, has_still);
+  return plan.transfers(rank.stage(), load, part, has_still);
 }
 
-/// Carries out exchanges of a plan's list on one rank. Beside `move_value`, which does so for the
+/// Carries out transfers of a plan's list on one rank. Beside `move_value`, which does so for the
 /// rows whose placements are types, it is the only caller of communicators: a trainer sends
 /// nothing that is not in the list. `sum_over_world` below is for programs.
 ///
@@ -39,11 +39,11 @@ template <class Rank>
 /// Errors:  those of the communicator.
 /// Threads: used by the one thread that runs the rank.
 template <class Rank>
-class exchange_runner {
+class transfer_runner {
  public:
   /// A row of the list as this rank carries it out.
   struct active_row {
-    exchange what{};
+    transfer what{};
     row_operation moves = local_move::none;
     typename Rank::communicator_type* group = nullptr;  ///< null in a group of one rank
     std::size_t begin = 0;                              ///< of what the group has, in the arena
@@ -52,8 +52,8 @@ class exchange_runner {
     stream on = stream::compute;
   };
 
-  /// `list`: as `exchanges_on` gives it.
-  [[gnu::cold]] exchange_runner(Rank& rank, lean_vector<exchange> const& list) {
+  /// `list`: as `transfers_on` gives it.
+  [[gnu::cold]] transfer_runner(Rank& rank, lean_vector<transfer> const& list) {
     for (auto const& what : list) rows_.push_back(prepared(rank, what));
   }
 
@@ -76,14 +76,14 @@ class exchange_runner {
   }
 
  private:
-  [[gnu::cold]] static active_row prepared(Rank& rank, exchange const& what);
+  [[gnu::cold]] static active_row prepared(Rank& rank, transfer const& what);
 
   lean_vector<active_row> rows_;
 };
 
 template <class Rank>
 template <class T>
-void exchange_runner<Rank>::run(program_operation const& of, T* data, int tag) const {
+void transfer_runner<Rank>::run(program_operation const& of, T* data, int tag) const {
   auto const& now = row(of.row);
   auto& group = *now.group;
   auto const behind = of.bucket < 0 ? 0 : std::size_t(of.bucket - now.what.bucket);
@@ -115,13 +115,13 @@ void exchange_runner<Rank>::run(program_operation const& of, T* data, int tag) c
 
 template <class Rank>
 template <class T>
-void exchange_runner<Rank>::sum(int number, T* data) const {
+void transfer_runner<Rank>::sum(int number, T* data) const {
   auto const& now = row(number);
   now.group->all_reduce(std::span<T>(data, now.what.count));
 }
 
 template <class Rank>
-auto exchange_runner<Rank>::prepared(Rank& rank, exchange const& what) -> active_row {
+auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active_row {
   auto const row = what.row();
   active_row out{what, row.moves};
   if (rank.grid().size(row.over) == 1) return out;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300 seconds=5
 //
-// Compares the plan's list of exchanges with the calls of the ranks, in order, on every rank.
-#include "plait/plan/schedule/exchanges.hpp"
+// Compares the plan's list of transfers with the calls of the ranks, in order, on every rank.
+#include "plait/plan/schedule/transfers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -57,13 +57,13 @@ void expect_calls_of_the_list(Backend const& backend) {
                                   {.epochs = 0, .microbatches = slices > 0 ? 0 : microbatches});
     auto const& first = batches.at(0);
     auto load = load_on<Job>(rank.grid());
-    for (auto const& what : plait::planning::exchanges_of<typename Job::plan_type>(
+    for (auto const& what : plait::planning::transfers_of<typename Job::plan_type>(
              rank.stage(), load, job_part::training))
       EXPECT_TRUE(what.row().allowed) << to_string(what.from) << " to " << to_string(what.to);
     auto const compare = [&](job_part part, char const* name) {
       std::int64_t times = 0;
       for (auto const& what :
-           plait::planning::exchanges_of<typename Job::plan_type>(rank.stage(), load, part))
+           plait::planning::transfers_of<typename Job::plan_type>(rank.stage(), load, part))
         if (rank.grid().size(what.row().over) > 1) times += what.times;
       if (part == job_part::training) {
         EXPECT_EQ(times, std::int64_t(log.size()));
@@ -83,8 +83,8 @@ void expect_calls_of_the_list(Backend const& backend) {
     // place.
     using plan = typename Job::plan_type;
     plait::planning::step_program const gathers = plait::planning::program_of_rows(
-        rank.grid(), plait::planning::exchanges_of<plan>(rank.stage(), load, job_part::training),
-        plait::planning::exchange_place::gather_parameters,
+        rank.grid(), plait::planning::transfers_of<plan>(rank.stage(), load, job_part::training),
+        plait::planning::transfer_place::gather_parameters,
         plait::planning::program_buffer::parameters);
     std::size_t rows = 0;
     for (auto const& now : gathers.operations) rows += now.row >= 0 ? 1 : 0;
@@ -127,9 +127,9 @@ void expect_each_row_counts(job_part part, int rank) {
   auto const grid = Job::plan_type::grid;
   auto const place = grid.coordinates_of(rank);
   auto const load = load_on<Job>(grid);
-  auto const list = plait::planning::exchanges_of<typename Job::plan_type>(
+  auto const list = plait::planning::transfers_of<typename Job::plan_type>(
       place.along(plait::axis::stage), load, part);
-  auto const lines = [&](plait::ext::lean_vector<plait::planning::exchange> const& of) {
+  auto const lines = [&](plait::ext::lean_vector<plait::planning::transfer> const& of) {
     return expansion<Job>(grid, place, load, part, of).lines();
   };
   auto const right = lines(list);
@@ -180,7 +180,7 @@ TEST(ExchangesMutants, BytesFollowFromTheList) {
   auto const load = load_on<small_gpt::job<small_gpt::three_axes>>(plan::grid);
   for (int stage = 0; stage < plan::stages; ++stage) {
     std::map<unsigned, std::int64_t> bytes;
-    for (auto const& what : plait::planning::exchanges_of<plan>(stage, load, job_part::training)) {
+    for (auto const& what : plait::planning::transfers_of<plan>(stage, load, job_part::training)) {
       auto const row = what.row();
       if (what.is_sent_by(stage))
         bytes[row.over.bits] +=
@@ -287,9 +287,9 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
   using job =
       plait::parallel<model, hybrid<data_parallel<2, plait::buckets<1>>, small_gpt::tp2_sharded>,
                       double>;
-  auto const list = plait::planning::exchanges_of<job::plan_type>(0, {}, job_part::training);
-  EXPECT_EQ(std::ranges::count(list, plait::planning::exchange_place::ties,
-                               &plait::planning::exchange::place),
+  auto const list = plait::planning::transfers_of<job::plan_type>(0, {}, job_part::training);
+  EXPECT_EQ(std::ranges::count(list, plait::planning::transfer_place::ties,
+                               &plait::planning::transfer::place),
             1);
   expect_calls_of_the_list<job>(plait::threads{});
   for (std::uint64_t seed = 0; seed < 20; ++seed)
@@ -320,9 +320,9 @@ TEST(ExchangesOfFormulas, AreWhatIsCalled) {
 
 /// The rows of a place, in words.
 template <class Plan>
-std::vector<std::string> moves_at(job_part part, plait::planning::exchange_place place) {
+std::vector<std::string> moves_at(job_part part, plait::planning::transfer_place place) {
   std::vector<std::string> out;
-  for (auto const& row : plait::planning::exchanges_of<Plan>(0, {}, part))
+  for (auto const& row : plait::planning::transfers_of<Plan>(0, {}, part))
     if (row.place == place)
       out.push_back(std::string(to_string(row.row().moves)) + " over " + to_string(row.row().over) +
                     " of " + std::to_string(row.count));
@@ -337,16 +337,16 @@ TEST(ExchangesOfBlocks, AreInTheNormalForm) {
   auto const regions = plan::parameter_layout_for(0, plan::grid).regions;
   auto const n = std::to_string(regions[0].count), m = std::to_string(regions[1].count);
   using lines = std::vector<std::string>;
-  using plait::planning::exchange_place;
-  EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::gradients),
+  using plait::planning::transfer_place;
+  EXPECT_EQ(moves_at<plan>(job_part::training, transfer_place::gradients),
             (lines{"reduce_scatter over data of " + n, "reduce_scatter over data of " + m,
                    "all_reduce over tensor of " + std::to_string(regions[1].count / 2)}));
   lines const gathers{"all_gather over data of " + n, "all_gather over data of " + m};
   // The second region is what the first layers that run may need, too.
-  EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::gather_parameters),
+  EXPECT_EQ(moves_at<plan>(job_part::training, transfer_place::gather_parameters),
             (lines{gathers[1], gathers[0]}));
-  EXPECT_EQ(moves_at<plan>(job_part::export_parameters, exchange_place::blocks), gathers);
-  EXPECT_EQ(moves_at<plan>(job_part::export_gradients, exchange_place::blocks), gathers);
+  EXPECT_EQ(moves_at<plan>(job_part::export_parameters, transfer_place::blocks), gathers);
+  EXPECT_EQ(moves_at<plan>(job_part::export_gradients, transfer_place::blocks), gathers);
 }
 
 // The axis that is scattered last is gathered first, whichever of the axes varies faster among the
@@ -359,13 +359,13 @@ TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
     auto const all = plan::parameter_layout_for(0, plan::grid).regions[0].count;
     auto const n = std::to_string(all), half = std::to_string(all / 2);
     using lines = std::vector<std::string>;
-    using plait::planning::exchange_place;
+    using plait::planning::transfer_place;
     EXPECT_EQ(
-        moves_at<plan>(job_part::training, exchange_place::gradients),
+        moves_at<plan>(job_part::training, transfer_place::gradients),
         (lines{"reduce_scatter over data of " + n, "reduce_scatter over replica of " + half}));
     lines const gathers{"all_gather over replica of " + half, "all_gather over data of " + n};
-    EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::gather_parameters), gathers);
-    EXPECT_EQ(moves_at<plan>(job_part::export_gradients, exchange_place::blocks), gathers);
+    EXPECT_EQ(moves_at<plan>(job_part::training, transfer_place::gather_parameters), gathers);
+    EXPECT_EQ(moves_at<plan>(job_part::export_gradients, transfer_place::blocks), gathers);
   };
   expect(small_gpt::job<hybrid<replicas, zero>>{});
   expect(small_gpt::job<hybrid<zero, replicas>>{});
@@ -379,7 +379,7 @@ std::string said_of(plait::planning::plan_ir const& plan, job_part part) {
       .parameters_at{.base{0, 384}, .blocks{1, 1}},
       .gradients_at{.base{0, 384}, .blocks{1, 1}}};
   try {
-    (void)plait::planning::list_exchanges(plan, parameters, 0, {}, part);
+    (void)plait::planning::list_transfers(plan, parameters, 0, {}, part);
   } catch (plait::error const& e) {
     return e.what();
   }
@@ -402,7 +402,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   without_row.rules.summed = right.rules.summed.with(axis::data, partial_max);
   EXPECT_EQ(
       said_of(without_row, job_part::training),
-      "list of exchanges: no operation of the table: at 'gradients' a value goes from {data: "
+      "list of transfers: no operation of the table: at 'gradients' a value goes from {data: "
       "partial_max, stage: only<0>, replica: shard<elements>} to {data: shard<elements>, "
       "stage: only<0>, replica: shard<elements>}, which is partial_max -> shard<elements> (no "
       "row) on data" +
@@ -413,7 +413,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   of_two_axes.has_copies = true;
   EXPECT_EQ(
       said_of(of_two_axes, job_part::state_transfer),
-      "list of exchanges: no operation of the table: at 'state' a value goes from {data: "
+      "list of transfers: no operation of the table: at 'state' a value goes from {data: "
       "only<0>, replica: only<0>} to {}, which is only<0> -> invariant (broadcast) on data and "
       "only<0> -> invariant (broadcast) on replica" +
           std::string(allowed));

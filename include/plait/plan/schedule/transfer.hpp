@@ -14,7 +14,7 @@
 
 namespace plait::planning {
 
-/// A part of a job, with a list of exchanges of its own.
+/// A part of a job, with a list of transfers of its own.
 enum class job_part : int {
   set_up,             ///< runs once, and for each source of batches
   training,           ///< one step, with clipping if the workload has it
@@ -42,9 +42,9 @@ enum class job_part : int {
 /// The number of enumerators of `job_part`.
 inline constexpr int job_parts = int(job_part::state_transfer) + 1;
 
-/// The label of an exchange: its use in a part of a job, by which programs find rows of a list.
+/// The label of an transfer: its use in a part of a job, by which programs find rows of a list.
 /// order_of_parts.hpp has the order.
-enum class exchange_place : int {
+enum class transfer_place : int {
   agreement,             ///< numbers of each rank that must be the same on all ranks
   labels,                ///< count of the labels, before the passes
   gather_parameters,     ///< parameters that optimizers own become those that are kept
@@ -69,30 +69,30 @@ enum class exchange_place : int {
   state  ///< arenas of a trainer: parameters as layers see them, parameters, optimizer, averages
 };
 
-/// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = int(exchange_place::state) + 1;
+/// The number of enumerators of `transfer_place`.
+inline constexpr int transfer_places = int(transfer_place::state) + 1;
 
 /// For example "gradients".
-constexpr char const* to_string(exchange_place place) {
+constexpr char const* to_string(transfer_place place) {
   constexpr char const* words[]{
       "agreement",     "labels",   "gather_parameters", "parameters",    "forward",
       "forward_again", "backward", "activation_edge",   "gradient_edge", "microbatch_gradients",
       "slices",        "ties",     "gradients",         "loss",          "norm_partials",
       "measures",      "output",   "rank_outputs",      "outputs",       "blocks",
       "parameter",     "state"};
-  static_assert(std::size(words) == exchange_places);
+  static_assert(std::size(words) == transfer_places);
   return words[static_cast<int>(place)];
 }
 
-/// The type of an exchange's elements, as a job names it.
-enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
+/// The type of an transfer's elements, as a job names it.
+enum class transfer_element : int { compute, slot, gradient, parameter, real, bits };
 
 /// One communication of a job: the value that goes from one set of placements to another. The
 /// operation and the axes follow from the table.
-struct exchange {
-  exchange_place place = exchange_place::agreement;
+struct transfer {
+  transfer_place place = transfer_place::agreement;
   placements from{}, to{};
-  exchange_element element = exchange_element::real;
+  transfer_element element = transfer_element::real;
   std::size_t count = 1;   ///< elements of the value that one group has, as a whole
   std::size_t offset = 0;  ///< place of its first element, if one arena has several values
   std::int64_t times = 1;  ///< sum over copies, microbatches and buckets
@@ -113,13 +113,13 @@ struct exchange {
   [[nodiscard]] constexpr bool moves_bucket(int number) const {
     return bucket >= 0 && bucket <= number && number < bucket + buckets;
   }
-  friend constexpr bool operator==(exchange const&, exchange const&) = default;
+  friend constexpr bool operator==(transfer const&, transfer const&) = default;
 };
 
-/// The stream on which a rank of a stage carries out an exchange: messages between neighbours of a
+/// The stream on which a rank of a stage carries out an transfer: messages between neighbours of a
 /// pipeline have channels, other calls the streams of their groups. `stages`: of the pipeline, for
 /// messages.
-[[nodiscard]] constexpr stream stream_of_row(exchange const& made, int stage, int stages) {
+[[nodiscard]] constexpr stream stream_of_row(transfer const& made, int stage, int stages) {
   if (made.unit < 0) return stream_of(made.row().over);
   bool const sends = made.is_sent_by(stage);
   return channel_of(stage, (sends ? made.to : made.from).stage(), stages, sends);
@@ -128,13 +128,13 @@ struct exchange {
 /// Ends a job whose list has a row that the code of its part does not carry out.
 ///
 /// Errors: error, always: a fault of plait that names both.
-[[noreturn]] [[gnu::cold]] void refuse_row(exchange_place place, char const* part);
+[[noreturn]] [[gnu::cold]] void refuse_row(transfer_place place, char const* part);
 
-/// The rows of an exchange that the table does not have as one operation, and what it may be.
-[[gnu::cold]] std::string refused_rows(exchange const& made);
+/// The rows of an transfer that the table does not have as one operation, and what it may be.
+[[gnu::cold]] std::string refused_rows(transfer const& made);
 
 }  // namespace plait::planning
 
 #if PLAIT_HEADER_ONLY
-#include "plait/plan/schedule/exchange.ipp"
+#include "plait/plan/schedule/transfer.ipp"
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/run/block_rooms.hpp"
+#include "plait/run/staging_buffers.hpp"
 
 namespace plait::execution {
 

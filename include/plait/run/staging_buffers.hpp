@@ -44,14 +44,14 @@ struct use_in_bucket {
 /// Cost:    no call allocates.
 /// Threads: used by the one thread that runs the rank.
 template <class T, class Sum, class Rank, bool HasRooms>
-class block_rooms {
+class staging_buffers {
   using sum = Sum;
 
  public:
   /// `plan`: the numbers of the job's plan; `layout`: that of the parameters of the rank's stage;
   /// `places`: where the runner looks up parameters.
-  [[gnu::cold]] block_rooms(Rank& rank, plan_ir const& plan, parameter_layout layout,
-                            lean_vector<parameter_place>& places, T* parameters, Sum* gradients)
+  [[gnu::cold]] staging_buffers(Rank& rank, plan_ir const& plan, parameter_layout layout,
+                                lean_vector<parameter_place>& places, T* parameters, Sum* gradients)
       : rank_(rank),
         places_(places),
         parameters_(parameters),
@@ -88,7 +88,7 @@ class block_rooms {
   void let_go(program_operation const& now) {
     for (std::size_t end = 0; end < gathered_.size(); ++end) {
       auto const& gone = gathered_[end];
-      if ((now.lets_go >> end & 1) == 0 || gone.bucket < 0) continue;
+      if ((now.releases >> end & 1) == 0 || gone.bucket < 0) continue;
       auto const room = parameter_room(gone);
       queue().discard(parameters_ + room.offset, room.count * sizeof(T));
       hide(gone.bucket);
@@ -170,10 +170,10 @@ class block_rooms {
 
 /// Where ranks hold all of both.
 template <class T, class Sum, class Rank>
-class block_rooms<T, Sum, Rank, false> {
+class staging_buffers<T, Sum, Rank, false> {
  public:
-  block_rooms(Rank&, plan_ir const&, parameter_layout const&, lean_vector<parameter_place>&, T*,
-              Sum*) {}
+  staging_buffers(Rank&, plan_ir const&, parameter_layout const&, lean_vector<parameter_place>&, T*,
+                  Sum*) {}
   T* parameters(program_operation const&) const { return nullptr; }
   Sum* gradients(program_operation const&) const { return nullptr; }
   void bring(program_operation const&) {}
@@ -185,5 +185,5 @@ class block_rooms<T, Sum, Rank, false> {
 }  // namespace plait::execution
 
 #if PLAIT_HEADER_ONLY
-#include "plait/run/block_rooms.ipp"
+#include "plait/run/staging_buffers.ipp"
 #endif

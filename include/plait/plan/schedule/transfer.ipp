@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/plan/schedule/exchange.hpp"
+#include "plait/plan/schedule/transfer.hpp"
 
 #include "plait/core/concat.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::planning {
 
-PLAIT_DECL void refuse_row(exchange_place place, char const* part) {
+PLAIT_DECL void refuse_row(transfer_place place, char const* part) {
   throw error({"the list of ", part, " has a row at '", to_string(place),
                "', which nothing carries out there; this is a fault of plait"});
 }
 
-PLAIT_DECL std::string refused_rows(exchange const& made) {
+PLAIT_DECL std::string refused_rows(transfer const& made) {
   std::string text = concat({"at '", to_string(made.place), "' a value goes from ",
                              to_string(made.from), " to ", to_string(made.to), ", which is "});
   char const* separator = "";
