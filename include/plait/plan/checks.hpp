@@ -16,10 +16,10 @@
 #include "plait/plan/sharding/parameter_plan.hpp"
 #include "plait/schedule/proof.hpp"
 
-// What a plan asserts of its model and policies. Numbers and names are template arguments, so that
-// compilers print them next to the text. Names are made only where a check has failed.
+// Checks that a plan asserts for its model and policies. Numbers and names are template arguments,
+// so that compilers print them next to the text. Names are computed only if a check has failed.
 //
-// A plan asserts constants that call the checks: then g++ with -ftemplate-backtrace-limit=1 leaves
+// A plan asserts constants that call the checks. So g++ with -ftemplate-backtrace-limit=1 leaves
 // out both the constant and the plan, whose name is as long as the model.
 namespace plait::planning {
 
@@ -44,7 +44,7 @@ template <class Model, int Tie>
 struct owner_of_tie {
   constexpr name operator()() const { return make_outline<Model>().ties[Tie].owner; }
 };
-/// The full name of a parameter; `Number` counts those of all leaves.
+/// The full name of a parameter; `Number` counts the parameters of all leaves.
 template <class Model, int Number>
 struct parameter_name {
   constexpr characters operator()() const {
@@ -57,13 +57,14 @@ struct parameter_name {
   }
 };
 
-// What the numbers in these lines are.
+// Names for the numbers that compilers print.
 template <std::size_t Length>
 struct of_length;
 template <int Ranks>
 struct on_ranks;
 
-// Of what failed checks assert these are false; compilers print them next to the text.
+// Constants that failed checks assert. They are false; compilers print their names next to the
+// text.
 template <printed_text LayerName, class Layer, class Length, class Ranks>
 inline constexpr bool has_form_that_divides = false;
 template <printed_text LayerName, printed_text Label, class Labels>
@@ -138,6 +139,7 @@ inline constexpr bool has_forms = [] {
   return true;
 }();
 
+/// The bodies that a layer can lack.
 enum class missing_kind : int { none, forward, backward_input, backward_parameters, count };
 
 struct missing_body {
@@ -145,7 +147,7 @@ struct missing_body {
   int leaf = 0;
 };
 
-/// The first body that a step of the program would call and that its layer lacks.
+/// Returns the first body that a node of the program would call and that its layer lacks.
 constexpr missing_body find_missing_body(auto const& code, auto const& leaves,
                                          auto const& needs_gradient) {
   for (auto const& now : code.steps) {
@@ -192,20 +194,23 @@ constexpr int count_terms(auto const& tree) {
   return terms;
 }
 
-/// For how many layers compilers make a plan without a flag; those of a repeat count once.
+/// The number of layers for which compilers make a plan without a flag; layers of a repeat count
+/// once.
 #if !defined(PLAIT_MOST_LAYERS)
 #define PLAIT_MOST_LAYERS 512
 #endif
 inline constexpr int most_layers = PLAIT_MOST_LAYERS;
 
-/// Before anything is made of the model: what a compiler says when it gives up is where it stood.
+/// Checks the number of layers before anything else is made of the model: a compiler that gives up
+/// only names the place where it gave up.
 template <int Layers, int Most>
 consteval void check_layer_count() {
-  static_assert(Layers <= Most,
-                "this model has more layers than compilers make a plan for by themselves (those of "
-                "a repeat count once); where many are alike write a repeat, else compile with -D "
-                "PLAIT_MOST_LAYERS=<layers> and, of clang, -fconstexpr-steps=100000000, or, of "
-                "g++, -fconstexpr-ops-limit=1000000000 -fconstexpr-loop-limit=10000000");
+  static_assert(
+      Layers <= Most,
+      "this model has more layers than compilers make a plan for by themselves (the "
+      "layers of a repeat count once); if many are alike, write a repeat, else compile with -D "
+      "PLAIT_MOST_LAYERS=<layers> and, of clang, -fconstexpr-steps=100000000, or, of "
+      "g++, -fconstexpr-ops-limit=1000000000 -fconstexpr-loop-limit=10000000");
 }
 template <int Layers, int Most>
 inline constexpr bool has_few_layers = (check_layer_count<Layers, Most>(), true);
@@ -297,7 +302,7 @@ struct printed_names<Name, Model, std::integer_sequence<int, Number...>> {
   using type = printed_texts<printed<Name<Model, Number>{}>...>;
 };
 
-/// `Names`: of all parameters that stand before the layer.
+/// `Names`: the names of all parameters in front of the layer.
 template <tie_error Problem, printed_text LayerName, printed_text Owner, class Names>
 consteval void report_tie() {
   static_assert(Problem != tie_error::unknown_owner || can_be_tied<LayerName, Owner, Names>,
@@ -317,8 +322,8 @@ consteval void report_tie() {
                 "trained; freeze both or neither (frozen<...> with patterns for both)");
 }
 
-/// The name of a parameter as a pattern of frozen<L, Patterns...> sees it; `Number` counts those of
-/// the leaves of the L that has a mistake, or of its one leaf of which a part would be frozen.
+/// The name of a parameter as a pattern of frozen<L, Patterns...> sees it. `Number` counts the
+/// parameters of the leaves of the wrong L, or of the one leaf that would be frozen in part.
 template <class Model, int Number>
 struct name_in_frozen {
   constexpr characters operator()() const {
@@ -346,7 +351,7 @@ struct pattern_of_frozen {
   constexpr name operator()() const { return make_outline<Model>().frozen.pattern; }
 };
 
-/// `Names`: of the parameters of L as a pattern sees them.
+/// `Names`: the names of L's parameters as a pattern sees them.
 template <frozen_error Problem, printed_text Pattern, class Names>
 consteval void report_frozen() {
   static_assert(Problem != frozen_error::matches_nothing || can_be_frozen<Pattern, Names>,
@@ -403,7 +408,7 @@ constexpr bool ties_stay_on_stages(static_view<item> items, auto const& entries,
 }
 
 constexpr bool has_nested_repeat(auto const& tree) {
-  int end = 0;  // of the outermost repeat or residual that has been met
+  int end = 0;  // end of the outermost repeat or residual so far
   for (int i = 0; i < tree.nodes.size(); ++i) {
     auto const kind = tree.nodes[i].kind;
     if (kind == node_kind::repeat && i < end) return true;
@@ -413,12 +418,12 @@ constexpr bool has_nested_repeat(auto const& tree) {
   return false;
 }
 
-/// The number, among those of all leaves, of a parameter whose name another one has too, in files
-/// and in messages; -1 if there is none.
+/// Returns the number, counted over all leaves, of a parameter whose name in files and messages
+/// another parameter also has; -1 if there is none.
 constexpr int find_equal_name(auto const& tree) {
   auto const names = leaf_characters(tree);
   auto const label = [&](int leaf, int index) { return tree.leaves[leaf].parameters[index].label; };
-  // Lists of the leaves whose names have the same hash, so that few are compared.
+  // Lists of leaves whose names have one hash, so that few names are compared.
   int const leaves = tree.leaves.size();
   std::vector<int> first(std::size_t(leaves), leaves), next(std::size_t(leaves), leaves);
   for (int leaf = leaves - 1; leaf >= 0; --leaf) {

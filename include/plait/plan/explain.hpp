@@ -31,7 +31,7 @@ template <class Layer>
 inline constexpr std::string_view plain_name_of =
     detail::plain_name(detail::type_text<typename detail::written_layer<Layer>::type>());
 
-/// What the types of leaves are called.
+/// Returns the names of the types of leaves.
 template <class... Leaves>
 [[nodiscard]] constexpr std::array<std::string_view, sizeof...(Leaves)> plain_names(
     std::tuple<Leaves...> const*) {
@@ -106,7 +106,8 @@ template <class Plan>
   return table.text();
 }
 
-/// Says how many layers give other results with another number of microbatches; "" if none.
+/// Returns a sentence with the number of layers whose results depend on the number of microbatches;
+/// "" if there are none.
 template <class Plan>
 [[gnu::cold]] std::string explain_sums_over_samples(int microbatches) {
   if (!Plan::sums_over_samples || microbatches == 1) return "";
@@ -120,7 +121,7 @@ template <class Plan>
                  microbatches, ", or of data ranks, gives other results\n\n"});
 }
 
-/// Says which stages mostly wait for others; "" if none.
+/// Returns a text on the stages that mostly wait for others; "" if there are none.
 template <class Plan>
 [[gnu::cold]] std::string explain_idle_stages() {
   auto const& code = Plan::code;
@@ -133,7 +134,7 @@ template <class Plan>
   return text_of_idle_stages(of, cut(typename Plan::stage_policy::cuts{}), cut(balanced{}));
 }
 
-/// The layers of units, for example "wte, h.0-2, ln_f".
+/// Returns the layers of units, for example "wte, h.0-2, ln_f".
 template <class Plan>
 [[gnu::cold]] std::string layers_of(unit_range const& units) {
   return text_of_layers(leaf_names(Plan::tree), Plan::code.items.view(), units);
@@ -163,9 +164,9 @@ template <class Plan>
   return table.text();
 }
 
-/// The axes along which ranks hold blocks of something, or "all of it".
+/// Returns the axes along which ranks hold blocks of an arena, or "all of it".
 [[nodiscard]] [[gnu::cold]] std::string blocks_text(placements const& held, mesh const& grid);
-/// What a rank holds, where that is not all.
+/// Returns a text on the blocks that a rank holds, if it does not hold all of each arena.
 template <class Plan>
 [[gnu::cold]] std::string explain_blocks(mesh const& grid) {
   if (grid.of_several_ranks(Plan::rules.cut_axes()).empty()) return "";
@@ -174,7 +175,8 @@ template <class Plan>
                  ", and its optimizer owns ", blocks_text(Plan::rules.owned, grid), "\n\n"});
 }
 
-/// What is made again before backwards, and how much of a stage's forwards that is.
+/// Returns a table of the recomputed layers, with the share of a stage's forward work that is
+/// recomputed.
 template <class Plan>
 [[gnu::cold]] std::string explain_recompute(workload const& load) {
   if (!Plan::recomputes.any()) return "";
@@ -185,13 +187,13 @@ template <class Plan>
                 work = as_percent(Plan::recompute_work(stage, load), 1);
     for (auto const& units : Plan::chunks_of(stage))
       for (int unit = units.begin, next = unit; unit < units.end; unit = next) {
-        // Copies of which the same is made again stand in one line.
+        // Copies with equal recompute share one line.
         int const item = item_of(Plan::code.items.view(), unit), what = Plan::recomputes.of(unit);
         while (next < units.end && Plan::recomputes.of(next) == what &&
                Plan::code.items[item].units().contains(next))
           ++next;
         if ((Plan::recomputes.runs[item] >> what & 1) == 0) continue;
-        // Where a layer says it itself, the policy may say nothing.
+        // A layer may ask for recompute by itself, without a policy.
         table.add({std::to_string(stage), layers_of<Plan>({unit, next}),
                    what == 0 ? "as layers say" : to_string(again(what)), record, work});
         record = work = "";
@@ -200,7 +202,7 @@ template <class Plan>
   return concat({"made again before the backward\n", table.text(), "\n"});
 }
 
-/// The buckets of parameters that are gathered before layers that use them.
+/// Returns a table of the buckets of parameters that are gathered in front of layers that use them.
 template <class Plan>
 [[gnu::cold]] std::string explain_gathers(workload const& load) {
   auto const grid = Plan::grid_for(load);
@@ -222,7 +224,8 @@ template <class Plan>
                    : concat({"parameters gathered before layers use them\n", table.text(), "\n"});
 }
 
-/// The buckets of gradients: each is reduced as soon as the backward has been through its layers.
+/// Returns a table of the buckets of gradients. Each is reduced as soon as the backward has run its
+/// layers.
 template <class Plan>
 [[gnu::cold]] std::string explain_buckets(workload const& load) {
   auto const grid = Plan::grid_for(load);
@@ -270,8 +273,8 @@ template <class Plan>
   return table.text();
 }
 
-/// What blocks of owners (zero<1>) would save, where the data ranks hold and update the same
-/// optimizer state; nothing else is changed by it, so it is offered and never chosen.
+/// Returns a text on the memory that blocks of owners (zero<1>) would save, if data ranks hold and
+/// update equal optimizer states. Nothing else changes with it, so it is offered and never chosen.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
   int const ranks = Plan::batch_ranks(Plan::grid_for(load));
@@ -308,14 +311,16 @@ template <class Plan>
                  "  gradients are reduced behind the last slice, when their sums are whole\n"});
 }
 
-/// What `explain` says besides the plan.
+/// Additions to the text of `explain`.
 struct explain_options {
-  bool program = false;  ///< the operations of a step, of a rank of each stage, in their order
-  host_map hosts{};      ///< of the ranks, see rank_handle::hosts: which groups cross them
+  /// Adds the operations of a step, for a rank of each stage, in their order.
+  bool program = false;
+  /// Hosts of the ranks, see rank_handle::hosts; adds the groups that cross hosts.
+  host_map hosts{};
   std::string device{};  ///< the processor and library or the GPU: `rank.device().kind()`
 };
 
-/// The operations of a training step that clips, of a rank of each stage.
+/// Returns the operations of a training step that clips, for a rank of each stage.
 template <class Plan>
 [[gnu::cold]] std::string explain_programs(workload load) {
   load = Plan::completed(load);
@@ -338,8 +343,8 @@ template <class Plan>
   return out;
 }
 
-/// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload,
-/// and what the options ask for.
+/// Returns the plan in words and tables: forms, transitions, stages, memory and traffic for a
+/// workload, and the additions that the options ask for.
 ///
 /// Example (tests/reference/names_in_use_test.cpp explain):
 ///     std::fputs(plait::explain(in_all_ways::plan(), {.rows = 16, .microbatches = 2}).c_str(),
@@ -376,7 +381,7 @@ template <class Plan>
   if (options.program) out += explain_programs<Plan>(load);
   return out;
 }
-/// The same with the hosts of the ranks alone, where they are known.
+/// Calls explain with the hosts of the ranks as the only option.
 template <class Plan>
 [[gnu::cold]] std::string explain(Plan plan, workload const& load, host_map const& hosts = {}) {
   return explain(plan, load, explain_options{.hosts = hosts});

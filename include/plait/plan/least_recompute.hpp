@@ -17,23 +17,25 @@ namespace plait::planning {
 template <class Model, class Policy, class Element>
 struct plan;
 
-/// The answer of plan::least_recompute: nothing, cheap, or all for the first units of each stage
+/// The result of plan::least_recompute: nothing, cheap, or all for the first units of each stage
 /// and cheap for the others, `recompute<again::all, units::first<K>, again::cheap>`.
 struct recompute_choice {
-  bool fits = false;  ///< false: not even the last choice does, which is what stands here
+  /// False: even the last choice, which the other members describe, needs too much.
+  bool fits = false;
   again what = again::nothing;
   int all_of_first = 0;   ///< K
-  std::size_t bytes = 0;  ///< of the rank that needs most
+  std::size_t bytes = 0;  ///< bytes of the rank that needs most
   double work = 0;        ///< the greatest plan::recompute_work of a stage
 };
 
-/// See plan::least_recompute.
+/// Searches for plan::least_recompute. Only activations change with the choice, so the other bytes
+/// are computed once.
 template <class Plan>
 [[nodiscard]] constexpr recompute_choice find_least_recompute(workload const& load,
                                                               std::size_t bytes) {
   static_assert(!Plan::has_reruns,
-                "plan::least_recompute: the plan says itself what is made again; ask that of the "
-                "job without recompute");
+                "plan::least_recompute: the plan itself has a recompute; ask the plan of the job "
+                "without recompute");
   recompute_choice best{.bytes = Plan::bytes_per_rank(load)};
   best.fits = best.bytes <= bytes;
   if (best.fits) return best;
@@ -45,7 +47,7 @@ template <class Plan>
   auto const table =
       training_timetable<typename mixed::schedule_type, mixed::stages>(full.microbatches);
   auto const layout = mixed::activation_layout_for(load.rows);
-  std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // what does not change
+  std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // bytes that do not change
   int most_units = 0;
   for (int stage = 0; stage < mixed::stages; ++stage) {
     auto const need = mixed::memory(stage, load, table.stages[std::size_t(stage)]);

@@ -21,22 +21,24 @@
 
 namespace plait::planning {
 
-/// Where the buffers of one stage lie in its activation arena, in bytes: first what passes leave to
-/// each other, in a step and in an evaluation.
+/// The places of the buffers of one stage in its activation arena, in bytes. First are the buffers
+/// that passes leave for each other. After them are two edge buffers for the values between items,
+/// the working record, transient buffers, staging buffers and zeros. Only one item runs at a time,
+/// so one transient buffer, as long as the largest item needs, serves all items.
 struct stage_arena {
   lean_vector<chunk_arena> chunks{};
   passed_bytes training{};
-  std::size_t passes_bytes = 0;   ///< of what passes leave, in a step or an evaluation
-  std::size_t edge_bytes = 0;     ///< of the largest activation between two items
-  std::size_t working_bytes = 0;  ///< of what is made again of one unit at a time
+  std::size_t passes_bytes = 0;   ///< buffers between passes, of a step or an evaluation
+  std::size_t edge_bytes = 0;     ///< the largest activation between two items
+  std::size_t working_bytes = 0;  ///< working record, for the unit that is recomputed
   /// Bytes of values that do not outlive an item and, after them, of the data that its moves pack.
   std::size_t transient_bytes = 0, staging_bytes = 0;
   std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, staging_offset = 0,
               zeros_offset = 0;
   std::size_t total_bytes = 0;
 
-  /// Where passes of the stage on some microbatches have what they leave to each other.
-  /// `HasChunks`: whether a stage of the plan has several.
+  /// Returns the places of the buffers that the stage's passes on some microbatches leave for each
+  /// other. `HasChunks`: true if a stage of the plan has several chunks.
   template <bool HasChunks>
   [[nodiscard]] [[gnu::cold]] constexpr placed_passes place(stage_program const& passes,
                                                             int microbatches) const {
@@ -44,8 +46,11 @@ struct stage_arena {
   }
 };
 
-/// Lays out the activation arena of a stage. `passes`: of a training step; `least_bytes`: of what
-/// they leave to each other; `HasChunks`: whether a stage of the plan has several.
+/// Lays out the activation arena of a stage.
+///
+/// `passes`: passes of a training step.
+/// `least_bytes`: least bytes for the buffers that the passes leave for each other.
+/// `HasChunks`: true if a stage of the plan has several chunks.
 template <bool HasChunks, int Leaves>
 [[gnu::cold]] constexpr stage_arena lay_out_arena(plan_ir const& plan, int stage,
                                                   activation_layout<Leaves> const& layout,
@@ -85,7 +90,7 @@ template <bool HasChunks, int Leaves>
   }
   out.training = bytes_of_passes<HasChunks>(out.chunks, passes, microbatches);
   out.passes_bytes = std::max(out.training.all, least_bytes);
-  if constexpr (HasChunks) {  // with one an evaluation has no more than one of each
+  if constexpr (HasChunks) {  // with one chunk an evaluation has at most one of each buffer
     auto const table = evaluation_timetable(plan.stages(), microbatches, plan.shape());
     out.passes_bytes = std::max(
         out.passes_bytes,
@@ -103,7 +108,7 @@ template <bool HasChunks, int Leaves>
   return out;
 }
 
-/// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
+/// Returns the bytes of the inputs and targets of one step, which every rank of a data rank holds.
 template <class Plan>
 constexpr std::size_t batch_bytes(workload const& load) {
   auto const bytes_of = [&](value_info const& info) {
@@ -122,8 +127,9 @@ constexpr std::size_t batch_bytes(workload const& load) {
              : bytes;
 }
 
-/// Where the small numbers of a trainer lie: those of a step, those of its slices, the sums of
-/// squares, what an optimizer treats alike, what is squared, and what the ranks compare. In bytes.
+/// The places of a trainer's small numbers, in bytes: numbers of a step, numbers of its slices, the
+/// sums of squares, groups of parameters that an optimizer treats alike, the blocks that are
+/// squared, and the numbers that ranks compare.
 struct number_tables {
   static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
   std::size_t slices_at = 0, norm_partials_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0,
@@ -160,17 +166,19 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   return out;
 }
 
-/// How a rank adds up the gradients of its slices: in accumulators of the whole arena, one behind
-/// the other, and behind them room for what ranks transfer at one time, in elements. Without slices
-/// there is one accumulator and no room.
+/// The arena in which a rank adds up the gradients of its slices, in elements. It has accumulators
+/// as long as all gradients, and after them staging buffers for the blocks that ranks transfer at
+/// one time. Sums follow a fixed binary tree over the slices, so that they have equal bits on any
+/// number of ranks; a partial sum that waits for its sibling needs an accumulator of its own.
+/// Without slices there is one accumulator and no staging buffer.
 struct slice_arena {
   int accumulators = 1;
-  int roots = 1;           ///< most that one rank has
-  std::size_t stride = 0;  ///< from one accumulator to the next
-  std::size_t piece = 0;   ///< of each root, for each rank
+  int roots = 1;           ///< the most roots of a rank
+  std::size_t stride = 0;  ///< distance between two accumulators
+  std::size_t piece = 0;   ///< elements of each root, for each rank, that are sent at one time
   std::size_t sent_at = 0, received_at = 0, total = 0;
 
-  /// Bytes of what is sent at one time, at most, but for one alignment from each root and rank.
+  /// The most bytes that are sent at one time, except for one alignment for each root and rank.
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 };
 
@@ -195,15 +203,15 @@ constexpr slice_arena lay_out_slices(parameter_layout const& layout, int slices,
   return out;
 }
 
-/// Where a rank has the outputs of the model: those that a prediction gives it, or of one
-/// microbatch for measures; behind them what those of one microbatch are brought together in, and
-/// the numbers of measures.
+/// The places of the model's outputs on a rank: the outputs of a prediction, or of one microbatch
+/// for measures. After them are a staging buffer, in which the outputs of one microbatch are made
+/// whole, and the numbers of measures.
 struct output_room {
-  std::size_t elements = 0;                               ///< of the outputs
+  std::size_t elements = 0;                               ///< elements of the outputs
   std::size_t staging_at = 0, numbers_at = 0, total = 0;  ///< in bytes
 };
 
-/// `part`: a prediction, or an evaluation.
+/// Lays out the outputs. `part`: a prediction or an evaluation.
 template <class Plan>
 constexpr output_room lay_out_outputs(int stage, workload const& load, job_part part) {
   auto const values = values_of<Plan>(stage, load, part);
@@ -218,11 +226,13 @@ constexpr output_room lay_out_outputs(int stage, workload const& load, job_part 
   return out;
 }
 
-/// Bytes that a rank of one stage of a plan needs.
+/// Returns the bytes that a rank of one stage of a plan needs.
 ///
-/// Parameters are held as they are kept, gradients as they are summed, the optimizer's state and
-/// averages as they are owned. Where layers see copies in another type, those are what is kept, and
-/// the parameters themselves are held as they are owned. What is frozen is only kept.
+/// Each arena is as long as its placement says: parameters as they are kept, gradients as they are
+/// summed, the optimizer's state and averages as they are owned. If layers see copies in another
+/// type, the copies are kept, and the parameters themselves are held as they are owned.
+/// Frozen parameters are only kept. Example: under data_parallel<4, zero<1>> a rank has all
+/// parameters and gradients and a quarter of the optimizer's state.
 template <class Plan>
 [[gnu::cold]] constexpr memory_need memory_of_stage(int stage, workload const& load,
                                                     stage_program const& passes) {

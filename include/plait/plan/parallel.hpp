@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// First, as messages name all files on the way to a check.
+// Included first, because messages name all files on the way to a check.
 #include "plait/core/precision.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/plan/checks.hpp"
@@ -11,7 +11,7 @@
 
 namespace plait {
 
-/// A model that runs under a policy: the type that everything else takes as its job.
+/// A model that runs under a policy: the type that trainers and checks take as their job.
 ///
 /// Deriving an empty struct from it (`struct job : plait::parallel<...> {};`) keeps the names in
 /// error messages and object files short.
@@ -35,17 +35,17 @@ struct parallel {
   static_assert(detail::precision_of<Element>::is_one,
                 "parallel<Model, Policy, Element>: Element is neither float nor double; for "
                 "bfloat16 write precision<bfloat16, float>");
-  // Before the plan, whose errors would come first.
+  // This check is in front of the plan, whose errors would otherwise be first.
   static_assert(planning::has_few_layers<planning::leaf_count<Model>, planning::most_layers>);
   static_assert(ext::mesh_of<Policy>.dimension_count >= 0);
   using model = Model;
-  /// The types of activations, of parameters in the optimizer's hands, and of their gradients.
+  /// The types of activations, of parameters in the optimizer, and of their gradients.
   using element = typename ext::precision_of<Element>::compute;
   using parameter_element = typename ext::precision_of<Element>::parameters;
   using gradient_element = typename ext::precision_of<Element>::reduce;
   using plan_type = plait::ext::plan<Model, Policy, Element>;
 
-  /// Everything that is known before the job runs; see plan.hpp.
+  /// Returns all that is known before the job runs; see plan.hpp.
   static constexpr plan_type plan() { return {}; }
 };
 

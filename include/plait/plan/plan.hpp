@@ -44,7 +44,8 @@ constexpr std::size_t sequence_length_of(auto const& tree) {
   return 1;
 }
 
-/// Deals out the chunks of a model to its stages; those of a stage stand one behind the other.
+/// Deals out the chunks of a model to its stages; the chunks of a stage follow one another in the
+/// result.
 template <std::size_t Stages, std::size_t Chunks>
 constexpr std::array<unit_range, Stages * Chunks> deal_out(lean_vector<unit_range> const& split,
                                                            chunk_placement how) {
@@ -56,9 +57,9 @@ constexpr std::array<unit_range, Stages * Chunks> deal_out(lean_vector<unit_rang
   return out;
 }
 
-/// The values whose gradients are computed: those that depend on a parameter that is trained. The
-/// copies of a repeat share their steps, so the input of the first has a gradient if those of the
-/// others have.
+/// Finds the values whose gradients are computed: values that depend on a trained parameter. The
+/// copies of a repeat share their nodes, so the input of the first copy has a gradient if the
+/// inputs of the other copies have one.
 template <int Leaves>
 constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& leaves) {
   std::array<bool, std::size_t(program<Leaves>::most_values)> out{};
@@ -74,7 +75,7 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
       auto const& now = code.steps[s];
       bool made = needed(now.in);
       if (now.kind == step_kind::leaf) {
-        // All inputs of a layer have a gradient or none.
+        // Either all inputs of a layer have a gradient or none has.
         for (int const more : now.more) made = made || needed(more);
         if (now.more.size() > 0) needed(now.in) = made;
         for (int const more : now.more) needed(more) = made;
@@ -89,7 +90,7 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
   return out;
 }
 
-/// The schedule and the cuts of a policy along the stage axis, or the usual ones.
+/// The schedule and the cuts of a policy along the stage axis, or the defaults.
 template <class Stage>
 struct stage_policy {
   using schedule_type = one_forward_one_backward;
@@ -111,21 +112,21 @@ constexpr form_cuts form_cuts_of() {
 template <class Model>
 inline constexpr auto model_outline = make_outline<Model>();
 
-/// The part of a plan that follows from the model and its tensor ranks: constants that all plans
-/// share which differ in other axes, in elements or in schedules, so that a compiler works them out
-/// once. A model under dp2, pp2 and dp2.pp2 has one.
+/// The part of a plan that follows from the model and its tensor ranks. Plans that differ only in
+/// other axes, in elements or in schedules share these constants, so a compiler evaluates them
+/// once. Example: a model under dp2, pp2 and dp2.pp2 has one lowered_model.
 template <class Model, int TensorRanks, form_cuts Cuts>
 struct lowered_model {
   static constexpr auto& tree = model_outline<Model>;
   static constexpr auto chosen = choose_forms(tree, TensorRanks, Cuts);
   static constexpr auto code = write_program(tree, chosen, TensorRanks);
   static constexpr auto listed = list_parameters<parameter_uses<Model>>(tree, code, TensorRanks);
-  /// True for the values whose gradients are computed: not for tokens, nor for what comes from
-  /// outside and what is made of it without a trained parameter.
+  /// True for the values whose gradients are computed. Tokens have none, nor has the model's input,
+  /// nor a value that is computed from it without a trained parameter.
   static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
 };
 
-/// Everything that is known of a job before it runs: forms, transitions, stages, memory, traffic.
+/// All that is known of a job before it runs: forms, transitions, stages, memory, traffic.
 ///
 /// All members are constants; the functions take run-time numbers and may be used in static_assert.
 template <class Model, class Policy, class Element = float>
@@ -141,27 +142,29 @@ struct plan {
   static constexpr mesh grid = mesh_of<Policy>;
   static constexpr placements samples = samples_of<Policy>;
   static constexpr parameter_rules rules = parameter_rules_of<Policy>;
-  /// The slices of a global batch whose sums are made slice by slice; 0 if they are not.
+  /// The number of slices of a global batch whose gradients are summed slice by slice; 0 without
+  /// reproducible.
   static constexpr int slices = slices_of<Policy>;
-  /// The least bytes of a bucket of gradients; 0 where they are reduced behind all passes.
+  /// The least bytes of a bucket of gradients; 0 if gradients are reduced after all passes.
   static constexpr std::size_t bucket_bytes = bucket_bytes_of<Policy>;
-  /// Whether each rank owns blocks of the arenas instead of all.
+  /// True if each rank owns blocks of the arenas and not all of them.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
-  /// Whether ranks may come and go: the same bits for any number of data ranks, which the launch
-  /// says, and all of the state on each of them.
+  /// True if ranks may join and leave while the job runs: results have equal bits for any number of
+  /// data ranks, the launch gives this number, and each rank holds all of the state.
   static constexpr bool is_elastic = slices > 0 && !grid.is_complete() && !cuts_arenas;
-  /// The ranks of a mesh that have other samples, of which each has a block of the global batch.
+  /// Returns the number of ranks of a mesh with different samples; each has a block of the global
+  /// batch.
   static constexpr int batch_ranks(mesh const& of) { return block_of(samples, of, {}).blocks; }
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
   static constexpr pipeline_shape shape = shape_of<schedule_type>();
-  /// Of each stage.
+  /// The number of chunks of a stage.
   static constexpr int chunks = shape.chunks;
-  /// Whether backward passes may come in halves: gradients of inputs first.
+  /// True if backward passes may be split in halves, with the gradients of inputs first.
   static constexpr bool splits_backward = shape.splits_backward;
   static constexpr int leaf_count = planning::leaf_count<Model>;
-  /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
-  /// sums that layers keep.
+  /// The bytes of one element: of an activation, of a parameter in the optimizer, of a parameter's
+  /// gradient, and of sums that layers keep.
   static constexpr std::size_t element_bytes =
       sizeof(typename plait::ext::precision_of<Element>::compute);
   static constexpr std::size_t parameter_bytes =
@@ -170,25 +173,25 @@ struct plan {
       sizeof(typename plait::ext::precision_of<Element>::reduce);
   static constexpr std::size_t slot_bytes =
       sizeof(accumulate_t<typename plait::ext::precision_of<Element>::compute>);
-  /// Whether layers see copies of the parameters in another type.
+  /// True if layers see copies of the parameters in another type.
   static constexpr bool has_copies = parameter_bytes != element_bytes;
 
   using lowered = lowered_model<Model, tensor_ranks, form_cuts_of<tensor_policy>()>;
   static constexpr auto& tree = lowered::tree;
   static constexpr auto& chosen = lowered::chosen;
   static constexpr auto& code = lowered::code;
-  /// The length of the sequences, 1 if no layer cares.
+  /// The length of the sequences, 1 if no layer has sequences.
   static constexpr std::size_t sequence_length = sequence_length_of(tree);
   static constexpr auto& listed = lowered::listed;
   static constexpr auto& entries = listed.entries;
-  /// The units of each chunk, those of a stage one behind the other.
+  /// The units of each chunk, stage by stage.
   static constexpr auto chunk_units = deal_out<std::size_t(stages), std::size_t(chunks)>(
       split_stages<typename stage_policy::cuts>(code, stages, shape), shape.placement);
   static constexpr auto& needs_gradient = lowered::needs_gradient;
 
-  /// Which units make what again before their backward.
+  /// The rule by which units recompute values for their backward.
   static constexpr recompute_rule recompute_policy = recompute_rule_of<Policy>;
-  /// Whether anything is made again; else nothing is worked out for it.
+  /// True if anything is recomputed; otherwise no tables are made for it.
   static constexpr bool has_reruns = recompute_policy.any() || recomputes_layers(tree);
   static constexpr auto reruns =
       find_reruns<has_reruns>(code, tree.leaves, needs_gradient, recompute_policy);
@@ -209,8 +212,8 @@ struct plan {
   /// The first body that a layer lacks.
   static constexpr auto missing = find_missing_body(code, tree.leaves, needs_gradient);
 
-  // The checks come behind all constants: some compilers give up on constants after a first error,
-  // and say so at length.
+  // The checks follow all constants: after a first error some compilers give up on constants, with
+  // long messages.
   static_assert(has_room<code.is_full>);
   static_assert(!has_nested_repeat(tree),
                 "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
@@ -261,14 +264,14 @@ struct plan {
                 "plan: the tensor ranks' blocks of a parameter do not have each of its elements "
                 "once; this is a fault of plait");
 
-  /// The chunks of a stage: the units of each, in the order of the layers.
+  /// Returns the chunks of a stage: the units of each, in the order of the layers.
   static constexpr static_view<unit_range> chunks_of(int stage) {
     return {chunk_units.data() + stage * chunks, chunks};
   }
 
-  /// Returns true if a step is done with the step before it, as planning::is_epilogue says. The sum
-  /// that ends a residual also has to lie in the place of the product, so that no later step reads
-  /// the product.
+  /// Returns true if a node runs in one call with the node in front of it, as planning::is_epilogue
+  /// says. The sum that ends a residual must also be stored in the place of the product, so that no
+  /// later node reads the product.
   static constexpr bool is_epilogue(int step, direction way) {
     if constexpr (has_reruns)
       if (way == direction::forward && step > 0 && step < code.steps.size() &&
@@ -276,20 +279,20 @@ struct plan {
         return false;
     if (splits_backward && way == direction::backward && step >= 0 &&
         code.steps[step].kind == step_kind::branch)
-      return false;  // a sum goes with a `backward` for both gradients
+      return false;  // the epilogue adds to both gradients, so it needs an undivided `backward`
     if (way == direction::forward && step >= 0 && step < code.steps.size() &&
         code.steps[step].kind == step_kind::add && !storage.shares_place(code.steps[step]))
       return false;
     return planning::is_epilogue(code, tree.leaves, needs_gradient, step, way);
   }
 
-  /// Whether the backward computes the gradients of a leaf's parameters while that of its input is
-  /// sent.
+  /// Returns true if the backward computes the gradients of a leaf's parameters while it sends the
+  /// gradient with respect to the leaf's input.
   static constexpr bool postpones_parameters(int step) {
     return planning::postpones_parameters(code, tree.leaves, storage, needs_gradient, step);
   }
 
-  /// The waits between the steps of all items.
+  /// The waits between the nodes of all items.
   template <direction Way, std::size_t Block>
   static constexpr auto block_waits = plan_block_waits<code.steps.size(), code.items.size()>(
       code, tree.leaves, storage, needs_gradient, Way, int(Block));
@@ -297,7 +300,7 @@ struct plan {
   static constexpr auto waits = []<std::size_t... Block>(std::index_sequence<Block...>) {
     return join_waits({&block_waits<Way, Block>...}, code.items.size());
   }(std::make_index_sequence<std::size_t((code.items.size() - 1) / items_of_block + 1)>{});
-  /// The waits between the steps of an item.
+  /// Returns the waits between the nodes of an item.
   static constexpr item_waits<program<leaf_count>::most_steps> waits_of(int item, direction way) {
     return {way == direction::forward ? waits<direction::forward>.of_item(item)
                                       : waits<direction::backward>.of_item(item)};
@@ -311,12 +314,12 @@ struct plan {
       return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
                                  slot_bytes);
   }
-  /// `complete`: the job's mesh with all its sizes.
+  /// Returns the layout of a stage's parameters. `complete`: the job's mesh with all its sizes.
   static constexpr auto parameter_layout_for(int stage, mesh const& complete) {
     if (!complete.is_complete())
       throw input_error(
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
-          "launch; give it that of the rank, or of grid_for(workload)");
+          "launch; give it the mesh of the rank, or grid_for(workload)");
     layout_rules const how{samples, rules, slices > 0,
                            (bucket_bytes + gradient_bytes - 1) / gradient_bytes};
     if (__builtin_is_constant_evaluated())
@@ -324,19 +327,20 @@ struct plan {
     return lay_out_stage_at_run_time(code.items.view(), entries.view(), chunks_of(stage), complete,
                                      how);
   }
-  /// Where a rank adds up the gradients of its slices; `placements` is that of its parameters.
+  /// Returns the layout of the arena in which a rank adds up the gradients of its slices. `layout`:
+  /// the layout of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
                                                mesh const& complete) {
     return lay_out_slices(layout, slices, batch_ranks(complete), gradient_bytes);
   }
 
-  /// The slots that a stage needs for microbatches in flight.
+  /// Returns the number of slots that a stage needs for microbatches in flight.
   static constexpr stage_slots slots_for(int stage, int microbatches) {
     return training_timetable<schedule_type, stages>(microbatches).stages[std::size_t(stage)].slots;
   }
 
-  /// Where a rank of `stage` has the buffers of its activations. Its passes in a training step may
-  /// be given, where they are known already.
+  /// Returns the places of the activation buffers on a rank of `stage`. If the stage's passes in a
+  /// training step are already known, they can be given.
   static constexpr stage_arena arena_for(int stage, workload const& load) {
     return arena_for(stage, load, passes_of(stage, load));
   }
@@ -345,7 +349,7 @@ struct plan {
     int const microbatches = completed(load).microbatches;
     auto const layout = activation_layout_for(load.rows);
     std::size_t least = 0;
-    if constexpr (slices > 0 && chunks > 1)  // ranks with a slice less have another order
+    if constexpr (slices > 0 && chunks > 1)  // ranks with one slice less have another order
       if (microbatches > 1) {
         auto const fewer = training_timetable<schedule_type, stages>(microbatches - 1);
         least = lay_out_arena<true>(ir_of<plan>, stage, layout, fewer.stages[std::size_t(stage)],
@@ -355,8 +359,8 @@ struct plan {
     return lay_out_arena<(chunks > 1)>(ir_of<plan>, stage, layout, passes, microbatches, least);
   }
 
-  /// Bytes that a rank of `stage` needs. Its passes in a training step may be given, where they are
-  /// known already.
+  /// Returns the bytes that a rank of `stage` needs. If the stage's passes in a training step are
+  /// already known, they can be given.
   static constexpr memory_need memory(int stage, workload const& load) {
     return memory(stage, load, passes_of(stage, load));
   }
@@ -364,14 +368,14 @@ struct plan {
                                       stage_program const& passes) {
     return memory_of_stage<plan>(stage, completed(load), passes);
   }
-  /// The passes of `stage` in a training step.
+  /// Returns the passes of `stage` in a training step.
   static constexpr stage_program passes_of(int stage, workload const& load) {
     auto table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     return std::move(table.stages[std::size_t(stage)]);
   }
 
-  /// Bytes that the rank with the greatest need needs; with an optimizer's type, its states count
-  /// instead of the workload's number.
+  /// Returns the bytes of the rank that needs most. With an optimizer's type, its number of states
+  /// replaces the workload's.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
     auto const table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     std::size_t most = 0;
@@ -385,22 +389,23 @@ struct plan {
     return bytes_per_rank(load);
   }
 
-  /// How much of the forwards of `stage` a step does again, by their flops: 0 to 1.
+  /// Returns the share of the forward work of `stage` that a step recomputes, by flops: 0 to 1.
   static constexpr double recompute_work(int stage, workload const& load) {
     auto const table = training_timetable<schedule_type, stages>(completed(load).microbatches);
     return planning::recompute_work<plan>(stage, completed(load),
                                           table.stages[std::size_t(stage)].operations);
   }
 
-  /// The cheapest recompute with which no rank needs more than `bytes`: of nothing, cheap, and all
-  /// for the first 1, 2, ... units of each stage with cheap for the others. A constant, where its
-  /// arguments are; no run of a job searches. The plan has no recompute of its own.
+  /// Returns the cheapest recompute with which no rank needs more than `bytes`. It tries nothing,
+  /// cheap, and then all for the first 1, 2, ... units of each stage with cheap for the others. The
+  /// result is a constant if the arguments are, so no run of a job searches. The plan itself must
+  /// not recompute.
   static constexpr recompute_choice least_recompute(workload const& load, std::size_t bytes) {
     return find_least_recompute<plan>(load, bytes);
   }
 
-  /// Bytes on the host that the rank of `stage` with the most to save needs for its copy while a
-  /// checkpoint is written.
+  /// Returns the bytes on the host that a copy of a rank's state needs while a checkpoint is
+  /// written, for the rank of `stage` with the most to save.
   static constexpr std::size_t host_bytes(int stage, workload const& load) {
     auto const complete = grid_for(load);
     auto const layout = parameter_layout_for(stage, complete);
@@ -413,13 +418,13 @@ struct plan {
            (1 + std::size_t(load.optimizer_states) + (load.averages ? 1 : 0));
   }
 
-  /// The mesh with the size that `load` says where it is left to the launch.
+  /// Returns the mesh; a size that is left to the launch is taken from `load`.
   static constexpr mesh grid_for(workload const& load) {
     return grid.with_ranks_at_launch(load.data_ranks);
   }
 
-  /// The workload with what the plan itself says: where a global batch is cut into slices, a
-  /// microbatch is one, and the rank with the most decides.
+  /// Returns the workload with the numbers that the plan determines. If a global batch is cut into
+  /// slices, each microbatch is one slice, and the rank with the most slices decides.
   static constexpr workload completed(workload load) {
     if (slices > 0)
       load.microbatches =
@@ -427,12 +432,13 @@ struct plan {
     return load;
   }
 
-  /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step.
+  /// Returns the bytes that a rank of `stage` sends over the group of the axes `over` in one
+  /// training step.
   static constexpr traffic_need bytes_sent(axis_set over, int stage, workload const& load) {
     auto const table = timetable_of_rows<plan>(completed(load), job_part::training);
     return bytes_sent_by_stage<plan>(over, stage, load, table);
   }
-  /// The same, of the rank that moves most.
+  /// Returns bytes_sent of the stage that sends most.
   static constexpr traffic_need bytes_sent(axis_set over, workload const& load) {
     traffic_need most;
     auto const table = timetable_of_rows<plan>(completed(load), job_part::training);
@@ -443,27 +449,28 @@ struct plan {
     return most;
   }
 
-  /// Parameters of the whole model: each copy of a repeat has its own.
+  /// Returns the number of parameters of the whole model; each copy of a repeat has its own.
   static constexpr int parameter_tensor_count() {
     return count_tensors(code, entries, one_if_owner);
   }
-  /// Those that are trained.
+  /// Returns the number of trained parameters.
   static constexpr int trained_tensor_count() {
     return count_tensors(code, entries, one_if_trained);
   }
-  /// Elements of all parameters of the whole model, without their padding.
+  /// Returns the number of elements of all parameters of the whole model, without padding.
   static constexpr std::size_t parameter_count() {
     return count_elements(code, entries, &parameter_entry::is_owner);
   }
-  /// Elements of those that are trained.
+  /// Returns the number of elements of the trained parameters.
   static constexpr std::size_t trained_parameter_count() {
     return count_elements(code, entries, &parameter_entry::is_trained);
   }
 
-  /// The terms of the loss: the losses behind the model and what layers add in mid-model; 1 if
-  /// there are none.
+  /// Returns the number of terms of the loss: losses at the end of the model and terms that layers
+  /// add in mid-model; 1 if there are none.
   static constexpr int loss_terms() { return std::max(1, count_terms(tree)); }
-  /// Their names, in the order of the model: "loss", or "loss.0" and "h.*.router".
+  /// Returns the names of the terms, in the order of the model: "loss", or "loss.0" and
+  /// "h.*.router".
   [[gnu::cold]] static std::vector<std::string> loss_term_names() {
     auto const names = leaf_names(tree);
     std::vector<std::string> out;
@@ -473,15 +480,18 @@ struct plan {
     return out;
   }
 
-  /// Consecutive samples that stay on one rank and in one microbatch, since layers mix them.
+  /// The number of consecutive samples that stay on one rank and in one microbatch, because layers
+  /// mix them.
   static constexpr std::size_t samples_together = count_samples_together(tree);
-  /// Whether layers sum over the samples of a microbatch, those of other ranks, too.
+  /// True if layers sum over the samples of a microbatch, also over samples of other ranks.
   static constexpr bool sums_over_samples = planning::sums_over_samples(tree);
   static constexpr bool has_frozen = count_tensors(code, entries, one_if_frozen) > 0;
   static constexpr bool has_buffers = count_tensors(code, entries, one_if_buffer) > 0;
 
-  /// The parameters that a rank of a stage has, in the order of the layers: of those that forms cut
-  /// block `block`. `complete` is the job's mesh with all its sizes.
+  /// Returns the parameters that a rank of a stage has, in the order of the layers.
+  ///
+  /// `block`: the tensor rank's block of parameters that forms cut.
+  /// `complete`: the job's mesh with all its sizes.
   [[gnu::cold]] static lean_vector<parameter_block> blocks(int stage, int block,
                                                            mesh const& complete) {
     return blocks_of_layout(code.items.view(), entries.view(), chunks_of(stage),
@@ -489,7 +499,7 @@ struct plan {
                             block, tensor_ranks);
   }
 
-  /// The same of all stages, in the order of the layers.
+  /// Returns the parameters of all stages, in the order of the layers.
   [[gnu::cold]] static lean_vector<parameter_block> blocks_of_model(mesh const& complete) {
     lean_vector<parameter_block> out;
     std::array<lean_vector<parameter_block>, std::size_t(stages)> of_stages;
@@ -506,8 +516,8 @@ struct plan {
     return out;
   }
 
-  /// Of how many sums of squares the norm of the gradients is made: of one for each parameter that
-  /// is trained or, slice by slice, for each piece of one.
+  /// Returns the number of sums of squares that make the norm of the gradients: one for each
+  /// trained parameter or, slice by slice, one for each piece of a parameter.
   static constexpr int norm_partial_count() {
     return count_tensors(code, entries, norm_partials_of);
   }
@@ -515,11 +525,11 @@ struct plan {
     auto const piece = piece_of_squares(entry);
     return entry.is_trained() ? int((entry.local_count() + piece - 1) / piece) : 0;
   }
-  /// Elements whose squares are added up by themselves.
+  /// Returns the number of elements whose squares are added up separately.
   static constexpr std::size_t piece_of_squares(parameter_entry const& entry) {
     return slices > 0 ? square_piece : entry.local_count();
   }
-  /// The number of the first of a parameter.
+  /// Returns the number of a parameter's first sum of squares.
   static constexpr int first_square(int entry, int copy) {
     return number_of_tensor(code.items.view(), entries.view(), norm_partials_of, entry, copy);
   }

@@ -12,8 +12,8 @@
 namespace plait::planning {
 
 /// A plan as numbers and functions, of one type for all plans. Code that takes it instead of the
-/// plan's type is compiled once for all of them: parameter_store, for example, lays out its arenas
-/// by it.
+/// plan's type is compiled once for all plans: parameter_store, for example, lays out its arenas by
+/// it.
 struct plan_facts {
   plan_ir const& numbers;  ///< the mesh may lack the size that is left to the launch
   /// \see plan::memory

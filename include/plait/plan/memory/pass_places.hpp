@@ -14,39 +14,42 @@
 
 namespace plait::planning {
 
-/// Bytes of the arena, and the pieces [first, end) that they are made of: what shares bytes shares
-/// a piece.
+/// A range of the arena. `offset` is its first byte. It consists of the pieces [first, end): ranges
+/// that share bytes share a piece, so waits are planned by comparing pieces.
 struct placed_range {
   std::size_t offset = 0;
   int first = 0, end = 0;
 };
 
-/// What a pass of a chunk on a microbatch leaves to later ones, or is given before.
+/// The buffers that a pass of a chunk on a microbatch leaves for later passes, or receives from
+/// earlier ones.
 enum class live_buffer : int {
-  stash,           ///< what the layers of the chunk have saved
-  gradient_stash,  ///< what the first half of a backward leaves to the second
-  input,           ///< what the chunk before has made
-  gradient         ///< of what the chunk has made, from the chunk behind
+  stash,           ///< the values that the chunk's layers have saved
+  gradient_stash,  ///< gradients that the first half of a backward leaves for the second half
+  input,           ///< the output of the chunk before it
+  gradient         ///< gradient with respect to the chunk's output, from the next chunk
 };
 
 /// The number of enumerators of `live_buffer`.
 inline constexpr int live_buffers = int(live_buffer::gradient) + 1;
 
-/// What a chunk needs in the activation arena of its stage, in bytes, for one microbatch.
+/// The bytes that a chunk needs in its stage's activation arena for one microbatch.
 struct chunk_arena {
   unit_range units{};
-  bool begins_model = false, ends_model = false;  ///< of the model's chunks
-  bool receives_gradient = false;                 ///< of its output, from another stage or chunk
-  /// The chunks of the stage that hand over its input and get its output; -1: other stages do.
+  bool begins_model = false, ends_model = false;  ///< true for the model's first and last chunk
+  /// True if another stage or chunk sends the gradient with respect to its output.
+  bool receives_gradient = false;
+  /// The chunks of the same stage that produce its input and read its output; -1: other stages do.
   int handed_from = -1, handed_to = -1;
   std::size_t activation_stash_bytes = 0;  ///< the stashes of all copies in the chunk
-  std::size_t gradient_stash_bytes = 0;    ///< where backward passes are in halves
-  std::size_t input_bytes = 0;             ///< of the activation from the chunk before
-  std::size_t output_bytes = 0;            ///< of the activation for the chunk behind
+  /// Stash of gradients, where a backward is split in halves.
+  std::size_t gradient_stash_bytes = 0;
+  std::size_t input_bytes = 0;   ///< activation from the chunk before it
+  std::size_t output_bytes = 0;  ///< activation for the next chunk
 
-  /// Whether its input comes from another stage.
+  /// Returns true if the input comes from another stage.
   [[nodiscard]] constexpr bool receives_input() const { return !begins_model && handed_from < 0; }
-  /// 0 of what it has not.
+  /// Returns the bytes of a buffer, 0 if the chunk does not have it.
   [[nodiscard]] constexpr std::size_t bytes_of(live_buffer what) const {
     switch (what) {
       case live_buffer::stash: return activation_stash_bytes;
@@ -58,13 +61,14 @@ struct chunk_arena {
   }
 };
 
-/// Something that lies in the arena from one operation of a stage's list to another.
+/// The life of a live buffer: it occupies its bytes from one operation of a stage's list to
+/// another.
 struct live_range {
   live_buffer what = live_buffer::stash;
   int chunk = 0, microbatch = 0;
-  int from = 0, to = 0;  ///< both included
+  int from = 0, to = 0;  ///< first and last operation, both included
   std::size_t bytes = 0, offset = 0;
-  placed_range place{};  ///< of `offset`, once all have one
+  placed_range place{};  ///< range at `offset`, once all lives have an offset
 
   [[nodiscard]] constexpr bool meets(live_range const& other) const {
     return from <= other.to && other.from <= to;
@@ -74,9 +78,12 @@ struct live_range {
   }
 };
 
-/// The lives of all that the passes of a stage leave to each other. What is handed over lies in the
-/// stash of the chunk that has made it, and lives as long as who reads it; its gradient is a life
-/// of its own.
+/// Returns the lives of all buffers that the passes of a stage leave for each other, without
+/// offsets. A buffer lives from the first to the last operation that touches it. Example: the stash
+/// of microbatch 0 lives from its forward to its backward, with the operations of other
+/// microbatches in between. A value that one chunk hands to another chunk of the stage is stored in
+/// the stash of the first, which lives until the second has read it; the value's gradient has a
+/// life of its own.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<live_range> lives_of_passes(
     lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
@@ -105,7 +112,7 @@ struct live_range {
       case work::receive_activation: touch(live_buffer::input, now.chunk); continue;
       case work::receive_gradient: touch(live_buffer::gradient, now.chunk); continue;
       case work::send_activation: touch(live_buffer::stash, now.chunk); continue;
-      case work::send_gradient: continue;  // lies between the units of a backward
+      case work::send_gradient: continue;  // is in an edge buffer
       case work::forward:
       case work::backward:
       case work::backward_input:
@@ -127,7 +134,7 @@ struct live_range {
   return out;
 }
 
-/// The most bytes that live at one operation.
+/// Returns the greatest number of bytes that are live at one operation.
 [[nodiscard]] [[gnu::cold]] constexpr std::size_t live_bytes(lean_vector<live_range> const& lives) {
   int last = 0;
   for (auto const& one : lives) last = std::max(last, one.to);
@@ -141,7 +148,7 @@ struct live_range {
   return most;
 }
 
-/// Whether no two that live at one time share bytes.
+/// Returns true if no two buffers that are live together share bytes.
 [[nodiscard]] [[gnu::cold]] constexpr bool are_apart(lean_vector<live_range> const& lives) {
   for (std::size_t i = 0; i < lives.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
@@ -155,8 +162,8 @@ constexpr std::size_t end_of(lean_vector<live_range> const& lives) {
   return end;
 }
 
-/// The bytes of the place of a life, if all of a kind have places for the longest of them, or else
-/// its own.
+/// The lengths that lives have when they are placed: the length of the longest life of their kind,
+/// or the length of each life.
 struct place_lengths {
   std::array<std::size_t, std::size_t(live_buffers)> longest{};
   bool as_longest = false;
@@ -173,7 +180,7 @@ struct place_lengths {
   }
 };
 
-/// The greatest places first, of equal ones those that begin first.
+/// Sorts lives: the longest first; among equal lengths the life that begins first.
 [[gnu::cold]] constexpr void sort_lives(lean_vector<live_range>& lives,
                                         place_lengths const& lengths) {
   detail::stable_sort(lives, [&](live_range const& a, live_range const& b) {
@@ -182,12 +189,12 @@ struct place_lengths {
   });
 }
 
-/// Lives of one length have places of their own, as many as there are at one time. `lives` are
-/// sorted by `lengths`.
+/// Gives lives of one length a pool of equal slots, as many as are live at one time. `lives` must
+/// be sorted by `lengths`.
 [[gnu::cold]] constexpr void place_in_pools(lean_vector<live_range>& lives,
                                             place_lengths const& lengths) {
   std::size_t begin = 0, bytes = 0;
-  lean_vector<int> busy_to;  // of the places of a pool
+  lean_vector<int> busy_to;  // for each slot of a pool, the last operation of its life
   for (auto& one : lives) {
     if (lengths.of(one) != bytes) {
       begin += bytes * busy_to.size();
@@ -202,7 +209,8 @@ struct place_lengths {
   }
 }
 
-/// The largest first, as they are sorted, each at the lowest offset that is free while it lives.
+/// Places the lives in their order, the largest first, each at the lowest offset that is free while
+/// it lives.
 [[gnu::cold]] constexpr void place_largest_first(lean_vector<live_range>& lives) {
   lean_vector<std::size_t> placed;  // by offset
   placed.reserve(lives.size());
@@ -223,10 +231,14 @@ struct place_lengths {
   }
 }
 
-/// All that the passes of a stage with several chunks leave to each other, in pools or the largest
-/// first, whichever needs least.
+/// Places all buffers that the passes of a stage with several chunks leave for each other. Buffers
+/// that do not live at the same time may share bytes. No method is best for all timetables, so it
+/// tries three and returns the shortest arena: pools of equal slots for lives of one length, the
+/// largest first at the lowest free offset, and pools in which all lives of a kind have the length
+/// of the longest. Example: lives of 8, 8 and 4 bytes, of which only the first two never meet, need
+/// 12 bytes.
 ///
-/// Cost:    the square of their number.
+/// Cost: the square of the number of buffers.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<live_range> placed_lives(
     lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
@@ -243,21 +255,23 @@ struct place_lengths {
   return best;
 }
 
-/// Where the passes of a stage have what they leave to each other.
+/// The places of the buffers that the passes of a stage leave for each other. With one chunk,
+/// microbatches take slots in turn, and a place is computed from the microbatch. With several
+/// chunks, `all` lists the place of each buffer.
 struct placed_passes {
-  /// The places that the microbatches of one chunk take in turn.
+  /// The slots that the microbatches of one chunk take in turn.
   struct turn {
     placed_range first{};
     std::size_t bytes = 0;
     int count = 0;
   };
   int pieces = 0;
-  std::size_t bytes = 0;  ///< of all places
+  std::size_t bytes = 0;  ///< length of all slots together
   std::array<turn, std::size_t(live_buffers)> turns{};
-  int microbatches = 0;           ///< 0: they take turns
-  lean_vector<live_range> all{};  ///< by chunk, microbatch and value
+  int microbatches = 0;           ///< 0: microbatches take turns
+  lean_vector<live_range> all{};  ///< ordered by chunk, microbatch and value
 
-  /// Where `all` has a value.
+  /// Returns the index of a value in `all`.
   [[nodiscard]] constexpr std::size_t number_of(live_buffer what, int chunk, int microbatch) const {
     auto const pass = std::size_t(chunk) * std::size_t(microbatches) + std::size_t(microbatch);
     return pass * std::size_t(live_buffers) + std::size_t(what);
@@ -272,7 +286,9 @@ struct placed_passes {
   }
 };
 
-/// One chunk: microbatch i has place `i % n` of the n slots of a kind.
+/// Places the buffers of a stage with one chunk: microbatch i has slot `i % n` of the n slots of a
+/// kind. Example: a first stage of four under one_forward_one_backward has 4 stashes in flight, so
+/// microbatch 5 uses slot 1.
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_in_turn(chunk_arena const& chunk,
                                                                   stage_slots const& slots) {
   placed_passes out;
@@ -290,12 +306,15 @@ struct placed_passes {
   return out;
 }
 
-/// Several chunks: by their lives.
+/// Places the buffers of a stage with several chunks by their lives. The borders of all ranges cut
+/// the arena into pieces, and each range is a sequence of pieces. Example: the ranges 0 to 8 and 4
+/// to 12 have the borders 0, 4, 8 and 12. The first has pieces 0 and 1, the second pieces 1 and 2,
+/// so they share piece 1.
 [[nodiscard]] [[gnu::cold]] constexpr placed_passes place_by_lives(
     lean_vector<chunk_arena> const& chunks, std::vector<scheduled_work> const& operations,
     int microbatches) {
   auto const lives = placed_lives(chunks, operations, microbatches);
-  lean_vector<std::size_t> borders;  // each once, ascending
+  lean_vector<std::size_t> borders;  // ascending, without duplicates
   auto const add = [&](std::size_t border) {
     std::size_t at = borders.size();
     while (at > 0 && borders[at - 1] > border) --at;
@@ -328,11 +347,12 @@ struct placed_passes {
   return out;
 }
 
-/// What the places of a stage's passes need, and the most of it that is used at one time.
+/// The bytes of all places of a stage's passes, and the most that are live at one time.
 struct passed_bytes {
   std::size_t all = 0, live = 0;
 };
-/// `HasChunks`: whether a stage of the plan may have several; else the code for them is left out.
+/// Returns the bytes of the places. `HasChunks`: true if a stage of the plan may have several
+/// chunks; otherwise the code for them is left out.
 template <bool HasChunks>
 [[nodiscard]] [[gnu::cold]] constexpr passed_bytes bytes_of_passes(
     lean_vector<chunk_arena> const& chunks, stage_program const& passes, int microbatches) {

@@ -19,38 +19,45 @@
 
 namespace plait::planning {
 
-/// The number of enumerators of `again`; from `made_never` on nothing is made again.
+/// The number of enumerators of `again`. A value or slot of level `made_never` is never recomputed.
 inline constexpr int again_kinds = 4, made_never = again_kinds;
 
-/// Of something that a unit makes: the least `again` of a unit under which it is made again instead
-/// of being kept; 0: under all, made_never: under none.
+/// A level: the least kind of `again` under which a unit recomputes a value or slot instead of
+/// keeping it. 0: under all kinds; `made_never`: under none.
 using made_from = signed char;
 
-/// What is made again of a program, for each `again` of a unit. Nothing of it is listed anywhere:
-/// from what the backward reads it goes back through the steps to what is kept.
+/// The recompute decisions of a program, for each kind of `again` that a unit may have. No list
+/// names the nodes to recompute. Instead `rerun_finder` starts at the values and slots that the
+/// backward reads and walks back through the nodes to values that are kept. Kinds are nested
+/// (nothing < cheap < moves < all), so a level per value is enough: a value that is recomputed
+/// under `cheap` is recomputed, or not needed, under `all`. Example: under `cheap` in linear, gelu,
+/// linear the output of gelu is recomputed from the output of the first linear layer, which is
+/// kept.
 template <int Leaves>
 struct rerun_plan {
   static constexpr auto values = std::size_t(program<Leaves>::most_values);
   static constexpr auto steps = std::size_t(program<Leaves>::most_steps);
 
-  std::array<made_from, values> value{};               ///< of those that a backward needs
-  std::array<made_from, std::size_t(Leaves)> slots{};  ///< of those that are not kept always
-  std::array<bool, values> stays{};                    ///< kept for what is made again of it
-  std::array<bool, values> apart{};                    ///< nothing may be written over it
-  std::array<unsigned char, steps> step{};             ///< a bit for each `again`: it runs again
+  std::array<made_from, values> value{};  ///< levels of the values that a backward needs
+  /// Levels of the slots that are not always kept.
+  std::array<made_from, std::size_t(Leaves)> slots{};
+  std::array<bool, values> stays{};  ///< true if the value is kept as an operand of a recompute
+  std::array<bool, values> apart{};  ///< true if nothing may overwrite the value
+  /// For each node, a bit for each `again` under which it runs again.
+  std::array<unsigned char, steps> step{};
 };
 
-/// A bit for an `again`, by its number.
+/// Returns the bit of an `again`, by its number.
 constexpr unsigned char bit_of(int what) { return static_cast<unsigned char>(1U << what); }
 
-/// Finds what is made again. `kinds`: bits of what units may have.
+/// Finds the nodes that run again. `kinds`: the bits of the kinds that units may have.
 template <int Leaves>
 class rerun_finder {
  public:
   constexpr rerun_finder(program<Leaves> const& code, auto const& leaves,
                          auto const& needs_gradient, unsigned kinds)
       : code_(code) {
-    out.value.fill(1);  // what is kept and never read
+    out.value.fill(1);  // values that no backward reads are dropped under every recompute
     out.slots.fill(made_never);
     for (auto const& piece : code.items) {
       if (has_loss(piece, leaves)) {
@@ -72,7 +79,7 @@ class rerun_finder {
       if (leaves[leaf].is_loss) return true;
     return false;
   }
-  /// A loss adds to its sum without asking.
+  /// Keeps all values of an item with a loss: a loss adds to its sum each time that it runs.
   constexpr void keep_all(item const& piece) {
     for (int s = piece.first_step; s < piece.end_step; ++s) {
       out.value[at(code_.steps[s].in)] = made_never;
@@ -81,7 +88,7 @@ class rerun_finder {
     }
   }
 
-  /// Whether a step only gives another name to what it is given, or to this rank's block of it.
+  /// Returns true if a node only renames its operand, or selects this rank's block of it.
   constexpr bool passes_on(step const& now) const {
     if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) return true;
     return is_renamed(now) || (now.kind == step_kind::move &&
@@ -107,6 +114,12 @@ class rerun_finder {
     if (now.kind == step_kind::add) action(now.skip);
   }
 
+  /// Finds the nodes of an item that run again under kind `what`. It notes the values that the
+  /// backward reads. Walking forward, it marks nodes that can run again: under `all` each node,
+  /// under `moves` also an all_gather, under `cheap` an element-wise layer whose operands are kept
+  /// or can be recomputed. Walking backward, a node runs again if it can and a later node or a
+  /// backward needs its result; then its operands are needed as well. A needed value that cannot be
+  /// recomputed is kept.
   constexpr void find(item const& piece, auto const& leaves, auto const& needs_gradient, int what) {
     std::array<bool, program<Leaves>::most_values> read{}, there{}, needed{};
     std::array<bool, program<Leaves>::most_steps> can{};
@@ -123,7 +136,7 @@ class rerun_finder {
       }
       if (leaves[now.leaf].saved.keeps_output) read[at(now.out)] = true;
     }
-    // What can be made again without keeping more than without it.
+    // Find the nodes that can run again without keeping more than before.
     there[at(piece.in)] = true;
     for (int s = piece.first_step; s < piece.end_step; ++s) {
       auto const& now = code_.steps[s];
@@ -140,7 +153,7 @@ class rerun_finder {
     for (int v = piece.in;
          v < code_.values.size() && code_.values[v].item == code_.values[piece.in].item; ++v)
       needed[at(v)] = read[at(v)];
-    // The output is kept, and so is what goes there under another name.
+    // The output is kept, and so is a value that becomes the output by a change of type alone.
     needed[at(piece.out)] = false;
     int output = piece.out;
     for (int s = piece.end_step - 1; s >= piece.first_step; --s) {
@@ -173,7 +186,8 @@ class rerun_finder {
       });
     }
   }
-  /// Whether a leaf runs again for its slots alone: not for a few sums of each row.
+  /// Returns true if a leaf may run again for its slots alone: if they are as wide as its output. A
+  /// few sums per row are kept instead.
   constexpr bool has_wide_slots(step const& now, auto const& leaves) const {
     std::size_t columns = 0;
     for (int k = 0; now.leaf >= 0 && k < leaves[now.leaf].saved.own.size(); ++k)
@@ -186,7 +200,7 @@ class rerun_finder {
       if (!leaf.saved.own[k].is_always_kept) return true;
     return false;
   }
-  /// Kept under `what`, or made again from it on.
+  /// Notes that a value is kept under `what`, or is recomputed from `what` on.
   constexpr void settle(made_from& from, bool runs, int what) const {
     if (!runs) from = made_never;
     else if (from == made_never || from > what) from = static_cast<made_from>(what);
@@ -195,18 +209,21 @@ class rerun_finder {
   program<Leaves> const& code_;
 };
 
-/// How the records of units are split: what is made again of one comes last in it, and what is so
-/// under few kinds of `again` before what is so under more.
+/// The order of the records of units. A record has the buffers that are kept under all kinds of
+/// recompute first and those that are recomputed under most kinds last. So a unit of any kind keeps
+/// a prefix of the record as its stash, and the rest has the same offsets in the working record.
+/// Then an address is one comparison, and copies of a repeat may have different kinds.
 template <int Leaves>
 struct record_levels {
-  std::array<made_from, std::size_t(program<Leaves>::most_values)> root{};  ///< of kept buffers
+  /// Levels of kept buffers.
+  std::array<made_from, std::size_t(program<Leaves>::most_values)> root{};
   std::array<made_from, std::size_t(Leaves)> slots{};
-  /// Of each item, a bit for each `again` of its units under which one works in the working record,
-  /// under which it runs again, and under which it then writes its output anew.
+  /// For each item, a bit for each kind of `again` under which its units work in the working record
+  /// (`works`), run again (`runs`), and then write their output again (`overwrites`).
   std::array<unsigned char, std::size_t(2 * Leaves + 1)> works{}, runs{}, overwrites{};
 };
 
-/// Whether nothing is done in a step: what it makes lies where it finds it.
+/// Returns true if a node does nothing, because its result is stored in the place of its operand.
 template <int Leaves>
 constexpr bool is_another_name(program<Leaves> const& code,
                                storage_plan<program<Leaves>::most_values> const& storage,
@@ -254,7 +271,7 @@ constexpr record_levels<Leaves> level_records(
   return out;
 }
 
-/// In place of what is not worked out where nothing is made again.
+/// Stands in for tables of recompute in plans that recompute nothing.
 struct no_reruns {};
 
 template <bool HasReruns, int Leaves>
@@ -264,7 +281,7 @@ constexpr auto level_records(program<Leaves> const& code, auto const& leaves,
   if constexpr (HasReruns) return level_records(code, leaves, storage, reruns);
   else return no_reruns{};
 }
-/// What is made again where a policy or a model says so.
+/// Finds the nodes that run again, if a policy or a model recomputes anything.
 template <bool HasReruns, int Leaves>
 constexpr auto find_reruns(program<Leaves> const& code, auto const& leaves,
                            auto const& needs_gradient, recompute_rule const& rule) {

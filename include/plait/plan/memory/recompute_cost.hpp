@@ -12,7 +12,8 @@
 
 namespace plait::planning {
 
-/// Flops per row of what is made again of a unit of an item, on one rank of the tensor axis.
+/// Returns the flops per row of what recompute of kind `what` runs again in a unit of an item, on
+/// one rank of the tensor axis.
 template <class Plan>
 constexpr double rerun_flops_per_row(int item, again what) {
   double sum = 0;
@@ -27,8 +28,10 @@ constexpr double rerun_flops_per_row(int item, again what) {
   return sum;
 }
 
-/// How much of the forwards of a stage a step does again, by their flops: 0 to 1. `passes`: of the
-/// stage; `recomputes`: the plan's, or with other units.
+/// Returns the share of a stage's forward work that a step recomputes, by flops: 0 to 1.
+///
+/// `passes`: the passes of the stage, in their order.
+/// `recomputes`: the table of the plan, or a table with other kinds for units.
 template <class Plan>
 constexpr double recompute_work(int stage, workload const& load,
                                 std::vector<scheduled_work> const& passes,

@@ -9,32 +9,37 @@
 
 namespace plait::planning {
 
-/// Which buffer a value (or its gradient) lies in.
+/// The kind of buffer that a value (or its gradient) is stored in.
 enum class storage_kind : int {
-  input,      ///< the item's input (or the gradient of it), given by the caller
-  output,     ///< the item's output (or the gradient of it), given by the caller
+  input,      ///< the item's input (or the gradient with respect to it), given by the caller
+  output,     ///< the item's output (or the gradient with respect to it), given by the caller
   kept,       ///< a buffer that lives from the forward to the backward of one microbatch
   transient,  ///< a buffer that lives within one call
 };
 
-/// Where one value lies: at the start of the buffer of `root`, or at this rank's block of its rows.
+/// The place of one value: the start of the buffer of value `root`, or this rank's block of rows in
+/// it.
 struct residence {
   storage_kind where = storage_kind::transient;
   int root = 0;
   bool row_block = false;
 };
 
-/// Where all values of a program and their gradients lie.
+/// The places of all values of a program and of their gradients.
 ///
-/// A step whose result can stand where its operand stood has no buffer of its own: a change of
-/// type, an all_reduce, this rank's block of rows, the sum at the end of a residual, and what
-/// layers allow by `may_alias`.
+/// Memory of activations is small only if values share buffers. So a node of the program has no
+/// buffer of its own if its result may replace its operand: a change of type, an all_reduce, this
+/// rank's block of rows, the sum at the end of a residual, and layers that allow it by `may_alias`.
+/// Such values have one `root`, the value whose buffer they use. Example: in `relu(linear(x))` the
+/// root of relu's output is linear's output, so the two are one buffer; relu saves only its output
+/// for the backward. A buffer that a backward pass reads is never written again; a buffer that a
+/// residual reads later is not written before that.
 template <int Values>
 struct storage_plan {
   std::array<residence, static_cast<std::size_t>(Values)> values{};
   std::array<residence, static_cast<std::size_t>(Values)> gradients{};
 
-  /// Returns true if the result of a step lies where its first operand lies.
+  /// Returns true if the result of a node is stored in the place of its first operand.
   [[nodiscard]] constexpr bool shares_place(step const& of) const {
     auto const &in = values[static_cast<std::size_t>(of.in)],
                &out = values[static_cast<std::size_t>(of.out)];
@@ -42,14 +47,17 @@ struct storage_plan {
   }
 };
 
-/// Merges values that share a buffer. Each root knows what must not happen to it.
+/// Merges values that share a buffer. A root notes what must not happen to its buffer.
 template <int Values>
 struct buffer_sharing {
   std::array<int, static_cast<std::size_t>(Values)> parent{};
-  std::array<bool, static_cast<std::size_t>(Values)> block{};      ///< a block of the parent's rows
-  std::array<bool, static_cast<std::size_t>(Values)> must_stay{};  ///< must keep its value
-  std::array<int, static_cast<std::size_t>(Values)> readers{};     ///< residuals that read it later
-  static_view<bool> apart{};  ///< where it is given, over which nothing may be written
+  /// True for a block of the parent's rows.
+  std::array<bool, static_cast<std::size_t>(Values)> block{};
+  /// True if the buffer must keep its value.
+  std::array<bool, static_cast<std::size_t>(Values)> must_stay{};
+  /// Number of residuals that read it later.
+  std::array<int, static_cast<std::size_t>(Values)> readers{};
+  static_view<bool> apart{};  ///< values that nothing may overwrite; may be empty
 
   constexpr buffer_sharing() {
     for (int i = 0; i < Values; ++i) parent[static_cast<std::size_t>(i)] = i;
@@ -78,7 +86,7 @@ struct buffer_sharing {
   [[nodiscard]] constexpr bool is_pinned(int value) const {
     return must_stay[static_cast<std::size_t>(root(value))];
   }
-  /// Whether a step that reads it may write over it.
+  /// Returns true if a node that reads the value may overwrite it.
   [[nodiscard]] constexpr bool may_go(int value) const {
     return !is_pinned(value) && (apart.size() == 0 || !apart[value]);
   }
@@ -89,6 +97,11 @@ constexpr bool slices_rows(transition row) {
   return row.moves == local_move::slice && row.to.index == dim::sequence;
 }
 
+/// Merges the values of an item, from its first node to its last. First it marks the values that a
+/// backward reads, which must stay. Then it puts the result of a node into the buffer of its
+/// operand if the node allows it, the operand is not the item's input, and neither a backward nor a
+/// residual reads the operand later. Example: the sum at the end of a residual is written over the
+/// branch's last value, and the value that entered the residual is not overwritten.
 template <int Leaves>
 constexpr void share_values(program<Leaves> const& code, auto const& leaves, item const& piece,
                             buffer_sharing<program<Leaves>::most_values>& share) {
@@ -103,7 +116,7 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
     if (leaves[now.leaf].saved.keeps_output) keep(now.out);
   }
   auto const from_outside = [&](int value) { return share.root(value) == piece.in; };
-  // The item's output has a buffer of its own length: it is no block of a longer one.
+  // The item's output has a buffer of its own length, so it cannot be a block of a longer buffer.
   auto const fits = [&](int out, int in) { return out != piece.out || !share.is_block(in); };
   for (int i = piece.first_step; i < piece.end_step; ++i) {
     auto const& now = code.steps[i];
@@ -142,10 +155,14 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
   }
 }
 
+/// Merges the gradients of an item, from its last node to its first. The gradient of a residual's
+/// sum is read twice: by the residual's branch and by the sum of both gradients at the residual's
+/// beginning. So it counts as read later until the walk has reached that beginning, and no node of
+/// the branch writes over it.
 template <int Leaves>
 constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, item const& piece,
                                buffer_sharing<program<Leaves>::most_values>& share) {
-  // The gradient of the item's input must end in a buffer other than that of its output.
+  // The gradients with respect to the item's input and to its output must be in different buffers.
   auto const merge = [&](int value, int into, bool as_block = false) {
     bool const reaches_input = share.root(value) == share.root(piece.in);
     bool const reaches_output = share.root(into) == share.root(piece.out);
@@ -185,9 +202,11 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
   }
 }
 
-/// Decides which values share a buffer and how long each buffer lives. `stays` and `apart`, where
-/// they are given, say of each value whether it must stay though no layer keeps it, and whether
-/// nothing may be written over it.
+/// Decides which values share a buffer and how long each buffer lives. It walks forward over the
+/// nodes for values and backward for gradients.
+///
+/// `stays`: for each value, true if it must be kept although no layer saves it; may be empty.
+/// `apart`: for each value, true if nothing may overwrite it; may be empty.
 template <int Leaves>
 constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves,
                             static_view<bool> stays = {}, static_view<bool> apart = {}) {

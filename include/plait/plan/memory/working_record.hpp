@@ -17,21 +17,26 @@
 
 namespace plait::planning {
 
-/// What units make again, as numbers: the same type for all plans.
+/// The recompute decisions of a plan as numbers, in one type for all plans.
 struct recompute_table {
-  static_view<unsigned char> steps{};                        ///< see rerun_plan::step
-  static_view<unsigned char> works{}, runs{}, overwrites{};  ///< of items, see record_levels
-  static_view<again> units{};  ///< of each unit of the model; nothing if it is empty
+  static_view<unsigned char> steps{};  ///< for each node, bits: see rerun_plan::step
+  /// For each item, bits: see record_levels.
+  static_view<unsigned char> works{}, runs{}, overwrites{};
+  /// For each unit of the model, its kind; empty: nothing is recomputed.
+  static_view<again> units{};
 
   [[nodiscard]] constexpr bool any() const { return steps.size() > 0; }
-  /// What is made again of a unit, by its number.
+  /// Returns the kind of recompute of a unit, as a number.
   [[nodiscard]] constexpr int of(int unit) const {
     return units.size() == 0 ? 0 : int(units[unit]);
   }
 };
 
-/// What is made again of each unit: of(stage, its number within the stage). `chunk_units`: those of
-/// a stage one behind the other.
+/// Returns the kind of recompute of each unit. `of` is called with the stage and the unit's number
+/// within the stage.
+///
+/// `chunk_units`: the units of each chunk, stage by stage.
+/// `chunks`: chunks per stage.
 template <std::size_t Units>
 constexpr std::array<again, Units> list_unit_recomputes(auto const& chunk_units, int chunks,
                                                         auto of) {
@@ -59,29 +64,35 @@ constexpr recompute_table table_of_recomputes(auto const& code, Reruns const& re
             {units.data(), int(units.size())}};
 }
 
-/// Which unit of which microbatch the working record has while passes go on in their order.
+/// Follows the working record of a rank while passes run in their order. Units that recompute a
+/// part of their record share one working record per rank. If the last forward wrote the unit's
+/// part there and no other unit has used it since, the backward needs no second forward. Example:
+/// on the last stage of one_forward_one_backward no other unit uses the record between the forward
+/// and the backward of the last unit that recomputes, so this unit does not run again. The list of
+/// transfers, the program and `explain` all ask this class, so they agree.
 class working_record {
  public:
   constexpr working_record(static_view<item> items, recompute_table const& table)
       : items_(items), table_(table) {}
 
-  /// A forward has been through some units.
+  /// Notes that a forward has run these units.
   constexpr void pass_forward(unit_range units, int microbatch) {
     for (int unit = units.begin; unit < units.end; ++unit)
       if (has(table_.works, unit)) unit_ = unit, microbatch_ = microbatch;
   }
-  /// Whether a unit must be made again before its backward; it lies there then.
+  /// Returns true if a unit must be recomputed in front of its backward. Afterwards the record
+  /// holds this unit.
   constexpr bool is_made_again(int unit, int microbatch) {
     if (!table_.any() || !has(table_.runs, unit)) return false;
     bool const is_there = unit_ == unit && microbatch_ == microbatch;
     unit_ = unit, microbatch_ = microbatch;
     return !is_there;
   }
-  /// Whether a unit writes its output anew when it is made again.
+  /// Returns true if a recompute of the unit writes the unit's output again.
   [[nodiscard]] constexpr bool overwrites_output(int unit) const {
     return has(table_.overwrites, unit);
   }
-  /// What a backward is done with is not there any more.
+  /// Notes that the backward of a unit is done, so that the record no longer holds it.
   constexpr void end_backward(int unit) {
     if (unit_ == unit) unit_ = -1;
   }
@@ -96,8 +107,10 @@ class working_record {
   int unit_ = -1, microbatch_ = -1;
 };
 
-/// How often the passes of a stage run units of each item again, for each `again`: item by item.
-/// `chunks` and `passes`: of the stage.
+/// Returns how often the passes of a stage recompute units of each item: item by item, a number for
+/// each kind of `again`.
+///
+/// `chunks`, `passes`: chunks and passes of the stage.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<std::int64_t> count_reruns(
     static_view<item> items, recompute_table const& table, static_view<unit_range> chunks,
     std::vector<scheduled_work> const& passes) {

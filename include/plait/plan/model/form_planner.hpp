@@ -17,18 +17,19 @@
 
 namespace plait::planning {
 
-/// What a way to run a layer costs one rank of a tensor axis, compared field by field in this
-/// order.
+/// The cost of one way to run a layer, for one rank of a tensor axis. Costs are compared field by
+/// field, in this order.
 ///
-/// Wire bytes first would let every rank do all the work, which sends nothing; and without the
-/// parameters held, whole weights on sequence shards would beat split weights.
+/// The order has reasons. If `bytes_sent` were first, the planner would let every rank do all the
+/// work, which sends nothing. Without `held`, whole weights on sequence shards would win over split
+/// weights, since the work is equal and fewer bytes are sent.
 struct form_cost {
-  double flops = 0;  ///< per row, forward; work that every rank repeats counts in full
-  /// Elements of matrices per rank. Vectors do not count: a split bias would be reason enough to
-  /// gather activations.
+  double flops = 0;  ///< forward work per row; work that all ranks repeat counts in full
+  /// Elements of matrices that a rank holds. Vectors do not count: otherwise the planner would
+  /// gather activations only to be able to split a bias.
   double held = 0;
-  double bytes_sent = 0;  ///< elements per row, forward and backward
-  int calls = 0;          ///< collectives, forward and backward
+  double bytes_sent = 0;  ///< elements per row that are sent, forward and backward
+  int calls = 0;          ///< number of collectives, forward and backward
   bool possible = true;
 
   friend constexpr form_cost operator+(form_cost const& a, form_cost const& b) {
@@ -51,28 +52,29 @@ inline constexpr form_cost impossible{0, 0, 0, 0, false};
 
 enum class planning_error : int {
   none,
-  nothing_divides,     ///< a layer that could be split has no form that divides
-  unknown_form,        ///< the form of use_form is not among the layer's forms
-  form_not_divisible,  ///< the form of use_form does not divide
-  nothing_multiple,    ///< nor are the ranks a multiple of what another form needs
-  no_chain,            ///< no chain of forms leads from the first layer to the last
+  nothing_divides,     ///< a layer that can be split has no form whose lengths the ranks divide
+  unknown_form,        ///< use_form names a form that the layer does not have
+  form_not_divisible,  ///< the ranks do not divide the lengths of the form that use_form names
+  /// As `nothing_divides`, and the ranks are not the multiple that another form needs.
+  nothing_multiple,
+  no_chain,  ///< no sequence of forms leads from the first layer to the last
 };
 
-/// The forms that the planner chose, one index for each leaf.
+/// The forms that the planner chose: an index into the leaf's forms for each leaf.
 template <int Nodes, int Leaves>
 struct chosen_forms {
   std::array<int, static_cast<std::size_t>(Leaves)> form{};
-  /// For each residual, fan_out or sum_of, the placement of its input.
+  /// For each residual, fan_out or sum_of: the placement of its input.
   std::array<placement, static_cast<std::size_t>(Nodes)> edges{};
   form_cost cost{};
-  placement output = invariant;  ///< of the whole model
+  placement output = invariant;  ///< placement of the whole model's output
   planning_error error = planning_error::none;
   int error_leaf = 0;
-  std::size_t error_length = 0;  ///< the length that the ranks do not divide
+  std::size_t error_length = 0;  ///< length that the ranks do not divide
 };
 
-/// The length that `ranks` must divide but does not, or be a multiple of but is not; 0 if the form
-/// is possible.
+/// Returns the length that prevents the form: `ranks` does not divide it, or is not a multiple of
+/// it. Returns 0 if the form is possible.
 constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const& form, int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
   if (p % form.multiple != 0) return form.multiple;
@@ -99,22 +101,21 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
   return edge(form.output, leaf.output.width);
 }
 
-/// The collectives of a passage, by which a value of any width goes from one placement to another
-/// and its gradient back.
+/// The operations that move a value of any width between two placements, and its gradient back.
 struct crossing {
   row_operation there = local_move::none, back = local_move::none;
-  bool possible = false;           ///< automatic, and made by communicators
-  bool possible_to_train = false;  ///< the same, and so is the way back
+  bool possible = false;           ///< true if the table makes the transition automatically
+  bool possible_to_train = false;  ///< true if, in addition, the gradient can be moved back
 };
 
-/// What flows along an edge of the model has a placement on the axis; behind a fan_out several
-/// values do, each with its own.
+/// The placements of the values that flow along an edge of the model. An edge has one value, except
+/// after a fan_out, where each branch has a value with a placement of its own.
 struct edge_placements {
   std::array<placement, input_placements::most> at{};
   int count = 1;
 
   constexpr edge_placements(placement alone) : at{alone} {}  // NOLINT: implicit
-  /// Of the first `inputs` inputs of a form.
+  /// Takes the placements of the first `inputs` inputs of a form.
   constexpr edge_placements(input_placements const& each, int inputs) : count(inputs) {
     for (int i = 0; i < inputs; ++i) at[std::size_t(i)] = each[std::size_t(i)];
   }
@@ -130,21 +131,21 @@ constexpr crossing crossing_between(placement from, placement to) {
   return {row.moves, back.moves, possible, possible && back.is_made()};
 }
 
-/// Several values reach the layer behind them as they are: each branch has moved its own.
+/// Returns the transition of an edge. Several values are already moved, each by its branch.
 constexpr crossing crossing_between(edge_placements const& from, edge_placements const& to) {
   if (from.count == 1 && to.count == 1) return crossing_between(from.at[0], to.at[0]);
   bool const same = from == to;
   return {local_move::none, local_move::none, same, same};
 }
 
-/// Elements per row of `width` that an operation sends. Of a million rows, so that rounding up to
-/// whole bytes does not show.
+/// Returns the elements per row that an operation sends for a value of `width` elements per row. It
+/// is computed for a million rows, so that rounding up to whole bytes does not show.
 constexpr double elements_per_row(row_operation moves, std::size_t width, int ranks) {
   return static_cast<double>(row_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) *
          1e-6;
 }
 
-/// Of a value of `width` elements per row that crosses, and its gradient if it is differentiable.
+/// Returns the cost of moving a value of `width` elements per row, and its gradient if it has one.
 constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ranks,
                                   bool differentiable) {
   if (!(differentiable ? row.possible_to_train : row.possible)) return impossible;
@@ -156,27 +157,33 @@ constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ra
   return cost;
 }
 
-/// Finds the best chain of forms by dynamic programming over the tree: every node answers with the
-/// passages through it, the best cost from each input placement to each output placement. A node
-/// has few of them, so that only those that exist are kept, and those of all nodes in one list:
-/// what compilers remember of a constant's making grows with what the tables have room for. They
-/// count every call and statement, too, so that the inner loops go without either.
+/// Finds the best sequence of forms by dynamic programming over the tree. For each node of the tree
+/// it lists passages: a passage is the cheapest way through the node from one input placement to
+/// one output placement. `sequential` joins the passages of its children through the transitions
+/// between them, `residual` keeps ways that end in the placement they began in, and `repeat`
+/// multiplies such a way by its count. Afterwards `choose` walks the best way back and notes the
+/// form of each leaf. Example: a linear layer of forms `whole`, `column` and `row_split` has three
+/// passages.
+///
+/// A node has few passages, so only existing passages are stored, those for all nodes in one list:
+/// a compiler's memory for a constant grows with the capacity of its tables. Compilers also limit
+/// calls and statements in constant expressions, so the inner loops contain as few as possible.
 template <class Tree>
 struct form_planner {
-  /// The best way through a node between two placements, by their numbers.
+  /// The best way through a node between two placements, given by their numbers.
   struct passage {
     int from = 0, to = 0;
-    int form = -1;  ///< of a leaf
+    int form = -1;  ///< index of the form, if the node is a leaf
     form_cost cost = impossible;
   };
-  /// The passages of a node; of a sequential, where its picks are.
+  /// The range of a node's passages; for a sequential also the number of its entry in `chains`.
   struct solved {
     int first = 0, end = 0;
     int chain = -1;
   };
-  /// How the best ways through a sequential go: for each child and each cell, the placement that
-  /// the child was entered with and the one that the child before had left. The cells are those of
-  /// a table from the placements that the first child may be given to all.
+  /// The choices of the best ways through a sequential. For each child and cell, a pick encodes the
+  /// placement in which the child is entered and the placement that the child before it left. Cells
+  /// have a row for each input placement of the first child and a column for each placement.
   struct chain_picks {
     std::vector<int> from{};
     std::vector<int> children{};
@@ -187,11 +194,11 @@ struct form_planner {
   int ranks;
   form_cuts cuts;
   lean_vector<edge_placements> placements{};
-  lean_vector<crossing> crossings{};  ///< between any two placements
-  lean_vector<passage> passages{};    ///< of all nodes, those of a node in ascending order
+  lean_vector<crossing> crossings{};  ///< transition between any two placements
+  lean_vector<passage> passages{};    ///< passages of all nodes, each node's in ascending order
   lean_vector<solved> leaves{}, nodes{};
   lean_vector<chain_picks> chains{};
-  /// What crossing an edge costs, as far as it has been asked: of the edge with this number.
+  /// Costs of transitions on edge `edge`, filled when asked; `crossed_on` has the edge of an entry.
   lean_vector<form_cost> crossed{};
   std::vector<int> crossed_on{};
   int edge = 0;
@@ -210,7 +217,7 @@ struct form_planner {
     placements.push_back(at);
     return places;
   }
-  /// Of several values, and of each of them.
+  /// Returns the number of a list of placements, and also numbers each placement in it.
   constexpr int index_of(edge_placements const& several) {
     for (int i = 0; i < several.count; ++i) index_of(several.at[std::size_t(i)]);
     edge_placements const* const known = placements.data();
@@ -220,7 +227,7 @@ struct form_planner {
     placements.push_back(several);
     return places;
   }
-  /// The placement in which a branch of a node ends that ends in `to`.
+  /// Returns the placement in which branch `which` ends if its node ends in `to`, both as numbers.
   constexpr int end_of_branch(int to, int which) {
     auto const& ends = placed(to);
     return ends.count == 1 ? to : index_of(ends.at[std::size_t(which)]);
@@ -262,7 +269,8 @@ struct form_planner {
     if (cost.possible) passages.push_back({from, to, -1, cost});
   }
 
-  /// Adds a form of the leaf whose passages begin at `first`, where it is the best so far.
+  /// Adds a form to the leaf's passages, which begin at `first`, unless one is as good in its
+  /// place.
   constexpr void add_form(std::size_t first, passage const& made) {
     auto at = passages.size();
     for (; at > first; --at) {
@@ -279,8 +287,8 @@ struct form_planner {
     passages[at] = made;
   }
 
-  /// Finds the passages of a leaf, and reports one that the user expects to be split and that no
-  /// form can split.
+  /// Finds the passages of a leaf. Reports an error if the user expects the leaf to be split and
+  /// the ranks divide the lengths of none of its forms.
   constexpr void read_leaf(int index) {
     auto const& leaf = tree.leaves[index];
     auto const& pin = tree.pins[index];
@@ -293,13 +301,13 @@ struct form_planner {
       auto const& form = leaf.forms[i];
       bool const is_meant = !is_pinned || form.label == pin;
       known_pin = known_pin || is_meant;
-      // On one rank all forms compute the same, and whole ones need no moves between them.
+      // On one rank all forms compute the same values, and whole forms need no moves between them.
       if ((!is_meant && ranks > 1) || (!cuts.features && uses(form, dim::features))) continue;
       bool const uses_sequence = uses(form, dim::sequence);
       if (uses_sequence && !cuts.sequence) continue;
       bool const divides = form.divides(ranks);
-      // A form that shares a table but no work counts where it divides the table. Elsewhere a layer
-      // that has no other form is run whole.
+      // A form that splits a table but no work counts only if the ranks divide the table. Otherwise
+      // a layer without any other form runs whole, and that is not an error.
       if (is_meant && may_split && !uses_sequence && form.shares_anything()) {
         wants_split = wants_split || must_divide || form.shares_work();
         can_split = can_split || divides;
@@ -326,7 +334,7 @@ struct form_planner {
         chosen.error_length = indivisible_length(leaf, form, ranks);
   }
 
-  /// Goes through the children of a sequential, for each placement that the first may be given.
+  /// Solves the children of a sequential in order, for each input placement of the first child.
   constexpr void solve_chain(int at) {
     chain_picks ways;
     auto& from = ways.from;
@@ -369,7 +377,7 @@ struct form_planner {
               auto const& before = reached[row + left];
               if (!before.possible) continue;
               auto& best = next[row + each->to];
-              // Most cost more work than the best so far: a crossing has none.
+              // Most ways cost more work than the best so far: a transition costs none.
               if (best.possible && best.flops < before.flops + each->cost.flops) continue;
               auto const cost = before + entry + each->cost;
               if (best.possible && !(cost < best)) continue;
@@ -406,7 +414,7 @@ struct form_planner {
     int entered = 0, left = 0;
   };
 
-  /// The best way to run a branch from placement `from` to placement `to`.
+  /// Returns the best way to run a branch from placement `from` to placement `to`.
   constexpr branch close(int child, int from, int to) const {
     branch best;
     auto const taken = input_of(child), made = output_of(child);
@@ -417,7 +425,7 @@ struct form_planner {
     return best;
   }
 
-  /// The costs of all branches of a node that begin in one placement and end in one, together.
+  /// Adds up the costs of a node's branches, for each pair of an input and an output placement.
   constexpr void solve_branches(int at) {
     int const places = count_places();
     lean_vector<form_cost> sums(std::size_t(places * places));
@@ -501,7 +509,7 @@ struct form_planner {
     nodes[std::size_t(at)] = made;
   }
 
-  /// What a residual stream may be placed as.
+  /// Returns true if a residual stream may have this placement.
   static constexpr bool may_carry(edge_placements const& of) {
     return of.count == 1 && (of.at[0] == invariant || of.at[0] == shard<dim::sequence>);
   }
@@ -539,10 +547,10 @@ struct form_planner {
     }
   }
 
-  /// Plans the whole model; its input is invariant, its output is invariant (or a sequence shard).
+  /// Plans the model, from an invariant input to an invariant output or a shard of the sequence.
   constexpr void run() {
     index_of(placement(invariant));
-    // Room for leaves of three forms that are possible, so that the list seldom moves.
+    // Reserves room for three possible forms per leaf, so that the list is seldom reallocated.
     passages.reserve(std::size_t(3 * tree.leaves.size() + tree.nodes.size()));
     leaves.reserve(std::size_t(tree.leaves.size()));
     for (int i = 0; i < tree.leaves.size(); ++i) read_leaf(i);  // collects the placements
@@ -552,7 +560,7 @@ struct form_planner {
     crossed_on = std::vector(crossings.size(), -1);
     nodes.resize(std::size_t(tree.nodes.size()));
     solve(0);
-    // The first layer may want its input differently: what comes from outside is free to be cut.
+    // The first layer may want another placement: an input from outside can be cut for free.
     branch best;
     auto const input = tree.leaves[0].input(), output = output_of(0);
     std::size_t const width = input.kind == value_kind::tokens ? 0 : input.width;
@@ -576,10 +584,10 @@ struct form_planner {
 
 /// Chooses a form for every leaf on a tensor axis of `ranks` ranks.
 ///
-/// `cuts`: what the forms may cut.
+/// `cuts`: the dimensions that forms may cut.
 /// Cost: at compile time, for each layer as many steps as it has forms times placements that its
-///       input may come in; a repeat counts once.
-/// Errors: reported in the result, which `plan` turns into a static_assert.
+///       input may have; the body of a repeat counts once.
+/// Errors: reported in the result, from which `plan` makes a static_assert.
 template <class Tree>
 constexpr auto choose_forms(Tree const& tree, int ranks, form_cuts cuts) {
   form_planner<Tree> planner{tree, ranks, cuts};

@@ -6,12 +6,13 @@
 
 namespace plait::planning {
 
-/// The two ways through a model.
+/// The two directions of a pass through the model.
 enum class direction : bool { forward, backward };
 
-/// The row of the table by which a value that one layer leaves placed `from` and the next one wants
-/// placed `to` is moved, and, on the way back, its gradient. The code that prices, lists, times,
-/// stores or carries out moves within a unit asks here.
+/// Returns the row of the table of transitions for a value that one layer leaves placed `from` and
+/// the next layer reads placed `to`; for `direction::backward`, the row for its gradient. All code
+/// that prices, lists, times, stores or carries out moves within a unit calls this function.
+/// Example: from `partial` to `invariant` is an all_reduce forward and nothing backward.
 constexpr transition row_of_move(placement from, placement to, direction way) {
   auto const row = transition_between(from, to);
   return way == direction::forward ? row : adjoint(row);

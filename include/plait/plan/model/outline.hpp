@@ -17,6 +17,7 @@
 
 namespace plait::planning {
 
+/// The kind of a node of a model's tree: a layer or a combination of layers.
 enum class node_kind : int {
   leaf,
   sequential,
@@ -28,14 +29,15 @@ enum class node_kind : int {
   objective
 };
 
-/// One node of a model's tree. Nodes are kept in depth-first order, a node before its children.
+/// One node of a model's tree. Nodes are stored in depth-first order, a node in front of its
+/// children.
 struct node {
   node_kind kind = node_kind::leaf;
-  int end = 0;    ///< one past the last node below this one
-  int leaf = -1;  ///< which leaf this is
-  int count = 1;  ///< copies of what is below
+  int end = 0;    ///< one past the last node below this node
+  int leaf = -1;  ///< number of the leaf, if the node is one
+  int count = 1;  ///< number of copies of the nodes below, for a repeat
   name label{};
-  int made_again = -1;  ///< what is made again, as a number of `again`; -1: as the policy says
+  int made_again = -1;  ///< number of the `again` that `recomputed` names; -1: the policy decides
 };
 
 /// A use of a parameter that another layer owns.
@@ -45,15 +47,17 @@ struct tie {
   name owner{};
 };
 
+/// The mistakes in a frozen<L, Patterns...>: a pattern matches no parameter, it names one copy of a
+/// repeat, or the patterns freeze only some parameters of a layer.
 enum class frozen_error : int { none, matches_nothing, one_copy, part_of_a_layer };
 
-/// What is wrong with the first frozen<L, Patterns...> of a model that has a mistake.
+/// The first mistake in a frozen<L, Patterns...> of the model.
 struct frozen_problem {
   frozen_error what = frozen_error::none;
   name pattern{};
-  int leaf = 0;                      ///< of which a part would be frozen
-  int node = 0;                      ///< where L begins
-  int first_leaf = 0, end_leaf = 0;  ///< of L
+  int leaf = 0;                      ///< leaf that would be frozen only in part
+  int node = 0;                      ///< first node of L
+  int first_leaf = 0, end_leaf = 0;  ///< leaves of L
 };
 
 /// The tree of a model as a value; leaves are numbered in depth-first order.
@@ -61,7 +65,7 @@ template <int Nodes, int Leaves>
 struct outline {
   static_vector<node, Nodes> nodes{};
   static_vector<leaf_info, Leaves> leaves{};
-  /// The form that use_form names, empty if none.
+  /// For each leaf, the name of the form that use_form asks for, or an empty name.
   static_vector<name, Leaves> pins{};
   static_vector<tie, 2 * Leaves> ties{};
   frozen_problem frozen{};
@@ -75,7 +79,7 @@ consteval void check_combination() {
                 "forward out");
 }
 
-/// How a type becomes nodes and leaves. The primary template is a leaf.
+/// Turns a layer's type into nodes and leaves. The primary template makes a leaf.
 template <class L>
 struct outline_of {
   static constexpr int nodes = 1;
@@ -88,7 +92,7 @@ struct outline_of {
   }
 };
 
-/// A type that derives from a combination is that combination by another name.
+/// A type that derives from a combination stands for that combination under another name.
 template <class L>
   requires std::is_base_of_v<typename L::combination, L>
 struct outline_of<L> : outline_of<typename L::combination> {
@@ -174,7 +178,8 @@ struct outline_of<times<Weight, L>> : outline_of<L> {
   }
 };
 
-/// Elements of one scope of names: leaves, names and repeats, not what is below those.
+/// Returns the number of elements in one scope of names: leaves, names and repeats, without the
+/// elements below them.
 [[gnu::cold]] constexpr int count_scope(auto const& tree, int at) {
   auto const& here = tree.nodes[at];
   if (here.kind == node_kind::leaf || here.kind == node_kind::named ||
@@ -186,7 +191,7 @@ struct outline_of<times<Weight, L>> : outline_of<L> {
   return sum;
 }
 
-/// Text that can be made at compile time; std::string cannot with every compiler.
+/// Text that can be built at compile time; some compilers cannot build a std::string there.
 using characters = std::vector<char>;
 
 [[gnu::cold]] constexpr void append(characters& text, name more) {
@@ -204,7 +209,7 @@ using characters = std::vector<char>;
 [[gnu::cold]] constexpr void name_leaves(auto const& tree, int at, characters const& prefix,
                                          bool alone, int& number, lean_vector<characters>& out) {
   auto const& here = tree.nodes[at];
-  // Not one conditional expression: g++ 12 frees its result twice at compile time.
+  // Two returns and not one conditional expression: g++ 12 frees its result twice at compile time.
   auto const numbered = [&] {
     if (alone) return prefix;
     return joined(prefix, number, name("."));
@@ -234,7 +239,7 @@ using characters = std::vector<char>;
     name_leaves(tree, child, prefix, alone, number, out);
 }
 
-/// Of the leaves below node `at`, as if there were nothing else.
+/// Returns the names of the leaves below node `at`, as if the model had no other nodes.
 constexpr lean_vector<characters> leaf_characters(auto const& tree, int at = 0) {
   lean_vector<characters> names;
   int number = 0;
@@ -242,8 +247,9 @@ constexpr lean_vector<characters> leaf_characters(auto const& tree, int at = 0) 
   return names;
 }
 
-/// Whether a pattern, in which `*` is any text, is one of `text`. With `any_copy`, a number is one
-/// of the star that stands for a copy's number.
+/// Returns true if `text` matches `pattern`, in which `*` stands for any text. With `any_copy`, a
+/// number in the pattern also matches the star in `text` that stands for the number of a copy:
+/// "h.3.attn" then matches "h.*.attn".
 constexpr bool matches(name pattern, characters const& text, bool any_copy = false) {
   std::size_t const end = pattern.size();
   std::size_t at = 0, now = 0, star = end, resume = 0;
@@ -266,7 +272,8 @@ constexpr bool matches(name pattern, characters const& text, bool any_copy = fal
   return at == end;
 }
 
-/// Freezes what the patterns match of the leaves from `first` on, which are all below `node`.
+/// Freezes the leaves whose parameters match the patterns. It considers the leaves from `first` on,
+/// which are all below `node`.
 constexpr void freeze(auto& tree, int node, int first, std::initializer_list<name> patterns) {
   auto const names = leaf_characters(tree, node);
   int const end = tree.leaves.size();
@@ -334,7 +341,7 @@ template <class... Leaves>
 consteval int count_uses(std::tuple<Leaves...>*) {
   return sum_of_numbers({lists_of<Leaves>::parameters::size...});
 }
-/// The number of times that leaves list a parameter: a leaf of a repeat counts once, a tied
+/// The number of times that leaves list a parameter: a leaf within a repeat counts once, a tied
 /// parameter once for each use.
 template <class Model>
 inline constexpr int parameter_uses = count_uses(static_cast<leaves_of<Model>*>(nullptr));
@@ -350,7 +357,7 @@ constexpr auto make_outline() {
   return out;
 }
 
-/// The text that goes before the names of each leaf's parameters ("h.*.attn.c_attn."); the star
+/// Returns the prefix of the parameter names of each leaf, such as "h.*.attn.c_attn."; the star
 /// stands for the number of the copy within a repeat.
 [[gnu::cold]] std::vector<std::string> leaf_names(auto const& tree) {
   std::vector<std::string> names;

@@ -12,79 +12,91 @@
 
 namespace plait::planning {
 
-/// A tensor that flows through the model, with its placement on the tensor axis.
+/// A tensor that flows through the model. `at` is its placement on the tensor axis; `item` is the
+/// item whose nodes read and write it. The output of one item and the input of the next are two
+/// values.
 struct value {
   value_info info{};
   placement at = invariant;
   int item = 0;
 };
 
+/// The kind of a node of the program, with its forward.
 enum class step_kind : int {
   leaf,     ///< out = layer(in)
-  move,     ///< out = in in another placement
+  move,     ///< out = in, in another placement
   branch,   ///< out = in; `skip` is the sum that in also enters (a residual begins)
   add,      ///< out = in + skip (a residual ends)
   fan_out,  ///< out = in and skip = in
 };
 
-/// One step of the forward; the backward runs the steps in reverse, each by its adjoint.
+/// One node of the model's program: a layer, a change of placement, or the beginning or end of a
+/// residual or fan_out. The list is in forward order. The backward pass runs it from its end, each
+/// node by its adjoint: an add passes the gradient of the sum to both summands, and a branch adds
+/// the two gradients. For a residual around one layer the list is `branch`, `leaf`, `add`, with a
+/// `move` in front of and after the leaf if its form needs other placements.
 struct step {
   step_kind kind = step_kind::leaf;
   int leaf = -1;
   int in = -1;
   int out = -1;
   int skip = -1;
-  static_vector<int, int(input_placements::most_more)>
-      more{};           ///< the other inputs of a leaf that has several
+  /// The other inputs of a leaf that has several.
+  static_vector<int, int(input_placements::most_more)> more{};
   int made_again = -1;  ///< see node::made_again
 };
 
-/// The row by which a move of an item goes, one way or the other.
+/// Returns the row of the table of transitions by which move `now` of an item runs, in direction
+/// `way`.
 constexpr transition row_of_move(auto const& values, step const& now, direction way) {
   return row_of_move(values[now.in].at, values[now.out].at, way);
 }
 
 /// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy
-/// of what a repeat repeats.
+/// of a repeat's body.
 struct item {
   int first_step = 0, end_step = 0;
   int first_leaf = 0, end_leaf = 0;
-  int in = 0, out = 0;  ///< values
-  int count = 1;        ///< copies; the units of the pipeline
-  int first_unit = 0;   ///< units of the items before it
+  int in = 0, out = 0;  ///< numbers of the item's input and output values
+  int count = 1;        ///< number of copies; each is a unit of the pipeline
+  int first_unit = 0;   ///< number of units of all earlier items
   bool repeated = false;
-  double flops_per_row = 0;  ///< of one copy, forward, on one rank of the tensor axis
+  double flops_per_row = 0;  ///< forward work of one copy on one rank of the tensor axis
 
   [[nodiscard]] constexpr unit_range units() const { return {first_unit, first_unit + count}; }
 };
 
-/// Pipeline units: the copies of all items.
+/// Returns the number of pipeline units: the copies of all items.
 constexpr int count_units(static_view<item> items) {
   return items.size() == 0 ? 0 : items[items.size() - 1].units().end;
 }
 
-/// The item of which a unit is a copy.
+/// Returns the number of the item that `unit` is a copy of.
 constexpr int item_of(static_view<item> items, int unit) {
   int at = 0;
   while (!items[at].units().contains(unit)) ++at;
   return at;
 }
 
-/// The model as a straight list of steps: the leaves in the chosen forms, the transitions between
-/// them, and where residuals begin and end.
+/// The model as a straight list of nodes: the leaves in the chosen forms, the transitions between
+/// them, and the beginnings and ends of residuals. The transition that an edge needs depends on
+/// both its neighbours, also across combinators; in a list the neighbour is the next element.
+/// `items` cuts the list into pieces that a pipeline stage runs as a whole. Example:
+/// `sequential<embedding, repeat<12, block>, linear>` has three items with 14 units, and the nodes
+/// of a block are listed once.
 template <int Leaves>
 struct program {
-  // Each leaf has its step, a move before it and a move after it; each residual or fan_out has two
-  // more. A leaf may be in any number of residuals, so `is_full` is checked.
+  // Each leaf has a node of its own, a move in front of it and a move after it. Each residual or
+  // fan_out has two more. A leaf may be in any number of residuals, so `is_full` is checked.
   static constexpr int most_steps = 6 * Leaves + 4;
   static constexpr int most_values = 8 * Leaves + 6;
   static_vector<step, most_steps> steps{};
   static_vector<value, most_values> values{};
   static_vector<item, 2 * Leaves + 1> items{};
-  /// The chosen form of each leaf: one of those of its type.
+  /// The chosen form of each leaf, one of the forms of its type.
   static_vector<form_info const*, Leaves> forms{};
   bool has_loss = false;
-  bool is_full = false;  ///< there is no room for all steps
+  bool is_full = false;  ///< true if the lists have no room for all nodes
 
   [[nodiscard]] constexpr int unit_count() const { return count_units(items.view()); }
   [[nodiscard]] constexpr form_info const& form(int leaf) const { return *forms[leaf]; }
@@ -97,10 +109,11 @@ struct program_builder {
   Tree const& tree;
   Chosen const& chosen;
   int ranks;
-  /// Not a member: g++ 12 could not copy it out of here once it has reported an error elsewhere.
+  /// A reference, and not a value: g++ 12 could not copy a value out of here once it has reported
+  /// an error elsewhere.
   program<leaves>& out;
 
-  /// Whether the planner has chosen the placement in which such a node is entered.
+  /// Returns true if the planner has chosen the placement in which a node of this kind is entered.
   static constexpr bool has_edge(node_kind kind) {
     return kind == node_kind::residual || kind == node_kind::fan_out || kind == node_kind::sum_of;
   }
@@ -125,7 +138,7 @@ struct program_builder {
     return out.steps.size() - 1;
   }
 
-  /// `made_again`: of the node that wants it so.
+  /// `made_again`: the field of the tree's node that asks for the move.
   constexpr int move_to(int from, placement at, int made_again = -1) {
     if (out.values[from].at == at) return from;
     int const moved = add_value(out.values[from].info, at);
@@ -133,7 +146,7 @@ struct program_builder {
     return moved;
   }
 
-  /// The output of a part of the model: one value, or those of a fan_out.
+  /// The output of a part of the model: one value, or the several values of a fan_out.
   struct made_values {
     int first = -1;
     static_vector<int, int(input_placements::most_more)> more{};
@@ -193,7 +206,7 @@ struct program_builder {
     return from;
   }
 
-  /// The nodes that become items, in order.
+  /// Collects the nodes of the tree that become items, in order.
   constexpr void collect(int at, static_vector<int, leaves>& found) const {
     auto const& here = tree.nodes[at];
     bool const opens = here.kind == node_kind::sequential || here.kind == node_kind::objective ||
@@ -228,7 +241,8 @@ struct program_builder {
     }
   }
 
-  /// An item that only moves its input; needed where a loop's end cannot move for its neighbour.
+  /// Appends an item that only moves its input. The last node of a repeat cannot move its output
+  /// for the next item, because a repeat must end in the placement in which it begins.
   constexpr void append_move(value_info info, placement from, placement to, int next_leaf) {
     open_item(1, false, next_leaf);
     int const in = add_value(info, from);
@@ -245,7 +259,7 @@ struct program_builder {
     collect(0, nodes);
     out.has_loss = tree.leaves[tree.leaves.size() - 1].is_loss;
     value_info info = tree.leaves[0].input();
-    placement at = invariant;  // what comes from outside is whole
+    placement at = invariant;  // the model's input is whole on every rank
     int leaf = 0;
     for (int i = 0; i < nodes.size(); ++i) {
       auto const& here = tree.nodes[nodes[i]];
@@ -255,10 +269,10 @@ struct program_builder {
       open_item(here.count, repeated, leaf);
       int const in = add_value(info, at);
       auto results = build(repeated ? nodes[i] + 1 : nodes[i], {in});
-      // The outputs of a fan_out do not leave the item.
+      // The outputs of a fan_out stay inside the item.
       while (results.more.size() > 0 && i + 1 < nodes.size()) results = build(nodes[++i], results);
       int made = results.first;
-      // The producer moves its output for the next item; a loop must end as it began.
+      // An item moves its output for the next item. A repeat must end in the placement it began in.
       if (!repeated)
         made = move_to(made, i + 1 < nodes.size() ? input_placement(nodes[i + 1])
                              : out.has_loss       ? invariant
@@ -280,10 +294,13 @@ constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) 
   return out;
 }
 
-/// Returns true if step `index` is done as an epilogue of the step before it in this direction.
-/// Such a step is an element-wise function after a product, the sum that ends a residual after the
-/// product that writes a summand, or, backward, the sum of gradients where a residual begins.
-/// `needs_gradient` is of all values.
+/// Returns true if node `index` runs as an epilogue of the node in front of it in direction `way`,
+/// so that both are one call of the backend. Such a node is an element-wise function after a
+/// product, the sum that ends a residual after the product that writes a summand, or, in the
+/// backward, the sum of gradients at the beginning of a residual. Example: `gelu` after a `linear`
+/// layer that allows epilogues.
+///
+/// `needs_gradient`: for each value of the program, true if it has a gradient.
 template <int Leaves>
 constexpr bool is_epilogue(program<Leaves> const& code, auto const& leaves,
                            auto const& needs_gradient, int index, direction way) {

@@ -14,36 +14,41 @@
 
 namespace plait::planning {
 
-/// How many units of an item a stage runs that has these chunks.
+/// Returns the number of copies of an item that a stage with these chunks runs.
 constexpr int count_copies(item const& piece, static_view<unit_range> chunks) {
   int count = 0;
   for (auto const& units : chunks) count += overlap(piece.units(), units).count();
   return count;
 }
 
-/// The value that enters pipeline unit `unit` (> 0).
+/// Returns the number of the value that enters pipeline unit `unit` (> 0).
 constexpr int value_before(static_view<item> items, int unit) {
   return items[item_of(items, unit - 1)].out;
 }
 
-/// The first units of the stages so that the greatest sum of costs is as small as it can be.
+/// Returns the first unit of each stage, such that the greatest cost of a stage is as small as
+/// possible. Dynamic programming over the number of stages and of units finds the cut. Among
+/// equally good cuts the earlier stages get less, since they hold more microbatches. Example: costs
+/// 1, 1, 1, 3 on two stages give {0, 3}: both stages cost 3.
 constexpr std::vector<int> balance(std::vector<double> const& costs, int stages) {
   auto const units = static_cast<int>(costs.size());
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   std::vector<double> sums(costs.size() + 1, 0.0);
   for (int i = 0; i < units; ++i) sums[at(i + 1)] = sums[at(i)] + costs[at(i)];
-  // Where what has the same sum begins: units that cost nothing.
+  // For each count of units, the smallest count with an equal sum: units may cost nothing.
   std::vector<int> equal(costs.size() + 1, 0);
   for (int i = 1; i <= units; ++i)
     equal[at(i)] = sums[at(i)] == sums[at(i - 1)] ? equal[at(i - 1)] : i;
-  // best[s][u]: the greatest stage when the first u units make s stages; from[s][u]: where the last
-  // of these begins. Among equals the earlier stages get less, as they hold more microbatches.
+  // best[s][u]: the cost of the greatest stage when the first u units make s stages. from[s][u]:
+  // the first unit of the last of these stages. Among equals the earlier stages get less, as they
+  // hold more microbatches.
   std::vector<std::vector<double>> best(at(stages + 1), std::vector<double>(at(units + 1), 1e300));
   std::vector<std::vector<int>> from(at(stages + 1), std::vector<int>(at(units + 1), 0));
   best[0][0] = 0;
   for (int s = 1; s <= stages; ++s) {
-    // The later the last stage begins, the less it costs and the more do those before it: the best
-    // is where the two meet, and that moves on with u.
+    // The later the last stage begins, the less it costs and the more the earlier stages cost. The
+    // best beginning is at the point where the two costs meet, and this point never moves back as u
+    // grows.
     auto const& before = best[at(s - 1)];
     int meet = s - 1;
     for (int u = s; u <= units; ++u) {
@@ -63,15 +68,17 @@ constexpr std::vector<int> balance(std::vector<double> const& costs, int stages)
   return begins;
 }
 
-/// What a cut into chunks costs: the greatest sum of a stage, then the greatest chunk, then how
-/// unlike the stages are.
+/// The cost of a cut into chunks: the greatest cost of a stage, then the cost of the greatest
+/// chunk, then the sum of the squares of the stages' costs, which is smallest for equal stages.
+/// Cuts are compared field by field in this order.
 struct cut_cost {
   double stage = 0, chunk = 0, squares = 0;
   friend constexpr auto operator<=>(cut_cost const&, cut_cost const&) = default;
 };
 
-/// Moves runs of neighbouring cuts by one unit, each time those that help most, as long as they
-/// help: a cut into chunks of like cost can leave a stage with several large ones.
+/// Improves a cut in which each stage has several chunks. `balance` makes chunks of similar cost,
+/// but a stage's chunks may all be a little too large. So this function moves runs of neighbouring
+/// cuts by one unit, each time the run that helps most, until no move helps.
 ///
 /// Cost: steps * (stages * chunks)^3.
 constexpr std::vector<int> balance_stages(std::vector<double> const& costs, std::vector<int> begins,
@@ -143,8 +150,9 @@ struct read_cuts<cut_at<Units...>> {
   }
 };
 
-/// The units of each chunk, in the order of the layers; a stage has one chunk or several. Empty if
-/// `Cuts` does not make as many in ascending order, or there are fewer units.
+/// Returns the units of each chunk, in the order of the layers; a stage has one chunk or several.
+/// The result is empty if `Cuts` does not make that many chunks in ascending order, or if the model
+/// has fewer units than chunks.
 template <class Cuts, int Leaves>
 constexpr lean_vector<unit_range> split_stages(program<Leaves> const& code, int stages,
                                                pipeline_shape const& shape) {

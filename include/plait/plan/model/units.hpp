@@ -7,8 +7,8 @@
 
 namespace plait::planning {
 
-/// The units [begin, end) of a model, in the order of its layers. A unit is what a pipeline
-/// distributes: an item of the program, or one copy of a repeat.
+/// The units [begin, end) of a model, in the order of its layers. Pipeline stages share the units
+/// among them: a unit is an item of the program, or one copy of a repeat.
 struct unit_range {
   int begin = 0, end = 0;
   [[nodiscard]] constexpr int count() const { return end - begin; }
@@ -16,7 +16,7 @@ struct unit_range {
   friend constexpr bool operator==(unit_range const&, unit_range const&) = default;
 };
 
-/// The units that two ranges have in common; from 0 to 0 if there are none.
+/// Returns the units that two ranges have in common, or [0, 0) if they have none.
 constexpr unit_range overlap(unit_range a, unit_range b) {
   unit_range const both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
   return both.count() > 0 ? both : unit_range{};

@@ -12,8 +12,8 @@ namespace plait {
 /// The outputs of the model that a rank gets from a prediction.
 enum class predicted : int {
   nothing,
-  of_data_rank,  ///< those of its own samples
-  of_all         ///< those of the global batch
+  of_data_rank,  ///< the outputs of the data rank's own samples
+  of_all         ///< the outputs of the global batch
 };
 
 /// The run-time numbers that bytes depend on.
@@ -22,37 +22,39 @@ enum class predicted : int {
 ///     constexpr plait::workload load{.rows = 16, .microbatches = 2};
 ///     static_assert(in_all_ways::plan().bytes_per_rank(load) < 64 * 1024);
 struct workload {
-  std::size_t rows = 1;         ///< of one microbatch on one data rank: positions times samples
-  int microbatches = 1;         ///< per step
-  int data_ranks = 1;           ///< counts only if the policy leaves it to the launch
-  int optimizer_states = 2;     ///< arenas the size of the parameters: 2 for AdamW
-  bool sample_weights = false;  ///< true when the data set has weights of samples
-  bool averages = false;        ///< true when weights are averaged over steps
-  bool gradient_norm = false;   ///< true when gradients are clipped, or steps not finite skipped
-  bool stops = false;           ///< true when ranks agree to stop on signals
+  std::size_t rows = 1;      ///< rows of one microbatch on one data rank: positions times samples
+  int microbatches = 1;      ///< microbatches per step
+  int data_ranks = 1;        ///< used only if the policy leaves the number to the launch
+  int optimizer_states = 2;  ///< number of arenas as large as the parameters: 2 for AdamW
+  bool sample_weights = false;  ///< true if samples have weights
+  bool averages = false;        ///< true if weights are averaged over steps
+  /// True if gradients are clipped, or steps that are not finite are skipped.
+  bool gradient_norm = false;
+  bool stops = false;  ///< true if ranks agree to stop on signals
   predicted prediction = predicted::nothing;
-  std::size_t measured_numbers = 0;  ///< of the measures of an evaluation, added up over ranks
-  int source = 0;  ///< of the ranks of a data axis, the one whose state the others are given
-  bool ranked_sums = false;  ///< true on processes that transfer blocks to add up, see ranked_sum
+  std::size_t measured_numbers = 0;  ///< numbers of an evaluation's measures that ranks add up
+  int source = 0;                    ///< rank of the data axis that sends its state to the others
+  bool ranked_sums = false;  ///< true for processes that transfer blocks to add up, see ranked_sum
 };
 
 }  // namespace plait
 
 namespace plait::ext {
 
-/// Bytes that one rank needs.
+/// The bytes that one rank needs.
 struct memory_need {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
-  std::size_t averages = 0;     ///< of weights over steps, if the workload has them
-  std::size_t activations = 0;  ///< and boundary buffers and scratch
+  std::size_t averages = 0;     ///< averages of weights over steps, if the workload has them
+  std::size_t activations = 0;  ///< activations, with boundary buffers and scratch
   std::size_t batches = 0;      ///< inputs and targets of one step
-  std::size_t outputs = 0;      ///< of a prediction or for measures, if the workload has them
-  std::size_t numbers = 0;      ///< of a step, what optimizers treat alike, what ranks compare
-  std::size_t sums = 0;         ///< room of sums that processes make, if the workload has them
-  /// What the device's libraries and kernels have taken for themselves, as attention on the
-  /// processor: 0 in a plan, as it is known on the device alone.
+  std::size_t outputs = 0;  ///< outputs of a prediction or for measures, if the workload has them
+  /// Numbers of a step, groups of parameters in an optimizer, comparisons between ranks.
+  std::size_t numbers = 0;
+  std::size_t sums = 0;  ///< staging room of sums between processes, if the workload has them
+  /// Memory that the device's libraries and kernels have allocated for themselves, as attention on
+  /// the processor does. It is 0 in a plan, since only the device knows it.
   std::size_t workspace = 0;
 
   [[nodiscard]] constexpr std::size_t total() const {
@@ -61,7 +63,7 @@ struct memory_need {
   }
 };
 
-/// Bytes that one rank's share of the collectives of one group moves in a step.
+/// Bytes that one rank sends in a step in collectives of one group.
 struct traffic_need {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
@@ -70,8 +72,9 @@ struct traffic_need {
   [[nodiscard]] constexpr std::int64_t total() const { return forward + backward + step; }
 };
 
-/// Bytes that a rank moves when a value of `value_bytes`, as a whole in a group of `ranks`, goes
-/// through a row of the table: what every figure of a plan is made of.
+/// Returns the bytes that a rank sends when a value goes through a row of the table of transitions.
+/// `value_bytes` is the size of the whole value in a group of `ranks` ranks. All figures of a plan
+/// are sums of this function.
 constexpr std::int64_t row_bytes(row_operation moves, std::int64_t value_bytes,
                                  std::int64_t ranks) {
   return bytes_sent(moves, value_bytes, ranks);

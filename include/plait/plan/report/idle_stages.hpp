@@ -40,7 +40,7 @@ struct judged_model {
   [[nodiscard]] [[gnu::cold]] std::string name_of(int leaf) const;
 };
 
-/// Returns the part of the flops that each stage has.
+/// Returns the share of the flops of each stage.
 [[nodiscard]] [[gnu::cold]] std::vector<double> shares_of_stages(judged_model const& of,
                                                                  stage_cut const& cut);
 
@@ -49,11 +49,14 @@ struct judged_model {
   return share * stages < 0.1;
 }
 
-/// Says which unit has the most flops, why it is not cut, and what to write instead.
+/// Returns a text with the unit that has the most flops, why it is not cut, and what to write
+/// instead.
 [[nodiscard]] [[gnu::cold]] std::string text_of_greatest_unit(judged_model const& of);
 
-/// Says which stages mostly wait, and what to write instead; "" if none does. `best`: the cut whose
-/// busiest stage has the least work.
+/// Returns a text with the stages that mostly wait, and what to write instead; "" if there are
+/// none.
+///
+/// `best`: the cut whose busiest stage has the least work.
 [[nodiscard]] [[gnu::cold]] std::string text_of_idle_stages(judged_model const& of,
                                                             stage_cut const& cut,
                                                             stage_cut const& best);

@@ -12,7 +12,7 @@ PLAIT_DECL unit_range stage_cut::units(int chunk, int all) const {
 
 PLAIT_DECL std::string judged_model::name_of(int leaf) const {
   auto text = names[std::size_t(leaf)];
-  if (text.empty()) return "0";  // a model of one layer names none
+  if (text.empty()) return "0";  // a model of one layer has an empty name for it
   text.pop_back();
   return text;
 }
@@ -28,7 +28,7 @@ PLAIT_DECL std::vector<double> shares_of_stages(judged_model const& of, stage_cu
       all += flops;
     }
   }
-  // A model that counts no flops gives no reason to find a stage idle.
+  // Without any flops there is no reason to call a stage idle.
   for (auto& share : out) share = all > 0 ? share / all : 1;
   return out;
 }

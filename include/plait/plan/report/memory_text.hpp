@@ -14,31 +14,32 @@
 
 namespace plait::detail {
 
-// Of a number of bytes: "1.5 GiB".
+// Returns a number of bytes as text: "1.5 GiB".
 template <class Number>
 [[gnu::cold]] std::string with_unit(Number count) {
   auto bytes = static_cast<double>(count);
   char const* units[]{"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
   while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
-  // printf would write the locale's decimal point.
+  // A printf would write the locale's decimal point.
   auto const tenths = static_cast<long long>(std::nearbyint(bytes * 10));
   auto text = std::to_string(tenths / 10);
   if (std::floor(bytes) != bytes) text += concat({".", tenths % 10});
   return concat({text, " ", units[unit]});
 }
 
-// Of a part of something: "33 %".
+// Returns a share as text: "33 %".
 [[nodiscard]] [[gnu::cold]] std::string as_percent(double part, double whole);
 
-// "parameters 1.5 GiB, gradients 1.5 GiB, ..., 7.2 GiB in all"
+// Returns a text such as "parameters 1.5 GiB, gradients 1.5 GiB, ..., 7.2 GiB in all".
 [[gnu::cold]] std::string memory_text(memory_need const& need);
 
-/// Throws the exception that is handled, which is on rank `rank`. One about memory says what the
-/// rank needs by its plan, and what its device has taken besides.
+/// Throws the current exception again, for rank `rank`. To an exception about memory it adds the
+/// bytes that the rank needs by its plan, and the bytes that its device uses in addition.
 [[noreturn]] [[gnu::cold]] void rethrow_for_plan(int rank, memory_need need, std::size_t workspace);
 
-/// Bytes that a device has for its own libraries and kernels; 0 if it has nothing to say.
+/// Returns the bytes that a device has allocated for its own libraries and kernels; 0 if it does
+/// not count them.
 template <class Device>
 [[gnu::cold]] std::size_t workspace_of(Device const& device) {
   if constexpr (Device::parts.counts_workspace) return device.workspace_bytes();

@@ -14,21 +14,22 @@
 
 namespace plait::planning {
 
-/// Whether a leaf's name ends with its number in the model, or that of a copy.
+/// Returns true if a leaf's name ends with its number in the model, or with a copy's number.
 [[nodiscard]] [[gnu::cold]] inline bool is_unnamed(std::string const& leaf) {
   return leaf.find_first_not_of("0123456789*", leaf.rfind('.') + 1) == std::string::npos;
 }
 
-/// What a leaf is called in a list: its scope without the dot, with its type where that says more.
+/// Returns the title of a leaf in a list: its scope without the dot, with its type if the scope is
+/// only a number.
 [[nodiscard]] [[gnu::cold]] std::string title_of_leaf(std::string name, std::string_view type,
                                                       bool is_frozen);
 
-/// The layers of units, for example "wte, h.0-2, ln_f"; `names` are those of the leaves.
+/// Returns the layers of units, for example "wte, h.0-2, ln_f". `names`: the names of the leaves.
 [[nodiscard]] [[gnu::cold]] std::string text_of_layers(std::vector<std::string> const& names,
                                                        static_view<item> items,
                                                        unit_range const& units);
 
-/// The part of a step in which the first stage does not compute, "33 %".
+/// Returns the share of a step in which the first stage does not compute, "33 %".
 [[nodiscard]] [[gnu::cold]] inline std::string idle_text(schedule_times const& times) {
   return as_percent(static_cast<double>(times.bubble(0)), static_cast<double>(times.makespan()));
 }

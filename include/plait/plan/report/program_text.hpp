@@ -11,8 +11,8 @@
 
 namespace plait::planning {
 
-/// The operations of a program in their order: number, stream, what it does, the microbatch, and
-/// the operations of other streams that it waits for.
+/// Returns the operations of a program in their order: number, stream, text, microbatch, and the
+/// operations of other streams that it waits for.
 [[nodiscard]] [[gnu::cold]] std::string text_of_program(step_program const& program,
                                                         lean_vector<transfer> const& list,
                                                         element_sizes const& sizes);

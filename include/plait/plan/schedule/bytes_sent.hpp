@@ -16,7 +16,7 @@
 
 namespace plait::planning {
 
-/// Bytes of one element of each type that a plan's transfers have.
+/// The bytes of one element, for each type of element in a plan's transfers.
 struct element_sizes {
   std::array<std::size_t, 6> bytes{};  ///< in the order of transfer_element
 
@@ -30,8 +30,9 @@ inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
                                          Plan::gradient_bytes, Plan::parameter_bytes,
                                          sizeof(double), sizeof(std::uint64_t)}};
 
-/// Bytes that a rank of `stage` moves over the group of the axes `over`, which has `ranks` ranks,
-/// in the transfers of a list; messages count for the rank that sends them.
+/// Returns the bytes that a rank of `stage` sends over the group of the axes `over`, which has
+/// `ranks` ranks, in the transfers of a list. A message between stages counts for the rank that
+/// sends it.
 constexpr traffic_need bytes_sent_by_list(lean_vector<transfer> const& list,
                                           element_sizes const& sizes, axis_set over, int ranks,
                                           int stage) {
@@ -69,15 +70,15 @@ constexpr traffic_need bytes_sent_by_list(lean_vector<transfer> const& list,
   return out;
 }
 
-/// The groups over a set of axes, and what one of their ranks sends in a step, at most.
+/// The groups over a set of axes, and the most bytes that one of their ranks sends in a step.
 struct group_traffic {
   axis_set over{};
   int ranks = 1;
   traffic_need sent{};
 };
 
-/// All groups over which something is sent, where the stages have these lists. Sets that differ in
-/// axes of one rank are the same ranks, and stand here once, without these axes.
+/// Returns all groups that send anything, for the lists of the stages. Two sets of axes that differ
+/// only in axes of one rank have equal groups; they are listed once, without these axes.
 [[nodiscard]] [[gnu::cold]] constexpr static_vector<group_traffic, axis_set_count> traffic_of(
     lean_vector<lean_vector<transfer>> const& lists, element_sizes const& sizes, mesh const& grid) {
   static_vector<group_traffic, axis_set_count> out;
@@ -101,7 +102,7 @@ struct group_traffic {
   return out;
 }
 
-/// The same as `bytes_sent_by_list` of one training step of a plan.
+/// Returns bytes_sent_by_list for one training step of a plan.
 template <class Plan>
 constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load,
                                            timetable const& table) {
@@ -110,12 +111,12 @@ constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload co
       sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
 }
 
-/// The room in which ranks add up what their groups transfer; each group has room for the greatest
-/// of its sums.
+/// Staging buffers in which ranks add up blocks that they transfer. Each group has one buffer,
+/// which is as long as its greatest sum needs.
 struct rooms_of_sums {
-  std::array<std::size_t, axis_set_count> bytes{};  ///< of each group
+  std::array<std::size_t, axis_set_count> bytes{};  ///< for each group
 
-  /// Makes the rooms as large as the sums of a list need.
+  /// Makes the buffers as large as the sums of a list need.
   constexpr void add(lean_vector<transfer> const& list, element_sizes const& sizes,
                      mesh const& grid) {
     for (auto const& made : list) {
@@ -134,7 +135,7 @@ struct rooms_of_sums {
   }
 };
 
-/// Bytes of these rooms of a rank of `stage`.
+/// Returns the bytes of these buffers on a rank of `stage`.
 template <class Plan>
 constexpr std::size_t room_of_sums(int stage, workload const& load) {
   auto const grid = Plan::grid_for(load);

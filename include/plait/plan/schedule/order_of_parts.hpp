@@ -16,6 +16,8 @@
 // `compute` adds nothing to the list. A verb that begins with `each_` calls one of these functions
 // for each pass, piece, unit, bucket or tensor of the program, and once for all of them in the
 // list. A lambda in its place would be a type for each sink, which costs the compiler memory.
+// Example: a step of two microbatches calls `forward` twice in the program, and once, for a row
+// with `times` 2, in the list.
 //
 // The list differs from the order of the program in these places, and nowhere else:
 //
@@ -27,13 +29,13 @@
 //   bucket, from the last to the first, some of them within passes, each after its ties;
 // - a list of an export has all buckets, then all tensors, stage by stage; a program goes unit by
 //   unit;
-// - a list of an evaluation ends with the sum of its measures, which has a program of its own, as
-//   it comes once for all batches.
+// - a list of an evaluation ends with the sum of its measures; this sum has a program of its own,
+//   because it is sent once for all batches.
 namespace plait::planning {
 
-/// Regions of arenas in the order in which a step gathers parameters, reduces gradients, and an
-/// export brings blocks. Layers of the first units may need parameters over_tensor, so a step
-/// gathers these first.
+/// Regions of arenas, in the orders in which a step gathers parameters, a step reduces gradients,
+/// and an export gathers blocks. Layers of the first units may need parameters over_tensor, so a
+/// step gathers these first.
 inline constexpr int gathered_regions[]{parameter_layout::over_tensor,
                                         parameter_layout::over_batch};
 inline constexpr int reduced_regions[]{parameter_layout::over_batch, parameter_layout::over_tensor};
@@ -43,41 +45,42 @@ inline constexpr int exported_regions[]{parameter_layout::over_batch, parameter_
 /// Options of a step that change its order.
 struct program_shape {
   bool counts = true;        ///< counts labels, and adds up the loss
-  bool clips = false;        ///< makes the norm, to clip or to skip steps by it
+  bool clips = false;        ///< computes the norm, to clip gradients or skip steps
   bool updates = false;      ///< runs the optimizer
-  bool checks_loss = false;  ///< looks at the loss before it updates
-  bool masks_loss = false;   ///< counts one of the ranks that have the same loss
+  bool checks_loss = false;  ///< reads the loss before it updates
+  bool masks_loss = false;   ///< counts the loss on one of the ranks that have an equal loss
 };
 
 /// The first or the last unit of a chunk, next to which a message crosses stages.
 enum class chunk_side : int { begin, end };
 
-/// Gradients of some buckets, of a microbatch or of the step; uses that are tied to their
-/// parameters first.
+/// Reduces gradients of some buckets, of a microbatch or of the step. Gradients of uses that are
+/// tied to their parameters are added first.
 template <class Sink, class Buckets>
 [[gnu::cold]] constexpr void order_of_buckets(Sink& to, Buckets const& some) {
   to.ties(some);
   to.gradients(some);
 }
 
-/// A unit of a backward.
+/// Writes a unit of a backward.
 template <class Sink, class Piece>
 [[gnu::cold]] constexpr void order_of_unit(Sink& to, Piece& piece, int unit) {
   to.run_again(piece, unit);
   to.backward(piece, unit);
 }
 
-/// Units of a pass that run together: passes are cut between buckets that are moved within them.
+/// Writes units of a pass that run together. Passes are cut between buckets that are gathered or
+/// reduced within them.
 template <class Sink, class Piece>
 [[gnu::cold]] constexpr void order_of_piece(Sink& to, work kind, Piece& piece) {
   to.gather_for(piece);
   if (kind == work::forward) return to.forward(piece);
-  to.each_unit(piece);                     // order_of_unit, from the last one on
+  to.each_unit(piece);                     // order_of_unit, from the last unit on
   to.compute(operation_kind::accumulate);  // the bucket that was reduced while these units ran
   to.each_reduced(piece);                  // order_of_buckets
 }
 
-/// A pass, or its message between chunks.
+/// Writes a pass, or its message between chunks.
 template <class Sink, class Pass>
 [[gnu::cold]] constexpr void order_of_pass(Sink& to, Pass& pass) {
   switch (pass.kind) {
@@ -96,15 +99,20 @@ template <class Sink, class Pass>
   }
 }
 
-/// Gradients after the passes.
+/// Writes the reduction of gradients after the passes. Sums slice by slice are first, since ties
+/// and buckets are moved as sums.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_reduction(Sink& to) {
   to.compute(operation_kind::accumulate);
   to.rows(transfer_place::slices);
-  to.each_reduced();  // order_of_buckets, for those that no pass has reduced
+  to.each_reduced();  // order_of_buckets, for the buckets that no pass has reduced
 }
 
-/// A training step.
+/// Writes a training step. Labels are counted first, since the gradient of the loss is divided by
+/// their number over all ranks. Parameters are gathered at the beginning of a step and not at its
+/// end, so that the first layers run while later buckets are on their way. Gradients are summed
+/// before they are squared, because the norm is taken of their sums. The loss is summed before
+/// `clip`, which may skip a step whose loss is not finite.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_training(Sink& to, program_shape const& shape) {
   to.compute(operation_kind::send);
@@ -124,7 +132,7 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// An evaluation of one batch.
+/// Writes an evaluation of one batch.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_evaluation(Sink& to, program_shape const& shape) {
   if (shape.counts) {
@@ -141,7 +149,7 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// A prediction for one batch.
+/// Writes a prediction for one batch.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_prediction(Sink& to) {
   to.each_pass();
@@ -150,20 +158,20 @@ template <class Sink>
   to.compute(operation_kind::read);
 }
 
-/// A tensor of an export.
+/// Writes a tensor of an export.
 template <class Sink, class Tensor>
 [[gnu::cold]] constexpr void order_of_tensor(Sink& to, Tensor const& tensor) {
   to.make_whole(tensor);
   to.send_to_root(tensor);
 }
-/// A unit of an export.
+/// Writes a unit of an export.
 template <class Sink, class Unit>
 [[gnu::cold]] constexpr void order_of_exported(Sink& to, Unit const& unit) {
   for (int const region : exported_regions) to.blocks(unit, region);
   to.each_tensor(unit);
 }
 
-/// Any part of a job.
+/// Writes any part of a job.
 template <class Sink>
 [[gnu::cold]] constexpr void order_of_part(Sink& to, job_part part, program_shape const& shape) {
   switch (part) {

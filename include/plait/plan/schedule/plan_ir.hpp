@@ -21,13 +21,14 @@
 
 namespace plait::planning {
 
-/// A plan as a value, of one type for all plans: the intermediate representation that is made of
-/// the types of a job, and of which everything else is made. Its views are of constants of the
-/// plan, so a copy is small.
+/// A plan as a value, of one type for all plans. A plan is a type with constants, and code that
+/// takes the type is compiled again for each plan. So everything after the plan takes this
+/// intermediate representation: the list of transfers, the program of a step, pictures and the
+/// stages of a rank, each compiled once. Its views refer to constants of the plan, so a copy is
+/// small.
 ///
-/// Example: `ir_of<Plan>` is that of a plan whose mesh may lack the size that is left to the
-/// launch, `ir_on<Plan>(grid)` has it. Transfers, the program of a step, pictures and the stages of
-/// a rank all take it, and are compiled once for all plans.
+/// Example: `ir_of<Plan>` is the value of a plan whose mesh may lack the size that is left to the
+/// launch; `ir_on<Plan>(grid)` has that size.
 struct plan_ir {
   /// The places of values and of their gradients, by the numbers of the values.
   struct places {
@@ -42,23 +43,24 @@ struct plan_ir {
   static_view<bool> needs_gradient;
   places storage;
   static_view<parameter_entry> entries;
-  static_view<int> first_entry;         ///< the first entry of each leaf
-  static_view<unsigned char> reruns;    ///< bits of `again` for each step, or empty
-  static_view<unit_range> chunk_units;  ///< the units of each chunk, stage by stage
-  int chunks = 1;                       ///< of each stage
+  static_view<int> first_entry;  ///< first entry of each leaf
+  /// For each node, the bits of `again` under which it runs again; or empty.
+  static_view<unsigned char> reruns;
+  static_view<unit_range> chunk_units;  ///< units of each chunk, stage by stage
+  int chunks = 1;                       ///< number of chunks of a stage
   chunk_placement placement = chunk_placement::line;
-  mesh grid{};  ///< with all its sizes
+  mesh grid{};  ///< the mesh, with all its sizes
   placements samples{};
   parameter_rules rules{};
-  bool has_copies = false;       ///< layers see the parameters in another type than optimizers
+  bool has_copies = false;       ///< true if layers see parameters in another type than optimizers
   bool splits_backward = false;  ///< see plan::splits_backward
   std::size_t element_bytes = 0;
   int tensor_ranks = 1;
-  int norm_partials = 0;  ///< sums of squares of which the norm of the gradients is made
+  int norm_partials = 0;  ///< number of sums of squares for the norm of the gradients
   int loss_terms = 1;
   int slices = 0;            ///< see plan::slices
   bool is_elastic = false;   ///< see plan::is_elastic
-  bool has_buckets = false;  ///< gradients are reduced while the backward goes on
+  bool has_buckets = false;  ///< true if gradients are reduced while the backward is still running
   recompute_table recomputes{};
 
   [[nodiscard]] constexpr form_info const& form(int leaf) const { return *forms[leaf]; }
@@ -70,13 +72,13 @@ struct plan_ir {
     return {chunk_units.begin() + stage * chunks, chunks};
   }
   [[nodiscard]] constexpr int unit_count() const { return count_units(items); }
-  /// Whether ranks have blocks of what is exported of a region.
+  /// Returns true if ranks have blocks of the elements of a region that are exported.
   [[nodiscard]] constexpr bool exports_blocks(int region, bool gradients) const {
     bool const is_frozen = region == parameter_layout::frozen;
     if (!is_frozen && (gradients || has_copies)) return !rules.cut_axes().empty();
     return region != parameter_layout::over_tensor && rules.keeps_blocks();
   }
-  /// Which buckets of a layout units use.
+  /// Returns a finder of the buckets that units use.
   [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(
       parameter_layout const& layout) const {
     lean_vector<int> passes(std::size_t(entries.size()), 0);
@@ -86,35 +88,37 @@ struct plan_ir {
           passes[std::size_t(e)] = needs_gradient[now.in] || runs_again(now) ? 1 : 0;
     return {layout, items, entries, std::move(passes)};
   }
-  /// Whether a step runs again before the backward of some units.
+  /// Returns true if a node runs again in front of the backward of some units.
   [[nodiscard]] constexpr bool runs_again(step const& now) const {
     return recomputes.any() && recomputes.steps[int(&now - steps.begin())] != 0;
   }
-  /// Whether a step makes a sum over samples at a place of a training step; see batch_sum.
+  /// Returns true if a node computes a sum over samples at a place of a training step; see
+  /// batch_sum.
   [[nodiscard]] constexpr bool makes_sum(form_info::inner_move const& sum, step const& of,
                                          transfer_place place) const {
     if (sum.body == layer_body::forward) return place == transfer_place::forward;
     return place == transfer_place::backward && needs_gradient[of.in];
   }
-  /// Returns true if a step makes a move of its form in a pass.
+  /// Returns true if a node makes a move of its form in a pass.
   [[nodiscard]] constexpr bool makes_move(form_info::inner_move const& move, step const& of,
                                           bool is_forward) const {
     if (move.body == layer_body::forward) return is_forward;
     return !is_forward && needs_gradient[of.in];
   }
-  /// The stage that has a unit.
+  /// Returns the stage of a unit.
   [[nodiscard]] constexpr int stage_of(int unit) const {
     int chunk = 0;
     while (!chunk_units[chunk].contains(unit)) ++chunk;
     return chunk / chunks;
   }
-  /// Whether the gradient of what enters a unit is computed, and goes to the unit before.
+  /// Returns true if the gradient with respect to a unit's input is computed and is sent to the
+  /// unit before it.
   [[nodiscard]] constexpr bool sends_gradient(int unit) const {
     return unit != 0 && unit != unit_count() && needs_gradient[value_before(items, unit)];
   }
 };
 
-/// The bits of what runs again, of each step.
+/// Returns the bits of the nodes that run again.
 template <class Plan>
 constexpr static_view<unsigned char> reruns_of() {
   if constexpr (Plan::has_reruns) return {Plan::reruns.step.data(), Plan::code.steps.size()};
@@ -151,7 +155,7 @@ inline constexpr plan_ir ir_of{
     .is_elastic = Plan::is_elastic,
     .has_buckets = Plan::bucket_bytes > 0,
     .recomputes = Plan::recomputes};
-/// The value of a plan with all sizes of its mesh.
+/// Returns the value of a plan with all sizes of its mesh.
 template <class Plan>
 constexpr plan_ir ir_on(mesh const& grid) {
   plan_ir out = ir_of<Plan>;

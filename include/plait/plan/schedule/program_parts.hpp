@@ -16,22 +16,23 @@ enum class program_buffer : int {
   numbers,         ///< numbers that ranks compare, or sums of measures
   parameters,      ///< parameters of a bucket
   gradients,       ///< gradients of a bucket
-  tied_gradients,  ///< gradients of tied uses that are added to those of a bucket
-  gathered,        ///< an end of the room for parameters, or of the room for frozen ones
+  tied_gradients,  ///< gradients of tied uses that are added to gradients of a bucket
+  gathered,        ///< an end of the room for parameters, or an end of the room for frozen ones
   scattered,       ///< an end of the room for gradients
   passed,          ///< a piece of the arena of values for later passes, see placed_passes
-  made_gradient,   ///< gradient of a unit's input: units of a backward use two places in turn
-  outputs,         ///< output of a microbatch, brought together
-  state,           ///< arenas of a trainer
-  tensor           ///< room of an export
+  /// Gradient with respect to a unit's input: units of a backward use two buffers in turn.
+  made_gradient,
+  outputs,  ///< the whole output of a microbatch
+  state,    ///< arenas of a trainer
+  tensor    ///< staging buffer of an export
 };
 
 /// The number of enumerators of `program_buffer`.
 inline constexpr int program_buffers = int(program_buffer::tensor) + 1;
 
 /// The operations of a rank in one part of a job, in the order in which the rank hands them to its
-/// streams. The first one comes after all work on stream compute. After the last one the host waits
-/// for all streams before it begins another program.
+/// streams. The first operation begins after all work on stream compute. After the last operation
+/// the host waits for all streams before it begins another program.
 struct step_program {
   lean_vector<program_operation> operations{};
   lean_vector<stream_operation> touched{};  ///< stream and buffers of each operation

@@ -48,7 +48,7 @@ PLAIT_DECL void program_writer::write(job_part part, program_shape const& shape)
       host_ = {at(name::labels), at(name::loss)};
       for (auto const& row : list_) measures_ = measures_ || row.place == transfer_place::measures;
       break;
-    case job_part::prediction:  // on all stages, as the outputs go to all of them
+    case job_part::prediction:  // on all stages, as the outputs are sent to all of them
       for (auto const& now : passes_->operations)
         if (now.kind == work::forward) host_.push_back(at(name::outputs, now.microbatch));
       break;
@@ -78,7 +78,7 @@ PLAIT_DECL void program_writer::compute(operation_kind what) {
   switch (what) {
     case operation_kind::send:
       compute(what, {}, host_);
-      // An export looks at what was handed to stream compute before.
+      // An export reads the results of earlier work on stream compute, so the host waits.
       if (part_ == job_part::export_parameters || part_ == job_part::export_gradients)
         out_.touched.back().host_waits = true;
       return;
@@ -116,7 +116,7 @@ PLAIT_DECL void program_writer::rows(transfer_place place) {
     case transfer_place::slices: return add_rows(place, all_gradients());
     case transfer_place::loss: return add_rows(place, {at(name::loss)});
     case transfer_place::norm_partials: return add_rows(place, {at(name::norm_partials)});
-    case transfer_place::measures: return;  // in a program of their own, see program_of_rows
+    case transfer_place::measures: return;  // has a program of its own, see program_of_rows
     case transfer_place::agreement:
     case transfer_place::rank_outputs:
     case transfer_place::outputs:
@@ -166,11 +166,13 @@ PLAIT_DECL program_writer::pass program_writer::pass_of(scheduled_work const& no
   auto& writes = out.writes;
   if (now.kind == work::backward_input || now.kind == work::backward_parameters)
     writes = pieces_of(live_buffer::gradient_stash, now.chunk, m);
-  // Memory that its last reader gives back counts as written for all others.
+  // The last reader of a buffer releases it. This counts as a write, so it waits for all other
+  // readers.
   out.sums = sums_gradients(now.kind);
   out.is_last_sum = is_last_sum;
   if (out.sums) {
-    out.run.begins = plan_.slices == 0 && !has_begun_[std::size_t(now.chunk)];  // else cleared
+    // Else cleared before.
+    out.run.begins = plan_.slices == 0 && !has_begun_[std::size_t(now.chunk)];
     has_begun_[std::size_t(now.chunk)] = true;
   }
   kept_ = joined(stash, input);
@@ -245,7 +247,8 @@ PLAIT_DECL void program_writer::each_piece(pass& now) {
   bool is_cut = now.sums && scatters();
   for (int b = 0; now.sums && now.is_last_sum && b < buckets(); ++b)
     is_cut = is_cut || goes_early(b);
-  // Parameters of layers are gathered while the layers before them run.
+  // The first forward is cut, so that parameters of later layers are gathered while earlier layers
+  // run.
   if (forward && !has_run_[std::size_t(now.run.chunk)])
     is_cut = moves_at(transfer_place::gather_parameters);
   if (forward) has_run_[std::size_t(now.run.chunk)] = true;
@@ -269,7 +272,7 @@ PLAIT_DECL program_writer::piece program_writer::piece_of(pass& now, unit_range 
   for (int const number : uses_.of(units, 0, units_use::summed)) {
     scatter_room_.put(number, {}, -1, out.room);
     out.run.bucket = number;
-    // Later pieces of the pass without a bucket keep the end, which nothing reads.
+    // Later pieces of the pass without a bucket keep the value; no code reads it there.
     out.run.at_end = now.run.at_end = out.room.at_end;
   }
   if (out.run.bucket >= 0) out.writes = joined(out.writes, ends_of(out.room));
@@ -293,7 +296,7 @@ PLAIT_DECL void program_writer::gather_for(piece& now) {
     }
   }
   now.reads = joined(parameters_of(now.run.units), now.reads);
-  // A device may make the loss together with its gradient, when the backward begins.
+  // A device may compute the loss together with its gradient, when the backward begins.
   if (now.run.units.end == plan_.unit_count() &&
       (now.run.what == operation_kind::backward || now.run.what == operation_kind::backward_input))
     now.writes.push_back(at(name::loss));
@@ -312,7 +315,7 @@ PLAIT_DECL void program_writer::each_unit(piece& now) {
 PLAIT_DECL void program_writer::run_again(piece& now, int unit) {
   if (!plan_.recomputes.any() || !record_.is_made_again(unit, now.run.microbatch)) return;
   auto before = now.run;
-  before.units.begin = unit + 1, before.releases = 0;  // the last operation of the piece does
+  before.units.begin = unit + 1, before.releases = 0;  // the piece's last operation releases them
   if (before.units.count() > 0) add(before, stream::compute, now.reads, now.writes);
   now.run.units.end = unit + 1;
   program_operation const made{.what = operation_kind::forward_again,
@@ -435,7 +438,7 @@ PLAIT_DECL void program_writer::reduce(int bucket) {
 
 PLAIT_DECL void program_writer::ties(int bucket) {
   auto const& one = bucket_of(bucket);
-  // A piece of the last backward has added them to such a bucket.
+  // A piece of the last backward has already added ties to such a bucket.
   if (scatters() && one.region == parameter_layout::over_batch) return;
   bool const has_ties = add_tie_rows(bucket);
   if (has_ties || has_padding(one))

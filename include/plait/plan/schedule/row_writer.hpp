@@ -12,7 +12,7 @@
 
 namespace plait::planning {
 
-/// The tools that write any part of a rank's program: numbers of buffers, computations, and rows of
+/// Functions that write any part of a rank's program: numbers of buffers, computations, and rows of
 /// the list.
 class row_writer {
  protected:
@@ -24,7 +24,7 @@ class row_writer {
       : plan_(plan), list_(list), stage_(stage), parameters_(parameters) {}
   ~row_writer() = default;
 
-  /// The number of a buffer: of a unit, a piece or a microbatch.
+  /// Returns the number of a buffer. `number`: the bucket, piece, unit or microbatch of the buffer.
   [[nodiscard]] int at(name what, int number = 0) const {
     return static_cast<int>(what) * span_ + number;
   }
@@ -34,17 +34,18 @@ class row_writer {
   }
   [[nodiscard]] bool gathers() const { return plan_.rules.keeps_blocks(); }
   [[nodiscard]] bool scatters() const { return plan_.rules.sums_blocks(); }
-  /// The buffers of this name of all buckets, and of buckets that have parameters of some units.
+  /// Returns the buffers of this name for all buckets, or for buckets with parameters of some
+  /// units.
   [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const;
   [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const;
-  /// A tied use on the stage that has a gradient.
+  /// A tied use on the stage, if it has a gradient.
   struct tied_use {
     int entry = -1;
     int unit = -1;
-    int owner = -1;  ///< the bucket of its owner
+    int owner = -1;  ///< bucket of its owner
   };
-  /// Goes on to the next tied use, and returns false if there is none. The first comes after one
-  /// that is made without numbers.
+  /// Advances to the next tied use, and returns false if there is none. A default-constructed `now`
+  /// advances to the first.
   [[gnu::cold]] bool find_next(tied_use& now) const;
   [[nodiscard]] [[gnu::cold]] buffers all_gradients() const;
   [[gnu::cold]] static buffers joined(buffers some, buffers const& others);
@@ -55,7 +56,8 @@ class row_writer {
     add({.what = what}, stream::compute, reads, writes);
   }
 
-  /// Adds row `number`, as `made` says, and returns true, if its group has more than one rank.
+  /// Adds row `number` with the fields of `made` and returns true, if its group has more than one
+  /// rank.
   [[gnu::cold]] bool add_row(std::size_t number, program_operation made, buffers const& reads,
                              buffers const& writes);
   [[gnu::cold]] void add_rows(transfer_place place, buffers const& touched);
@@ -68,7 +70,7 @@ class row_writer {
   lean_vector<transfer> const& list_;
   int stage_;
   parameter_layout const& parameters_;
-  int span_ = 1;  // of the numbers of units, pieces and microbatches
+  int span_ = 1;  // greater than all numbers of units, pieces and microbatches
   step_program out_{};
 };
 

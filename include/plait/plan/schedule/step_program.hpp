@@ -12,20 +12,21 @@
 
 namespace plait::planning {
 
-/// The program of the ranks of a stage in a part of a job that has passes: a step, an evaluation or
-/// a prediction.
+/// Makes the program of the ranks of a stage in a part of a job that has passes: a step, an
+/// evaluation or a prediction.
 ///
-/// `plan`: a plan with all sizes of its mesh; `list`: the list of this stage and part, by whose
-/// numbers operations name rows; `parameters` and `passes`: those of the stage; `places`: memory of
-/// the values that passes leave, if a stage has several chunks.
-/// Cost:   proportional to the operations and what they touch.
+/// `plan`: a plan with all sizes of its mesh.
+/// `list`: the list of this stage and part; operations name rows by their numbers in it.
+/// `parameters`, `passes`: layout and passes of the stage.
+/// `places`: memory of the values that passes leave, if a stage has several chunks.
+/// Cost:   proportional to the operations and the buffers that they touch.
 /// Errors: error if the part has no passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_passes(
     plan_ir const& plan, lean_vector<transfer> const& list, int stage, job_part part,
     parameter_layout const& parameters, stage_program const& passes, program_shape const& shape,
     placed_passes const& places);
 
-/// The program of a part without passes: its rows.
+/// Makes the program of a part without passes: the rows of its list.
 ///
 /// Errors: error if the part has passes.
 [[nodiscard]] [[gnu::cold]] step_program make_program_of_rows(plan_ir const& plan,
@@ -33,8 +34,8 @@ namespace plait::planning {
                                                               int stage, job_part part,
                                                               parameter_layout const& parameters);
 
-/// The program of a plan whose mesh is `grid` with all its sizes, in a part that has passes, or in
-/// another one.
+/// Makes the program of a plan on the mesh `grid` with all its sizes: of a part that has passes,
+/// or, without the last arguments, of another part.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
                                                     lean_vector<transfer> const& list, int stage,
@@ -52,7 +53,7 @@ template <class Plan>
                               Plan::parameter_layout_for(stage, grid));
 }
 
-/// The program that adds up gradients that are there, by the list of a step.
+/// Makes the program that reduces gradients that were computed before, by the list of a step.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of_reduction(mesh const& grid,
                                                               lean_vector<transfer> const& list,
@@ -64,8 +65,8 @@ template <class Plan>
   return writer.take();
 }
 
-/// The program that carries out the rows of one place of a list and nothing else; they move what
-/// `touched` names.
+/// Makes the program that carries out only the rows of one place of a list. The rows move the
+/// buffer `touched`.
 [[nodiscard]] [[gnu::cold]] step_program program_of_rows(mesh const& grid,
                                                          lean_vector<transfer> const& list,
                                                          transfer_place place,

@@ -17,12 +17,14 @@
 
 namespace plait::planning {
 
-/// The waits between the steps of one item, in one direction.
+/// The waits between the nodes of one item, in one direction.
 ///
-/// What an item is given is ready on stream compute, and it leaves everything so: between items
-/// there is nothing to wait for. The steps are numbered as in the program; `begin` stands for what
-/// came before the item, `end` for what comes after it, and parameters_of(step) for the gradients
-/// of a leaf's parameters, where they are postponed.
+/// The input of an item is ready on stream compute, and so is all that the item leaves. So there is
+/// nothing to wait for between items, and the program of a step sees an item as one operation. Only
+/// moves of the item run on another stream. Nodes are numbered as in the program. `begin` stands
+/// for the work before the item, `end` for the work after it, and parameters_of(node) for the
+/// gradients of a leaf's parameters if they are postponed. Example: an all_reduce of a layer's
+/// output waits for the layer, and the next layer waits for the all_reduce.
 template <int Steps>
 struct item_waits {
   static constexpr int begin = -1;
@@ -30,13 +32,13 @@ struct item_waits {
   static constexpr int parameters_of(int step) { return end + 1 + step; }
   static_view<planned_wait> list{};
 
-  /// True if `step` waits for something.
+  /// Returns true if `step` waits for another node.
   [[nodiscard]] constexpr bool is_waiting(int step) const {
     for (auto const& wait : list)
       if (wait.waiting == step) return true;
     return false;
   }
-  /// True if something waits for `step`.
+  /// Returns true if another node waits for `step`.
   [[nodiscard]] constexpr bool is_awaited(int step) const {
     for (auto const& wait : list)
       if (wait.awaited == step) return true;
@@ -44,11 +46,12 @@ struct item_waits {
   }
 };
 
-/// The same of all items, in their order: one list for all, so that it grows with the program.
+/// The waits of all items, in their order: one list for all, so that its length grows only with the
+/// program.
 template <int Waits, int Items>
 struct program_waits {
   static_vector<planned_wait, Waits> list{};
-  std::array<int, static_cast<std::size_t>(Items + 1)> first{};  ///< of each item
+  std::array<int, static_cast<std::size_t>(Items + 1)> first{};  ///< first wait of each item
 
   [[nodiscard]] constexpr static_view<planned_wait> of_item(int item) const {
     int const begin = first[std::size_t(item)], end = first[std::size_t(item + 1)];
@@ -56,27 +59,28 @@ struct program_waits {
   }
 };
 
-/// The buffer of a value, or of its gradient, within the item that begins with value `first`: 0
-/// what the item is given, 1 what it makes, 2 the staging of moves, from 3 on any other.
+/// Returns the number of a value's buffer, or of its gradient's buffer, within the item that begins
+/// with value `first`: 0 is the item's input, 1 its output, 2 the staging buffer of moves, and 3
+/// and above are other buffers.
 constexpr int buffer_in_item(auto const& storage, int first, int value, direction way) {
   auto const& where = way == direction::forward ? storage.values[std::size_t(value)]
                                                 : storage.gradients[std::size_t(value)];
-  // Backward, the input of the item is the gradient of its output.
+  // Backward, the item's input is the gradient with respect to its output.
   if (where.where == storage_kind::input) return way == direction::forward ? 0 : 1;
   if (where.where == storage_kind::output) return way == direction::forward ? 1 : 0;
   return 3 + where.root - first;
 }
 
-/// What the steps of an item touch, by the numbers of `buffer_in_item`.
+/// The buffers that the nodes of an item touch, by the numbers of `buffer_in_item`.
 template <class Code, class Storage>
 struct item_operations {
   Code const& code;
   Storage const& storage;
   int first_value;
   lean_vector<stream_operation> list{};
-  lean_vector<int> steps{};  ///< of each operation
+  lean_vector<int> steps{};  ///< node of each operation
   int buffers = 3;
-  bool has_streams = false;  ///< whether anything is on another stream than compute
+  bool has_streams = false;  ///< true if any operation runs on a stream other than compute
 
   constexpr int buffer(int value, direction way) {
     int const number = buffer_in_item(storage, first_value, value, way);
@@ -84,7 +88,7 @@ struct item_operations {
     return number;
   }
 
-  /// What touches all buffers of the item.
+  /// Returns an operation that touches all buffers of the item.
   constexpr stream_operation edge() const {
     lean_vector<int> all;
     for (int i = 0; i < buffers; ++i) all.push_back(i);
@@ -127,17 +131,18 @@ struct item_operations {
     steps.push_back(index);
   }
 
-  /// The gradients of a leaf's parameters alone: they are added to where no step looks.
+  /// Adds the operation that computes only the gradients of a leaf's parameters; no node reads
+  /// them.
   constexpr void add_parameters(int index, int number) {
     list.push_back({stream::compute, {buffer(code.steps[index].out, direction::backward)}, {}});
     steps.push_back(number);
   }
 };
 
-/// Whether the gradients of a leaf's parameters are computed behind the next step of the backward:
-/// while that step sends the gradient of the leaf's input over the tensor axis.
-///
-/// The gradient of the leaf's output must still be there then.
+/// Returns true if the gradients of a leaf's parameters are computed after the next node of the
+/// backward. That node sends the gradient with respect to the leaf's input over the tensor axis, so
+/// the stream compute would otherwise be idle; Megatron overlaps these two in the same way. It
+/// requires that the gradient with respect to the leaf's output is still stored then.
 constexpr bool postpones_parameters(auto const& code, auto const& leaves, auto const& storage,
                                     auto const& needs_gradient, int index) {
   if (index < 1 || index >= code.steps.size()) return false;
@@ -155,8 +160,10 @@ constexpr bool postpones_parameters(auto const& code, auto const& leaves, auto c
          buffer(next.in) != buffer(now.out);
 }
 
-/// The waits that an item needs; see `item_waits`. `code`, `storage`: of a plan, as constants or in
-/// its plan_ir. `runs`: whether a step runs, where not all do.
+/// Returns the waits that an item needs; see `item_waits`.
+///
+/// `code`, `storage`: program and places of a plan, as constants or in its plan_ir.
+/// `runs`: a function that returns true for nodes that run; left out if all do.
 template <int Steps, class Code, class Storage, class Runs = std::nullptr_t>
 constexpr lean_vector<planned_wait> plan_item_waits(Code const& code, auto const& leaves,
                                                     Storage const& storage,
@@ -164,7 +171,7 @@ constexpr lean_vector<planned_wait> plan_item_waits(Code const& code, auto const
                                                     direction way,
                                                     [[maybe_unused]] Runs runs = {}) {
   using waits = item_waits<Steps>;
-  // Most items send nothing, and compilers count what is done for them.
+  // Most items send nothing, and compilers count the work for them.
   bool sends = false;
   for (int i = piece.first_step; i < piece.end_step && !sends; ++i)
     sends = code.steps[i].kind == step_kind::move &&
@@ -193,8 +200,9 @@ constexpr lean_vector<planned_wait> plan_item_waits(Code const& code, auto const
   return out;
 }
 
-/// Whether two items have the same steps on the same buffers in one direction, and so the same
-/// waits. Says so of most layers of a deep model, and costs compilers less than these waits.
+/// Returns true if two items have equal nodes on equal buffers in one direction, and so equal
+/// waits. It is true for most layers of a deep model, and costs compilers less than planning the
+/// waits.
 template <int Leaves>
 constexpr bool have_same_waits(program<Leaves> const& code, auto const& leaves,
                                storage_plan<program<Leaves>::most_values> const& storage,
@@ -223,19 +231,20 @@ constexpr bool have_same_waits(program<Leaves> const& code, auto const& leaves,
   return true;
 }
 
-/// The items of one constant of waits: compilers bound what they do for one.
+/// The number of items whose waits are one constant: compilers limit the work for one constant.
 inline constexpr int items_of_block = 64;
 
-/// The waits that the items of a block need; of the other items there are none. An operation waits
-/// at most for one of each other stream.
+/// Returns the waits of the items of a block; other items have none in the result. An operation
+/// waits for at most one operation of each other stream.
 template <int Steps, int Items, int Leaves>
 constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
                                 storage_plan<program<Leaves>::most_values> const& storage,
                                 auto const& needs_gradient, direction way, int block) {
   using waits = item_waits<program<Leaves>::most_steps>;
-  constexpr int remembered = 8;  // enough for what repeats, and what nothing is like costs little
+  // Enough for items that repeat; the comparison with unlike items costs little.
+  constexpr int remembered = 8;
   program_waits<2 * Steps + 2 * Items, Items> out;
-  lean_vector<int> planned;  // items, each unlike the last ones before it
+  lean_vector<int> planned;  // items that are unlike the last `remembered` planned ones
   auto const first = [&](int item) { return code.items[item].first_step; };
   auto const push = [&](planned_wait const& wait, int shift) {
     auto const here = [shift](int step) {
@@ -263,7 +272,7 @@ constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
   return out;
 }
 
-/// The waits of all items, of those of each block of them.
+/// Returns the waits of all items, joined from their blocks.
 template <class Waits>
 constexpr Waits join_waits(std::initializer_list<Waits const*> blocks, int items) {
   Waits out;

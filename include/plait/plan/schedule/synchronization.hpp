@@ -17,15 +17,15 @@
 
 namespace plait::ext {
 
-/// A place in the program at which one stream waits for an operation of another one. Every wait of
-/// a job happens at such a place; backends name them in reports.
+/// A place in the program at which one stream waits for an operation of another stream. All waits
+/// of a job happen at such places; backends name them in reports.
 struct wait_site {
   enum class part : std::uint8_t {
-    forward,        ///< numbers: steps of the plan's program
-    forward_again,  ///< the same, of what is made again before a backward
-    backward,       ///< the same, walked from the end
+    forward,        ///< numbers: nodes of the plan's program
+    forward_again,  ///< numbers: nodes that run again for a backward
+    backward,       ///< numbers: nodes, which run in the opposite order
     layer,  ///< inside a layer's body; numbers: the leaf, and twice the move (+ 1 for the way back)
-    step    ///< between operations of a rank's program; numbers: their names, see site_number
+    step    ///< between operations of a rank's program; numbers: see site_number
   };
   part where = part::forward;
   int waiting = 0;
@@ -34,15 +34,17 @@ struct wait_site {
   friend constexpr auto operator<=>(wait_site const&, wait_site const&) = default;
 };
 
-/// One operation as synchronisation sees it: its stream and the buffers that it touches, by number.
+/// One operation as synchronization sees it: its stream, and the numbers of the buffers that it
+/// touches.
 struct stream_operation {
   stream on = stream::compute;
   lean_vector<int> reads{};
   lean_vector<int> writes{};
-  bool host_waits = false;  ///< behind it the host waits for all streams
+  bool host_waits = false;  ///< true if the host waits for all streams after it
 };
 
-/// Operation `waiting` may not begin before operation `awaited`, of another stream, has ended.
+/// A wait: operation `waiting` may not begin before operation `awaited`, of another stream, has
+/// ended.
 struct planned_wait {
   int waiting = 0;
   int awaited = 0;
@@ -59,12 +61,13 @@ namespace plait::detail {
 
 [[nodiscard]] [[gnu::cold]] constexpr ext::lean_vector<ext::planned_wait> planned_waits(
     ext::lean_vector<ext::stream_operation> const& operations) {
-  using clock = std::array<int, std::size_t(ext::stream_count)>;  // an operation of each stream
+  // The last known operation of each stream.
+  using clock = std::array<int, std::size_t(ext::stream_count)>;
   constexpr clock nothing{-1, -1, -1, -1, -1, -1, -1, -1};
   struct last_touches {
     clock writes, reads;
   };
-  std::size_t streams = 1;  // compilers count what is done for those that are not used
+  std::size_t streams = 1;  // compilers also count the work for streams that are not used
   for (auto const& one : operations) streams = std::max(streams, std::size_t(one.on) + 1);
   auto const meet = [streams](clock& one, clock const& other) {
     for (std::size_t s = 0; s < streams; ++s) one[s] = std::max(one[s], other[s]);
@@ -90,7 +93,7 @@ namespace plait::detail {
       meet(awaited, buffers[std::size_t(buffer)].reads);
     }
     awaited[here] = -1;
-    // From the latest on: what it has seen itself needs no wait of its own.
+    // Begin with the latest operation: operations that it has waited for need no wait of their own.
     for (std::size_t n = 1; n < streams; ++n) {
       std::size_t s = 0;
       for (std::size_t other = 1; other < streams; ++other)
@@ -113,13 +116,17 @@ namespace plait::detail {
 
 namespace plait::ext {
 
-/// The waits without which a list of operations, handed to streams in this order, could read or
-/// overwrite a buffer too early.
+/// Returns the waits that a list of operations needs, if it is handed to streams in this order.
 ///
-/// A wait that others imply (by the order of a stream, or through a third stream) is not among
-/// them; each one that is listed is needed: without it two operations that touch one buffer, one of
-/// them writing, would run in either order.
-/// Cost:   proportional to what the operations touch.
+/// Streams run concurrently, so an operation that reads a buffer must wait for an operation of
+/// another stream that writes it. An operation that writes a buffer must wait for earlier readers
+/// and writers. For each operation the function keeps a vector clock: for each stream, the last
+/// operation that is known to have ended when this one begins. A wait is listed only if the clock
+/// does not already imply it, by the order of a stream or through a third stream. So each listed
+/// wait is necessary: without it two operations on one buffer, one of which writes, could run in
+/// either order. Example: compute writes a (0), compute writes b (1), data reads b (2), data reads
+/// a (3). Operation 2 waits for 1; operation 3 needs no wait, since it follows 2.
+/// Cost:   proportional to the number of buffers that the operations touch.
 /// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<planned_wait> plan_waits(
     lean_vector<stream_operation> const& operations) {

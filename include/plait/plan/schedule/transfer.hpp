@@ -18,8 +18,8 @@ namespace plait::planning {
 enum class job_part : int {
   set_up,             ///< runs once, and for each source of batches
   training,           ///< one step, with clipping if the workload has it
-  evaluation,         ///< makes the loss of one batch
-  prediction,         ///< makes the output for one batch
+  evaluation,         ///< computes the loss of one batch
+  prediction,         ///< computes the outputs for one batch
   export_parameters,  ///< sends parameters to the root rank
   export_gradients,   ///< sends gradients to the root rank
   state_transfer      ///< sends the state of an elastic job to ranks that join it
@@ -45,12 +45,14 @@ inline constexpr int job_parts = int(job_part::state_transfer) + 1;
 /// The label of an transfer: its use in a part of a job, by which programs find rows of a list.
 /// order_of_parts.hpp has the order.
 enum class transfer_place : int {
-  agreement,             ///< numbers of each rank that must be the same on all ranks
-  labels,                ///< count of the labels, before the passes
-  gather_parameters,     ///< parameters that optimizers own become those that are kept
-  parameters,            ///< parameters of a bucket that are kept become those that layers see
+  agreement,  ///< numbers of each rank that must be equal on all ranks
+  labels,     ///< count of the labels, before the passes
+  /// Parameters, from the placement of optimizers to the placement that is kept.
+  gather_parameters,
+  /// Parameters of a bucket, from the placement that is kept to the placement that layers see.
+  parameters,
   forward,               ///< values within a copy of an item, for each microbatch
-  forward_again,         ///< values that are made again before a backward
+  forward_again,         ///< values that are recomputed for a backward
   backward,              ///< gradients within a copy of an item, for each microbatch
   activation_edge,       ///< values between two stages, for each microbatch
   gradient_edge,         ///< gradients between two stages, for each microbatch
@@ -66,13 +68,13 @@ enum class transfer_place : int {
   outputs,               ///< outputs of all data ranks
   blocks,                ///< blocks of a bucket that is exported
   parameter,             ///< a tensor that is exported
-  state  ///< arenas of a trainer: parameters as layers see them, parameters, optimizer, averages
+  state  ///< arenas of a trainer: layers' copies of parameters, parameters, optimizer, averages
 };
 
 /// The number of enumerators of `transfer_place`.
 inline constexpr int transfer_places = int(transfer_place::state) + 1;
 
-/// For example "gradients".
+/// Returns a word such as "gradients".
 constexpr char const* to_string(transfer_place place) {
   constexpr char const* words[]{
       "agreement",     "labels",   "gather_parameters", "parameters",    "forward",
@@ -87,38 +89,40 @@ constexpr char const* to_string(transfer_place place) {
 /// The type of an transfer's elements, as a job names it.
 enum class transfer_element : int { compute, slot, gradient, parameter, real, bits };
 
-/// One communication of a job: the value that goes from one set of placements to another. The
-/// operation and the axes follow from the table.
+/// One communication of a job: a value that is brought from one set of placements to another. The
+/// operation and the axes follow from the table of transitions. Example: a gradient from `partial`
+/// to `invariant` on the data axis is an all_reduce over the data axis.
 struct transfer {
   transfer_place place = transfer_place::agreement;
   placements from{}, to{};
   transfer_element element = transfer_element::real;
-  std::size_t count = 1;   ///< elements of the value that one group has, as a whole
-  std::size_t offset = 0;  ///< place of its first element, if one arena has several values
-  std::int64_t times = 1;  ///< sum over copies, microbatches and buckets
-  int item = -1;           ///< item of the program that it is within
+  std::size_t count = 1;   ///< elements of the whole value of one group
+  std::size_t offset = 0;  ///< offset of its first element, if one arena has several values
+  std::int64_t times = 1;  ///< number of times, over copies, microbatches and buckets
+  int item = -1;           ///< item of the program that contains it
   int entry = -1;          ///< number of a parameter, in a tie and in an export
-  int unit = -1;           ///< first unit of the later chunk, in a message between chunks
+  int unit = -1;           ///< first unit of the later chunk, for a message between chunks
   int bucket = -1;         ///< first bucket that the row moves
-  std::size_t stride = 0;  ///< elements from one bucket to the next
+  std::size_t stride = 0;  ///< distance between two buckets, in elements
   int buckets = 1;         ///< number of buckets that the row moves
-  axis_set held{};         ///< axes along which the arena has this rank's blocks alone
+  axis_set held{};         ///< axes along which the arena has only this rank's blocks
 
   [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
-  /// Returns false for the rank that only receives: the lists of both ends have a message.
+  /// Returns false for a rank that only receives: a message is in the lists of both its ends.
   [[nodiscard]] constexpr bool is_sent_by(int stage) const {
     return row().moves != collective::send || from.stage() == stage;
   }
-  /// Returns true if it moves a bucket.
+  /// Returns true if the row moves a bucket.
   [[nodiscard]] constexpr bool moves_bucket(int number) const {
     return bucket >= 0 && bucket <= number && number < bucket + buckets;
   }
   friend constexpr bool operator==(transfer const&, transfer const&) = default;
 };
 
-/// The stream on which a rank of a stage carries out an transfer: messages between neighbours of a
-/// pipeline have channels, other calls the streams of their groups. `stages`: of the pipeline, for
-/// messages.
+/// Returns the stream on which a rank of a stage carries out an transfer. Messages between
+/// neighbours of a pipeline have channels; other calls use the streams of their groups.
+///
+/// `stages`: number of stages of the pipeline, for messages.
 [[nodiscard]] constexpr stream stream_of_row(transfer const& made, int stage, int stages) {
   if (made.unit < 0) return stream_of(made.row().over);
   bool const sends = made.is_sent_by(stage);
@@ -127,10 +131,11 @@ struct transfer {
 
 /// Ends a job whose list has a row that the code of its part does not carry out.
 ///
-/// Errors: error, always: a fault of plait that names both.
+/// Errors: error, always: a fault of plait that names the row and the part.
 [[noreturn]] [[gnu::cold]] void refuse_row(transfer_place place, char const* part);
 
-/// The rows of an transfer that the table does not have as one operation, and what it may be.
+/// Returns the transitions on each axis of an transfer that the table does not have as one
+/// operation, and the operations that are allowed.
 [[gnu::cold]] std::string refused_rows(transfer const& made);
 
 }  // namespace plait::planning

@@ -24,10 +24,14 @@
 
 namespace plait::planning {
 
-/// The 64-bit numbers that each rank gives when ranks compare what must be the same.
+/// The number of 64-bit numbers that each rank contributes when ranks compare what must be equal.
 constexpr std::size_t agreed_fields = 64;
 
-/// The sink that makes the list of one stage in a part of a job: order_of_part calls its verbs.
+/// The sink that makes the list of one stage in a part of a job: order_of_part calls its verbs. All
+/// rows are made here, for set-up, training, evaluation, prediction and export, so bytes, texts and
+/// programs agree. Each verb says which placements a value has before and after; operation and axes
+/// follow from the table of transitions. Example: `labels` is a sum over the axes that split
+/// samples, so with data_parallel<2> it is an all_reduce over two ranks.
 struct transfer_lister {
   plan_ir const& plan;
   parameter_layout const& parameters;
@@ -36,9 +40,9 @@ struct transfer_lister {
   job_part part;
   /// The work of the part; needed only where rows depend on it, see timetable_of_rows.
   std::vector<scheduled_work> const& passes;
-  bool has_still = false;  ///< lists values, too, that stay where they are
+  bool has_still = false;  ///< true to list values that are not moved as well
   lean_vector<transfer> out{};
-  lean_vector<std::int64_t> reruns{};  ///< the times of each item, see count_reruns
+  lean_vector<std::int64_t> reruns{};  ///< number of recomputes of each item, see count_reruns
 
   // --- rows
 
@@ -46,22 +50,22 @@ struct transfer_lister {
   [[nodiscard]] constexpr bool is_last() const {
     return plan.stage_of(plan.unit_count() - 1) == stage;
   }
-  /// The placements of a value that each rank has for its own samples.
+  /// Returns the placements of a value that each rank has for its own samples.
   constexpr placements of_samples(placement tensor) const {
     return plan.samples.with_form(tensor).on_stage(stage);
   }
-  /// The placements of a number to which the samples of each rank give a summand.
+  /// Returns the placements of a number to which the samples of each rank contribute a summand.
   constexpr placements over_samples() const {
     return placements{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
   }
-  /// The placements of a number to which each rank gives a summand.
+  /// Returns the placements of a number to which each rank contributes a summand.
   constexpr placements over_all_ranks() const {
     return over_samples().with(axis::stage, partial).with_form(partial);
   }
   constexpr std::int64_t copies(int item) const {
     return count_copies(plan.items[item], plan.chunks_of(stage));
   }
-  /// Errors: error, with the place and both placements, for what is no operation of the table.
+  /// Errors: error, with the place and both placements, if the table has no such operation.
   [[gnu::cold]] constexpr void add(transfer const& made) {
     auto const row = made.row();
     if (!row.allowed)
@@ -69,17 +73,22 @@ struct transfer_lister {
     if (made.times > 0 && (has_still || communicates(row.moves))) out.push_back(made);
   }
 
-  /// A sum of numbers to which all ranks of some axes give a summand.
+  /// Adds a sum of numbers to which all ranks of some axes contribute a summand.
   [[gnu::cold]] constexpr void add_sum(transfer_place place, placements from, std::size_t count = 1,
                                        transfer_element element = transfer_element::real) {
     add({place, from, from.replaced(partial, invariant), element, count});
   }
 
-  /// The buckets of a region from one set of placements to another. Along each axis that keeps a
-  /// block the sums are scattered first, so that what the other axes add up is a block; blocks are
-  /// gathered last, in the opposite order. Neighbours of one length that are moved equally often
-  /// have one row for each of these operations. `at`: their places in an arena; none in a room,
-  /// which has one at a time. `times`: of each bucket; or `times_of`, by its number.
+  /// Adds the rows that bring the buckets of a region from one set of placements to another.
+  /// Neighbouring buckets of one length that are moved equally often share a row for each
+  /// operation. Along each axis that keeps a block the sums are scattered first, so that the other
+  /// axes add up only a block. Blocks are gathered last, in the opposite order. Example: under
+  /// zero<1> on data and with a replica axis, a bucket has a reduce_scatter along data and then an
+  /// all_reduce of the block along replicas.
+  ///
+  /// `at`: places of the buckets in an arena; none for a room, which has one bucket at a time.
+  /// `times`: number of times that each bucket is moved.
+  /// `times_of`: in place of `times`, a number for each bucket.
   [[gnu::cold]] constexpr void add_buckets(transfer_place place, placements const& from,
                                            placements const& to, transfer_element element,
                                            int region, stored_buckets const* at = nullptr,
@@ -107,7 +116,7 @@ struct transfer_lister {
       add_moves_of(made, to);
     }
   }
-  /// The rows that bring what `made` has to another set of placements.
+  /// Adds the rows that bring the value of `made` to another set of placements.
   [[gnu::cold]] constexpr void add_moves_of(transfer made, placements const& to) {
     made.count /= std::size_t(plan.grid.size(made.from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](placements const& next) {
@@ -135,8 +144,8 @@ struct transfer_lister {
     go_to(to);  // sends nothing, or is refused
   }
 
-  /// The rows within an item, `times` times; at forward_again only those of steps that run again
-  /// for `what`.
+  /// Adds the rows within an item, `times` times. At forward_again it adds only rows of nodes that
+  /// run again for kind `what`.
   [[gnu::cold]] constexpr void add_item(transfer_place place, int item, std::int64_t times,
                                         int what = 0) {
     auto const& piece = plan.items[item];
@@ -183,7 +192,8 @@ struct transfer_lister {
     add_item(place, item, copies(item) * load.microbatches);
   }
 
-  /// The value that enters unit `unit`, with which a chunk begins, between the chunks' stages.
+  /// Adds the message between the stages of two chunks: the value that enters unit `unit`, the
+  /// first unit of a chunk, or its gradient.
   [[gnu::cold]] constexpr void add_edge(transfer_place place, int unit) {
     if (unit == 0 || unit == plan.unit_count()) return;
     auto const& what = plan.values[value_before(plan.items, unit)];
@@ -197,11 +207,13 @@ struct transfer_lister {
          unit});
   }
 
-  /// The type of parameters as layers see them, which may differ from that of optimizers.
+  /// Returns the element type of parameters as layers see them, which may differ from the
+  /// optimizer's.
   constexpr transfer_element compute_element() const {
     return plan.has_copies ? transfer_element::compute : transfer_element::parameter;
   }
-  /// The buckets of parameters that passes gather, as often as the order of the passes demands.
+  /// Adds the buckets of parameters that passes gather, as often as the order of the passes
+  /// demands.
   [[gnu::cold]] constexpr void add_gathers() {
     if (!plan.rules.keeps_blocks()) return;
     lean_vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size(),
@@ -216,7 +228,7 @@ struct transfer_lister {
     }
   }
 
-  /// The gradients of each microbatch, if ranks keep blocks of their sums.
+  /// Adds the gradients of each microbatch, if ranks keep blocks of their sums.
   [[gnu::cold]] constexpr void add_microbatch_sums() {
     if (!plan.rules.sums_blocks()) return;
     auto const summed = placements_of_region(parameter_layout::over_batch).summed;
@@ -225,14 +237,14 @@ struct transfer_lister {
                 parameter_layout::over_batch, nullptr, load.microbatches);
   }
 
-  /// The count of numbers of the loss: each slice has its own among zeros.
+  /// Returns how many numbers the loss consists of: each slice has its own number among zeros.
   constexpr std::size_t terms() const {
     return std::size_t(plan.loss_terms) * std::size_t(std::max(1, plan.slices));
   }
 
-  /// The placements of a region, except for the cut within a layer, which no row of a region
-  /// changes. Ranks keep and sum blocks only over_batch: over_tensor is small, and sums over the
-  /// axes within layers would stall the layers.
+  /// Returns the placements of a region, except for the cut within a layer, which no row of a
+  /// region changes. Ranks keep and sum blocks only of over_batch: over_tensor is small, and sums
+  /// over the axes within layers would stall the layers.
   constexpr parameter_placements placements_of_region(int region) const {
     parameter_entry any;
     if (region == parameter_layout::over_tensor) any.used = replicate;
@@ -244,7 +256,7 @@ struct transfer_lister {
     return here;
   }
 
-  /// The output of each microbatch, made whole within the last stage.
+  /// Adds the output of each microbatch, made whole within the last stage.
   [[gnu::cold]] constexpr void add_output() {
     auto const& made = plan.values[plan.items[plan.items.size() - 1].in];
     if (is_last())
@@ -252,8 +264,8 @@ struct transfer_lister {
            transfer_element::compute, load.rows * made.info.width, 0, load.microbatches});
   }
 
-  /// The outputs of a data rank, which go to all stages; then those of all data ranks, in the order
-  /// of their samples: along the fastest axis first.
+  /// Adds the outputs of a data rank, which are sent to all stages; then the outputs of all data
+  /// ranks, in the order of their samples: along the fastest axis first.
   [[gnu::cold]] constexpr void add_outputs(transfer_place place) {
     auto const last = of_samples(invariant).on_stage(plan.stage_of(plan.unit_count() - 1));
     auto from = plan.stages() > 1 ? last.with(axis::stage, invariant) : last;
@@ -272,8 +284,10 @@ struct transfer_lister {
     }
   }
 
-  /// Gradients that are summed slice by slice. Each rank gets the roots of its block of each
-  /// region, and adds them up; all ranks get the sum of tied uses, which go on to their owner.
+  /// Adds gradients that are summed slice by slice. Sums must have equal bits on any number of
+  /// ranks, so the slices are the leaves of a fixed tree, and each rank has some subtrees of it.
+  /// For each region a rank receives the roots of all ranks' subtrees for its block, and adds them
+  /// up. For tied uses all ranks receive the sum, which they add to the owner's gradient.
   [[gnu::cold]] constexpr void add_slices() {
     if (plan.slices == 0) return;
     auto const send_roots = [&](placements const& from, element_range const& range) {
@@ -293,8 +307,8 @@ struct transfer_lister {
            parameters.tied().offset});
   }
 
-  /// The arenas of a rank that has the state, for the ranks along the axis of the samples, in the
-  /// order of plan::memory.
+  /// Adds the arenas of a rank that has the state, for the other ranks along the axes of the
+  /// samples, in the order of plan::memory.
   [[gnu::cold]] constexpr void add_state() {
     if (!plan.is_elastic) return;
     auto const held = placements{}.with(plan.grid.of_several_ranks(batch_axes),
@@ -309,20 +323,21 @@ struct transfer_lister {
     if (load.averages) add_arena(transfer_element::parameter, trained);
   }
 
-  // --- verbs of order_of_parts.hpp: those with rows
+  // --- verbs of order_of_parts.hpp with rows
 
-  /// The rows of a place that has its rows together.
+  /// Adds the rows of a place whose rows follow one another.
   [[gnu::cold]] constexpr void rows(transfer_place place) {
     switch (place) {
       case transfer_place::agreement:
-        // Each rank has its numbers at a place of its own among zeros.
+        // Each rank writes its numbers to a part of its own, among zeros.
         return add_sum(place, over_all_ranks(), std::size_t(plan.grid.world_size()) * agreed_fields,
                        transfer_element::bits);
       case transfer_place::labels: return add_sum(place, over_samples(), terms());
       case transfer_place::slices: return add_slices();
       case transfer_place::loss:
-        // All ranks learn whether to stop; one of the ranks that have the same loss counts. Each
-        // stage has the terms of its layers and zeros for all others: a sum over the stages, too.
+        // All ranks learn whether to stop, so all contribute; of ranks with an equal loss, one
+        // counts. A stage has the terms of its own layers and zeros for the others, so the loss is
+        // summed over the stages as well.
         return part == job_part::training && load.stops
                    ? add_sum(place, over_all_ranks(), terms() + 1)
                    : add_sum(place, over_samples().with(axis::stage, partial), terms());
@@ -352,18 +367,21 @@ struct transfer_lister {
       case transfer_place::parameter: refuse_row(place, "rows that a part has together");
     }
   }
+  /// Adds the gathers of a region's parameters, from the blocks that optimizers own to the
+  /// placement that layers see between steps.
   [[gnu::cold]] constexpr void gather_parameters(int region) {
     auto const at = placements_of_region(region);
     add_buckets(transfer_place::gather_parameters, at.owned, at.kept, compute_element(), region,
                 &parameters.parameters_at);
   }
 
-  /// A kind of work on all chunks and microbatches.
+  /// A kind of work, for all chunks and microbatches.
   struct work_of_all {
     work kind;
   };
   struct all_buckets {};
 
+  /// Adds the rows of all passes by kind: gathers first, sums of microbatches and outputs last.
   [[gnu::cold]] constexpr void each_pass() {
     add_gathers();
     for (work const kind : {work::receive_activation, work::forward, work::send_activation})
@@ -386,7 +404,7 @@ struct transfer_lister {
     for (auto const& units : plan.chunks_of(stage))
       add_edge(place, side == chunk_side::end ? units.end : units.begin);
   }
-  /// Each item is a piece, and its rows those of a unit; a prediction has no loss.
+  /// Treats each item as a piece, with the rows of one unit. A prediction has no loss.
   [[gnu::cold]] constexpr void each_piece(work_of_all pass) {
     int const count = plan.items.size() - (part == job_part::prediction ? 1 : 0);
     for (int i = 0; i < count; ++i) {
@@ -404,6 +422,8 @@ struct transfer_lister {
   }
 
   [[gnu::cold]] constexpr void each_reduced() { order_of_buckets(*this, all_buckets{}); }
+  /// Adds a row for each tied use, which brings its gradient to the placement of the owner's
+  /// gradient.
   [[gnu::cold]] constexpr void ties(all_buckets) {
     for (int e = 0; e < plan.entries.size(); ++e) {
       auto const& use = plan.entries[e];
@@ -428,7 +448,7 @@ struct transfer_lister {
 
   struct all_units {};
   [[gnu::cold]] constexpr void each_exported() { order_of_exported(*this, all_units{}); }
-  /// Frozen parameters have the type that layers see, and no gradient.
+  /// Adds the blocks of a region. Frozen parameters have the type that layers see, and no gradient.
   [[gnu::cold]] constexpr void blocks(all_units, int region) {
     bool const is_frozen = region == parameter_layout::frozen;
     bool const has_gradients = part == job_part::export_gradients;
@@ -473,7 +493,7 @@ struct transfer_lister {
          entry.info.count(), 0, times, entry.item, of.entry});
   }
 
-  // --- verbs without rows, and those whose rows each_pass adds
+  // --- verbs without rows, and verbs whose rows each_pass adds
 
   constexpr void compute(operation_kind) {}
   constexpr void gather_for(int) {}

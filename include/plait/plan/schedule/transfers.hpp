@@ -34,10 +34,13 @@ namespace plait::planning {
   return std::move(list.out);
 }
 
-/// All communication of one part of a job on the ranks of one stage, in the order of
-/// order_of_parts.hpp. A row of a repeat counts for all of its copies and microbatches.
-/// `has_still`: lists values, too, that stay where they are. `passes`: the work of the part, see
-/// timetable_of_rows.
+/// Returns all communication of one part of a job on the ranks of one stage, in the order of
+/// order_of_parts.hpp. A row of a repeat counts for all of its copies and microbatches, so the
+/// length of the list depends on neither. Example: 12 copies of a block and 4 microbatches give one
+/// row with `times` 48.
+///
+/// `has_still`: true to list values that are not moved as well.
+/// `passes`: the work of the part, see timetable_of_rows.
 [[gnu::cold]] constexpr lean_vector<transfer> list_transfers(
     plan_ir const& plan, parameter_layout const& parameters, int stage, workload const& load,
     job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
@@ -46,7 +49,8 @@ namespace plait::planning {
   return list_transfers_at_run_time(plan, parameters, stage, load, part, has_still, passes);
 }
 
-/// Elements of the greatest value of a place, for which its ranks have room.
+/// Returns the number of elements of the greatest value at a place: its ranks have a buffer for so
+/// many.
 constexpr std::size_t greatest_at(lean_vector<transfer> const& values, transfer_place place) {
   std::size_t most = 0;
   for (auto const& made : values)
@@ -54,8 +58,8 @@ constexpr std::size_t greatest_at(lean_vector<transfer> const& values, transfer_
   return most;
 }
 
-/// The timetable of a part of a job on which its rows depend: where parameters are gathered for
-/// passes, or something is made again before them; else it has no stages.
+/// Returns the timetable of a part of a job if its rows depend on it: if parameters are gathered
+/// for passes, or if anything is recomputed. Otherwise it returns a timetable without stages.
 template <class Plan>
 [[gnu::cold]] constexpr timetable timetable_of_rows(workload const& load, job_part part) {
   if constexpr (Plan::rules.keeps_blocks() || Plan::recomputes.any()) {
@@ -67,9 +71,11 @@ template <class Plan>
   return {};
 }
 
-/// The list of a plan. `load` says how many ranks a data axis has whose size is left to the launch;
-/// its microbatches are those of the rank, also where another rank has more of the slices. `table`:
-/// as timetable_of_rows makes it.
+/// Returns the list of a plan.
+///
+/// `load`: has the number of data ranks if the policy leaves it to the launch. Its microbatches
+/// are the number that this rank runs, even if another rank has more slices.
+/// `table`: the result of timetable_of_rows.
 template <class Plan>
 [[gnu::cold]] constexpr lean_vector<transfer> transfers_of(int stage, workload const& load,
                                                            job_part part, bool has_still,
@@ -87,7 +93,8 @@ template <class Plan>
   return transfers_of<Plan>(stage, load, part, has_still, table);
 }
 
-/// The values of a part of a job: its transfers, and what has room on a rank and is not moved.
+/// Returns the values of a part of a job: its transfers, and values that need a buffer on a rank
+/// but are not moved.
 template <class Plan>
 constexpr lean_vector<transfer> values_of(int stage, workload const& load, job_part part) {
   return transfers_of<Plan>(stage, load, part, true);
@@ -104,7 +111,8 @@ constexpr lean_vector<transfer> values_of(int stage, workload const& load, job_p
   return std::move(list.out);
 }
 
-/// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
+/// Returns the numbers that ranks compare and sum up in a step, as if the job clipped gradients and
+/// stopped on signals.
 template <class Plan>
 constexpr lean_vector<transfer> step_scalars_of(mesh const& grid) {
   auto const numbers = ir_on<Plan>(grid);
@@ -112,7 +120,8 @@ constexpr lean_vector<transfer> step_scalars_of(mesh const& grid) {
   return list_step_scalars_at_run_time(numbers);
 }
 
-/// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.
+/// Returns the sets of axes over which the ranks of a plan communicate in any part of a job, on any
+/// stage.
 template <class Plan>
 [[gnu::cold]] axis_sets axis_sets_of(mesh const& grid) {
   workload const load{.rows = Plan::sequence_length,

@@ -18,41 +18,45 @@
 
 namespace plait::planning {
 
-/// Buffers begin at multiples of this many bytes.
+/// Buffers begin at multiples of this number of bytes.
 inline constexpr std::size_t alignment_bytes = 64;
 
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
 }
 
-/// Where everything that flows lies, for microbatches of a given number of rows.
+/// The offsets of all activations, for microbatches of a given number of rows.
 ///
-/// A copy of an item has an activation stash, what it keeps for its backward: its output, kept
-/// values and saved slots. Offsets are in bytes from the start of the stash; transient buffers of
-/// all items begin at the same place. What is made again comes last, and is not in the stash but in
-/// the working record of the rank, see record_levels.
+/// Each copy of an item has an activation stash for its backward: the item's output, kept values
+/// and saved slots. Offsets are in bytes from the start of the stash. Copies of an item have equal
+/// layouts, so a copy's address is its stash's base plus an offset. Transient buffers of all items
+/// begin at a common address, since only one item runs at a time. Buffers that are recomputed are
+/// last in the layout; they are not in the stash but in the rank's working record, see
+/// record_levels. Example: if a unit keeps 96 KiB and recomputes 160 KiB, `stash_end` is 96 KiB and
+/// offsets from there on are in the working record.
 template <int Leaves>
 struct activation_layout {
   static constexpr auto values = static_cast<std::size_t>(program<Leaves>::most_values);
   static constexpr auto items = static_cast<std::size_t>(2 * Leaves + 1);
   using slots = std::array<std::size_t, slots_info::most_slots>;
 
-  std::array<std::size_t, values> value_offset{};     ///< of kept and transient roots
-  std::array<std::size_t, values> gradient_offset{};  ///< of transient roots
+  std::array<std::size_t, values> value_offset{};     ///< offsets of kept and transient roots
+  std::array<std::size_t, values> gradient_offset{};  ///< offsets of transient roots
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
-  std::array<std::size_t, items> activation_stash_bytes{};  ///< of all, with what is made again
-  /// Of each item, for each `again` of a unit: what is in the stash ends here.
+  std::array<std::size_t, items> activation_stash_bytes{};  ///< all of it, with recomputed buffers
+  /// For each item and each `again` of a unit: the end of the part that is in the stash.
   std::array<std::array<std::size_t, again_kinds>, items> stash_end{};
-  std::array<std::size_t, items>
-      output_bytes{};  ///< of the item's output, first in its activation stash
+  /// Bytes of the item's output, which is first in its stash.
+  std::array<std::size_t, items> output_bytes{};
   std::array<std::size_t, items> input_bytes{};
-  /// Where backward_input leaves the gradient of a leaf's output to backward_parameters, from the
-  /// begin of the copy's gradient stash.
+  /// For each leaf, the place where backward_input leaves the gradient of the leaf's output for
+  /// backward_parameters, from the beginning of the copy's gradient stash.
   std::array<std::size_t, static_cast<std::size_t>(Leaves)> gradient_stash_offset{};
   std::array<std::size_t, items> gradient_stash_bytes{};
   std::array<std::size_t, items> transient_bytes{};  ///< for each item
-  std::array<std::size_t, items> staging_bytes{};    ///< for the data that its moves pack
+  /// For each item: staging buffer for data that its moves pack.
+  std::array<std::size_t, items> staging_bytes{};
 };
 
 /// Rows and columns of the local block of a value.
@@ -61,7 +65,7 @@ struct block_shape {
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
 };
 
-/// The local block of a value of `rows` rows on one of `ranks` ranks.
+/// Returns the shape of a rank's block of a value of `rows` rows.
 constexpr block_shape local_block(value const& what, std::size_t rows, int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
   bool const cut = is_shard(what.at);
@@ -69,7 +73,7 @@ constexpr block_shape local_block(value const& what, std::size_t rows, int ranks
   return {by_rows ? rows / p : rows, cut && !by_rows ? what.info.width / p : what.info.width};
 }
 
-/// Values of a slot for `rows` whole rows, where a form places it `at`.
+/// Returns the number of elements of a slot for `rows` whole rows, in placement `at`.
 constexpr std::size_t slot_count(slot_info const& slot, placement at, std::size_t rows, int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
   bool const cut = is_shard(at);
@@ -77,13 +81,16 @@ constexpr std::size_t slot_count(slot_info const& slot, placement at, std::size_
   return (by_rows ? rows / p : rows) * (cut && !by_rows ? slot.per_row / p : slot.per_row) +
          slot.fixed;
 }
+/// Returns the number of elements of a slot for a layer in form `form`.
 constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, std::size_t rows,
                                  int ranks) {
   return slot_count(slot, placement_of(slot, form), rows, ranks);
 }
 
-/// Lays out the activations of microbatches of `rows` rows with elements of `element_bytes`, and of
-/// `slot_bytes` in slots that keep sums. `levels`: one where something is made again, else none.
+/// Lays out the activations of microbatches of `rows` rows. Elements have `element_bytes`, elements
+/// of slots that keep sums `slot_bytes`.
+///
+/// `levels`: one entry if anything is recomputed, else none.
 template <int Leaves>
 [[gnu::cold]] constexpr activation_layout<Leaves> lay_out_activations(
     program<Leaves> const& code, auto const& leaves,
@@ -97,7 +104,7 @@ template <int Leaves>
         what.info.kind == value_kind::tokens ? sizeof(std::int32_t) : element_bytes;
     return aligned(local_block(what, rows, ranks).count() * each);
   };
-  int v = 0;  // values stand item by item
+  int v = 0;  // values are in the order of items
   for (int i = 0; i < code.items.size(); ++i) {
     auto const& piece = code.items[i];
     auto const at = static_cast<std::size_t>(i);
@@ -105,7 +112,7 @@ template <int Leaves>
     out.output_bytes[at] = kept;
     out.input_bytes[at] = bytes_of(piece.in);
     int const first_value = v;
-    // A root's buffer must hold every value in it; a root is never smaller than its row blocks.
+    // A root's buffer must hold all values in it; a root is never smaller than its row blocks.
     for (; v < code.values.size() && code.values[v].item == i; ++v) {
       auto const place = [&](residence const& where, std::size_t& offset, std::size_t& transient) {
         if (where.root == v && where.where == storage_kind::transient)
@@ -148,8 +155,8 @@ template <int Leaves>
       place_slots(
           leaf, leaves[leaf].scratch, out.scratch_offset[static_cast<std::size_t>(leaf)],
           [](slot_info const&) { return true; }, both);
-      // Scratch lies above what either pass uses; two leaves never use theirs at once, but a later
-      // one may have more values below it.
+      // Scratch is placed above all buffers of both directions. Two leaves never use scratch at the
+      // same time, but a later leaf may have more values below its scratch.
       forward = backward = both;
     }
     for (int s = piece.first_step; s < piece.end_step; ++s) {
@@ -168,12 +175,13 @@ template <int Leaves>
   return out;
 }
 
-/// Parameters, and accumulators of tied uses, begin at multiples of this many elements: 128 bytes
-/// in bfloat16, whose copies have the same offsets.
+/// Parameters, and accumulators of tied uses, begin at multiples of this number of elements: 128
+/// bytes in bfloat16, whose copies have equal offsets.
 inline constexpr std::size_t parameter_alignment = 64;
 
-/// The same where sums are made slice by slice: of each piece of so many elements of a parameter
-/// the squares are added up by themselves, and no rank owns a part of a piece.
+/// The alignment in plans that sum slice by slice. The squares of each piece of this number of
+/// elements of a parameter are added up separately, and no two ranks share a piece, so the sums
+/// have equal bits on any number of ranks.
 inline constexpr std::size_t square_piece = 1024;
 
 constexpr std::size_t rounded_up(std::size_t count, std::size_t multiple) {
@@ -192,78 +200,82 @@ constexpr element_range overlap(element_range const& a, element_range const& b) 
   return {begin, begin < end ? end - begin : 0};
 }
 
-/// A bucket is a range of a layout that one call of each row moves: that of consecutive units of a
-/// chunk in the region over_batch or in what is frozen, or all of a region. Where ranks own or hold
-/// blocks, each has one of each bucket.
+/// A range of a layout that one call of each row of the list moves: consecutive units of a chunk in
+/// the region over_batch or in the frozen region, or all of a region. Where ranks own or hold
+/// blocks, each rank has one block of each bucket. Example: with at least 1 Mi elements per bucket,
+/// units of 400 Ki elements make buckets of three units.
 struct bucket {
   int region = 0;
-  unit_range units{};  ///< of the model, whose parameters in the region it has
+  unit_range units{};  ///< units of the model with parameters in the bucket
   element_range elements{};
 };
 
-/// Where an arena has the buckets of a layout: all of each, or of those that are cut this rank's
-/// block; and behind all of them a room in which two buckets that are used one after the other are
-/// whole, one at its begin and one at its end.
+/// The places of a layout's buckets in an arena. An arena has each bucket whole or, if the bucket
+/// is cut, this rank's block of it. After the buckets it has a staging buffer (`room`) in which cut
+/// buckets are whole while layers use them. The room holds the two buckets that are used one after
+/// the other, one at its beginning and one at its end, so that the next bucket can be gathered
+/// while layers compute with the other.
 struct stored_buckets {
-  lean_vector<std::size_t> base{};    ///< of each bucket, in elements
-  lean_vector<std::size_t> blocks{};  ///< into which it is cut
+  lean_vector<std::size_t> base{};    ///< offset of each bucket, in elements
+  lean_vector<std::size_t> blocks{};  ///< number of blocks that each bucket is cut into
   element_range room{};
-  element_range frozen_room{};  ///< the same of what is frozen
-  std::size_t behind = 0;       ///< where what lies behind the regions begins, if it is whole
+  element_range frozen_room{};  ///< staging buffer for frozen buckets
+  std::size_t behind = 0;       ///< offset of the elements after the regions, if they are whole
   std::size_t count = 0;        ///< elements of the arena
 };
 
-/// Where a parameter lies within its unit.
+/// The place of a parameter within its unit.
 struct entry_place {
-  int region = 0;               ///< of the layout
-  int unit = -1;                ///< of a tied use, that of its owner; -1: the use's own
-  std::size_t in_unit = 0;      ///< from the begin of what the unit has in the region
-  bool is_tied = false;         ///< its gradients have an accumulator of their own,
-  std::size_t accumulator = 0;  ///< which is here
+  int region = 0;               ///< region of the layout
+  int unit = -1;                ///< unit of the owner, for a tied use; -1: the use's own unit
+  std::size_t in_unit = 0;      ///< offset within the unit's part of the region
+  bool is_tied = false;         ///< true if its gradients have an accumulator of their own
+  std::size_t accumulator = 0;  ///< offset of that accumulator
 };
 
-/// Where the parameters of one stage lie in a flat arena that has all of them, in elements.
-/// Gradients have the same layout, and so has the optimizer's state where each rank has all of it;
-/// neither has what is frozen, which comes last. Where ranks hold blocks, `parameters_at` and
-/// `gradients_at` say where in an arena; elements are called by their places in the layout all the
-/// same.
+/// The places of the parameters of one stage, as if one flat arena had all of them, in elements.
+/// Gradients have an equal layout, and so has the optimizer's state where each rank has all of it;
+/// neither has frozen parameters, which are last. Where ranks hold blocks, `parameters_at` and
+/// `gradients_at` convert a place in the layout to a place in an arena. All code names elements by
+/// their places in the layout.
 ///
-/// The region over_batch has the parameters whose gradients are summed over the batch axes,
-/// over_tensor those that are summed over the tensor axis, too. Within a region they stand unit by
-/// unit in the order of the layers (a unit is a layer, or one copy within a repeat). Units are
-/// padded so that any of them can be cut into a block for each batch rank. The region over_batch
-/// consists of buckets, over_tensor is one. Behind the regions, for gradients alone, are the
-/// accumulators of tied uses.
+/// Region over_batch has the parameters whose gradients are summed over the batch axes. Region
+/// over_tensor has those whose gradients are summed over the tensor axis as well, such as a norm's
+/// weight under sequence shards. Within a region, parameters are stored unit by unit in the order
+/// of the layers (a unit is a layer, or one copy within a repeat). Units are padded so that any of
+/// them can be cut into a block for each batch rank. Region over_batch consists of buckets,
+/// over_tensor is one bucket. After the regions the gradients have the accumulators of tied uses.
 struct parameter_layout {
-  /// The regions: gradients summed over the batch axes, gradients summed over the tensor axis,
-  /// too, and what is frozen.
+  /// The regions: gradients summed over the batch axes; gradients summed over the batch axes and
+  /// the tensor axis; frozen parameters.
   static constexpr int over_batch = 0, over_tensor = 1, frozen = 2;
-  /// Where a unit is said to begin that the stage does not have.
+  /// The base of a unit that the stage does not have.
   static constexpr std::size_t absent = ~std::size_t{0};
 
   lean_vector<entry_place> entries{};
-  int units = 0;  ///< of the model
-  /// Where the part of each region of each unit of the model begins, one region behind the other,
-  /// and the same in the gradients' arena.
+  int units = 0;  ///< units of the model
+  /// For each region and each unit of the model, the offset of the unit's part of the region,
+  /// region by region; for parameters and for gradients.
   lean_vector<std::size_t> parameter_base{}, gradient_base{};
   std::array<element_range, 2> regions{};
-  lean_vector<bucket> buckets{};  ///< of what is trained, in their order
+  lean_vector<bucket> buckets{};  ///< buckets of trained parameters, in order
   lean_vector<bucket> frozen_buckets{};
-  stored_buckets parameters_at{}, gradients_at{};  ///< of both, of those that are trained
-  std::size_t frozen_count = 0;  ///< elements behind the regions, of what is not trained
+  /// Places of trained and frozen buckets; of trained buckets.
+  stored_buckets parameters_at{}, gradients_at{};
+  std::size_t frozen_count = 0;  ///< elements of frozen parameters, after the regions
   std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
 
-  /// Where the value of parameter `entry` of a unit lies; of a tied use that of its owner.
+  /// Returns the offset of parameter `entry` of a unit; for a tied use, the owner's offset.
   [[nodiscard]] constexpr std::size_t offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
     return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] + at.in_unit;
   }
-  /// Whether the stage has it.
+  /// Returns true if the stage has the parameter.
   [[nodiscard]] constexpr bool has(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
     return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] != absent;
   }
-  /// Where the gradient accumulator of that use lies.
+  /// Returns the offset of the gradient accumulator of this use.
   [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
     return at.is_tied ? at.accumulator : gradient_base[base_of(at.region, unit)] + at.in_unit;
@@ -271,15 +283,15 @@ struct parameter_layout {
   [[nodiscard]] constexpr std::size_t base_of(int region, int unit) const {
     return std::size_t(region) * std::size_t(units) + std::size_t(unit);
   }
-  /// Elements of the regions, padding included.
+  /// Returns the number of elements of both regions, padding included.
   [[nodiscard]] constexpr std::size_t count() const { return regions[over_tensor].end(); }
-  /// The same and what is frozen: elements of the parameters' arena.
+  /// Returns the number of elements of the parameters' arena: both regions and frozen parameters.
   [[nodiscard]] constexpr std::size_t kept_count() const { return count() + frozen_count; }
-  /// Where the accumulators of tied uses lie in the layout.
+  /// Returns the range of the accumulators of tied uses in the layout.
   [[nodiscard]] constexpr element_range tied() const { return {count(), tied_count}; }
-  /// Elements of all gradients.
+  /// Returns the number of elements of all gradients.
   [[nodiscard]] constexpr std::size_t gradient_count() const { return count() + tied_count; }
-  /// Where an arena has an element of what is whole in it.
+  /// Returns the place in an arena of an element that is whole there.
   [[nodiscard]] constexpr std::size_t place_in(stored_buckets const& at, std::size_t offset) const {
     if (offset >= count()) return at.behind + offset - count();
     auto const& last = regions[over_tensor];
@@ -287,22 +299,24 @@ struct parameter_layout {
                ? at.base[buckets.size() - 1] + offset - last.offset
                : offset;
   }
-  /// A bucket by its number: those that are frozen behind those that are trained.
+  /// Returns a bucket by its number; frozen buckets are numbered after trained ones.
   [[nodiscard]] constexpr bucket const& bucket_at(std::size_t number) const {
     return number < buckets.size() ? buckets[number] : frozen_buckets[number - buckets.size()];
   }
 };
 
-/// The buckets of a region whose units have their places: chunk by chunk, from the last unit on,
-/// one ends as soon as it has `least` elements. A unit that owns a tied parameter is one alone: its
-/// gradient is complete when that of all uses is.
+/// Cuts a region into buckets. It goes through the units of each chunk from the last one, as the
+/// backward does, and closes a bucket as soon as it has `least` elements. A unit that owns a tied
+/// parameter is a bucket of its own, because its gradient is complete only when the gradients of
+/// all uses are. The units must already have their places. Example: units 0 to 4 of 400 elements
+/// and `least` 1000 make the buckets 2 to 4 and 0 to 1.
 [[gnu::cold]] constexpr lean_vector<bucket> cut_buckets(parameter_layout const& layout, int region,
                                                         element_range const& all,
                                                         static_view<unit_range> chunks,
                                                         lean_vector<int> const& owns_tied,
                                                         std::size_t least) {
   lean_vector<bucket> out;
-  // From the last unit on, so that a unit ends where the one behind it begins.
+  // The order from the last unit means that a unit ends at the beginning of the unit after it.
   std::size_t end = all.end();
   for (int c = chunks.size() - 1; c >= 0; --c) {
     bucket open{.region = region};
@@ -327,9 +341,13 @@ struct parameter_layout {
   return out;
 }
 
-/// `chunks`: of the stage. `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of
-/// parameters, in elements. `least_bucket`: the least elements of a bucket of over_batch; 0
-/// makes it one. `cuts_frozen`: whether what is frozen is cut, too.
+/// Lays out the parameters of a stage.
+///
+/// `chunks`: chunks of the stage.
+/// `batch_ranks`: number of blocks that a unit can be cut into.
+/// `alignment`: alignment of parameters, in elements.
+/// `least_bucket`: least elements of a bucket of over_batch; 0 makes it one bucket.
+/// `cuts_frozen`: true if frozen parameters are cut as well.
 [[gnu::cold]] constexpr parameter_layout lay_out_parameters(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
     int batch_ranks, std::size_t alignment = parameter_alignment, std::size_t least_bucket = 0,
@@ -338,7 +356,7 @@ struct parameter_layout {
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   parameter_layout out;
   out.entries.resize(at(entries.size()));
-  // What a unit of each item has in each region.
+  // Elements of a unit of each item in each region.
   lean_vector<std::size_t> counts(3 * at(items.size()), 0);
   auto const count_of = [&](int region, int item) -> std::size_t& {
     return counts[at(region * items.size() + item)];
@@ -404,8 +422,8 @@ struct parameter_layout {
   return out;
 }
 
-/// Calls action(element_range) for the ranges of a layout that have the gradients of one of the
-/// chunks of a stage: of each region, and of its tied uses.
+/// Calls action(element_range) for each range of a layout with gradients of one chunk of a stage: a
+/// range of each region, and a range for each of its tied uses.
 template <class Action>
 [[gnu::cold]] constexpr void for_each_gradient_range(parameter_layout const& layout,
                                                      static_view<item> items,
@@ -427,8 +445,8 @@ template <class Action>
       action(element_range{place.accumulator, entries[e].local_count()});
 }
 
-/// Elements of the longest parameter of a stage of which only one tensor rank sees the value: the
-/// others see zeros.
+/// Returns the number of elements of a stage's longest masked parameter: only one tensor rank sees
+/// its value, the others see zeros.
 constexpr std::size_t longest_masked(static_view<item> items, auto const& entries,
                                      static_view<unit_range> chunks) {
   std::size_t longest = 0;
@@ -438,14 +456,15 @@ constexpr std::size_t longest_masked(static_view<item> items, auto const& entrie
   return longest;
 }
 
-/// The elements of one bucket that a rank's optimizer owns, and where its state for them begins;
-/// and where they begin in the arenas of parameters and of gradients.
+/// A range of elements of one bucket that a rank's optimizer owns, with its offsets in the
+/// optimizer's state and in the arenas of parameters and gradients.
 struct owned_block {
   element_range elements{};
   std::size_t state_offset = 0, parameters_at = 0, gradients_at = 0;
 };
 
-/// This rank's blocks of buckets that are cut along some axes; all of them as one where nothing is.
+/// Returns this rank's blocks of buckets that are cut along the axes `cut`, or one block of all
+/// buckets if no axis cuts them.
 constexpr lean_vector<owned_block> blocks_of_buckets(lean_vector<bucket> const& buckets,
                                                      axis_set cut, mesh const& grid,
                                                      coordinates const& place) {
@@ -463,14 +482,14 @@ constexpr lean_vector<owned_block> blocks_of_buckets(lean_vector<bucket> const& 
   return out;
 }
 
-/// What the optimizer of a rank owns.
+/// Returns the elements that a rank's optimizer owns.
 [[gnu::cold]] constexpr lean_vector<owned_block> owned_blocks(parameter_layout const& layout,
                                                               parameter_rules const& rules,
                                                               mesh const& grid,
                                                               coordinates const& place) {
   auto out = blocks_of_buckets(layout.buckets, rules.cut_axes(), grid, place);
   for (std::size_t b = 0; b < out.size(); ++b) {
-    // Of a block that is held, the part that is owned.
+    // An arena may hold a longer block; find the part of it that is owned.
     auto const& whole = layout.buckets[b].elements;
     std::size_t const behind = out[b].elements.offset - whole.offset;
     auto const place_in = [&](stored_buckets const& at) {

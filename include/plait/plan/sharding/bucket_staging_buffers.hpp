@@ -24,11 +24,11 @@
 
 namespace plait::planning {
 
-/// Which of a unit's parameters are meant.
+/// Selects parameters of a unit by their use in a pass.
 enum class units_use : int {
-  all,     ///< that a forward reads
-  passed,  ///< that a backward reads: of layers that give a gradient to their input
-  summed   ///< that a backward makes a gradient of
+  all,     ///< parameters that a forward reads
+  passed,  ///< parameters that a backward reads: see bucket_uses
+  summed   ///< parameters whose gradients a backward adds up
 };
 
 [[nodiscard]] constexpr bool is_among(lean_vector<int> const& all, int number) {
@@ -37,16 +37,18 @@ enum class units_use : int {
   return false;
 }
 
-/// Finds the buckets whose parameters units use, or whose gradients they make.
+/// Finds the buckets with the parameters that units use or make gradients for.
 class bucket_uses {
  public:
-  /// `passes`: for each entry, whether its layer gives a gradient to its input.
+  /// `passes`: for each entry, nonzero if a backward reads its parameter: if its layer computes the
+  /// gradient with respect to its input, or runs again.
   [[gnu::cold]] constexpr bucket_uses(parameter_layout const& layout, static_view<item> items,
                                       static_view<parameter_entry> entries,
                                       lean_vector<int> passes = {})
       : layout_(layout), items_(items), entries_(entries), passes_(std::move(passes)) {}
 
-  /// The numbers of the buckets of a region that a unit uses, those of owners of tied uses last.
+  /// Returns the numbers of the buckets of a region that a unit uses; buckets of the owners of tied
+  /// uses come last.
   [[nodiscard]] [[gnu::cold]] constexpr lean_vector<int> of(int unit, int region,
                                                             units_use which) const {
     lean_vector<int> out;
@@ -64,7 +66,7 @@ class bucket_uses {
       }
     return out;
   }
-  /// The same of several units, in their order.
+  /// Returns the buckets that several units use, in the order of the units.
   [[nodiscard]] [[gnu::cold]] constexpr lean_vector<int> of(unit_range units, int region,
                                                             units_use which) const {
     lean_vector<int> out;
@@ -90,10 +92,11 @@ class bucket_uses {
   lean_vector<int> passes_;
 };
 
-/// The elements of the room that a region's buckets need, for two at a time: the largest sum of two
-/// that the units of a chunk use one after the other.
+/// Returns the elements that a room for two buckets of a region needs: the largest sum of two
+/// buckets that the units of a chunk use one after the other. Example: buckets of 300, 500 and 200
+/// elements need a room of 800.
 ///
-/// Errors: error if a unit uses more than two.
+/// Errors: error if a unit uses more than two buckets.
 [[gnu::cold]] constexpr std::size_t room_for_two(parameter_layout const& layout,
                                                  bucket_uses const& uses,
                                                  static_view<unit_range> chunks, int region,
@@ -119,13 +122,13 @@ class bucket_uses {
   return most;
 }
 
-/// Into how many blocks an arena has cut what a policy says, and whether it says that anything is.
+/// The cut of an arena by a policy: whether it is cut, and into how many blocks.
 struct arena_cut {
   bool is_cut = false;
   std::size_t blocks = 1;
 };
 
-/// Says where arenas have the buckets of a layout.
+/// Gives the buckets of a layout their places in the arenas of parameters and of gradients.
 [[gnu::cold]] constexpr void store_buckets(parameter_layout& layout, static_view<item> items,
                                            static_view<parameter_entry> entries,
                                            static_view<unit_range> chunks,
@@ -159,16 +162,18 @@ struct arena_cut {
     summed.room = add_room(summed, room_for_two(layout, uses, chunks, 0, units_use::summed));
 }
 
-/// Rules of a plan for the layout of a stage's parameters.
+/// The rules of a plan for the layout of a stage's parameters.
 struct layout_rules {
   placements samples{};
   parameter_rules parameters{};
   bool has_slices = false;
-  std::size_t least_bucket = 0;  ///< elements; 0 makes one bucket of over_batch
+  std::size_t least_bucket = 0;  ///< in elements; 0 makes over_batch one bucket
 };
 
-/// Lays out the parameters of a stage and their buckets. `chunks`: of the stage; `complete`: the
-/// mesh with all its sizes.
+/// Lays out the parameters of a stage and their buckets.
+///
+/// `chunks`: chunks of the stage.
+/// `complete`: the mesh with all its sizes.
 [[gnu::cold]] constexpr parameter_layout lay_out_stage(static_view<item> items,
                                                        static_view<parameter_entry> entries,
                                                        static_view<unit_range> chunks,
@@ -185,7 +190,7 @@ struct layout_rules {
                 cut_as(rules.sums_blocks(), rules.summed));
   return layout;
 }
-/// Does the same outside constant expressions; its code is in the runtime.
+/// Calls lay_out_stage outside constant expressions; its code is in the runtime.
 [[gnu::cold]] parameter_layout lay_out_stage_at_run_time(static_view<item> items,
                                                          static_view<parameter_entry> entries,
                                                          static_view<unit_range> chunks,
@@ -197,13 +202,17 @@ struct few_buckets {
   int first = -1, second = -1;
 };
 
-/// A place in a room for two: its begin or its end.
+/// A place in a room for two buckets: its beginning or its end.
 struct staging_place {
   bool at_end = false;
-  bool takes_all = false;  ///< what lies at the other end is overwritten, too
+  bool takes_all = false;  ///< the bucket at the other end is overwritten as well
 };
 
-/// What lies in a room for two while operations are listed in their order.
+/// Follows the contents of a room for two buckets while operations are listed in their order. The
+/// room is as long as the largest sum of two buckets in use. One bucket is placed at its beginning
+/// and one at its end. Buckets take the ends in turn, so a gather into one end overlaps with layers
+/// that use the other. A bucket that is too long to fit next to the other overwrites it and takes
+/// both ends.
 class bucket_staging {
  public:
   [[gnu::cold]] constexpr bucket_staging(parameter_layout const& layout, element_range const& room)
@@ -213,7 +222,8 @@ class bucket_staging {
     return inside_[0] == number || inside_[1] == number;
   }
   [[nodiscard]] constexpr bool is_at_end(int number) const { return inside_[1] == number; }
-  /// Puts a bucket where it fits beside those in `kept` and `another`, which stay; whether it does.
+  /// Puts a bucket into the room without overwriting the buckets in `kept` and `another`. Returns
+  /// false if it does not fit.
   [[gnu::cold]] constexpr bool put(int number, few_buckets const& kept, int another,
                                    staging_place& at) {
     auto const stays = [&](int other) {
@@ -243,9 +253,9 @@ class bucket_staging {
   std::size_t last_ = 1;
 };
 
-/// The ranges into which units are split, so that those of a range use the same buckets of a
-/// region, or of the two regions of what is gathered; a unit that uses none goes with those before
-/// it.
+/// Splits units into ranges, such that the units of a range use the same buckets: of region
+/// over_batch and, for gathers, of the frozen region. A unit that uses no bucket joins the range in
+/// front of it.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<unit_range> split_by_buckets(
     bucket_uses const& uses, unit_range units, units_use which) {
   lean_vector<unit_range> out;
@@ -266,32 +276,40 @@ class bucket_staging {
   return out;
 }
 
-/// A bucket of parameters that ranks bring together before an operation of the passes.
+/// A gather of a bucket of parameters in front of an operation of the passes.
 struct planned_gather {
-  int before = 0;  ///< the number of the operation among those of the passes
+  int before = 0;  ///< number of the operation among the operations of the passes
   int bucket = 0;
   staging_place at{};
 };
 
-/// What is brought together for passes, and where each of their operations finds what it uses.
+/// The gathers of a stage's passes. Under `zero<3>` a rank keeps a block of each bucket, so a
+/// bucket is gathered into a room in front of an operation that uses it. A bucket that is still
+/// there is not gathered again. Gathers run one operation ahead. Example: three buckets and one
+/// microbatch need four gathers: buckets 0, 1 and 2 for the forward, and bucket 0 for the backward,
+/// since 1 and 2 are still in the room.
 struct gather_plan {
-  lean_vector<planned_gather>
-      gathers{};            ///< of what is trained in their order, then of what is not
-  std::size_t trained = 0;  ///< how many are of what is trained
-  /// Of each operation, as bits: begin and end of the room for parameters, and of that for frozen
-  /// ones.
+  /// Gathers of trained parameters in their order, then of frozen ones.
+  lean_vector<planned_gather> gathers{};
+  std::size_t trained = 0;  ///< number of gathers of trained parameters
+  /// For each operation, the ends of rooms that it reads, as bits: beginning and end of the room
+  /// for trained parameters, then of the room for frozen ones.
   lean_vector<int> ends{};
-  lean_vector<int> releases{};  ///< the same, of what no operation behind it uses there
+  lean_vector<int> releases{};  ///< bits of the ends that no later operation reads
 };
 
-/// Adds the buckets of a region that each operation of the passes uses, unless they lie there
-/// still, and where there is room those of the next operation before it. `uses`: first and second
-/// of each piece; `order`: which piece each operation is.
+/// Adds the gathers of a region's buckets to the plan. In front of each operation it gathers the
+/// buckets that the operation uses, unless the room still has them. Then it gathers the buckets of
+/// the next operation, if there is room.
+///
+/// `uses`: two bucket numbers for each piece, -1 for none.
+/// `order`: the piece of each operation.
+/// `first_bit`: the bit for the beginning of this room.
 [[gnu::cold]] constexpr void add_gathers(gather_plan& out, parameter_layout const& layout,
                                          element_range const& room, lean_vector<int> const& uses,
                                          lean_vector<int> const& order, int first_bit) {
   bucket_staging inside(layout, room);
-  std::array<int, 2> last_use{-1, -1};  // of what lies at each end
+  std::array<int, 2> last_use{-1, -1};  // last operation that used the bucket at each end
   auto const let_go = [&](std::size_t end) {
     int const operation = std::exchange(last_use[end], -1);
     if (operation >= 0) out.releases[std::size_t(operation)] |= (end == 1 ? 2 : 1) << first_bit;
@@ -302,7 +320,7 @@ struct gather_plan {
   };
   for (std::size_t i = 0; i < order.size(); ++i) {
     auto const here = uses_of(i);
-    int ahead = -1;  // of the next operation, what has been brought
+    int ahead = -1;  // bucket of the next operation that was just gathered
     auto const bring = [&](int number) {
       staging_place at;
       if (number < 0 || inside.has(number) || !inside.put(number, here, ahead, at)) return;
@@ -327,8 +345,9 @@ struct gather_plan {
   let_go(0), let_go(1);
 }
 
-/// The ranges of units, in their order, that one pass through a chunk runs as operations of their
-/// own. `ends_buckets`: whether it makes gradients that go on as soon as a bucket has all of its.
+/// Returns the ranges of units that one pass through a chunk runs as separate operations, in the
+/// order of the units. `ends_buckets`: true if the pass makes gradients that are reduced as soon as
+/// a bucket is complete.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<unit_range> pieces_of_pass(
     bucket_uses const& uses, unit_range units, bool gathers, bool ends_buckets) {
   lean_vector<unit_range> by_use{units};
@@ -340,12 +359,15 @@ struct gather_plan {
   return out;
 }
 
-/// All that passes gather, each region in a room of its own: the gathers of what is trained, behind
-/// them those of what is frozen. `passes`: of the stage, whose chunks are `chunks`.
+/// Returns all gathers of a stage's passes, each region in a room of its own: first the gathers of
+/// trained parameters, then those for frozen ones.
+///
+/// `passes`: passes of the stage.
+/// `chunks`: chunks of the stage.
 [[nodiscard]] [[gnu::cold]] constexpr gather_plan gathers_of_passes(
     parameter_layout const& layout, bucket_uses const& uses, static_view<unit_range> chunks,
     std::vector<scheduled_work> const& passes, bool scatters) {
-  // The pieces of all passes through a chunk are the same: forward, and in two ways backward.
+  // All passes of one kind through a chunk have equal pieces: a forward, and two kinds of backward.
   lean_vector<int> used, used_frozen, order;
   lean_vector<int> first_piece(3 * std::size_t(chunks.size()), -1), end_piece = first_piece;
   for (auto const& now : passes) {

@@ -15,26 +15,28 @@
 
 namespace plait::planning {
 
-/// Elements of one parameter that a rank keeps: a rectangle of the whole parameter, of which a
-/// vector is one row, and where it lies in the rank's arena.
+/// The elements of one parameter that a rank keeps: a rectangle of the whole parameter and its
+/// place in the rank's arena. A vector is one row.
 struct parameter_rectangle {
-  std::size_t row = 0, column = 0;  ///< of its first element
+  std::size_t row = 0, column = 0;  ///< position of its first element in the parameter
   std::size_t rows = 0, columns = 0;
-  std::size_t place = 0;   ///< of its first element in the arena, in elements
-  std::size_t stride = 0;  ///< from one row to the next there
+  std::size_t place = 0;   ///< offset of its first element in the arena, in elements
+  std::size_t stride = 0;  ///< distance between two rows in the arena
 
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
   friend constexpr bool operator==(parameter_rectangle const&,
                                    parameter_rectangle const&) = default;
 };
 
-/// In how many parts a parameter is cut.
+/// Returns the number of parts that a parameter consists of; each is cut on its own. Example: a
+/// matrix that joins queries, keys and values has 3.
 [[nodiscard]] constexpr std::size_t parts_of(parameter_entry const& entry) {
   return static_cast<std::size_t>(is_shard(entry.stored) ? entry.stored.parts : 1);
 }
 
-/// What a rank of the tensor axis has of one part of a parameter, with places counted from the
-/// begin of the rank's block. Padding belongs to none, or to them as the rest does.
+/// Returns the rectangle that a rank of the tensor axis has of part `number` of a parameter, with
+/// places counted from the beginning of the rank's block. Padding is left out, unless
+/// `with_padding` is set.
 [[nodiscard]] constexpr parameter_rectangle rectangle_of(parameter_entry const& entry,
                                                          std::size_t number, int block, int ranks,
                                                          bool with_padding = false) {
@@ -56,8 +58,8 @@ struct parameter_rectangle {
   return out;
 }
 
-/// The block of one parameter on one rank of the tensor axis, one rectangle for each part that is
-/// cut.
+/// Returns the block of one parameter on one rank of the tensor axis: one rectangle for each part
+/// that is cut.
 [[nodiscard]] [[gnu::cold]] constexpr lean_vector<parameter_rectangle> rectangles_of(
     parameter_entry const& entry, int block, int ranks, bool with_padding = false) {
   lean_vector<parameter_rectangle> out;
@@ -67,12 +69,13 @@ struct parameter_rectangle {
   return out;
 }
 
-/// Whether the rectangles of all tensor ranks have each element of a parameter once, or each rank
-/// has them all.
+/// Returns true if the rectangles of all tensor ranks together have each element of a parameter
+/// once, or if each rank has all elements.
 [[nodiscard]] constexpr bool is_covered(parameter_entry const& entry, int ranks) {
   bool const is_cut = is_shard(entry.stored);
   auto const whole = entry.info.unpadded();
-  // They are cut along one dimension, so that in this order one begins where the last has ended.
+  // Rectangles are cut along one dimension, so in this order each begins at the end of the last
+  // one.
   std::size_t row = 0, column = 0, count = 0;
   for (std::size_t part = 0; part < parts_of(entry); ++part)
     for (int rank = 0; rank < (is_cut ? ranks : 1); ++rank) {
@@ -87,8 +90,8 @@ struct parameter_rectangle {
   return count == whole.count() && (count == 0 || (row == whole.rows && column == whole.columns));
 }
 
-/// Adds the part of `of` that lies in `range` of the arena: at most three rectangles, of which the
-/// first and the last are pieces of a row.
+/// Adds the part of `of` that is in `range` of the arena. It is at most three rectangles: a piece
+/// of a row, whole rows, and another piece of a row.
 constexpr void add_common(parameter_rectangle const& of, element_range const& range,
                           lean_vector<parameter_rectangle>& out) {
   if (of.count() == 0) return;
@@ -111,7 +114,7 @@ constexpr void add_common(parameter_rectangle const& of, element_range const& ra
 }
 
 /// Calls action(place in the whole parameter, place in the arena, length) for each run of elements
-/// that lie together in both; `width` are the columns of the whole parameter.
+/// that is contiguous in both. `width` is the number of columns of the whole parameter.
 template <class Action>
 constexpr void for_each_run(parameter_rectangle const& of, std::size_t width, Action action) {
   if (of.columns == width && of.stride == width)
@@ -120,34 +123,35 @@ constexpr void for_each_run(parameter_rectangle const& of, std::size_t width, Ac
     action((of.row + i) * width + of.column, of.place + i * of.stride, of.columns);
 }
 
-/// One parameter on a rank: which it is, where its block lies in the arenas, and which of its
-/// elements are there.
+/// One parameter on a rank: its entry and copy, the place of its block in the arenas, and the
+/// elements in it.
 struct parameter_block {
   int entry = 0;
-  int copy = 0;    ///< of the repeat, counted from the model's first
-  int number = 0;  ///< among all parameters of the model
+  int copy = 0;    ///< copy of the repeat, counted from the model's first
+  int number = 0;  ///< number among all parameters of the model
   std::string name;
-  std::size_t offset = 0;  ///< in elements, and how many, padding included
+  std::size_t offset = 0;  ///< offset and count in elements, padding included
   std::size_t count = 0;
   lean_vector<parameter_rectangle> rectangles;  ///< without padding
 
-  /// The rectangles with places counted from the block's begin.
+  /// Returns the rectangles with places counted from the block's beginning.
   [[nodiscard]] lean_vector<parameter_rectangle> in_block() const;
-  /// How many elements at the end of the block are padding: the first dimension is padded, and cut
-  /// in one part if at all.
+  /// Returns the number of padding elements at the end of the block. Only the first dimension is
+  /// padded, and a padded parameter is cut in one part at most.
   [[nodiscard]] std::size_t padding() const;
 };
 
-/// The elements of a parameter's block that lie in `range` of the arena.
+/// Returns the elements of a parameter's block that are in `range` of the arena.
 constexpr element_range overlap(element_range const& range, parameter_block const& parameter) {
   return overlap(range, element_range{parameter.offset, parameter.count});
 }
 
-/// The full name of a parameter: the star of a repeat becomes the copy's number.
+/// Returns the full name of a parameter: the star of a repeat becomes the copy's number.
 [[gnu::cold]] std::string name_of_copy(std::string pattern, int copy);
 
-/// The parameters that a rank of a stage with this layout has, in the order of the layers. `names`:
-/// of the entries.
+/// Returns the parameters that a rank of a stage with this layout has, in the order of the layers.
+///
+/// `names`: names of the entries.
 [[nodiscard]] [[gnu::cold]] lean_vector<parameter_block> blocks_of_layout(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
     parameter_layout const& layout, std::vector<std::string> const& names, int block,

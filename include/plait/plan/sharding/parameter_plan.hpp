@@ -17,40 +17,42 @@
 
 namespace plait::planning {
 
-/// One use of a parameter by one leaf: what the chosen form says of it. On the other axes every
-/// parameter stands as the policies' `parameter_rules` say, and on the stage axis its stage alone
-/// holds it; see `placements_of`.
+/// One use of a parameter by one leaf, with the placements that the chosen form gives it on the
+/// tensor axis. On the other axes the policies' `parameter_rules` place all parameters alike, and
+/// on the stage axis only its stage holds it; see `placements_of`.
 struct parameter_entry {
   int leaf = 0;
-  int index = 0;  ///< among the parameters of the leaf
+  int index = 0;  ///< number among the parameters of the leaf
   int item = 0;
   parameter_info info{};
-  placement used = invariant;    ///< what the layer's body sees
-  placement stored = invariant;  ///< between steps
+  placement used = invariant;    ///< placement that the layer's body sees
+  placement stored = invariant;  ///< placement between steps
   std::size_t local_rows = 1, local_columns = 1;
-  int owner = -1;  ///< for a tied parameter, the entry that owns the value
+  int owner = -1;  ///< for a tied use, the entry that owns the value
   bool is_frozen = false;
 
   [[nodiscard]] constexpr std::size_t local_count() const { return local_rows * local_columns; }
-  /// True if this is a parameter, not a further use of one.
+  /// Returns true if this is a parameter and not a further use of one.
   [[nodiscard]] constexpr bool is_owner() const { return owner < 0; }
-  /// True if this is a parameter that the optimizer updates.
+  /// Returns true if the optimizer updates this parameter.
   [[nodiscard]] constexpr bool is_trained() const { return is_owner() && has_gradient(); }
-  /// True if what backward adds up for it is a gradient, with which an optimizer has states.
+  /// Returns true if the backward adds up a gradient for it, for which an optimizer has states.
   [[nodiscard]] constexpr bool has_gradient() const { return !is_frozen && !info.is_buffer(); }
-  /// True if the gradient is summed over the tensor axis too: used as replicate, kept as invariant.
+  /// Returns true if the gradient is summed over the tensor axis as well: a parameter that is used
+  /// as replicate and kept as invariant.
   [[nodiscard]] constexpr bool reduced_over_tensor() const {
     return adjoint(transition_between(stored, used)).moves == collective::all_reduce;
   }
-  /// True if only the first rank of the tensor axis sees the value, the others zeros.
+  /// Returns true if only the first rank of the tensor axis sees the value, and the others see
+  /// zeros.
   [[nodiscard]] constexpr bool masked() const {
     return transition_between(stored, used).moves == local_move::mask;
   }
 };
 
-/// The placements of a parameter on all axes: as it is kept between steps, as the accumulator of
-/// this use stands while a step sums up, and as its optimizer owns it. Which stage has it is a
-/// number of the copy: the placements say that one has.
+/// The placements of a parameter on all axes: `kept` between steps, `summed` for this use's
+/// gradient accumulator during a step, `owned` by the optimizer. The stage that has it is a number
+/// of the copy; the placements only say that one stage has it.
 struct parameter_placements {
   placements kept{}, summed{}, owned{};
 };
@@ -61,15 +63,15 @@ constexpr parameter_placements placements_of(parameter_entry const& use,
           rules.owned.with_form(use.stored).on_stage(stage)};
 }
 
-/// What brings the gradient of a tied use to the placement of its owner's, before the two are
-/// added.
+/// Returns the transition that brings the gradient of a tied use to the placement of the owner's
+/// gradient. The two gradients are added after it.
 constexpr transition tie_transition(parameter_entry const& use, parameter_entry const& owner) {
   return transition_between(dual(use.used), dual(owner.used));
 }
 
-/// Which entries are meant.
+/// A member function of parameter_entry that selects entries.
 using entry_test = bool (parameter_entry::*)() const;
-/// How many things of an entry are counted.
+/// A function that returns how many tensors of an entry are counted.
 using entry_count = int (*)(parameter_entry const&);
 constexpr int one_if_owner(parameter_entry const& entry) { return entry.is_owner() ? 1 : 0; }
 constexpr int one_if_trained(parameter_entry const& entry) { return entry.is_trained() ? 1 : 0; }
@@ -80,7 +82,8 @@ constexpr int one_if_frozen(parameter_entry const& entry) {
   return entry.is_owner() && entry.is_frozen ? 1 : 0;
 }
 
-/// The consecutive samples that stay on one rank and in one microbatch, since layers mix them.
+/// Returns the number of consecutive samples that stay on one rank and in one microbatch, because
+/// layers mix them.
 constexpr std::size_t count_samples_together(auto const& tree) {
   std::size_t out = 1;
   for (auto const& leaf : tree.leaves)
@@ -88,7 +91,7 @@ constexpr std::size_t count_samples_together(auto const& tree) {
   return out;
 }
 
-/// Whether a layer sums over the samples of a microbatch, of all ranks.
+/// Returns true if a layer sums over the samples of a microbatch, on all ranks.
 constexpr bool sums_over_samples(auto const& tree) {
   for (auto const& leaf : tree.leaves)
     for (int i = 0; i < leaf.forms.size(); ++i)
@@ -96,14 +99,16 @@ constexpr bool sums_over_samples(auto const& tree) {
   return false;
 }
 
-/// How many things of the whole model `counts`: each copy of a repeat has its own.
+/// Returns the number of tensors of the whole model that `counts` counts; each copy of a repeat has
+/// its own.
 constexpr int count_tensors(auto const& code, auto const& entries, entry_count counts) {
   int count = 0;
   for (auto const& entry : entries) count += counts(entry) * code.items[entry.item].count;
   return count;
 }
 
-/// Their elements, without padding.
+/// Returns the number of elements of the entries that `counts` selects in the whole model, without
+/// padding.
 constexpr std::size_t count_elements(auto const& code, auto const& entries, entry_test counts) {
   std::size_t count = 0;
   for (auto const& entry : entries)
@@ -112,7 +117,7 @@ constexpr std::size_t count_elements(auto const& code, auto const& entries, entr
   return count;
 }
 
-/// How many there are before those of the parameter `entry` of copy `copy`.
+/// Returns the number of tensors before the tensors of parameter `entry` of copy `copy`.
 constexpr int number_of_tensor(static_view<item> items, static_view<parameter_entry> entries,
                                entry_count counts, int entry, int copy) {
   int number = 0, in_copy = 0, before = 0;
@@ -127,7 +132,8 @@ constexpr int number_of_tensor(static_view<item> items, static_view<parameter_en
   return number + copy * in_copy + before;
 }
 
-/// The names of the parameters, in the order of the entries; a star stands for the copy's number.
+/// Returns the names of the parameters, in the order of the entries; a star stands for the copy's
+/// number.
 [[gnu::cold]] std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
   auto const leaves = leaf_names(tree);
   std::vector<std::string> names;
@@ -137,6 +143,8 @@ constexpr int number_of_tensor(static_view<item> items, static_view<parameter_en
   return names;
 }
 
+/// The mistakes in a tie: no earlier layer has the parameter; it has another shape, or another
+/// placement; one of the two is in a repeat; only one of the two is frozen.
 enum class tie_error : int {
   none,
   unknown_owner,
@@ -146,16 +154,18 @@ enum class tie_error : int {
   other_frozen
 };
 
-/// `Uses`: the number of parameters that all leaves list together.
+/// The parameters of all leaves, or the first tie that is wrong. `Uses`: the number of parameters
+/// that all leaves list together.
 template <int Leaves, int Uses>
 struct parameter_list_result {
   static_vector<parameter_entry, Uses> entries{};
   tie_error problem = tie_error::none;
-  int problem_tie = 0;  ///< which of the tree's ties has it
-  std::array<int, static_cast<std::size_t>(Leaves)> first_entry{};  ///< of each leaf
+  int problem_tie = 0;  ///< number of the wrong tie in the tree
+  std::array<int, static_cast<std::size_t>(Leaves)> first_entry{};  ///< for each leaf
 };
 
-/// Parameter `index` of a layer in one of its forms, wherever in the model it stands.
+/// Returns parameter `index` of a layer in one of its forms, without the layer's position in the
+/// model.
 constexpr parameter_entry used_parameter(leaf_info const& layer, form_info const& form, int index,
                                          int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
