@@ -3,7 +3,7 @@
 // expect: a host buffer was given where a batch on the rank's device is needed
 // expect: trainer: the batch is in the memory of another device than this rank's
 // expect: trainer<Job>: the job's model has no loss
-// expect: trainer.evaluate(data, size, measures...): this type is no measure
+// expect: trainer.evaluate(data, size, measures...): this type is not a measure
 // expect: trainer.evaluate(data, size, measures...): this measure has no add for the targets
 // expect: trainer.evaluate(data, size, measures...): this measure counts a class among the Most
 #include "plait/backend/host/threads.hpp"

@@ -230,7 +230,8 @@ TEST(Measures, OneThatWritesPastItsNumbersIsNamed) {
   EXPECT_EQ(refusal(samples(), overrun<0>{}), "");
   auto const text = refusal(samples(), overrun<1>{});
   EXPECT_NE(text.find("overrun<1"), std::string::npos) << text;
-  EXPECT_NE(text.find("has written behind its numbers, of which it has 2;"), std::string::npos);
+  EXPECT_NE(text.find("has written after the end of its numbers, of which it has 2;"),
+            std::string::npos);
   EXPECT_NE(refusal(samples(), overrun<4>{}).find("overrun<4"), std::string::npos);
 }
 

@@ -94,10 +94,11 @@ TEST(Mistakes, ABatchIsUsedBeforeTheNextOneIsMade) {
     auto trainer = plait::trainer<grid_job>(rank, sgd{});
     auto from = batches(samples(), global_batch<4>{}, rank);
     auto const says = [](auto use) {
-      EXPECT_SAYS(message_of<error>(use),
-                  "trainer 1: the batch of step 0 is used after that of step 1 was made in its "
-                  "place; use each batch before the next one is made, or make it again: "
-                  "batches.at(0)");
+      EXPECT_SAYS(
+          message_of<error>(use),
+          "trainer 1: the batch of step 0 is used after the batch of step 1 was made in its "
+          "place; use each batch before the next one is made, or make it again: "
+          "batches.at(0)");
     };
     auto const& kept = from.at(0);
     auto const copy = kept;
@@ -218,7 +219,7 @@ TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
        "log_options::from_step is -4; it must be at least 0"},
   };
   lines.push_back({made_with(sgd{}, {.rate = [](std::int64_t) { return 30.0; }}),
-                   "trainer_options::rate gives 30 at step 0; it is no learning rate but the "
+                   "trainer_options::rate gives 30 at step 0; it is not a learning rate but the "
                    "factor that the optimizer's learning_rate is multiplied by"});
   lines.push_back(
       {made_with(sgd{}, {.rate = rates::linear(10, 1.5)}), "rate gives 1.05 at step 1"});

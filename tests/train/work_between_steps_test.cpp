@@ -127,7 +127,8 @@ TEST(WorkBetweenSteps, AfterTheLastStepAllLearnIt) {
     if (rank == 1 && step == 2) throw 5;
   });
   EXPECT_EQ(out.saved, (steps_of{2, 2}));
-  std::string const text = "rank 1: work between two steps has thrown what is no std::exception";
+  std::string const text =
+      "rank 1: work between two steps has thrown an object that is not a std::exception";
   EXPECT_EQ(out.texts, (std::multiset<std::string>{text, text}));
 }
 

@@ -23,14 +23,16 @@
 
 namespace plait::execution {
 
-/// A stored parameter in the words of activations, as `move_value` takes it: a matrix that is cut
-/// by rows is one long row that is cut by features, so that `parts` mean the same for both.
+/// Returns the placement of a stored parameter as a placement of activations, which `move_value`
+/// takes. A matrix that is cut by rows becomes one long row that is cut by features: a (4, 6)
+/// matrix in 2 blocks of rows is a (1, 24) row in 2 halves. So `parts` has the same meaning for
+/// both.
 constexpr placement as_value_placement(parameter_entry const& entry) {
   return is_shard(entry.stored)
              ? placement{placement_kind::shard, dim::features, entry.stored.parts}
              : entry.stored;
 }
-/// The shape of the whole parameter in the same words.
+/// Returns the shape of the whole parameter that belongs to as_value_placement().
 constexpr whole_shape as_value_shape(parameter_entry const& entry) {
   bool const cut_rows = is_shard(entry.stored) && entry.info.rank == 2 && entry.stored.index == 0;
   return cut_rows ? whole_shape{1, entry.info.count()}
@@ -47,7 +49,7 @@ inline constexpr auto stored_placements = [] {
   return out;
 }();
 
-/// Calls body.operator()<placement>() for the one in which `entry` is stored.
+/// Calls body.operator()<placement>() with the placement in which `entry` is stored.
 template <class Plan, class Body>
 void with_stored_placement(parameter_entry const& entry, Body body) {
   [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -57,8 +59,9 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
   }(std::make_index_sequence<std::size_t(stored_placements<Plan>.size())>{});
 }
 
-/// Makes a tensor whole from the block of it that each tensor rank holds at `held`: in `room`, each
-/// as long as the tensor; `staging` is where blocks are packed, if there are several tensor ranks.
+/// Gathers a whole tensor in `room` on each tensor rank, from the blocks that the tensor ranks hold
+/// at `held`. With several tensor ranks, blocks are packed in `staging`. Both rooms are as long as
+/// the tensor.
 template <class Plan, class From, class Rank>
 [[gnu::cold]] void make_tensor_whole(Rank& rank, parameter_entry const& entry, From const* held,
                                      std::byte* room, std::byte* staging) {
@@ -74,13 +77,20 @@ template <class Rank, class From>
 using whole_tensor_function = void (*)(Rank& rank, parameter_entry const& entry, From const* held,
                                        std::byte* room, std::byte* staging);
 
-/// Function that an export calls for each tensor.
+/// The function that an export calls for each tensor.
 template <class T>
 using tensor_sink = function_reference<void(std::string const& name, parameter_info const& shape,
                                             std::span<T const> values)>;
 
-/// Carries out the operations of an export. `Store`: the rank's parameter_store; `T`: the type of
-/// the arena and of what the sink is given.
+/// Runs the program of an export, which brings one tensor after the other to the root rank. A
+/// tensor may be in parts in three ways: ranks own blocks of its bucket, tensor ranks have blocks
+/// of it, and it may be on another stage. So a bucket is first gathered (`bring` and a row), then
+/// the tensor is made whole over the tensor ranks (`take`), sent to the first stage (a row) and
+/// given to the sink (`read`). The rooms hold one bucket and one tensor at a time: for a model of
+/// 10 GB whose greatest bucket and greatest tensor have 200 MB each, they need a few hundred MB.
+///
+/// `Store`: the rank's parameter_store; `T`: the type of elements of the arena and of the values
+/// for the sink.
 template <class Store, class Rank, class T>
 class export_work {
   using element = typename Store::element;
@@ -97,8 +107,8 @@ class export_work {
     tensor_sink<T> sink;
   };
 
-  /// Makes room: for the longest tensor, if ranks put tensors together or send them, and in each
-  /// region for its longest bucket of which ranks have blocks.
+  /// Allocates the rooms: for the longest tensor, if tensors move between ranks, and for the
+  /// longest bucket of each region whose buckets are exported from blocks.
   [[gnu::cold]] export_work(Rank& rank, Store const& store, parts const& of);
 
   [[gnu::cold]] void run();
@@ -113,17 +123,19 @@ class export_work {
     return of_.plan.numbers.entries[now.entry];
   }
   [[nodiscard]] [[gnu::cold]] parameter_block const& tensor_of(program_operation const& now) const;
-  /// Calls body(arena, room) with those of a bucket: what is frozen is held as layers see it.
+  /// Calls body(arena, room) with the arena and the room of a bucket's region. Frozen parameters
+  /// are in the arena that layers see.
   template <class Body>
   void with_bucket(int bucket, Body body) const;
-  /// This rank's block of a bucket to where ranks gather it.
+  /// Copies this rank's block of a bucket to the room in which ranks gather the bucket.
   [[gnu::cold]] void bring(int bucket);
-  /// Calls body(values) with where this rank has its block of a tensor: in an arena, or in a bucket
-  /// that has been gathered.
+  /// Calls body(values) with the address of this rank's block of a tensor, in an arena or in a
+  /// gathered bucket.
   template <class Body>
   void with_tensor(program_operation const& now, Body body) const;
 
-  /// The tensor, whole, into the room, unless it is read from where it lies.
+  /// Makes the tensor whole in the room; does nothing with one tensor rank and one stage, since
+  /// read() then reads the arena.
   [[gnu::cold]] void take(program_operation const& now) const;
 
   [[gnu::cold]] void read(program_operation const& now);
@@ -131,11 +143,11 @@ class export_work {
   Rank& rank_;
   Store const& store_;
   parts of_;
-  bool needs_staging_, needs_room_;  // tensors are packed; they are moved between ranks at all
+  bool needs_staging_, needs_room_;  // several tensor ranks; several tensor ranks or stages
   arena room_{}, staging_{};
-  std::array<arena, 3> rooms_{};            // of each region
-  std::array<std::size_t, 3> brought_{};    // where in the layout what is in them begins
-  lean_vector<parameter_block> tensors_{};  // of the model
+  std::array<arena, 3> rooms_{};            // the gathered bucket of each region
+  std::array<std::size_t, 3> brought_{};    // the offset of that bucket in the layout
+  lean_vector<parameter_block> tensors_{};  // all tensors of the model
   std::vector<T> values_{};
 };
 
@@ -174,13 +186,14 @@ void export_work<Store, Rank, T>::run() {
   for (auto const& reached : program)
     if (reached.now.row < 0) compute(reached.now);
     else transfer(program.transfers(), reached.now);
-  rank_.device().synchronize();  // the room is given back
+  rank_.device().synchronize();  // the caller releases the rooms next
 }
 
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::compute(program_operation const& now) {
   switch (now.what) {
-    // The arenas rest: averages may have changed places with parameters just before.
+    // Waits until no stream writes to the arenas: parameters and averages may just have been
+    // swapped.
     case operation_kind::send: return rank_.device().synchronize();
     case operation_kind::bring: return bring(now.bucket);
     case operation_kind::take: return take(now);
@@ -280,7 +293,7 @@ void export_work<Store, Rank, T>::take(program_operation const& now) const {
 template <class Store, class Rank, class T>
 void export_work<Store, Rank, T>::read(program_operation const& now) {
   auto& device = rank_.device();
-  // The host reads the tensor, and the program counts on it that all ranks of the stage wait.
+  // The root's host reads the tensor, and the program relies on the wait of all ranks of the stage.
   if (!rank_.is_root()) return device.synchronize();
   auto const& tensor = tensor_of(now);
   auto const& info = entry_of(now).info;
@@ -303,14 +316,16 @@ void export_work<Store, Rank, T>::read(program_operation const& now) {
 
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
 /// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
-/// Collective. `store`: the rank's parameter_store; `trained`: its arena of parameters, or of
-/// gradients, which what is frozen does not have.
+/// Collective. `store`: the rank's parameter_store; `trained`: its arena of parameters or of
+/// gradients. Frozen parameters are read from `store.compute_parameters()`.
 ///
-/// Moves:  what the plan's list has for the part: each bucket of which ranks have blocks shard ->
-///         invariant over the axes that cut it, each cut parameter shard -> invariant over the
-///         tensor axis, each parameter of another stage only<stage> -> only<0> over the stage axis.
-/// Memory: the longest bucket of which ranks have blocks; the longest tensor once where there are
-///         several stages, twice where there are several tensor ranks, and once on the root's host.
+/// Moves:  the rows of the plan's list for the part: each bucket of which ranks have blocks, shard
+///         -> invariant over the axes that cut it; each cut parameter, shard -> invariant over the
+///         tensor axis; each parameter of another stage, only<stage> -> only<0> over the stage
+///         axis.
+/// Memory: the longest bucket of which ranks have blocks, for each region; the longest tensor, once
+///         if there are several stages, twice if there are several tensor ranks, and once more on
+///         the root's host.
 template <class Plan, class Store, class Rank, class T>
 [[gnu::cold]] void export_tensors(Rank& rank, Store const& store, T* trained, bool of_gradients,
                                   tensor_sink<std::type_identity_t<T>> sink) {

@@ -22,8 +22,12 @@
 
 namespace plait::execution {
 
-/// The gradients of one stage, placed `OnBatch` on the axes that have other samples: partial until
-/// they are reduced, from then on as the optimizer owns them.
+/// The gradients of one stage, with their placement on the batch axes in the type. After the
+/// backward they are `partial`: each of 4 data ranks, for example, has a summand, from its own
+/// samples. reduce_gradients() returns gradients in the placement in which the optimizer owns them:
+/// `invariant`, the same sum on each rank, or under `zero<1>` `shard<dim::elements>`, a quarter of
+/// each bucket on each rank. An optimizer step, a norm or a clip takes reduced gradients only, so a
+/// forgotten reduction does not compile.
 template <class Job, placement OnBatch>
 struct gradients {
   typename Job::gradient_element* data = nullptr;
@@ -44,8 +48,10 @@ consteval void check_reduced() {
 template <placement OnBatch>
 inline constexpr bool is_reduced = (check_reduced<OnBatch>(), true);
 
-/// Adds the accumulators of tied uses to their owners' in a bucket, which lies at `begin`, on
-/// stream compute; they have its placement.
+/// Adds the gradients of tied uses to the gradients of the parameters that they share, on stream
+/// compute: the gradient of an output head, for example, to the gradient of the embedding whose
+/// matrix it uses. `begin`: the address of the bucket with the parameters; the uses have its
+/// placement.
 template <class Sum, class Rank>
 void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entries,
                         parameter_rules const& rules, parameter_layout const& layout, int bucket,
@@ -58,7 +64,7 @@ void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entr
     bool const counts_once = tie_transition(entry, entries[entry.owner]).moves == local_move::mask;
     if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.place()))
       continue;
-    int const unit = place.unit;  // of the owner
+    int const unit = place.unit;  // the owner's unit
     Sum* const owner = begin + (layout.gradient_offset(entry.owner, unit) - here.elements.offset);
     Sum const* const use =
         mine + layout.place_in(layout.gradients_at, layout.gradient_offset(e, unit));
@@ -72,7 +78,7 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layo
   add_tied_gradients(rank, mine.data, plan::entries.view(), plan::rules, layout, bucket, begin);
 }
 
-/// What `reduce_gradients` runs, the same for all jobs.
+/// The work of reduce_gradients(), of one type for all jobs with the same types of elements.
 template <class Sum, class Rank, bool OfSeveralRanks>
 struct gradient_reduction {
   Rank& rank;
@@ -93,13 +99,13 @@ struct gradient_reduction {
   }
 };
 
-/// Adds up what the ranks have of each gradient: the transition from partial to what optimizers
-/// own, once a step. A trainer does it by itself; this is for programs that compute gradients
-/// without one.
+/// Adds up the ranks' summands of each gradient: the transition from `partial` to the placement in
+/// which optimizers own gradients, once per step, for any number of microbatches. A trainer does
+/// this by itself; the function is for programs that compute gradients without a trainer.
 ///
-/// Moves: what the plan's list has for ties and gradients: for each region of the arena one
-///        all_reduce of each of its buckets over the axes that it is summed over, in place, or a
-///        reduce_scatter along each axis whose ranks own blocks.
+/// Moves: the rows of the plan's list for ties and gradients: for each bucket of each region one
+///        all_reduce over the axes over which it is summed, in place, or a reduce_scatter along
+///        each axis whose ranks own blocks.
 template <class Job, class Rank>
 gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
   using plan = typename Job::plan_type;
@@ -118,15 +124,15 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
   return {mine.data};
 }
 
-/// Sets the gradient of padding in a bucket, which lies at `begin`, to 0, so that it stays 0
-/// although layers write there; and what lies between parameters, if it has gaps in which anything
-/// may be.
+/// Sets the gradients of padding in a bucket to 0: layers write there, and padding must stay 0.
+/// `begin`: the address of the bucket; `has_gaps`: the elements between parameters may contain any
+/// numbers, and are set to 0, too.
 template <class Sum, class Rank>
 void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
                    static_view<parameter_entry> entries, bucket const& in, Sum* begin,
                    bool has_gaps) {
   auto const queue = rank.device().on(stream::compute);
-  std::size_t end = 0;  // of the parameters so far
+  std::size_t end = 0;  // the end of the parameters so far
   auto const clear_up_to = [&](std::size_t next) {
     if (has_gaps && next > end) queue.fill(Sum{0}, begin + end, next - end);
   };
@@ -141,9 +147,9 @@ void clear_padding(Rank& rank, lean_vector<parameter_block> const& parameters,
   clear_up_to(in.elements.count);
 }
 
-/// The blocks of which a rank adds its squares to the gradient norm of the model, in the order of
-/// the layers: what its optimizer owns, and of what several own on the first of them alone. So each
-/// element counts once under every mesh.
+/// Returns the ranges of gradients whose squares this rank adds to the norm, in the order of the
+/// layers: the elements that its optimizer owns. If several ranks own the same elements, only the
+/// first of them adds their squares. So each element counts once under every mesh.
 template <class Plan, class Blocks>
 [[gnu::cold]] lean_vector<squares_range> squares_ranges(
     lean_vector<parameter_block> const& parameters, Blocks const& owned, coordinates const& place) {
@@ -156,7 +162,7 @@ template <class Plan, class Blocks>
         static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
     for (auto const& block : owned)
       if (auto const common = overlap(block.elements, parameter); common.count > 0) {
-        // Where there are several pieces, blocks have whole ones.
+        // If a parameter has several pieces, each block contains whole pieces.
         auto const piece = Plan::piece_of_squares(entry);
         for (std::size_t i = common.offset; i < common.end(); i += piece)
           out.push_back({i - block.elements.offset + block.gradients_at,
@@ -170,12 +176,14 @@ template <class Plan, class Blocks>
 /// Sets `squares` to this rank's share of the squares of each parameter's gradient, on stream
 /// compute.
 ///
-/// Every rank puts the squares of its own blocks where they belong in one list of what is trained
-/// (the transitions shard -> partial and, on the first rank alone, invariant -> partial). When the
-/// lists have been added up by one all_reduce over the world, every rank adds the list up in its
-/// order: the same bits for every number of stages.
-/// Units:  `squares` has one number for each trained parameter of the model, or for each piece of
-///         one: plan::norm_partial_count().
+/// If each rank added up all of its squares, the order of additions, and so the last bits of the
+/// norm, would depend on the number of stages. So there is a list with one number for each trained
+/// parameter of the whole model. Every rank writes the squares of its own blocks into their places,
+/// and zeros elsewhere (the transitions shard -> partial and, on the first rank alone, invariant ->
+/// partial). One all_reduce over the world adds the lists, and every rank adds up the list in its
+/// order. For a model of 29 parameters the list has 232 bytes.
+/// Units:  `squares` has one number for each trained parameter of the model, or for each piece of a
+///         parameter: plan::norm_partial_count().
 template <class Job, placement OnBatch, class Rank>
 void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_range const> ranges,
                       std::span<double> squares) {
@@ -185,17 +193,19 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
   compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
 }
 
-/// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
-/// what lies between two goes with the first.
+/// Joins neighbouring ranges that have the same factors, in a block of `count` elements. Elements
+/// between two ranges are added to the first.
 [[gnu::cold]] void join_ranges(lean_vector<update_range>& ranges, std::size_t count);
 
-/// The factors of what no optimizer updates: buffers. Ranges cover a block, so they have one.
+/// The factors of buffers, which no optimizer updates. Ranges cover a whole block, so buffers are
+/// in ranges, too.
 inline constexpr update_factors not_updated{0, 0};
 
-/// The parameters in one block of the arena in as few ranges as possible, which cover it: padding
-/// goes with the parameter before it. Offsets count from the block's first element;
-/// `decays(parameter_description)` says which parameters decay, `groups` what is treated in another
-/// way.
+/// Returns the ranges of one block, each with factors of the learning rate and the decay. They
+/// cover the block and are as few as possible; padding belongs to the range in front of it. If a
+/// block has two matrices and then a bias, and biases do not decay, there are two ranges. Offsets
+/// count from the block's first element. `decays(parameter_description)`: returns true for
+/// parameters that decay; `groups`: parameters with factors of their own.
 template <class Plan, class Decays>
 [[gnu::cold]] lean_vector<update_range> update_ranges(
     lean_vector<parameter_block> const& parameters, owned_block const& block, Decays const& decays,
@@ -213,7 +223,7 @@ template <class Plan, class Decays>
   return out;
 }
 
-/// One optimizer step of one block of the parameters of a stage.
+/// Updates one block of the parameters of a stage by the optimizer.
 template <class Job, placement OnBatch, class Rank, class Optimizer>
 void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnBatch> of,
                        owned_block const& block,

@@ -14,8 +14,14 @@
 
 namespace plait::execution {
 
-/// Runs a program of a step: says what the kinds of operations compute, and where rows have what
-/// they move. `Parts`: the trainer_parts that they work on, which outlive it.
+/// Runs a program of a trainer, such as a step. A program is a list of operations: some compute,
+/// such as `clip` or `update`, and the others carry out a row of the plan's list of transfers, such
+/// as the all_reduce of a bucket. The program itself knows no memory. So this class says which work
+/// an operation enqueues (compute) and which buffer a row moves (transfer); passes go to the
+/// stage_executor. For example, `square` fills in the squares of this rank, the row `norm_partials`
+/// adds them up over all ranks, and `clip` makes the norm of them.
+///
+/// `Parts`: the trainer_parts that the operations work on, which outlive it.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Parts>
@@ -29,7 +35,7 @@ class step_work {
   using frame_type = typename passes_type::frame_type;
 
  public:
-  /// `updates`: whether it is a step that updates.
+  /// `updates`: true for a step that updates the parameters.
   step_work(Parts const& of, passes_type& passes, device_batch<memory> const& batch,
             layer_context const& context, bool updates)
       : frame(passes.frame_of(batch, context, of.loss_of_step(), of.sums.loss_stride)),
@@ -59,7 +65,7 @@ class step_work {
     }
   }
 
-  /// Computes all kinds that are no pass.
+  /// Carries out an operation that computes and is not a pass.
   void compute(program_operation const& now) const {
     switch (now.what) {
       case operation_kind::scale: return scale();
@@ -127,7 +133,7 @@ class step_work {
     }
   }
 
-  /// The optimizer's part of a step, when the numbers are there, on all that this rank owns.
+  /// Updates all blocks that this rank owns. The numbers of the step are in the device's memory.
   static void update(Parts const& of) {
     auto* const now = of.memory.numbers();
     for (std::size_t i = 0; i < of.updated.size(); ++i) {
@@ -150,7 +156,7 @@ class step_work {
     return {of_.store.gradients()};
   }
 
-  /// loss_scale = the weight of a term / what it counts in the global batch.
+  /// Computes loss_scale = the weight of a term / its count in the global batch.
   void scale() const {
     auto* const now = of_.memory.numbers();
     of_.sums.total_counted(queue());
@@ -158,15 +164,17 @@ class step_work {
       queue().divide(terms::weights[i], &now->label_count[i], &now->loss_scale[i]);
   }
 
-  /// With the number that says whether to stop the loss is summed over all ranks: of those that
-  /// have the same, one counts.
+  /// Sets the loss of this rank to 0 if an earlier rank has the same loss. With votes the loss is
+  /// summed over all ranks, and two tensor ranks, for example, would count it twice.
   void mask_loss() const {
     if (!holds_the_one_copy(plan::samples.on_stage(0), of_.rank.place()))
       queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
   }
 
-  /// Where a bucket is summed microbatch by microbatch it lies in a room, with gaps in which others
-  /// have lain; tied uses are added behind the last of them.
+  /// Adds the gradients of tied uses to a bucket, and clears its padding. If a bucket is summed
+  /// microbatch by microbatch, as under `zero<2>`, it is in a staging buffer that buckets share,
+  /// and the gaps between its parameters contain numbers of other buckets. Tied uses are added
+  /// after its last microbatch.
   void add(program_operation const& now) const {
     auto const& layout = of_.store.layout();
     auto const& whole = layout.buckets[std::size_t(now.bucket)];

@@ -33,17 +33,20 @@
 
 namespace plait::execution {
 
-/// Holds the parameters of one rank's stage and trains them.
+/// Holds the parameters of one rank's stage and trains them. Each rank of a launch makes a trainer,
+/// gives it the global batches of `plait::batches` and calls step(). For example, on 4 data ranks
+/// with batches of 64 samples, each rank computes the gradients of 16 samples, the ranks add them
+/// up, and all of them then have the same updated parameters.
 ///
-/// All ranks of the job make a trainer and call the same functions in the same order; with several
-/// trainers, they make these in one order, too.
-/// Cost:   a step allocates nothing after the first of a shape; memory is never more than the
-///         plan's for the greatest shape.
-/// Errors: an exception on one rank ends the step on all ranks. input_error if the ranks are in
-///         another mesh than the job's, and, with both values, if they differ in the plan, the
-///         options, the optimizer or the batches. collective_mismatch where calls of ranks meet
-///         that are for different trainers; NCCL does not compare them. out_of_memory says what
-///         the plan needs it for. not_finite_error and stopped_by_signal as the options say.
+/// All ranks of the job make a trainer and call the same functions in the same order, because most
+/// calls communicate. With several trainers, all ranks also make them in the same order.
+/// Cost:   the first step of a shape allocates memory, later steps do not. The memory is at most
+///         the plan's for the greatest shape.
+/// Errors: an exception on one rank ends the step on all ranks. input_error if the launch has
+///         another mesh than the job; input_error, with both values, if the ranks differ in the
+///         plan, the options, the optimizer or the batches. collective_mismatch if ranks call
+///         different trainers at the same time; NCCL does not find this. out_of_memory with the
+///         memory that the plan needs. not_finite_error and stopped_by_signal as the options say.
 template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
@@ -68,7 +71,8 @@ class trainer_on {
                 "plait::optimizer_tag`, `numbers` with a `learning_rate`, `states`, `decays` and "
                 "`numbers_of`");
 
-  /// A batch of `plait::batches`; what is no batch of the job on this device does not compile.
+  /// A batch of `plait::batches`. A batch for another job or another device, or an argument that is
+  /// not a batch, does not compile.
   class given_batch {
    public:
     template <class Batch>
@@ -87,14 +91,15 @@ class trainer_on {
   }
 
   [[nodiscard]] Rank& rank() { return of_.rank; }
-  /// The number of the next step.
+  /// Returns the number of the next step, counted from 0.
   [[nodiscard]] std::int64_t step_number() const { return of_.held.step; }
-  /// What happened in the step before that, if it was done in this job, whichever ranks did it.
+  /// Returns the report of the last step, also if an earlier generation of an elastic job has done
+  /// it; nothing if no step has been done since the start, or since a checkpoint was loaded.
   [[nodiscard]] std::optional<step_report> last_report() const { return of_.last_report(); }
 
-  /// Forward, backward, reduction, clipping and update on the next global batch.
+  /// Trains on the next global batch: forward, backward, reduction, clipping and update.
   ///
-  /// Moves: what `plan::bytes_sent` says.
+  /// Moves: the bytes of `plan::bytes_sent`.
   step_report step(given_batch given) {
     batch_type const& batch = given;
     of_.averaged.require_parameters("step");
@@ -103,16 +108,17 @@ class trainer_on {
     caught_signal::ends_waits here(of_.options.stop != nullptr);
     auto work = of_.begin(batch, trainer_program::whole_step);
     auto& program = of_.passes.program(trainer_program::whole_step);
-    // What decides is the same on all ranks: a recorded collective must not meet one that is not.
+    // All three conditions are the same on all ranks, because a recorded collective must not meet
+    // an unrecorded collective.
     if (of_.options.replay && batch.description != nullptr && batch.missing_samples == 0)
       of_.rank.device().replay(of_.passes.recorded(batch.description->number),
                                [&] { work.run(program); });
     else work.run(program);
     numbers now = of_.read_numbers();
-    if (std::isnan(now.gradient_scale)) ++now.skipped;  // optimizers have changed nothing
+    if (std::isnan(now.gradient_scale)) ++now.skipped;  // the optimizer has changed nothing
     auto report = report_of<terms>(now, of_.held.step);
     report.waited = batch.waited;
-    here.end();  // ranks wait for each other's files without it
+    here.end();  // from here on signals end no wait: hooks may save files, for which ranks wait
     if (of_.options.on_not_finite == trainer_options::not_finite::stop &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       of_.end_at_nan(batch, report);
@@ -124,27 +130,34 @@ class trainer_on {
     return report;
   }
 
-  /// Calls hook(report of the last step) on each rank when a signal or work_failed has ended the
-  /// job, or when an elastic one cannot go on, before `stopped_by_signal` or another job_ended is
-  /// thrown: to save what has been trained. All ranks give one or none.
+  /// Sets the hook for an early end of the job: by a signal, by failed work between the steps, or
+  /// because an elastic job cannot continue. Each rank calls hook(report of the last step) before
+  /// it throws `stopped_by_signal` or another job_ended; the usual hook saves a checkpoint. Either
+  /// all ranks set a hook or none does.
   void on_stop(std::function<void(step_report const&)> hook) {
     of_.side_work.on_stop(std::move(hook));
   }
 
-  /// Calls work(), such as writing a log, on this rank. Where it throws, all ranks end after the
-  /// next step with work_failed; several without `trainer_options::stop` at once, as otherwise.
+  /// Calls work(), for example to write a log, on this rank. If it throws, all ranks end with
+  /// work_failed after the next step. With several ranks this needs the votes of
+  /// `trainer_options::stop` or of an elastic job; without them the exception leaves this call at
+  /// once, on this rank alone.
   template <class Work>
   void between_steps(Work&& work) {
     of_.side_work.run(std::forward<Work>(work),
                       of_.hooks.gives_votes() || of_.rank.world_size() == 1);
   }
-  /// Behind the last step, on all ranks: ends the job if work has failed since. Moves: one sum.
+  /// Ends the job with work_failed if work between the steps has failed on a rank after the last
+  /// step, where no later step would tell the other ranks. All ranks call it after the last step.
+  ///
+  /// Moves: one sum over all ranks.
   void after_steps() {
     auto const mine = of_.calls();
     of_.side_work.end_if_failed(of_.room_to_agree(), of_.report_before());
   }
 
-  /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
+  /// Computes the gradients of a global batch, by forward, backward and reduction, without an
+  /// update. They stay in the arena until the next call that trains; export_gradients() reads them.
   step_report gradients_of(given_batch batch) {
     auto const mine = of_.calls();
     auto work = of_.begin(batch, trainer_program::only_gradients);
@@ -152,20 +165,20 @@ class trainer_on {
     return of_.read_report();
   }
 
-  /// The loss of a global batch; nothing is dropped, no gradient is computed.
+  /// Returns the loss of a global batch. Dropout is off, and no gradient is computed.
   double evaluate(given_batch batch) {
     auto const mine = of_.calls();
     return report_of<terms>(of_.evaluate(batch), of_.held.step).loss;
   }
 
-  /// What `measures` say of all samples of a data set, as a tuple of their values, the same on all
-  /// ranks: `auto [loss, accuracy] = trainer.evaluate(data, global_batch<64>{},
+  /// Evaluates all samples of a data set and returns the value of each measure, as a tuple, the
+  /// same on all ranks: `auto [loss, accuracy] = trainer.evaluate(data, global_batch<64>{},
   /// measures::mean_loss{}, measures::accuracy{})`.
   ///
-  /// Each sample counts once, also those of the last, partial batch. All ranks ask for the same.
+  /// Each sample counts once, also in the last, partial batch. All ranks pass the same arguments.
   /// Moves: an evaluation's rows for each batch, the outputs within the last stage, and at the end
   ///        one sum over all ranks.
-  /// Cost:  makes batches of its own; memory as the plan says with `measured_numbers`.
+  /// Cost:  makes batches of its own; its memory is the plan's with `measured_numbers`.
   template <class Data, class Batch, class... Measures>
   [[gnu::cold]] auto evaluate(Data const& data, Batch size, Measures... measures) {
     evaluation_sums<terms, Measures...> sums;
@@ -192,10 +205,11 @@ class trainer_on {
     return sums.values(measures...);
   }
 
-  /// The model's outputs for the samples of this data rank, or of all, on each rank.
+  /// Returns the model's outputs for the samples of this data rank, or of all data ranks, on each
+  /// rank.
   ///
-  /// Shapes: (samples, sequence, width), the samples in the order of the batch, only those that
-  ///         there are; valid until the next call.
+  /// Shapes: (samples, sequence, width), samples in the order of the batch, without places that
+  ///         have no sample. Valid until the next call.
   std::span<T const> predict(given_batch given, predicted which = predicted::of_data_rank) {
     batch_type const& batch = given;
     if (which == predicted::nothing) return {};
@@ -213,53 +227,59 @@ class trainer_on {
     of_.averaged.gather_parameters();
     export_tensors<plan>(of_.rank, of_.store, of_.store.parameters(), false, sink);
   }
-  /// The same for the gradients that the last step left.
+  /// Gathers the gradients of the last step to the root rank, as export_parameters does with the
+  /// parameters. Collective.
   template <class Sink>
   void export_gradients(Sink sink) {
     auto const mine = of_.calls();
     export_tensors<plan>(of_.rank, of_.store, of_.store.gradients(), true, sink);
   }
-  /// Names and shapes of all parameters of the model, without padding, in the order of the layers.
+  /// Returns the names and shapes of all parameters of the model, without padding, in the order of
+  /// the layers.
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> parameters() const {
     return tensors_of<plan>(of_.rank.grid());
   }
-  /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
-  /// of this rank's stage and keeps this rank's block; a source that returns false leaves the
-  /// parameter as it is. The optimizer's states and the average of a parameter that is imported are
-  /// reset, also in a trainer that has trained: states are zeros of age 0, and averages are the
-  /// values. The number of the step stays. All ranks call it. In a later generation of an elastic
-  /// job, which has been trained, nothing is imported.
+  /// Imports parameters, for example pretrained weights. Calls source(name, parameter_info, values
+  /// to fill) for each parameter of this rank's stage, with room for the whole parameter without
+  /// padding, and keeps this rank's block. A source that returns false leaves the parameter as it
+  /// is. The optimizer's states and the average of an imported parameter are reset, also in a
+  /// trainer that has trained: states are zeros of age 0, and averages are the imported values. The
+  /// number of the step stays. All ranks call it. A later generation of an elastic job keeps its
+  /// trained parameters and imports nothing.
   ///
   /// Moves:  a digest of each parameter, to all ranks.
-  /// Errors: input_error, naming the first parameter with a value that is not finite, or, on all
-  ///         ranks, that ranks give other values.
+  /// Errors: input_error that names the first parameter with a value that is not finite; on all
+  ///         ranks, input_error if the source gives other values on another rank.
   template <class Source>
   void import_parameters(Source source) {
     of_.take_parameters([&] { return of_.store.import_from(source); }, imported_values::whole);
   }
 
-  /// What this rank saves, and how it takes it back, see plait/checkpoint. The trainer outlives it.
+  /// Returns the state of this rank, which plait/checkpoint saves and restores. The trainer
+  /// outlives the returned object.
   [[nodiscard]] [[gnu::cold]] std::unique_ptr<saved_state> state() {
     of_.averaged.require_parameters("state");
     return std::make_unique<trainer_state<parts_type>>(of_);
   }
 
-  /// Calls body() while the averages of `trainer_options::average` and the parameters are in each
-  /// other's places, and returns what it returns: evaluate, predict and export_parameters inside
-  /// are those of the averages. They start as the start weights, and as those that are imported.
-  /// Afterwards, also after an exception, all is as before. All ranks call it.
+  /// Calls body() with the averages of `trainer_options::average` in the place of the parameters,
+  /// and returns its result. Inside, evaluate, predict and export_parameters use the averages:
+  /// `trainer.with_ema([&] { return trainer.evaluate(batch); })` is the loss of the averages. They
+  /// begin as the start weights, or as imported weights. Afterwards, also after an exception, the
+  /// parameters are in their place again. All ranks call it.
   ///
-  /// Moves: nothing by itself. Where optimizers own blocks, the first call that uses parameters
-  ///        inside, and the first one afterwards, gathers what layers see as after an update.
-  /// Errors: error without averages, and from step, import_parameters and with_ema inside.
+  /// Moves: nothing by itself. If ranks own blocks, as under `zero<1>`, the first call inside that
+  ///        uses parameters gathers the blocks, as a step does after an update. So does the first
+  ///        such call afterwards.
+  /// Errors: error if there are no averages, and from step, state, import_parameters and with_ema
+  ///         inside.
   template <class Body>
   decltype(auto) with_ema(Body&& body) {
     auto const in_place = of_.averaged.in_place();
     return std::forward<Body>(body)();
   }
 
-  /// Bytes that the plan says that the rank with the greatest need needs for steps on these
-  /// batches.
+  /// Returns the bytes that the plan needs for steps on these batches, on the rank that needs most.
   template <class Batches>
   [[nodiscard]] [[gnu::cold]] std::size_t planned_bytes(Batches const& all) const {
     return plan::bytes_per_rank(workload{.rows = all.rows(),
@@ -272,14 +292,15 @@ class trainer_on {
                                          .stops = of_.hooks.gives_votes(),
                                          .ranked_sums = of_.rank.sums_in_room()});
   }
-  /// Bytes of this rank but for batches: what the plan has, and its libraries' workspace.
+  /// Returns the bytes that this rank has allocated, without batches: the memory of the plan, and
+  /// the workspace of libraries.
   [[nodiscard]] ext::memory_need allocated() const { return of_.allocated(); }
 
  private:
   using input_element = std::conditional_t<takes_tokens, std::int32_t, T>;
   template <class Other>
   static constexpr bool is_batch = detail::check_batch<Other, memory, input_element, target>();
-  /// What `batches` is told to make for the job.
+  /// The element type that evaluate() gives to `batches`; void: inputs and targets are tokens.
   using batch_element =
       std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
 

@@ -47,8 +47,13 @@
 
 namespace plait::execution {
 
-/// What a trainer is made of, and what its calls share: the state of a rank, its programs and the
-/// numbers of a step.
+/// The parts of a trainer: parameters, optimizer, executor and hooks. trainer_on has the functions
+/// that programs call, and this class has what they share. The constructor makes the parts and
+/// communicates nothing; set_up() does all communication that precedes the first step. A step is
+/// then three calls: begin() counts the labels of the batch and uploads the numbers of the step,
+/// work_type::run() enqueues the operations of its program, and read_numbers() waits for the device
+/// and downloads the loss. Parts that a step does not need to train, such as averages, are hooks,
+/// in a list that is known at compile time.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank, class Optimizer>
@@ -71,13 +76,13 @@ class trainer_parts {
   using generation_type =
       trainer_generation<Rank, numbers, std::conditional_t<plan::is_elastic, elements, void>>;
 
-  std::uint64_t number_;  ///< says to other ranks whose calls these are
+  std::uint64_t number_;  ///< the number of this trainer, by which ranks recognise its calls
   generation_type generation_;
   signal_votes signals_;
   buffers<Job, averages<elements, Rank>> followed_{averaged};
 
  public:
-  /// Makes the parts; set_up() is the first to communicate.
+  /// Makes the parts, without communication.
   [[gnu::cold]] trainer_parts(Rank& on, Optimizer with, trainer_options const& chosen)
       : number_(in_mesh(on, plan::grid).next_trainer()),
         generation_(on, facts_of_plan<plan>, kind_of_state<Job, numbers>()),
@@ -101,13 +106,17 @@ class trainer_parts {
   trainer_parts& operator=(trainer_parts const&) = delete;
   [[gnu::cold]] ~trainer_parts() = default;
 
-  /// Fills in the start values, or takes over the state of the last generation of an elastic job,
-  /// and sees to it that all ranks make the same trainer. All ranks call it once, before all else.
+  /// Brings all ranks to the same state before the first step. A rank fills in its start values, or
+  /// takes over the state that an earlier generation of an elastic job has left on it. Then the
+  /// ranks compare their trainers: with a learning rate of 1e-3 on rank 0 and of 1e-4 on rank 1,
+  /// training would continue without an error and produce nonsense, so both throw the same
+  /// input_error. In an elastic job, ranks that lack the newest state then get it. All ranks call
+  /// this function once, before all others.
   ///
-  /// Moves:  rows of the list for the set-up, in this order: in an elastic job, which ranks have
+  /// Moves:  rows of the list for the set-up, in this order: in an elastic job, the ranks that have
   ///         been compared before; with several ranks, the numbers of the trainer, the factors of
   ///         the parameters if they differ, and the kind of the device if a plan is reproducible;
-  ///         in an elastic job, how far each rank is, and then the state for ranks that lack it
+  ///         in an elastic job, the step of each rank, and then the state for ranks that lack it
   ///         (transfer_state). Each rank makes its start values by itself.
   /// Errors: input_error that names the first difference, on all ranks.
   [[gnu::cold]] void set_up() {
@@ -121,16 +130,18 @@ class trainer_parts {
     generation_.meet(
         room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
         name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
-    if constexpr (plan::is_elastic) lay_out_updates();  // this rank has learnt the ages from others
+    if constexpr (plan::is_elastic)
+      lay_out_updates();  // the ages of this rank may have come from other ranks
   }
 
-  /// Evaluates a batch.
+  /// Computes the loss of a batch.
   numbers const& evaluate(batch_type const& batch) {
     auto work = begin(batch, trainer_program::only_loss);
     work.run(passes.program(trainer_program::only_loss));
     return read_numbers();
   }
-  /// Evaluates a batch and gives each row of its outputs to measures.
+  /// Computes the loss of a batch and, on the ranks that measure, calls each(row, outputs) for each
+  /// row of its outputs.
   template <class Each>
   [[gnu::cold]] numbers const& measure(batch_type const& batch, workload const& load, Each each) {
     auto work = begin(batch, trainer_program::measured_loss);
@@ -149,7 +160,8 @@ class trainer_parts {
     }
     return read_numbers();
   }
-  /// Begins an evaluation of a data set by measures of these names.
+  /// Begins an evaluation of a data set. `measures`: the names of the measures, which ranks
+  /// compare.
   [[gnu::cold]] void begin_evaluation(std::string measures) { measures_ = std::move(measures); }
   /// Adds up the numbers of measures over all ranks.
   [[gnu::cold]] void sum_measured(workload const& load, std::span<double> numbers_of_measures) {
@@ -168,17 +180,17 @@ class trainer_parts {
     return outputs_.run(rank, passes.program(program), ready, frame, which);
   }
 
-  /// What happened in the last step, if it was done in this job.
+  /// \see trainer_on::last_report
   [[nodiscard]] std::optional<step_report> last_report() const {
     if (held.step == held.origin.step) return std::nullopt;
     return report_of<terms>(held.last, held.step - 1);
   }
-  /// Reports the step before the next one; only its number if this job has not done it.
+  /// Returns the report of the step before the next one; only its number if last_report() is empty.
   [[nodiscard]] [[gnu::cold]] step_report report_before() const {
     return last_report().value_or(step_report{.step = held.step - 1});
   }
 
-  /// Where the ranks compare numbers.
+  /// Returns an object by which the ranks compare numbers.
   [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
     return {rank, facts_of_plan<plan>, memory.agreed()};
   }
@@ -197,7 +209,8 @@ class trainer_parts {
         [&] { return name_on_rank(); });
   }
 
-  /// What a step needs from the host: room, and the numbers that change from step to step.
+  /// Begins a program on a batch: checks the batch, makes its passes, and uploads the numbers that
+  /// change from step to step.
   work_type begin(batch_type const& batch, trainer_program what) {
     bool const trains = what <= trainer_program::only_gradients;
     if constexpr (plan::slices > 0) require_slices(batch, slices.mine(), plan::slices, name());
@@ -223,13 +236,15 @@ class trainer_parts {
   }
   step_report read_report() { return report_of<terms>(read_numbers(), held.step); }
 
-  /// Marks messages as this trainer's while the returned object lives.
+  /// Marks messages of this rank as this trainer's while the returned object lives, so that calls
+  /// of different trainers do not meet.
   [[nodiscard]] auto messages() { return rank.calls_for(number_); }
   [[nodiscard]] auto calls() {
     hooks.before_call();
     return messages();
   }
-  /// Returns whether a generation before has left the state, which has been trained.
+  /// Returns true if the state comes from an earlier generation of an elastic job, which has
+  /// trained it.
   [[nodiscard]] bool is_held() const { return generation_.is_held(); }
   /// \see trainer_on::allocated
   [[nodiscard]] ext::memory_need allocated() const {
@@ -241,7 +256,9 @@ class trainer_parts {
     need.workspace = detail::workspace_of(rank.device());
     return need;
   }
-  /// Calls load(), which says what this rank has imported; ranks compare it.
+  /// Calls load(), which imports parameters on this rank and returns their digests. The ranks
+  /// compare the digests, and reset the optimizer's states and the averages of the imported
+  /// parameters.
   template <class Load>
   [[gnu::cold]] void take_parameters(Load load, imported_values::extent extent) {
     averaged.require_parameters("import_parameters");
@@ -249,8 +266,8 @@ class trainer_parts {
     auto const mine = calls();
     start_anew(compare_imported<plan>(room_to_agree(), name(), load(), extent));
   }
-  /// `age_of(parameter)`: the number of updates that the states of a parameter of the model have
-  /// seen, the same on all ranks.
+  /// Sets the ages of the optimizer's states. `age_of(parameter)`: the number of updates that the
+  /// states of a parameter of the model have seen, the same on all ranks.
   [[gnu::cold]] void set_ages(function_reference<std::int64_t(parameter_block const&)> age_of) {
     lean_vector<std::int64_t> ages;
     for (auto const& parameter : plan::blocks_of_model(rank.grid()))
@@ -260,20 +277,21 @@ class trainer_parts {
     held.ages.set(std::move(ages));
     if (!were_equal || !held.ages.are_equal()) lay_out_updates();
   }
-  /// Runs the forward of the step again, on weights that are still those before it, to find the
-  /// first layer that made a number that is not finite; on all ranks, which then throw the same.
+  /// Ends training at a step that is not finite. The weights have not been updated, so all ranks
+  /// run the forward of the step again and look for the first layer whose output is not finite.
+  /// They throw the same not_finite_error, which names this layer.
   [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
     auto& watched = passes_for(batch, false);
     work_type work(*this, watched, batch, context_for(batch, true), false);
     forward_watch watch;
     work.frame.watch = &watch;
     work.run(passes.program(trainer_program::only_forward));
-    rank.device().synchronize();  // the host reads what has been found
+    rank.device().synchronize();  // the host reads the findings
     throw not_finite_error(
         not_finite_text(room_to_agree(), leaf_names(plan::tree), report, last_report(), watch));
   }
 
-  /// The numbers to which the passes of a step add the loss.
+  /// Returns the place to which the passes add the loss, and the scales of its terms.
   [[nodiscard]] loss_sum loss_of_step() const {
     return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
   }
@@ -285,7 +303,7 @@ class trainer_parts {
   // Parameters.
   training_state<Rank, numbers>& held = generation_.held();
   parameter_store<elements, Rank> store;
-  lean_vector<aged_block> updated{};  ///< that the optimizer updates, one after the other
+  lean_vector<aged_block> updated{};  ///< the blocks that the optimizer updates
   // Hooks.
   averages<elements, Rank> averaged;
   work_between_steps side_work{};
@@ -299,7 +317,7 @@ class trainer_parts {
   trainer_passes<Job, Rank> passes;
 
  private:
-  /// How messages begin.
+  /// Returns the beginning of messages.
   [[nodiscard]] [[gnu::cold]] std::string name() const { return concat({"trainer ", number_}); }
   [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
     return concat({name(), ": rank ", rank.world_rank()});
@@ -326,8 +344,8 @@ class trainer_parts {
     store.start(options.seed);
     averaged.restart();
   }
-  /// Resets the optimizer's states and the averages of some parameters, by number, as before
-  /// training: states are zeros of age 0, and averages are the parameters.
+  /// Resets the optimizer's states and the averages of each parameter n with `which[n]` != 0, as
+  /// before training: states are zeros of age 0, and averages are the parameters.
   [[gnu::cold]] void start_anew(std::vector<char> const& which) {
     auto const queue = rank.device().on(stream::compute);
     for (auto const& parameter : store.local())
@@ -344,16 +362,17 @@ class trainer_parts {
       return which[std::size_t(parameter.number)] != 0 ? 0 : held.ages.of(parameter.number);
     });
   }
-  /// Does the step whose reduced gradients are here and that others have done.
+  /// Updates this rank for a step that other ranks have completed. The reduced gradients of the
+  /// step are in the arena, and `last` has its numbers.
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank.device().upload(&last, memory.numbers(), sizeof last);
     if (!younger_.empty()) upload_of_younger();
     work_type::update(*this);
-    rank.device().synchronize();  // other ranks are given the state
+    rank.device().synchronize();  // the state may be sent to other ranks next
   }
   /// Cuts the optimizer's elements into blocks of one age.
   [[gnu::cold]] void lay_out_updates() {
-    rank.device().synchronize();  // steps before this one have read the tables
+    rank.device().synchronize();  // earlier steps no longer read the tables
     updated.clear();
     younger_.clear();
     lean_vector<lean_vector<update_range>> ranges;
@@ -371,7 +390,7 @@ class trainer_parts {
     memory.lay_out_updates(rank.device(), ranges, 1 + younger_.size());
     passes.forget_recorded();
   }
-  /// Brings the optimizer's numbers for states that are younger than the oldest to the device.
+  /// Uploads the optimizer's numbers for states that are younger than the oldest.
   [[gnu::cold]] void upload_of_younger() {
     lean_vector<typename Optimizer::numbers> all;
     for (auto const by : younger_)
@@ -382,8 +401,8 @@ class trainer_parts {
   prediction<Job, Rank> outputs_;
   lean_vector<std::int64_t> younger_{};  ///< differences between the oldest age and the other ages
   compared_batches compared_{};
-  std::string measures_{};  ///< of the last evaluation of a data set
-  numbers last_read_{};     ///< of the last batch
+  std::string measures_{};  ///< the names of the measures of the last evaluation
+  numbers last_read_{};     ///< the numbers of the last batch
 };
 
 }  // namespace plait::execution

@@ -29,8 +29,8 @@ enum class trainer_program : int {
   whole_step,
   only_gradients,
   only_loss,
-  measured_loss,  ///< and outputs for measures
-  only_forward,   ///< of the passes of an evaluation
+  measured_loss,  ///< the loss, and outputs for measures
+  only_forward,   ///< forwards of an evaluation; no labels are counted
   outputs_of_rank,
   outputs_of_all
 };
@@ -38,12 +38,14 @@ enum class trainer_program : int {
 /// The number of enumerators of `trainer_program`.
 inline constexpr int trainer_programs = int(trainer_program::outputs_of_all) + 1;
 
-/// The passes of a trainer, those that train and those that only look, in one arena that they use
-/// one after the other, and the programs that run them. They are made for the greatest batch so
-/// far, programs when they are first run.
+/// Makes and keeps the passes of a trainer and the programs that run them. Training passes keep
+/// activations for the backward, evaluation passes do not. Both use one arena, one after the other,
+/// so a trainer needs the memory of the greater of the two, and not of both. The arena fits the
+/// greatest batch so far: it grows at a batch of 64 rows after batches of 32, and stays at a later
+/// batch of 32. A program, such as the forward alone, is made when it is first run.
 ///
-/// Errors:  out_of_memory says what the plan needs the memory for; schedule_error if the timetable
-///          for a number of microbatches is not proven.
+/// Errors:  out_of_memory with the memory that the plan needs; schedule_error if the timetable for
+///          a number of microbatches is not proven.
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank>
 class trainer_passes {
@@ -56,26 +58,27 @@ class trainer_passes {
  public:
   using passes_type = stage_executor<Job, Rank>;
 
-  /// `step`: what a step that updates has besides what its job says.
+  /// `step`: the options of the program of a step that updates.
   [[gnu::cold]] trainer_passes(Rank& rank, store_type& store, program_shape const& step)
       : rank_(rank), store_(store), step_(step) {}
   [[gnu::cold]] ~trainer_passes() = default;
   trainer_passes(trainer_passes const&) = delete;
   trainer_passes& operator=(trainer_passes const&) = delete;
 
-  /// Bytes of the arena.
+  /// Returns the bytes of the arena.
   [[nodiscard]] std::size_t bytes() const { return activations_.size(); }
-  /// What the device has recorded of a step on batches of one source, emptied if it is of others.
+  /// Returns the step that the device has recorded on batches of `source`; it is empty if the last
+  /// recorded step was on batches of another source.
   typename Rank::device_type::graph& recorded(std::uint64_t source) {
     if (source != recorded_source_) recorded_ = {};
     recorded_source_ = source;
     return recorded_;
   }
-  /// Forgets the recorded step, which is out of date.
+  /// Forgets the recorded step, because it is out of date.
   [[gnu::cold]] void forget_recorded() { recorded_ = {}; }
 
-  /// Returns the passes for a batch, whose workload is load(); name() is what messages call the
-  /// trainer.
+  /// Returns the passes for a batch. load() returns its workload, name() the name of the trainer
+  /// for messages; both are called only if the passes have to be made.
   template <class Batch, class Load, class Name>
   PLAIT_IN_LOOPS passes_type& get(bool trains, Batch const& batch, Load const& load,
                                   Name const& name) {
@@ -89,14 +92,14 @@ class trainer_passes {
     return *here.passes;
   }
 
-  /// A program on the passes that get() has given last.
+  /// Returns a program for the passes that get() has returned last.
   step_executor<Rank>& program(trainer_program which) {
     auto& here = *last_run_ ? training_ : evaluation_;
     auto& made = here.programs[std::size_t(which)];
     if (!made) made.emplace(make_program(which, here.passes->load()));
     return *made;
   }
-  /// The same of an evaluation for measures, with what `load` says of them.
+  /// Returns the program of an evaluation for measures. `load` says how many numbers they have.
   [[nodiscard]] [[gnu::cold]] step_executor<Rank> measured_program(workload const& load) const {
     return make_program(trainer_program::measured_loss, load);
   }
@@ -130,7 +133,7 @@ class trainer_passes {
     here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
     detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
       std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
-      if (activations_.size() < bytes) {  // what was there before has ended
+      if (activations_.size() < bytes) {  // no pass uses the old arena any more
         training_.passes.reset();
         evaluation_.passes.reset();
         activations_ = {};
@@ -168,7 +171,7 @@ class trainer_passes {
   program_shape step_;
   typename Rank::device_type::arena activations_{};
   passes_of_shape training_{}, evaluation_{};
-  std::optional<bool> last_run_{};  // whether those that train have run last
+  std::optional<bool> last_run_{};  // true: the training passes were the last to run
   typename Rank::device_type::graph recorded_{};
   std::uint64_t recorded_source_ = 0;
 };

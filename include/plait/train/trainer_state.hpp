@@ -23,7 +23,8 @@
 
 namespace plait::execution {
 
-/// All tensors of a model, and beside each that is trained one more for every other kind.
+/// Returns all tensors of a model. A trained parameter has a tensor of each of `kinds`, such as ""
+/// for itself and ".exp_avg" for a state of AdamW; other parameters have the first alone.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors_of(
     mesh const& grid, std::vector<std::string> const& kinds = {""}) {
@@ -36,7 +37,12 @@ template <class Plan>
   return out;
 }
 
-/// The state of a trainer on one rank. `Parts`: its trainer_parts, which outlive it.
+/// The saved_state of a trainer on one rank. A rank saves the elements that its optimizer owns. If
+/// several ranks own the same elements, as data ranks without `zero` do, each of them saves a
+/// share: of 4 data ranks each saves a quarter. A restored state may come from another plan, so a
+/// rank reads its elements as rectangles of whole tensors, by name.
+///
+/// `Parts`: the trainer_parts, which outlive it.
 template <class Parts>
 class trainer_state final : public saved_state {
   using plan = typename Parts::job_type::plan_type;
@@ -47,8 +53,8 @@ class trainer_state final : public saved_state {
     share_out();
     kinds_.push_back("");
     for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back(concat({".", name}));
-    // The options decide, since all ranks have them: a rank that trains nothing has no memory for
-    // averages.
+    // The options decide, because they are the same on all ranks: a rank whose stage trains nothing
+    // has no memory for averages.
     if (of.options.average > 0) kinds_.push_back(".average");
   }
 
@@ -169,14 +175,14 @@ class trainer_state final : public saved_state {
  private:
   static constexpr auto states = std::size_t(decltype(Parts::rule)::states);
 
-  /// Fills in the parts of the arena that a rank saves and their places in its copy: those it owns,
-  /// or a share of those that all batch ranks have.
+  /// Fills in the parts of the arena that this rank saves, and their places in its copy: the
+  /// elements that it owns, or its share of the elements that all batch ranks own.
   [[gnu::cold]] void share_out() {
     auto const& layout = of_.store.layout();
     auto const add = [&](element_range const& range) {
       if (range.count > 0) shares_.push_back({range, count()});
     };
-    // What forms cut is asked of each parameter, below.
+    // Forms cut parameters in different ways, so is_saved_here() decides for each parameter.
     constexpr auto cut = shard<dim::features>;
     auto const saved = saved_placements(cut);
     auto const& place = of_.rank.place();
@@ -190,17 +196,21 @@ class trainer_state final : public saved_state {
       });
     }
   }
-  /// What a rank owns, or its blocks of the regions where all own the same.
+  /// Returns the blocks that this rank owns, or its share of the regions if all batch ranks own the
+  /// same.
   [[nodiscard]] lean_vector<owned_block> saved_blocks(axis_set cut) const {
     if (plan::cuts_arenas) return of_.store.owned();
     auto const& [first, second] = of_.store.layout().regions;
     return blocks_of_buckets({{0, {}, first}, {1, {}, second}}, cut, of_.rank.grid(),
                              of_.rank.place());
   }
-  /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
+  /// Returns the placements, under a rule such as plan::rules.owned, of a parameter that its form
+  /// places as `form`.
   static placements saved_as(placements const& rule, placement form) {
     return rule.with_form(form).on_stage(0);
   }
+  /// Returns the placements in which a parameter is saved: as it is owned, or cut along the batch
+  /// axes if all batch ranks own the same.
   static placements saved_placements(placement form) {
     auto const owned = saved_as(plan::rules.owned, form);
     return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;

@@ -17,19 +17,20 @@
 
 namespace plait::execution {
 
-/// What a run must have again to go on as if nothing had been: names and values, as checkpoints
-/// keep them.
+/// Names and values of the settings that a resumed run must have in common with the saved run, to
+/// continue as if it had not been interrupted. Checkpoints contain them.
 using training_settings = std::vector<std::pair<std::string, std::string>>;
 
-/// The shortest decimal number that is read as the same one.
+/// Returns the shortest decimal text that is read as the same number.
 [[nodiscard]] [[gnu::cold]] std::string number_text(double value);
 
-/// Of 16 digits, others if any byte is another one.
+/// Returns a text of 16 digits that changes if any byte of `text` changes.
 [[nodiscard]] [[gnu::cold]] inline std::string fingerprint_of(std::string_view text) {
   return digest().add(text).text();
 }
 
-/// Names and shapes of all parameters of the model, what is frozen, and what buffers follow.
+/// Returns a text with the name and the shape of each parameter of the model. It marks buffers,
+/// with their momentum, and frozen parameters.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string text_of_model(mesh const& grid) {
   std::string text;
@@ -42,8 +43,9 @@ template <class Plan>
   return text;
 }
 
-/// Those of a trainer. How many ranks there are and how they share the work is none of them; into
-/// how many slices sums are cut is, where a plan promises the same bits.
+/// Returns the settings of a trainer. The number of ranks and the policies are not among them,
+/// since a run may continue under another plan. The number of slices of a reproducible plan is,
+/// because results depend on it.
 template <class Plan, class Optimizer>
 [[nodiscard]] [[gnu::cold]] training_settings settings_of(Optimizer const& optimizer,
                                                           trainer_options const& options,
@@ -70,7 +72,8 @@ template <class Plan, class Optimizer>
     rates += rates.empty() ? "" : " ";
     rates += number_text(rate_at(options, step));
   });
-  // These are for people; of many more steps, up to 2^12 of all, there is a number.
+  // The rates are for readers. The fingerprint covers many more steps: all up to 2^12, and some of
+  // the others.
   std::string more;
   for (std::int64_t step = 0, each = 1; step <= std::int64_t{1} << 20; step += each) {
     if (step >= std::int64_t{1} << 12 && (step & (step - 1)) == 0) each = step >> 8;

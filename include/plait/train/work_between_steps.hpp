@@ -23,19 +23,23 @@
 
 namespace plait::execution {
 
-/// What a program does between the steps of a trainer on one rank, and whether that has failed. The
-/// others learn it by the number with which ranks agree to stop on a signal (stop_summand). The
-/// program's hook for the end of the job is part of it.
+/// Runs a program's own work between two steps, such as writing a log. If the work fails on one
+/// rank, an exception on this rank alone would leave the others waiting in the next collective,
+/// although the state is whole and could be saved. So run() keeps the exception, and the rank does
+/// one more step, in which it adds `summand` to the number by which ranks agree to stop on a signal
+/// (stop_summand). After that step all ranks see the sum: they exchange the message, call the
+/// program's hook of on_stop() and throw work_failed. A step sends nothing more for this.
 ///
 /// Threads: used by the one thread that runs the rank.
 class work_between_steps : public step_hook {
  public:
-  /// What a rank whose work has failed adds to that number: more than all signals together.
+  /// The vote of a rank whose work has failed: 2^45, more than all signals together.
   static constexpr double summand = 2 * stop_summand(SIGTERM) * 16384;
   static_assert(summand > 32767 * stop_summand(SIGTERM) && summand < generation::job_cannot_go_on);
 
-  /// Calls work() and, if all ranks will learn it (`keeps`), keeps what it throws; where something
-  /// is kept already it does nothing. What says that ranks cannot communicate any more is not kept.
+  /// Calls work() and keeps the exception that it throws; does nothing if an exception is kept
+  /// already. `keeps`: false throws it instead, because other ranks would not learn of it. An
+  /// exception by which ranks cannot communicate any more is never kept.
   template <class Work>
   void run(Work&& work, bool keeps) {
     if (failure_ != nullptr) return;
@@ -58,18 +62,18 @@ class work_between_steps : public step_hook {
       failure_ = std::current_exception();
     }
   }
-  /// `hook`: called with the report of the last step before the job ends.
+  /// Sets the hook that is called with the report of the last step before the job ends.
   void on_stop(std::function<void(step_report const&)> hook) { on_stop_ = std::move(hook); }
 
   [[nodiscard]] double votes() const { return failure_ == nullptr ? 0 : summand; }
   void between_steps(counted_votes& votes) const {
     if (votes.sum >= summand) end_if_failed(votes.room, votes.report);
   }
-  /// Errors: what is kept of the hook.
+  /// Errors: the exception that run() has kept.
   [[gnu::cold]] void at_end(int signal, step_report const& last) const;
 
-  /// Where work has failed on a rank, calls the hook and throws what the first of those has kept,
-  /// on all ranks, which all call it.
+  /// Calls the hook and throws work_failed if work has failed on a rank, with the message of the
+  /// first such rank. All ranks call it, and all throw the same.
   ///
   /// Moves: a row of the list for the set-up.
   [[gnu::cold]] void end_if_failed(agreement_room const& room, step_report const& last) const;

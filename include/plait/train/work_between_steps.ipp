@@ -34,7 +34,7 @@ PLAIT_DECL work_between_steps::sentence work_between_steps::what() const {
   } catch (std::exception const& problem) {
     return {problem.what(), false};
   } catch (...) {
-    return {"work between two steps has thrown what is no std::exception", false};
+    return {"work between two steps has thrown an object that is not a std::exception", false};
   }
 }
 

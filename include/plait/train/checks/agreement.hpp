@@ -22,10 +22,10 @@
 
 namespace plait::execution {
 
-/// Numbers that ranks have told each other: `agreed_fields` of rank r at [r].
+/// Numbers that ranks have exchanged: `agreed_fields` numbers of rank r at [r].
 class numbers_of_ranks {
  public:
-  /// `all`: one rank behind the other.
+  /// `all`: the numbers of rank 0, of rank 1, and so on.
   explicit numbers_of_ranks(std::vector<std::uint64_t> all) : all_(std::move(all)) {}
 
   [[nodiscard]] std::size_t size() const { return all_.size() / agreed_fields; }
@@ -37,8 +37,10 @@ class numbers_of_ranks {
   std::vector<std::uint64_t> all_;
 };
 
-/// The ranks of a job, as one of them that compares numbers with the others. It is of one type for
-/// all plans and devices, so that what compares is compiled once.
+/// Exchanges small lists of numbers between all ranks of a job. Each rank writes its numbers into
+/// its own place of a table of zeros, and one sum over all ranks gives the table to each: on 3
+/// ranks with seeds 1, 1 and 2, all ranks get (1, 1, 2), and so find the same difference. The class
+/// is one type for all plans and devices, so code that compares numbers is compiled once.
 ///
 /// Threads: used by the one thread that runs the rank.
 class agreement_room {
@@ -54,14 +56,15 @@ class agreement_room {
         data_(data),
         sum_(sum<Rank>) {}
 
-  /// All ranks call it, each with up to `agreed_fields` numbers of its own.
+  /// Returns the numbers of all ranks. All ranks call it, each with up to `agreed_fields` numbers
+  /// of its own.
   ///
   /// Moves: the row of the plan's list for the set-up.
   [[nodiscard]] [[gnu::cold]] numbers_of_ranks of_all(std::vector<std::uint64_t> const& mine) const;
 
   mesh const& grid;
   int world_rank;
-  ext::generation* generation;  ///< of an elastic job; null where ranks do not change
+  ext::generation* generation;  ///< the generation of an elastic job; null in other jobs
 
  private:
   template <class Rank>
@@ -80,39 +83,43 @@ void agreement_room::sum(agreement_room const& room, std::vector<std::uint64_t>&
               std::span(all), room.data_);
 }
 
-/// What must be the same on all ranks: named numbers.
+/// Named numbers that must be the same on all ranks. If a seed differs between ranks, training
+/// would continue without an error and produce nonsense. So each rank adds its numbers by name, the
+/// ranks exchange them, and require_equal() throws the same error on all ranks: "trainer 1: the
+/// ranks differ in seed: 1 on rank 0, 2 on rank 3; ...".
 class agreement {
  public:
-  /// `subject` is what the numbers are of, for messages: "trainer 1".
+  /// `subject`: the object that the numbers describe, for messages: "trainer 1".
   [[gnu::cold]] explicit agreement(std::string subject) : subject_(std::move(subject)) {}
 
   template <class Number>
   void add(std::string_view name, Number value) {
-    // Zeros are equal whatever their sign.
+    // Zeros of both signs are equal.
     if constexpr (std::is_floating_point_v<Number>)
       add_bits(name, value == 0 ? 0 : std::bit_cast<std::uint64_t>(double{value}), true);
     else add_bits(name, static_cast<std::uint64_t>(value), false);
   }
 
-  /// This rank's numbers.
+  /// Returns this rank's numbers.
   [[nodiscard]] std::vector<std::uint64_t> const& mine() const { return bits_; }
 
-  /// The name of the first number that differs between the ranks; empty if none does.
+  /// Returns the name of the first number that differs between the ranks; "" if none does.
   [[nodiscard]] [[gnu::cold]] std::string first_difference(numbers_of_ranks const& all) const;
-  /// Sees to it that all ranks have the same numbers; `all` are those of all ranks.
+  /// Requires that all ranks have the same numbers. `all`: the numbers of all ranks.
   ///
-  /// Errors: input_error that names the first number that differs, with both values, on all ranks,
-  ///         but for newcomers: see refuse_newcomers.
+  /// Errors: input_error that names the first number that differs, with both values, on all ranks.
+  ///         For newcomers that differ see refuse_newcomers.
   [[gnu::cold]] void require_equal(agreement_room const& room, numbers_of_ranks const& all) const;
 
  private:
   struct place {
     std::size_t field = 0, rank = 0;
   };
-  /// The first field that differs and the first rank that has another number than rank 0, or rank
-  /// 0.
+  /// Returns the first field that differs, and the first rank whose number is not the number of
+  /// rank 0; rank 0 if no field differs.
   [[nodiscard]] [[gnu::cold]] place difference_in(numbers_of_ranks const& all) const;
-  /// How a rank differs from a reference, with both values; "" if it does not.
+  /// Returns a sentence about the difference of a rank from a reference, with both values; "" if
+  /// there is none.
   [[nodiscard]] [[gnu::cold]] std::string difference(numbers_of_ranks const& all, int rank,
                                                      int reference) const;
   [[gnu::cold]] void add_bits(std::string_view name, std::uint64_t bits, bool is_real);

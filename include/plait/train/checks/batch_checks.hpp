@@ -14,8 +14,9 @@
 
 namespace plait::execution {
 
-/// Compares a batch with what a model takes: `sequence`, 0 for any, and the first layer's input.
-/// `trainer` is how messages begin.
+/// Compares the shape of a batch with the shape that a model takes: the length of its sequences,
+/// the width of inputs and targets, and the type of features. `sequence`: the model's length, 0 for
+/// any. Messages begin with `trainer`.
 ///
 /// Errors: size_mismatch.
 template <class Memory>
@@ -36,21 +37,22 @@ template <class Memory>
                          "; write plait::batches<typename job::element>(data, ...)"});
 }
 
-/// A batch is used before the next one takes its place. trainer() is how messages begin.
+/// Requires that a batch is used before the next batch of its source is made in the same memory.
+/// Messages begin with trainer().
 ///
 /// Errors: error.
 template <class Memory, class Trainer>
 void require_in_place(device_batch<Memory> const& batch, Trainer trainer) {
   if (batch.description == nullptr || batch.description->step == batch.step) return;
-  throw error({trainer(), ": the batch of step ", batch.step, " is used after that of step ",
+  throw error({trainer(), ": the batch of step ", batch.step, " is used after the batch of step ",
                batch.description->step,
                " was made in its place; use each batch before the next one is made, or make it "
                "again: batches.at(",
                batch.step, ")"});
 }
 
-/// Batches for evaluation are not trained on, and what is random in samples is not evaluated.
-/// trainer() is how messages begin.
+/// Requires that no step trains on a batch for evaluation, and that no batch with random samples,
+/// such as augmented images, is evaluated. Messages begin with trainer().
 ///
 /// Errors: input_error.
 template <class Memory, class Trainer>
@@ -71,7 +73,8 @@ void require_purpose(device_batch<Memory> const& batch, bool trains, Trainer tra
                        "size, measures...)"});
 }
 
-/// Where sums are made slice by slice, each microbatch is one of the slices `mine` of `slices`.
+/// Requires that the microbatches of a batch are this rank's slices, in a plan that sums slice by
+/// slice. `mine`: the slices of this rank; `slices`: the number of all slices.
 ///
 /// Errors: size_mismatch.
 template <class Memory>
@@ -86,8 +89,8 @@ template <class Memory>
                        " on: write plait::batches(data, size, rank) with the rank of the launch"});
 }
 
-/// The least vocabulary of the layers that take tokens, which are all from the batch; 0 if none has
-/// one.
+/// Returns the least vocabulary of the layers that take tokens, which all come from the batch; 0 if
+/// no layer has a vocabulary.
 template <class Tree>
 constexpr std::size_t least_vocabulary(Tree const& tree) {
   std::size_t least = 0;
@@ -112,7 +115,7 @@ template <class Memory>
                      "; the model takes tokens from 0 to ", vocabulary - 1});
 }
 
-/// The index of the first token of a batch that is not in [0, vocabulary), or -1.
+/// Returns the index of the first token of a batch that is not in [0, vocabulary), or -1.
 ///
 /// Cost: reads the tokens once, on the host.
 template <class Memory>
@@ -120,7 +123,7 @@ std::ptrdiff_t find_bad_token(device_batch<Memory> const& batch, std::size_t voc
   auto const* const tokens = batch.tokens();
   if (tokens == nullptr) return -1;
   std::size_t const count = batch.rows() * static_cast<std::size_t>(batch.microbatches);
-  std::uint32_t largest = 0;  // a negative one is large
+  std::uint32_t largest = 0;  // a negative token becomes a large number
   for (std::size_t i = 0; i < count; ++i) {
     auto const token = static_cast<std::uint32_t>(tokens[i]);
     largest = token > largest ? token : largest;
@@ -131,8 +134,8 @@ std::ptrdiff_t find_bad_token(device_batch<Memory> const& batch, std::size_t voc
   return static_cast<std::ptrdiff_t>(at);
 }
 
-/// Errors: input_error for a token that is not in [0, Vocabulary), if that is not 0; its message
-///         begins with trainer().
+/// Errors: input_error for a token that is not in [0, Vocabulary), unless Vocabulary is 0; its
+///         message begins with trainer().
 template <std::size_t Vocabulary, class Memory, class Trainer>
 void check_tokens(device_batch<Memory> const& batch, Trainer trainer) {
   if constexpr (Vocabulary > 0)

@@ -9,15 +9,19 @@
 
 namespace plait::execution {
 
-/// The first rank that has been accepted where others have not; -1 where all ranks count alike.
+/// Returns the first rank that was accepted in an earlier generation; -1 if all ranks were, or
+/// none.
 [[nodiscard]] [[gnu::cold]] int reference_rank(generation const& now);
 
-/// Where ranks of an elastic job differ, those that have trained it say how it is, and newcomers
-/// that differ are refused. `wrong(rank, reference)` says how a rank differs from the reference, ""
-/// if it does not. It returns where ranks do not change (`now` is null), and where the difference
-/// is a matter of all: nobody has trained the job yet, or those differ that have.
+/// Refuses the newcomers of an elastic job that differ from the ranks that have trained it. A
+/// process that joins with other options must not end the job of the others. So the accepted ranks
+/// are the reference: if 7 ranks have trained with seed 1 and a newcomer has seed 2, the newcomer
+/// ends and the 7 continue. `wrong(rank, reference)` returns a sentence about the difference of a
+/// rank from the reference, "" if there is none. The function returns if the ranks of the job do
+/// not change (`now` is null), if all ranks or none have trained the job, or if accepted ranks
+/// differ among themselves; then a difference is an error of all ranks, which the caller throws.
 ///
-/// Errors: refused_newcomer on ranks that are refused, and then generation_ended on the others.
+/// Errors: refused_newcomer on the refused ranks, and generation_ended on the others.
 [[gnu::cold]] void refuse_newcomers(generation* now,
                                     function_reference<std::string(int, int)> wrong);
 

@@ -12,12 +12,12 @@
 
 namespace plait::execution {
 
-/// Why a step was not taken, in one sentence that is the same on all ranks.
+/// Returns a sentence that says why a step was not taken, the same on all ranks.
 ///
-/// `layers` are the names of all layers, `last` is of the step before, if there was one, `mine`
-/// what this rank's forward has found.
+/// `layers`: the names of all layers; `last`: the report of the step before, if there was one;
+/// `mine`: the findings of this rank's forward.
 ///
-/// Moves: as agreement_room::of_all.
+/// Moves: one call of agreement_room::of_all.
 [[gnu::cold]] std::string not_finite_text(agreement_room const& room,
                                           std::vector<std::string> const& layers,
                                           step_report const& of,

@@ -51,7 +51,7 @@ PLAIT_DECL std::string not_finite_text(agreement_room const& room,
   if (first != nullptr) {
     auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
     if (name.ends_with('.')) name.pop_back();
-    if (name.empty()) name.push_back('0');  // a model of one layer names none
+    if (name.empty()) name.push_back('0');  // the only layer of a model has no name
     out += concat({"the first layer whose output is not finite is '", name, "', in microbatch ",
                    first[microbatch], " on rank ", first_rank});
   } else {

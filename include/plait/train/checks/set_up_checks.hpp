@@ -25,7 +25,7 @@
 
 namespace plait::execution {
 
-/// A rank that can train in `planned`.
+/// Returns the rank, which can train in the mesh `planned`.
 ///
 /// Errors: input_error if it was launched in another mesh.
 template <class Rank>
@@ -41,10 +41,10 @@ template <class Rank>
 struct model_parameter {
   std::string name;
   int rank = 1;
-  axis_set cut{};  ///< over which ranks have blocks of it
+  axis_set cut{};  ///< the axes over which ranks have blocks of it
 };
 
-/// All of them, in the order of the layers.
+/// Returns all parameters of the model, in the order of the layers.
 [[nodiscard]] [[gnu::cold]] lean_vector<model_parameter> parameters_of_model(
     lean_vector<parameter_block> const& parameters, static_view<parameter_entry> entries,
     parameter_rules const& rules);
@@ -62,7 +62,7 @@ template <class Optimizer>
   return optimizer;
 }
 /// Errors: input_error for a factor that is not in its range, and for a group that has no effect,
-///         since no parameter matches or since earlier groups have all that do.
+///         because it matches no parameter or only parameters of earlier groups.
 [[gnu::cold]] void check_groups(std::vector<parameter_group> const& groups,
                                 lean_vector<model_parameter> const& parameters);
 
@@ -71,7 +71,7 @@ inline double rate_at(trainer_options const& options, std::int64_t step) {
   return rate_at(options.rate, step, options.rate_above_1);
 }
 
-/// The options, which are right by themselves and for the model.
+/// Returns the options, which are valid by themselves and for the model.
 ///
 /// Errors: input_error, the same on all ranks that have the same options.
 template <class Plan>
@@ -85,13 +85,13 @@ template <class Plan>
   return options;
 }
 
-/// What the optimizer multiplies the rate and the decay of one parameter by.
+/// The factors of the learning rate and the decay of one parameter.
 struct named_factors {
   std::string name;
   update_factors factors{};
 };
 
-/// Those of all parameters.
+/// Returns the factors of all parameters.
 template <class Optimizer>
 [[gnu::cold]] lean_vector<named_factors> factors_of_model(
     Optimizer const& optimizer, trainer_options const& options,
@@ -102,29 +102,30 @@ template <class Optimizer>
   return out;
 }
 
-/// A number that is another one if any of the factors is.
+/// Returns a number that changes if any of the factors changes.
 [[gnu::cold]] std::uint64_t digest_of(lean_vector<named_factors> const& all);
 
-/// Sees to it that all ranks have the same text, of which as much counts as there is room for.
+/// Requires that all ranks have the same text. Only its first `agreed_fields` * 8 bytes count.
 ///
-/// Errors: input_error that says both texts, on all ranks.
+/// Errors: input_error with both texts, on all ranks.
 [[gnu::cold]] void compare_text(agreement_room const& room, std::string const& subject,
                                 std::string const& what, std::string const& mine);
-/// Compares the factors themselves, as many at a time as there is room for.
+/// Compares the factors themselves, 32 parameters at a time, to name the parameter whose factors
+/// differ.
 [[gnu::cold]] void compare_factors(agreement_room const& room, std::string const& subject,
                                    lean_vector<named_factors> const& all);
 
-/// What ranks compare of a trainer's plan.
+/// The numbers of a plan that ranks compare.
 struct plan_numbers {
   std::size_t parameter_count = 0;
   std::size_t precision = 0;  ///< bytes of an activation, a parameter, a gradient, as digits
   lean_vector<model_parameter> parameters{};
   int slices = 0;
   std::size_t bucket_bytes = 0;
-  int level = 0;  ///< how many of the optimizer's state, gradients and parameters ranks divide
-  std::uint64_t reruns = 0;  ///< a digest of what units make again, 0 if that is nothing
+  int level = 0;             ///< the level of zero<Level>, or 0
+  std::uint64_t reruns = 0;  ///< a digest of the steps that units recompute, 0 if there are none
 };
-/// Which steps run again for which units.
+/// Returns a digest of the steps that are recomputed, and for which units; 0 if there are none.
 [[nodiscard]] [[gnu::cold]] std::uint64_t digest_of(recompute_table const& reruns);
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
@@ -137,10 +138,12 @@ template <class Plan>
           digest_of(Plan::recomputes)};
 }
 
-/// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
-/// factor at steps 0, 1, 2, 4, ... 2^20, the optimizer by its settings, by its numbers at steps 0
-/// and 1 and by the factors of each parameter; and, where the bits must not depend on
-/// the rank that computes, `device_kind`.
+/// Requires that all ranks make the same trainer. They compare the plan, the options, the learning
+/// rate's factor at steps 0, 1, 2, 4, ... 2^20, and the optimizer by its settings, its numbers at
+/// steps 0 and 1, and the factors of each parameter. All of these are numbers of one agreement; the
+/// factors are a digest, and ranks compare the factors themselves only if digests differ, to name
+/// the parameter. In a reproducible plan they also compare `device_kind`, because it decides on the
+/// last bits of results.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Optimizer>
@@ -157,7 +160,7 @@ template <class Optimizer>
   mine.add("the slices of reproducible<Slices>", plan.slices);
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("the level of zero<Level>, or 0", plan.level);
-  mine.add("what recompute<...> makes again, as a digest, or 0", plan.reruns);
+  mine.add("the steps that recompute<...> repeats, as a digest, or 0", plan.reruns);
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);
@@ -190,7 +193,7 @@ template <class Optimizer>
                  device_kind);
 }
 
-/// A number that is another one if any sample of this rank in a batch is.
+/// Returns a number that changes if any sample of this rank in a batch changes.
 template <class Memory>
 [[gnu::cold]] std::uint64_t digest_of(device_batch<Memory> const& batch) {
   digest out;
@@ -204,17 +207,18 @@ template <class Memory>
   return out.value();
 }
 
-/// Ranks that differ along no axis of the batch have the same samples; `digests` are what each rank
-/// says of its own.
+/// Requires that ranks with the same place on the batch axes, such as the two tensor ranks of a
+/// data rank, have the same samples. `digests`: the digest of each rank's samples.
 ///
-/// Errors: input_error that names two ranks and what they say, on all ranks, but for newcomers: see
-///         refuse_newcomers.
+/// Errors: input_error that names two ranks and their digests, on all ranks. For newcomers that
+///         differ see refuse_newcomers.
 [[gnu::cold]] void require_same_samples(agreement_room const& room, std::string const& subject,
                                         std::uint64_t step,
                                         lean_vector<std::uint64_t> const& digests);
 
-/// Sees to it that all ranks train on the same batches: what they are made of, and the samples of
-/// the one that is used first; or evaluate them by the same measures, which are given by name.
+/// Requires that all ranks use the same batches: the same options and data set, and equal samples
+/// in the first batch that they use. In an evaluation they also have the same measures; `measures`:
+/// their names.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Memory>
@@ -227,7 +231,7 @@ template <class Memory>
   mine.add("the number of batches made so far", of.number);
   mine.add("the samples of a global batch", of.samples);
   mine.add("the samples of the data set", of.data_set);
-  // Slices are shared out among ranks, microbatches are not.
+  // Ranks divide the slices, so their microbatches may differ in number.
   mine.add(batch.slices > 0 ? "slices" : "microbatches",
            batch.slices > 0 ? batch.slices : batch.microbatches);
   mine.add("the length of a sequence", batch.sequence);
@@ -241,7 +245,7 @@ template <class Memory>
   mine.add(last, digest().add(measures).value());
   auto numbers = mine.mine();
   numbers.resize(agreed_fields);
-  numbers.back() = digest_of(batch);  // behind what is the same on all ranks
+  numbers.back() = digest_of(batch);  // the last field, which differs between data ranks
   auto const all = room.of_all(numbers);
   auto const first = mine.first_difference(all);
   if (first == last) compare_text(room, subject, last, measures);
@@ -255,7 +259,7 @@ template <class Memory>
 /// The sources of batches that have been compared.
 class compared_batches {
  public:
-  /// Once for each source.
+  /// Returns true once for each source of batches.
   template <class Memory>
   [[nodiscard]] bool is_new(device_batch<Memory> const& batch) {
     if (batch.description == nullptr || batch.description->number == last_) return false;

@@ -34,7 +34,7 @@ PLAIT_DECL void check_groups(std::vector<parameter_group> const& groups,
     require_range(concat({"trainer_options::groups: .decay of ", which}), group.decay,
                   number_ranges::finite_from_0);
     bool matched = false, counts = false;
-    std::string others;  // that have what it matches
+    std::string others;  // the patterns of earlier groups with its parameters
     for (auto const& parameter : parameters) {
       if (!matches(group.pattern, parameter.name)) continue;
       matched = true;
@@ -130,7 +130,7 @@ PLAIT_DECL void require_same_samples(agreement_room const& room, std::string con
   std::vector<std::size_t> first(std::size_t(grid.size(batch_axes)), digests.size());
   for (std::size_t rank = 0; rank < digests.size(); ++rank) {
     int const data_rank = data_rank_of(rank);
-    auto& other = first[std::size_t(data_rank)];  // of this data rank
+    auto& other = first[std::size_t(data_rank)];  // the first rank of this data rank
     if (other == digests.size()) other = rank;
     if (digests[other] == digests[rank]) continue;
     throw input_error({subject, ": rank ", other, " and rank ", rank, " are both data rank ",

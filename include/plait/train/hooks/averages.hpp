@@ -15,13 +15,16 @@
 
 namespace plait::execution {
 
-/// The averages over the steps of what one rank's optimizer owns (exponential moving averages), in
-/// an arena of their own, which the plan's memory has.
+/// Exponential moving averages of the parameters that one rank's optimizer owns, in an arena of
+/// their own, which is part of the planned memory. With a decay of 0.999, average = 0.999 * average
+/// + 0.001 * parameter after each update.
 ///
-/// Parameters and averages can change places, so that layers and exports see the averages without
-/// knowing of them. A change of places is the rank's own. Where layers see more than the rank owns,
-/// the rest is out of date from then on, until gather_parameters().
-/// Errors:  out_of_memory says what the plan needs the memory for.
+/// in_place() swaps parameters and averages, so layers and exports read the averages at the usual
+/// addresses, without code of their own. A swap communicates nothing, so it can be undone after an
+/// exception on one rank. If ranks own blocks, as under `zero<1>`, a rank has copies of the blocks
+/// of other ranks, and a swap leaves these copies out of date. The next call that uses parameters
+/// then gathers the blocks (gather_parameters).
+/// Errors:  out_of_memory with the memory that the plan needs.
 /// Threads: used by the one thread that runs the rank.
 template <class Elements, class Rank>
 class averages : public step_hook {
@@ -29,36 +32,36 @@ class averages : public step_hook {
   using store_type = parameter_store<Elements, Rank>;
 
  public:
-  /// Room in `arenas`, which restart() fills; with a decay of 0 there is none.
+  /// Allocates the averages in `arenas`; restart() fills them. With a decay of 0 there are none.
   [[gnu::cold]] averages(Rank& rank, plan_facts const& plan, store_type& store,
                          training_arenas<Rank>& arenas, double decay)
       : rank_(rank), plan_(plan), store_(store), decay_(decay), memory_(arenas.averages) {
     memory_ = store.allocate(decay == 0 ? 0 : store.owned_count() * sizeof(element));
   }
 
-  /// Bytes of the arena.
+  /// Returns the bytes of the arena.
   [[nodiscard]] std::size_t bytes() const { return memory_.size(); }
 
   [[nodiscard]] store_type const& store() const { return store_; }
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
-  /// Those of a block.
+  /// Returns the averages of a block.
   [[nodiscard]] element* data_of(owned_block const& block) const {
     return reinterpret_cast<element*>(memory_.data()) + block.state_offset;
   }
 
-  /// Makes the averages what the parameters are.
+  /// Copies the parameters to the averages.
   [[gnu::cold]] void restart();
 
-  /// averages = decay * averages + (1 - decay) * parameters for a block whose step has been put
-  /// into the same queue. Nothing is done if `*gradient_scale` is not a number.
+  /// Computes averages = decay * averages + (1 - decay) * parameters for a block, after its update
+  /// in the same queue. Changes nothing if `*gradient_scale` is not a number.
   void after_update(owned_block const& block, double const* gradient_scale) const;
 
-  /// What layers keep beside parameters is no average: `count` elements of a block from `at` on are
-  /// what the parameters' arena has.
+  /// Copies `count` elements of a block, from element `at` on, from the parameters to the averages:
+  /// buffers and imported values are not averaged.
   void copy(owned_block const& block, std::size_t at, std::size_t count) const;
 
-  /// Parameters and averages are in each other's places while it lives, also when an exception ends
-  /// that.
+  /// Swaps parameters and averages while it lives, and swaps them back at its end, also after an
+  /// exception.
   class scope {
    public:
     explicit scope(averages& held) : held_(held) { held_.change_places(); }
@@ -67,7 +70,7 @@ class averages : public step_hook {
     ~scope() noexcept(false) {
       try {
         held_.change_places();
-      } catch (...) {  // where one has ended the scope, that is the exception to be seen
+      } catch (...) {  // an exception that ends the scope is the one to report
         if (std::uncaught_exceptions() == exceptions_) throw;
       }
     }
@@ -77,19 +80,22 @@ class averages : public step_hook {
     int exceptions_ = std::uncaught_exceptions();
   };
 
-  /// Errors: error if there are no averages, or they are in place already.
+  /// Returns a scope in which the averages are in the place of the parameters.
+  ///
+  /// Errors: error if there are no averages, or if they are in place already.
   [[nodiscard]] [[gnu::cold]] scope in_place();
 
   /// Errors: error, with the name of the call, if averages are in the parameters' place.
   void require_parameters(char const* call) const;
 
-  /// A step begins, which gathers by itself; where it `updates`, what layers see is that of before.
+  /// Notes the beginning of a step, which gathers parameters by itself. With `updates` it changes
+  /// owned elements, so copies of the blocks of other ranks are out of date after it.
   void begin_step(bool updates) { is_stale_ = updates && layers_see_more_; }
 
-  /// Brings what layers see up to date on all ranks, if it is not; all ranks call it.
+  /// Gathers the parameters that layers see, if they are out of date. All ranks call it.
   ///
-  /// Moves: what the plan's list has for the gathering of parameters before a step, after one or a
-  /// change of places.
+  /// Moves: the rows of the plan's list that gather parameters before a step; nothing if there was
+  ///        neither an update nor a swap since the last gathering.
   void gather_parameters() {
     if (!is_stale_) return;
     is_stale_ = false;
@@ -110,7 +116,7 @@ class averages : public step_hook {
   Rank& rank_;
   plan_facts const& plan_;
   store_type const& store_;
-  // The region over_tensor is kept whole at every level.
+  // The region over_tensor is kept whole at every level of zero.
   bool const layers_see_more_ =
       plan_.numbers.rules.owned != plan_.numbers.rules.kept || plan_.numbers.rules.keeps_blocks();
   double decay_;

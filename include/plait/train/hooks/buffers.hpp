@@ -10,8 +10,9 @@
 
 namespace plait::execution {
 
-/// Calls action(first element, elements, share) for what a block that this rank's optimizer owns
-/// has of each buffer that is not frozen; the first element is counted from the block's.
+/// Calls action(first, count, share) for each buffer that is not frozen and that has elements in
+/// `block`, which this rank's optimizer owns. `first` counts from the block's first element;
+/// `share` is the buffer's momentum, the share of the new value in an update.
 template <class Plan, class Store, class Action>
 void for_each_buffer(Store const& store, owned_block const& block, Action action) {
   if constexpr (Plan::has_buffers)
@@ -32,8 +33,11 @@ consteval void check_buffer_type() {
                 "which keeps parameters in float");
 }
 
-/// The buffers of a block follow what the step has found, which has been reduced, once. What layers
-/// see of them, and the averages, follow.
+/// Updates buffers, such as the running mean of a batch norm, after the optimizer's update of a
+/// block. The value that a step has found for a buffer is in the gradients' arena, and has been
+/// reduced as gradients are. With a momentum of 0.1, buffer = 0.9 * buffer + 0.1 * value. The
+/// copies that layers see, and the averages, get the new buffer. A step that is not finite changes
+/// no buffer.
 template <class Job, class Averages>
 class buffers : public step_hook {
   using plan = typename Job::plan_type;

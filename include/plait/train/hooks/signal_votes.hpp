@@ -6,12 +6,12 @@
 
 namespace plait::execution {
 
-/// Ends the job after the step in which a signal has come to one of its processes.
+/// Ends the job after the step in which a signal has arrived at one of its processes.
 ///
 /// Threads: used by the one thread that runs the rank.
 class signal_votes : public step_hook {
  public:
-  /// `stop`: null if a signal is to be no vote.
+  /// `stop`: the guard that keeps signals; null: the hook gives no votes.
   explicit signal_votes(stop_on_signals const* stop) : stop_(stop) {}
 
   [[nodiscard]] bool gives_votes() const { return stop_ != nullptr; }

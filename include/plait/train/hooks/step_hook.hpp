@@ -8,11 +8,11 @@
 
 namespace plait::execution {
 
-/// Ends the job after the last step that was done, by the signal, or with 0 as the generation of an
-/// elastic job says. It does not return.
+/// Ends the job after the last completed step, because of a signal, or with 0 because the
+/// generation of an elastic job ends it. It does not return.
 using end_of_job = function_reference<void(int signal)>;
 
-/// The votes of all ranks in a step that is done, and what may be done with them.
+/// The votes of all ranks in a completed step, and the means by which a hook can react to them.
 struct counted_votes {
   double sum;  ///< a hook that has dealt with the votes sets it to 0
   step_report const& report;
@@ -20,38 +20,44 @@ struct counted_votes {
   end_of_job end;
 };
 
-/// The points of a step, in their order. A hook is what a step does not need to train, such as
-/// averages or signals: a class that derives from this one and has a function of its own for each
-/// point at which it does something. The list of hooks is known at compile time, so no function is
-/// virtual, and a hook costs nothing at the other points.
+/// The points of a step, in their order. A hook is a part that a step does not need to train: a
+/// class that derives from this class and has functions of its own for the points at which it acts.
+/// For example, `averages` has after_update(), and costs nothing at the other points. The list of
+/// hooks is known at compile time, so no function is virtual.
+///
+/// A hook that wants to end the job votes. A rank that simply threw would leave the others waiting
+/// in the next collective. So votes() returns a number that is summed with the loss over all ranks:
+/// if rank 2 votes 1 and the others 0, all ranks read 1 after the same step, and between_steps()
+/// acts on it on all of them.
 ///
 /// Errors: an exception of a hook ends the step.
 struct step_hook {
-  /// Before each call of a trainer that communicates.
+  /// Called before each call of a trainer that communicates.
   void before_call() const {}
-  /// Before a step.
+  /// Called before a step.
   void before_step(end_of_job const&) const {}
-  /// Returns whether ranks add up votes in each step; all ranks return the same.
+  /// Returns true if ranks add up votes in each step; all ranks return the same.
   [[nodiscard]] bool gives_votes() const { return false; }
-  /// Returns the summand of this rank in the number by which ranks agree to end the job: 0 to go
-  /// on.
+  /// Returns the vote of this rank, a summand of the number by which ranks agree to end the job; 0:
+  /// continue.
   [[nodiscard]] double votes() const { return 0; }
-  /// After the passes: who comes through the last transfer has the reduced gradients.
+  /// Called after the passes, before the last transfer of a step. A rank that completes this
+  /// transfer knows that all ranks have the reduced gradients.
   void before_last_transfer() const {}
-  /// Before the update. `votes`: their sum, on the device.
+  /// Called before the update. `votes`: the sum of the votes, on the device.
   void before_update([[maybe_unused]] double const* votes) const {}
-  /// After the update of a block was put into the queue of stream compute. Nothing is done to the
-  /// block if `*gradient_scale` is not a number.
+  /// Called after the update of a block was enqueued on stream compute. The update changes nothing
+  /// if `*gradient_scale` is not a number.
   void after_update(owned_block const&, [[maybe_unused]] double const* gradient_scale) const {}
-  /// After a step, which the trainer has counted.
+  /// Called after a step, which the trainer has counted.
   void after_step() const {}
-  /// Between two steps, if some rank has voted for an end.
+  /// Called between two steps if a rank has voted for an end.
   void between_steps(counted_votes&) const {}
-  /// At the end of the job, as end_of_job has it; the last hook throws.
+  /// Called at the end of the job, by end_of_job; the last hook throws.
   void at_end([[maybe_unused]] int signal, [[maybe_unused]] step_report const& last) const {}
 };
 
-/// The hooks of a trainer, which outlive it: at each point one after the other.
+/// Calls the hooks of a trainer at each point, one after the other. The hooks outlive it.
 template <class... Hooks>
 class step_hooks {
  public:

@@ -27,9 +27,15 @@
 
 namespace plait::execution {
 
-/// A trainer in its generation, if it has one: of a job that is not elastic all calls do nothing.
+/// Connects a trainer to the generation of an elastic job; in other jobs all calls do nothing. A
+/// generation ends when its ranks change, and the trainer of the next one continues from the state
+/// that it has left in memory. For example, 8 ranks have done step 99 when one of them fails. The
+/// other 7 and a newcomer make trainers: take_over() finds the state on 7 of them, introduce()
+/// tells all that the eighth is new, and meet() sends it the state. Then all 8 begin step 100.
+/// While it trains, the hook votes for an end if the ranks are about to change, so that all ranks
+/// leave after the same step.
 ///
-/// `Elements`: element_types of an elastic job, void of another one.
+/// `Elements`: element_types of an elastic job, void of other jobs.
 /// Threads: used by the one thread that runs the rank.
 template <class Rank, class Numbers, class Elements>
 class trainer_generation : public step_hook {
@@ -43,14 +49,15 @@ class trainer_generation : public step_hook {
       : rank_(rank), plan_(plan), kind_(kind), held_(std::make_shared<held_type>()) {}
 
   [[nodiscard]] held_type& held() const { return *held_; }
-  /// Whether the state is that of a generation before, which has been trained.
+  /// Returns true if the state comes from an earlier generation, which has trained it.
   [[nodiscard]] bool is_held() const { return is_held_; }
 
-  /// Errors: generation_ended if it has ended on this rank.
+  /// Errors: generation_ended if the generation has ended on this rank.
   void before_call() const {
     if (auto* const now = get()) now->require_running();
   }
-  /// Ends the job if its generation says so, or if a signal leaves nobody who could go on.
+  /// Ends the job if its generation says so, or if signals have left no rank that could continue
+  /// it.
   void before_step(end_of_job const& end) const {
     auto* const now = get();
     if (now != nullptr && (now->is_last() || signal_ != 0)) end(signal_);
@@ -60,7 +67,8 @@ class trainer_generation : public step_hook {
     auto* const now = get();
     return now == nullptr ? 0 : now->stop_votes();
   }
-  /// Says that the reduced gradients are here, when no other call is under way.
+  /// Marks the reduced gradients of the step as complete, when the device has done all work in
+  /// front of the transfer.
   void before_last_transfer() const {
     if (get() != nullptr) rank_.device().synchronize();
     held_->is_ready = true;
@@ -75,8 +83,8 @@ class trainer_generation : public step_hook {
       now->carried().is_accepted = true;
     }
   }
-  /// Ends the generation, if there is one, or the job if that cannot go on; where signals leave
-  /// nobody who could go on, the job ends before the next step.
+  /// Ends the generation after votes, or the job if it cannot continue. If signals leave no rank
+  /// that could continue the job, the job ends before the next step.
   void between_steps(counted_votes& votes) {
     if (auto* const now = get(); now != nullptr && votes.sum != 0) end(*now, votes);
   }
@@ -84,17 +92,20 @@ class trainer_generation : public step_hook {
     if (auto* const now = get(); now != nullptr && signal == 0) now->end_job(held_->step - 1);
   }
 
-  /// Takes over what the last generation has left on this rank; false if that is nothing.
+  /// Takes over the state that the last generation has left on this rank. Returns false if it has
+  /// left none that fits this rank.
   ///
-  /// Errors: input_error if it has left something else than this trainer trains.
+  /// Errors: input_error if it has left the state of another job or of another optimizer.
   template <class Store>
   [[gnu::cold]] bool take_over(Store& store, bool has_averages, std::string const& name);
 
-  /// All ranks learn which of them have been compared before.
+  /// Tells all ranks which of them have been compared in an earlier generation; the others are
+  /// newcomers.
   ///
   /// Moves: a row of the list for the set-up.
   [[gnu::cold]] void introduce(agreement_room const& room);
-  /// All ranks go on from the newest step that one of them has done; start() begins anew.
+  /// Brings all ranks to the newest step that one of them has done. If no rank has some part of the
+  /// state any more, calls start() and begins with step 0.
   ///
   /// \see transfer_state
   [[gnu::cold]] void meet(agreement_room const& room, workload const& load, std::string const& name,
@@ -103,9 +114,10 @@ class trainer_generation : public step_hook {
 
  private:
   [[gnu::cold]] void end(generation& now, counted_votes& votes);
-  /// The signal that leaves nobody who has some part of the state, else 0. Nothing but connections
-  /// of the ranks is needed to find that; where the next ones cannot be agreed on, others than the
-  /// first have a moment to get theirs.
+  /// Returns the signal if all ranks that have some part of the state have caught one, so that no
+  /// rank could continue the job; else 0. The ranks need nothing but their connections to find this
+  /// out. If the ranks of the next generation cannot be looked up now, all ranks wait up to
+  /// `for_signals`: a signal to a whole job arrives at some processes later than at others.
   [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, agreement_room const& room) const;
   [[nodiscard]] generation* get() const {
     if constexpr (is_of_elastic) return rank_.generation();
@@ -189,7 +201,7 @@ void trainer_generation<Rank, Numbers, Elements>::meet(
         if (rank_.is_root())
           std::fprintf(stderr,
                        "plait: %s: the processes that are left do not have all of the state; the "
-                       "job goes on from its newest checkpoint, or begins anew\n",
+                       "job continues from its newest checkpoint, or begins again\n",
                        name.c_str());
         start();
         held_->step = 0;

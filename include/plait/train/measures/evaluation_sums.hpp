@@ -31,7 +31,7 @@ consteval void check_outputs() {
 template <class Measure, class Target, std::size_t Outputs>
 consteval void check_measure() {
   static_assert(measure<Measure>,
-                "trainer.evaluate(data, size, measures...): this type is no measure; give it "
+                "trainer.evaluate(data, size, measures...): this type is not a measure; give it "
                 "`using concept_tag = plait::measure_tag;`, numbers and value, as "
                 "plait/train/measures/measures.hpp has them");
   if constexpr (measure<Measure>) {
@@ -49,16 +49,17 @@ consteval void check_measure() {
   }
 }
 
-/// Errors: input_error, since a measure has written behind its numbers.
+/// Errors: input_error, because a measure has written after the end of its numbers.
 [[noreturn]] [[gnu::cold]] void refuse_write(std::string const& measure, std::size_t numbers);
 
-/// What an evaluation of a data set adds up over its batches.
+/// The sums of an evaluation of a data set over its batches: the terms of the loss, and the numbers
+/// of the measures.
 template <class Terms, class... Measures>
 class evaluation_sums {
   static_assert((check_measure<Measures, typename Terms::target, Terms::outputs()>(), ..., true));
 
  public:
-  /// How many numbers the measures have.
+  /// The total of the measures' `numbers`.
   static constexpr std::size_t count = (std::size_t{Measures::numbers} + ... + 0);
 
   evaluation_sums() {
@@ -66,16 +67,17 @@ class evaluation_sums {
     ((next = std::fill_n(next + Measures::numbers, guards, untouched)), ...);
   }
 
-  /// The measures' names, one behind the other.
+  /// Returns the names of the measures, separated by commas.
   [[nodiscard]] [[gnu::cold]] static std::string names() {
     std::string out;
     ((out += (out.empty() ? "" : ", ") + type_name<Measures>()), ...);
     return out;
   }
 
-  /// What the measures say of a row of a batch; rows without targets that count are left out.
+  /// Adds a row of a batch to the numbers of each measure, unless none of its targets counts.
   ///
-  /// Errors: those of the measures; input_error that names one that writes behind its numbers.
+  /// Errors: the exceptions of the measures; input_error that names a measure that writes after the
+  ///         end of its numbers.
   template <class Memory>
   void add_row(device_batch<Memory> const& batch, std::size_t row,
                std::span<double const> outputs) {
@@ -99,8 +101,9 @@ class evaluation_sums {
     (add(static_cast<Measures*>(nullptr)), ...);
   }
 
-  /// add_row of a batch. What a measure throws is kept for values(), as all ranks go on to the end
-  /// of the evaluation together; nothing is added any more.
+  /// Returns a function that calls add_row for a row of `batch`. If a measure throws, values()
+  /// throws the exception, because all ranks first complete the evaluation together; later rows are
+  /// not added.
   template <class Memory>
   [[nodiscard]] auto adder(device_batch<Memory> const& batch) {
     return [&](std::size_t row, std::span<double const> outputs) {
@@ -113,7 +116,7 @@ class evaluation_sums {
     };
   }
 
-  /// The terms of the loss of a batch, each the mean over what it counts, and that.
+  /// Adds the terms of the loss of a batch: each is a mean over `label_count` targets or rows.
   void add_loss(auto const& loss, auto const& label_count) {
     for (std::size_t i = 0; i < label_count_.size(); ++i) {
       losses_[i] += loss[static_cast<int>(i)] * label_count[i];
@@ -121,16 +124,16 @@ class evaluation_sums {
     }
   }
 
-  /// The numbers of all measures, one behind the other, when all rows have been added.
+  /// Returns the numbers of all measures, one after the other, when all rows have been added.
   [[nodiscard]] std::span<double> numbers() {
     double *to = sums_.data(), *from = added_.data();
     ((to = std::copy_n(from, Measures::numbers, to), from += Measures::numbers + guards), ...);
     return std::span(sums_).first(count);
   }
 
-  /// What the measures make of all that, as a tuple.
+  /// Returns the values of the measures, as a tuple.
   ///
-  /// Errors: what a measure of this rank has thrown.
+  /// Errors: the exception that a measure has thrown on this rank.
   [[nodiscard]] auto values(Measures const&... measures) const {
     if (failure_ != nullptr) std::rethrow_exception(failure_);
     evaluation_totals totals{0, label_count_[Terms::first_loss]};
@@ -146,8 +149,8 @@ class evaluation_sums {
   }
 
  private:
-  /// Numbers behind those of each measure that show whether it writes there: each addition changes
-  /// them.
+  /// The number of guards after the numbers of each measure. Each addition to a guard changes it,
+  /// so guards show that a measure writes too far.
   static constexpr std::size_t guards = 4;
   static constexpr double untouched = 0x1.8p-1000;
 

@@ -9,7 +9,7 @@ namespace plait::execution {
 
 PLAIT_DECL void refuse_write(std::string const& measure, std::size_t numbers) {
   throw input_error({"evaluate: the measure ", measure,
-                     " has written behind its numbers, of which it has ", numbers,
+                     " has written after the end of its numbers, of which it has ", numbers,
                      "; let `numbers` be as many as its add writes to"});
 }
 

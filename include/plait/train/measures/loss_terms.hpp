@@ -19,19 +19,20 @@
 
 namespace plait::execution {
 
-/// Returns the index of the first integer target that counts and is no class below `classes`, or
-/// -1. `counts_labels`: `count` returns a number of labels, and not a sum of weights. In a row of
-/// several targets, a label counts if the row counts no more with a class in its place; where
-/// `count` returns weights, a negative label is taken as one that does not count.
+/// Returns the index of the first label that counts and is not a class below `classes`, or -1. A
+/// loss may leave out labels such as -100, and `count` alone knows which. So in a row of several
+/// labels this function puts a class into the label's place: if the row then counts no more labels
+/// than before, the label counts. `counts_labels`: `count` returns a number of labels. If it
+/// returns a sum of weights, a negative label is assumed not to count.
 ///
-/// Cost: reads the labels once, on the host, and calls `count` for rows with a label that is no
+/// Cost: reads the labels once, on the host, and calls `count` for rows with a label that is not a
 ///       class.
 std::ptrdiff_t find_bad_label(std::span<std::int32_t const> labels, std::size_t width,
                               std::size_t classes, bool counts_labels,
                               double (*count)(std::span<std::int32_t const>));
 
-/// True for losses whose labels a trainer has to check: those that say how many `classes` there
-/// are, and whose own `count` does not refuse other labels.
+/// A loss whose labels a trainer has to check: it has `classes`, and its own `count` does not
+/// refuse other labels.
 template <class Loss>
 concept checks_labels = requires { Loss::classes; } && !requires {
   requires std::is_same_v<typename Loss::count_refuses_labels, Loss>;
@@ -51,8 +52,11 @@ template <class Memory>
                      ", and others only where its count leaves them out"});
 }
 
-/// What the terms of a job's loss are, and what they count: the losses behind its model, and what
-/// layers add in mid-model. The loss is the sum of weight * (sum of a term) / (what it counts).
+/// The terms of a job's loss: the losses after the model, and the terms that layers add in
+/// mid-model. The loss is the sum of weight * (sum of a term) / (its count), where sum and count
+/// are over the whole global batch. With 64 targets of which 3 do not count, the divisor is 61 on
+/// every rank and in every microbatch; a mean of the means of ranks or microbatches would be
+/// another number. Targets are on the host, so the counts are known before the first forward.
 template <class Plan, class Element>
 struct loss_terms {
   static constexpr int count = Plan::loss_terms();
@@ -60,11 +64,11 @@ struct loss_terms {
   using target =
       std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<Element>>;
 
-  /// Of each term, in the microbatches from `first` to `end` of a batch of data rank `rank` of
-  /// `ranks`: the targets that count for a loss, or, in mid-model, the rows that there are;
-  /// weighted.
+  /// Returns the count of each term in the microbatches from `first` to `end` of a batch of data
+  /// rank `rank` of `ranks`. The count is the number of targets that count for a loss, or of rows
+  /// with a sample for a term in mid-model; with weights it is the sum of their weights.
   ///
-  /// Errors: those of the losses' count.
+  /// Errors: the exceptions of the losses' count; input_error for a bad label or a bad count.
   /// Cost:   reads the targets once for each loss, on the host.
   template <class Memory>
   static std::array<double, std::size_t(count)> count_in(device_batch<Memory> const& batch,
@@ -90,14 +94,14 @@ struct loss_terms {
     return out;
   }();
 
-  /// The term of the first loss behind the model: what it counts stands in reports.
+  /// The term of the first loss after the model, whose count is in reports.
   static constexpr std::size_t first_loss = [] {
     for (auto const& leaf : Plan::tree.leaves)
       if (leaf.is_loss) return std::size_t(leaf.term);
     return std::size_t(0);
   }();
 
-  /// Whether a row with these targets counts for any of the losses.
+  /// Returns true if a row with these targets counts for one of the losses.
   static bool any_counts(std::span<target const> of_row) {
     bool any = false;
     for_each_term([&]<int Leaf, class Layer>(Layer*) {
@@ -106,7 +110,8 @@ struct loss_terms {
     return any;
   }
 
-  /// The outputs of a row without padding: as many as the losses have classes, if they have any.
+  /// Returns the number of outputs of a row without padding: the number of classes, if the losses
+  /// have classes.
   static consteval std::size_t outputs() {
     std::size_t width = Plan::tree.leaves[Plan::leaf_count - 1].inputs[0].width;
     for_each_term([&]<int Leaf, class Layer>(Layer*) {
@@ -117,7 +122,7 @@ struct loss_terms {
   }
 
  private:
-  /// The leaf that has each term.
+  /// The leaf of each term.
   static constexpr std::array<int, std::size_t(count)> leaf_of = [] {
     std::array<int, std::size_t(count)> out{};
     for (int leaf = 0; leaf < Plan::leaf_count; ++leaf)
@@ -191,7 +196,7 @@ struct loss_terms {
     return sum;
   }
 
-  /// Errors: input_error for a number that can be no sum of weights.
+  /// Errors: input_error for a number that cannot be a sum of weights.
   static void refuse_no_sum(double found) {
     if (!(found >= 0) || !std::isfinite(found))
       throw input_error({"trainer: count of the loss says ", std::to_string(found),

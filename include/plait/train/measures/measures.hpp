@@ -17,7 +17,7 @@
 
 namespace plait {
 
-/// A type says on purpose that it is a measure by `using concept_tag = plait::measure_tag;`.
+/// Marks a type as a measure: `using concept_tag = plait::measure_tag;`.
 struct measure_tag {};
 
 /// The totals over all samples that an evaluation adds up besides the measures' own numbers.
@@ -29,16 +29,16 @@ struct evaluation_totals {
 /// The direction in which values of a measure get better.
 enum class better { lower, greater };
 
-/// A measure is what `trainer.evaluate(data, size, measures...)` adds up over the samples of a data
-/// set.
+/// A measure is a quantity that `trainer.evaluate(data, size, measures...)` computes from sums over
+/// the samples of a data set. For example, an accuracy has two sums, the rows whose class is right
+/// and all rows, and its value is their quotient.
 ///
-/// Syntax:  numbers: how many it adds up, static constexpr;
-///          value(std::span<double const> sums, evaluation_totals const&), of the sums over all
-///          samples. If numbers is not 0, add(outputs, targets, weight, sums), static: `outputs` is
-///          a std::span<double const> of one row, without padding, `targets` a span of
-///          std::int32_t or of float or double, `sums` a std::span<double>. For
-///          `checkpoint_options::best` it has name() -> std::string, static, and
-///          `static constexpr plait::better is_better`.
+/// Syntax:  numbers: the number of its sums, static constexpr; value(std::span<double const> sums,
+///          evaluation_totals const&): its value, from the sums over all samples. If numbers is not
+///          0, add(outputs, targets, weight, sums), static: `outputs` is a std::span<double const>
+///          of one row, without padding, `targets` a span of std::int32_t or of float or double,
+///          `sums` a std::span<double>. For `checkpoint_options::best` it has name() ->
+///          std::string, static, and `static constexpr plait::better is_better`.
 /// Meaning: add() is called once for each row that counts, on one rank; sums start at 0. It writes
 ///          to its sums alone. All ranks evaluate the same measures.
 template <class M>
@@ -50,7 +50,9 @@ concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
 
 namespace detail {
 
-/// The class of a row, which must be one of the outputs.
+/// Returns the class of a row.
+///
+/// Errors: input_error if it is not the number of an output.
 [[nodiscard]] std::size_t class_of(std::span<std::int32_t const> label, std::size_t outputs,
                                    char const* measure);
 
@@ -59,7 +61,7 @@ namespace detail {
 /// Ready-made measures.
 namespace measures {
 
-/// The loss, as `evaluate` of one batch has it.
+/// The mean loss of the data set, as `evaluate` of one batch returns it for a batch.
 struct mean_loss {
   using concept_tag = measure_tag;
   static constexpr better is_better = better::lower;
@@ -68,7 +70,7 @@ struct mean_loss {
   static double value(std::span<double const>, evaluation_totals const& of) { return of.loss; }
 };
 
-/// exp of the mean loss.
+/// The exponential of the mean loss.
 struct perplexity {
   using concept_tag = measure_tag;
   static constexpr better is_better = better::lower;
@@ -79,8 +81,9 @@ struct perplexity {
   }
 };
 
-/// The share of rows whose class is among the `Most` greatest outputs, of which the model has more;
-/// of equal outputs the first ones count, and an output that is nan is greater than all.
+/// The share of rows whose class is among the `Most` greatest outputs; the model has more outputs
+/// than `Most`. Of equal outputs the first ones count, and an output that is nan is greater than
+/// all.
 template <std::size_t Most>
 struct top {
   static_assert(Most > 0,
@@ -107,8 +110,8 @@ struct top {
 /// The share of rows whose class has the greatest output.
 using accuracy = top<1>;
 
-/// The numbers of rows, weighted, whose class was taken for another one: value()[class][taken for].
-/// The numbers of a class are nan if an output of one of its rows is nan.
+/// The confusion matrix: value()[class][predicted class] is the number of such rows, or the sum of
+/// their weights. The numbers of a class are nan if an output of one of its rows is nan.
 template <std::size_t Classes>
 struct confusion_matrix {
   using concept_tag = measure_tag;
@@ -138,7 +141,7 @@ struct confusion_matrix {
   }
 };
 
-/// |output - target|, the mean over all numbers that count.
+/// The mean of |output - target| over all numbers that count.
 struct mean_absolute_error {
   using concept_tag = measure_tag;
   static constexpr better is_better = better::lower;

@@ -12,12 +12,14 @@
 
 namespace plait::execution {
 
-/// The numbers of a step that are summed over samples: what the terms of the loss count, and the
-/// loss. Without slices they are where step_scalars has them. With slices each slice has them for
-/// itself, in a list behind which the number is that says whether to stop; ranks transfer the list,
-/// in which each has its slices among zeros, and each adds it up along the tree.
+/// The numbers of a step that are sums over samples: the counts and the losses of the terms. In
+/// most plans they are in step_scalars, and an all_reduce adds up the ranks' numbers. A
+/// reproducible plan of 8 slices, for example, must not let the number of ranks decide the order of
+/// additions. So it has the numbers of each slice in a list: a rank fills in its own slices among
+/// zeros, an all_reduce brings the whole list to all ranks, and each rank adds it up along the tree
+/// of slices. The number by which ranks agree to stop follows the losses, so one sum has both.
 ///
-/// `Terms` is loss_terms of the plan.
+/// `Terms`: loss_terms of the plan.
 /// Threads: used by the one thread that runs the rank.
 template <class Plan, class Terms, class Numbers>
 class summed_numbers {
@@ -34,7 +36,7 @@ class summed_numbers {
     }
   }
 
-  /// Counts in a batch of this rank and brings `now`, with that, and the list to the device.
+  /// Counts the targets of a batch of this rank, and uploads `now`, with the counts, and the list.
   template <class Rank, class Batch>
   void upload(Rank& rank, Batch const& batch, Numbers& now) {
     auto const [mine, ranks] = block_of(Plan::samples, rank.grid(), rank.place());
@@ -53,22 +55,24 @@ class summed_numbers {
     rank.device().upload(&now, now_, sizeof now);
   }
 
-  /// What the ranks sum up to know what the terms count.
+  /// Returns the counts, which the ranks sum up.
   [[nodiscard]] double* label_count() const {
     if constexpr (slices == 0) return now_->label_count.data();
     else return list_;
   }
-  /// The loss in the same way. Behind it is the number that says whether to stop.
+  /// Returns the losses, which the ranks sum up; the number by which ranks agree to stop follows
+  /// them.
   [[nodiscard]] double* loss() const {
     if constexpr (slices == 0) return now_->loss.data();
     else return list_ + listed;
   }
-  /// From the loss of one microbatch to that of the next, in numbers: each slice has its own.
+  /// The distance, in numbers, from the losses of one microbatch to the losses of the next: with
+  /// slices each microbatch has its own.
   static constexpr int loss_stride = slices == 0 ? 0 : int(terms);
-  /// How many numbers the loss is.
+  /// The number of losses: one for each term, and with slices for each term of each slice.
   static constexpr std::size_t losses = slices == 0 ? terms : listed;
 
-  /// Adds up what the slices count, or their loss, where all ranks have summed it up.
+  /// Adds up the counts of the slices, or their losses, after the ranks have summed up the list.
   template <class Queue>
   void total_counted(Queue const& queue) const {
     if constexpr (slices > 0) total(queue, label_count(), now_->label_count.data());

@@ -18,21 +18,21 @@
 
 namespace plait {
 
-/// A type says on purpose that it is an optimizer by `using concept_tag = plait::optimizer_tag;`.
+/// Marks a type as an optimizer: `using concept_tag = plait::optimizer_tag;`.
 struct optimizer_tag {};
 
-/// A parameter as decay groups see it.
+/// A description of a parameter, by which an optimizer decides whether the parameter decays.
 struct parameter_description {
   std::string_view name;  ///< full name, as in "h.3.mlp.c_fc.weight"
   int rank = 1;           ///< 1 for vectors, 2 for matrices
 };
 
-/// Decay every parameter.
+/// Returns true: every parameter decays.
 inline bool decay_all(parameter_description const&) { return true; }
-/// Decay matrices, not biases and norms.
+/// Returns true for matrices, and false for vectors such as biases and the weights of norms.
 inline bool decay_matrices(parameter_description const& what) { return what.rank == 2; }
 
-/// A number of an optimizer that must be the same on all ranks, and what it may be.
+/// A number of an optimizer that must be the same on all ranks, and its range.
 struct setting {
   char const* name = "";
   double value = 0;
@@ -49,7 +49,7 @@ struct adamw {
   using concept_tag = optimizer_tag;
   using numbers = ext::adamw_numbers;
   static constexpr int states = 2;
-  /// What checkpoints call the states.
+  /// The names of the states in checkpoints.
   static constexpr std::array<char const*, 2> state_names{"exp_avg", "exp_avg_sq"};
 
   double learning_rate = 1e-3;
@@ -58,12 +58,12 @@ struct adamw {
   double weight_decay = 1e-2;
   bool (*decays)(parameter_description const&) = decay_all;
 
-  /// What trainers check, and compare between ranks besides `numbers`.
+  /// Returns the settings, which trainers check, and compare between ranks.
   [[nodiscard]] std::array<setting, 5> settings() const;
   /// Returns the numbers that change from update to update. `age`: the number of updates that the
   /// states have seen before.
   [[nodiscard]] numbers numbers_of(std::int64_t age, double rate_factor) const;
-  /// One step of all parameters of an arena; `now` is in the device's memory.
+  /// Updates all parameters of an arena once; `now` is in the device's memory.
   template <class Queue, class Arena>
   void update(Queue queue, Arena const& of, numbers const* now) const {
     queue.adamw(of, ext::adamw_constants{beta1, beta2, epsilon, weight_decay}, now);
@@ -106,14 +106,13 @@ namespace plait::ext {
 /// An optimizer changes weights by their gradients, one step for all weights of an arena whose
 /// states have the same age.
 ///
-/// Syntax:  the members of `adamw`; `numbers` is a trivially copyable struct of at most 8 numbers,
-/// among
-///          them `learning_rate`, which is what reports say. settings() may be missing, and so may
-///          `state_names`: then checkpoints have `state_0`, ...
-/// Meaning: numbers_of(age, rate) are the numbers of an update of states that have seen `age`
-///          updates, which is the step of the job unless states have been reset. update() leaves
-///          everything as it is if `*of.gradient_scale` is not a number, and takes the learning
-///          rate and the weight decay of each of `of.ranges` times its factors.
+/// Syntax:  the members of `adamw`. `numbers` is a trivially copyable struct of at most 8 numbers,
+///          among them `learning_rate`, which reports contain. settings() may be missing, and so
+///          may `state_names`: then checkpoints have `state_0`, ...
+/// Meaning: numbers_of(age, rate) returns the numbers for an update of states that have seen `age`
+///          updates. The age is the number of the step, unless states have been reset. update()
+///          changes nothing if `*of.gradient_scale` is not a number, and multiplies the learning
+///          rate and the weight decay by the factors of each of `of.ranges`.
 template <class O>
 concept optimizer =
     std::same_as<typename O::concept_tag, optimizer_tag> &&
@@ -124,7 +123,7 @@ concept optimizer =
       { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
     };
 
-/// The names of an optimizer's states in checkpoints.
+/// Returns the names of an optimizer's states in checkpoints.
 template <optimizer O>
 [[nodiscard]] [[gnu::cold]] std::vector<std::string> state_names_of() {
   std::vector<std::string> out;

@@ -11,29 +11,29 @@
 
 namespace plait {
 
-/// Parameters that the optimizer treats in a way of their own: those whose full name, such as
-/// "h.3.attn.c_attn.weight", the pattern matches.
+/// A group of parameters whose learning rate and weight decay have factors of their own: all
+/// parameters whose full name, such as "h.3.attn.c_attn.weight", matches the pattern.
 struct parameter_group {
-  std::string pattern;  ///< a star stands for any characters, or none: "h.*.attn.*", "*.bias"
-  double rate = 1;      ///< factor of the learning rate
-  double decay = 1;     ///< factor of the weight decay, besides the optimizer's `decays`
+  std::string pattern;  ///< a star matches any characters, or none: "h.*.attn.*", "*.bias"
+  double rate = 1;      ///< the factor of the learning rate
+  double decay = 1;  ///< the factor of the weight decay, if the optimizer's `decays` returns true
 };
 
 }  // namespace plait
 
 namespace plait::execution {
 
-/// What a parameter's learning rate and weight decay are multiplied by.
+/// The factors of a parameter's learning rate and weight decay.
 struct update_factors {
   double rate = 1, decay = 1;
 };
 
-/// The first group that matches a parameter, or null.
+/// Returns the first group that matches a parameter, or null.
 [[gnu::cold]] parameter_group const* first_match(std::vector<parameter_group> const& groups,
                                                  std::string_view name);
 
-/// Those of a parameter: of the first group that matches, and no decay where the optimizer has
-/// none.
+/// Returns the factors of a parameter: the factors of the first group that matches it, or 1 without
+/// such a group. The factor of the decay is 0 if the optimizer does not decay the parameter.
 template <class Decays>
 [[gnu::cold]] update_factors factors_of(parameter_description const& what, Decays const& decays,
                                         std::vector<parameter_group> const& groups) {

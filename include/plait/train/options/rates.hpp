@@ -17,7 +17,7 @@
 
 namespace plait::detail {
 
-/// What falls from 1 to a last fraction at step `total`, at which it stays.
+/// A factor that falls from 1 to a final fraction at step `total`, and stays there.
 class falling_rate {
  public:
   [[nodiscard]] std::int64_t total() const { return total_; }
@@ -25,7 +25,7 @@ class falling_rate {
  protected:
   falling_rate(std::string const& name, std::int64_t total, double final_fraction);
   [[nodiscard]] double final_fraction() const { return final_; }
-  /// How much of the way from step `first` on is done.
+  /// Returns the completed fraction of a fall that begins at step `first`.
   [[nodiscard]] double done(std::int64_t at, std::int64_t first) const {
     return std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
   }
@@ -37,9 +37,9 @@ class falling_rate {
 
 }  // namespace plait::detail
 
-/// Ready-made functions for `trainer_options::rate`: of the step, counted from 0, to the factor of
-/// the optimizer's learning rate, which is its greatest one. A function of your own, such as a
-/// lambda, is as good.
+/// Ready-made functions for `trainer_options::rate`: from the step, counted from 0, to a factor of
+/// the optimizer's learning rate, which is the greatest rate of the run. A function of your own,
+/// such as a lambda, can be used in the same way.
 ///
 /// All numbers of steps count from the start of training, those in a `warm_up` as well: in
 /// `warm_up(10, cosine(100))` the rate rises in steps 0 to 9, falls from step 10 on and is at its
@@ -51,8 +51,8 @@ struct constant {
   double operator()(std::int64_t /*at*/) const { return 1; }
 };
 
-/// Half a cosine from 1 down to `final_fraction` at step `total`, at which it stays; with no
-/// `final_fraction` given, a tenth.
+/// Falls along half a cosine from 1 to `final_fraction` at step `total`, and stays there. The
+/// default of `final_fraction` is a tenth.
 ///
 /// Source: PyTorch's CosineAnnealingLR, which would rise again.
 class cosine : public detail::falling_rate {
@@ -64,7 +64,7 @@ class cosine : public detail::falling_rate {
   double operator()(std::int64_t at, std::int64_t first = 0) const;
 };
 
-/// A line from 1 down to `final_fraction` at step `total`, at which it stays.
+/// Falls along a line from 1 to `final_fraction` at step `total`, and stays there.
 ///
 /// Source: PyTorch's LinearLR with start_factor = 1.
 class linear : public detail::falling_rate {
@@ -78,7 +78,8 @@ class linear : public detail::falling_rate {
   }
 };
 
-/// Multiplied by `factor` at each step that is a multiple of `every`.
+/// Begins at 1 and is multiplied by `factor` once in `every` steps: `step(30, 0.1)` is 0.1 from
+/// step 30 on and 0.01 from step 60 on.
 ///
 /// Source: PyTorch's StepLR.
 class step {
@@ -94,8 +95,9 @@ class step {
   double factor_;
 };
 
-/// Half a cosine up from 1 / `initial_divisor` to 1 in the first `rise` of all steps, another down
-/// to 1 / (`initial_divisor` * `final_divisor`) at step `total` - 1, at which it stays.
+/// Rises along half a cosine from 1 / `initial_divisor` to 1 in the first fraction `rise` of all
+/// steps. Then falls along half a cosine to 1 / (`initial_divisor` * `final_divisor`) at step
+/// `total` - 1, and stays there.
 ///
 /// Source: PyTorch's OneCycleLR, whose max_lr is the optimizer's learning rate here and whose
 /// pct_start, div_factor and final_div_factor are the other three numbers. Smith, Topin,
@@ -114,12 +116,13 @@ class one_cycle {
   double last_, peak_, initial_, final_;
 };
 
-/// A linear rise over `steps` steps to what `then` begins with, from `steps` on what `then` says.
-/// The first step is not lost: its factor is 1 / `steps`. No `steps` is no rise.
+/// Rises linearly over `steps` steps to the first factor of `then`, and follows `then` from step
+/// `steps` on. The first step trains, too: its factor is 1 / `steps`, not 0. With `steps` 0 there
+/// is no rise.
 ///
-/// `then` is called with the step since the start of training; a `cosine` or `linear` falls from
-/// the end of the rise to its own `total`. In another `warm_up`, a `step` or a function of yours
-/// nothing is moved.
+/// `then` is called with the step since the start of training. A `cosine` or `linear` falls from
+/// the end of the rise to its own `total`. Other functions, such as a `step`, another `warm_up` or
+/// a lambda, do not learn of the rise.
 template <class Then = constant>
   requires std::is_invocable_r_v<double, Then const&, std::int64_t>
 class warm_up {
@@ -154,14 +157,15 @@ class warm_up {
 
 namespace plait::execution {
 
-/// The factor of the learning rate at a step; 1 if there is no function.
+/// Returns the factor of the learning rate at a step; 1 if there is no function.
 ///
-/// Errors: input_error if it is negative or not finite, or above 1 and that is not `allowed`.
+/// Errors: input_error if the factor is negative or not finite, or if it is above 1 and `allowed`
+///         is false.
 double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step,
                bool allowed = false);
 
-/// Calls each(step) for some steps, the first ones and ever fewer up to 2^20: for what is asked of
-/// a schedule as a whole.
+/// Calls each(step) for steps 0, 1, 2, 4, ... 2^20. A schedule is a function, so ranks and
+/// checkpoints can only compare some of its values.
 template <class Each>
 void for_some_steps(Each each) {
   for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))

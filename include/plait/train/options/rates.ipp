@@ -61,17 +61,18 @@ namespace plait::execution {
   auto const text = concat({"trainer_options::rate gives ", number, " at step ", step, "; "});
   if (!(factor > 1) || std::isinf(factor))
     throw input_error({text, "the factor of the learning rate must be a finite number from 0 on"});
-  throw input_error({text,
-                     "it is no learning rate but the factor that the optimizer's learning_rate is "
-                     "multiplied by: give the greatest rate to the optimizer and let the factor be "
-                     "from 0 to 1, or write .rate_above_1 = true"});
+  throw input_error(
+      {text,
+       "it is not a learning rate but the factor that the optimizer's learning_rate is "
+       "multiplied by: give the greatest rate to the optimizer and let the factor be "
+       "from 0 to 1, or write .rate_above_1 = true"});
 }
 
 PLAIT_DECL double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step,
                           bool allowed) {
   if (!rate) return 1;
   double const factor = rate(step);
-  constexpr double rounding = 1e-9;  // of a function that reaches 1
+  constexpr double rounding = 1e-9;  // room for a function whose greatest value is 1
   if (factor >= 0 && factor <= (allowed ? number_ranges::greatest_finite : 1 + rounding))
     return factor;
   refuse_factor(factor, step);

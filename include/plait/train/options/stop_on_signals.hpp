@@ -19,24 +19,26 @@ struct stopped_by_signal : job_ended {
   [[gnu::cold]] stopped_by_signal(int number, std::int64_t after);
 
   int signal;
-  std::int64_t step;  ///< the last one, counted from 0; -1 if there was none
-  /// What the program is to return, as shells have it: 130 for SIGINT, 143 for SIGTERM, 138 for
-  /// SIGUSR1.
+  std::int64_t step;  ///< the last completed step, counted from 0; -1: none
+  /// Returns the exit code for the program, as shells expect it: 130 for SIGINT, 143 for SIGTERM,
+  /// 138 for SIGUSR1.
   [[nodiscard]] int exit_code() const { return 128 + signal; }
 };
 
 /// The signal that a batch system sends before SIGTERM, as Slurm's --signal=USR1@60 does.
 enum class early_warning : int { none = 0, sigusr1 = SIGUSR1 };
 
-/// A guard that keeps SIGINT (Ctrl-C) and SIGTERM for the end of a step, from the first step of a
-/// trainer that is given it: `trainer_options{.stop = &stop}`. Before that they end the program as
-/// without it, and so does a second signal of the same kind. Waits for other processes end with
-/// `wait_stopped_by_signal`: where they meet over Gloo at once, within a step two seconds after the
-/// signal, or twice the longest wait within a step so far. With MPI the process ends then. With
-/// early_warning::sigusr1 SIGUSR1 is one of them.
+/// A guard that delays the effect of SIGINT (Ctrl-C) and SIGTERM to the end of a step, so that all
+/// ranks end after the same step and can save their state. It takes effect with the first step of a
+/// trainer that has it as `trainer_options{.stop = &stop}`; before that, signals end the program as
+/// usual. A second signal of the same kind always ends the program. Waits for other processes end
+/// with `wait_stopped_by_signal`: at once while processes meet over Gloo; within a step two seconds
+/// after the signal, or after twice the longest wait within a step so far. With MPI the process
+/// ends then. With early_warning::sigusr1 the guard delays SIGUSR1, too.
 ///
-/// Errors:  input_error if there is one already, or if a handler cannot be installed.
-/// Threads: made and destroyed where no job runs; received() may be called by any thread.
+/// Errors:  input_error if the program has such a guard already, or if a handler cannot be
+///          installed.
+/// Threads: made and destroyed while no job runs; received() may be called by any thread.
 ///
 /// Example (tests/reference/names_in_use_test.cpp stop_on_signals):
 ///     plait::stop_on_signals const stop;  // Ctrl-C ends the job after a step
@@ -56,7 +58,8 @@ class stop_on_signals {
   stop_on_signals& operator=(stop_on_signals const&) = delete;
   ~stop_on_signals();
 
-  /// The first signal that came, 0 if none. Who asks takes care of those that come from now on.
+  /// Returns the first signal that has arrived; 0: none. After the first call, the first signal of
+  /// each kind no longer ends the program by itself: the caller has to ask for signals.
   [[nodiscard]] int received() const;
 
  private:
@@ -73,8 +76,10 @@ class stop_on_signals {
 
 namespace execution {
 
-/// What a rank adds to the number by which ranks agree to stop, and what the sum says: a signal, or
-/// 0. Any SIGTERM outweighs all others, any SIGUSR1 all SIGINTs, on up to 32767 ranks.
+/// Returns the summand of a rank in the number by which ranks agree to stop. agreed_signal()
+/// returns the signal that the sum means, or 0. One SIGTERM outweighs all other signals, and one
+/// SIGUSR1 all SIGINTs, on up to 32767 ranks: with SIGINT on 3 ranks and SIGTERM on one, the sum is
+/// 2^30 + 3, which means SIGTERM.
 constexpr double stop_summand(int signal) {
   return signal == 0 ? 0 : signal == SIGINT ? 1 : signal == SIGUSR1 ? 32768.0 : 1073741824.0;
 }

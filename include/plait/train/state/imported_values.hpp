@@ -19,16 +19,16 @@
 
 namespace plait::execution {
 
-/// What a rank has imported of a parameter.
+/// The digest of the values that a rank has imported for a parameter.
 struct imported_values {
   static constexpr std::uint64_t absent = 0;  ///< the rank has no such parameter
-  static constexpr std::uint64_t kept = 1;    ///< the source has left it as it was
+  static constexpr std::uint64_t kept = 1;    ///< the source has left the parameter as it was
 
-  /// What ranks import of a parameter: all of it, or the block that they hold.
+  /// The part of a parameter that a rank imports: all of it, or the block that the rank holds.
   enum extent { whole, blocks };
 
   std::string name;
-  std::uint64_t digest = kept;  ///< of the values
+  std::uint64_t digest = kept;  ///< the digest of the values
 
   template <class T>
   void read(std::vector<T> const& values) {
@@ -37,10 +37,11 @@ struct imported_values {
   }
 };
 
-/// `all`: what ranks say of some parameters, among which this one's digest is number `index`.
-/// `is_same(one, other)`: whether two ranks have imported the same elements.
+/// Requires that the ranks have imported the same values of a parameter. `all`: the digests of some
+/// parameters on all ranks; `index`: the place of this parameter's digest. `is_same(one, other)`:
+/// returns true if two ranks have imported the same elements.
 ///
-/// Errors: input_error if there are two on ranks that have the parameter.
+/// Errors: input_error if two ranks that have the parameter differ.
 template <class IsSame>
 [[gnu::cold]] void require_equal_values(std::string const& trainer, std::string const& name,
                                         numbers_of_ranks const& all, std::size_t index,
@@ -63,14 +64,15 @@ template <class IsSame>
         throw input_error({trainer, ": import_parameters: the ranks differ in the values of ",
                            in_quotes(name), ": ", said(first), ", ", said(at),
                            "; the source gives the same whole values on every rank"});
-      if (same) break;  // which has been compared with those before
+      if (same) break;  // rank `first` has been compared with all ranks in front of it
     }
 }
 
-/// Sees to it that all ranks have imported the same values of each parameter that they have.
-/// Returns which parameters of the model have been imported, by number; the same on all ranks.
+/// Requires that all ranks have imported the same values of each parameter that they have. Returns,
+/// for each parameter of the model by number, 1 if it has been imported and 0 otherwise; the same
+/// on all ranks.
 ///
-/// Errors: input_error that names the first that differs, on all ranks.
+/// Errors: input_error that names the first parameter that differs, on all ranks.
 template <class Plan>
 [[gnu::cold]] std::vector<char> compare_imported(agreement_room const& room,
                                                  std::string const& trainer,

@@ -27,15 +27,15 @@
 
 namespace plait::execution {
 
-/// The memory of what one rank trains: parameters, what layers see of them if that is of another
-/// type, gradients, the states of the optimizer one behind the other, averages.
+/// The memory of the state that one rank trains: parameters, copies of them if layers compute in
+/// another type, gradients, the states of the optimizer one after the other, and averages.
 template <class Rank>
 struct training_arenas {
   typename Rank::device_type::arena parameters{}, copies{}, gradients{}, state{}, averages{};
 };
 
-/// The types of a job's activations, of its parameters in the optimizer's hands, and of their
-/// gradients; see parallel.
+/// The element types of a job: of its activations, of the parameters that its optimizer updates,
+/// and of their gradients; see parallel.
 template <class Element, class ParameterElement, class GradientElement>
 struct element_types {
   using element = Element;
@@ -43,7 +43,7 @@ struct element_types {
   using gradient_element = GradientElement;
 };
 
-/// Places of the parameters of a rank: the layout of its stage, the blocks that it has, and the
+/// The places of the parameters of a rank: the layout of its stage, the blocks that it has, and the
 /// accumulators in which it adds up gradients slice by slice.
 struct placed_parameters {
   parameter_layout layout;
@@ -57,11 +57,17 @@ template <class Plan, class Rank>
   return {std::move(layout), Plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()), slices};
 }
 
-/// The parameters of one rank's stage, their gradients and the optimizer's state, in flat arenas:
-/// each as the plan says that it is kept, summed and owned. The arenas outlive it.
+/// Holds the parameters of one rank's stage, their gradients and the optimizer's states in flat
+/// arenas. Each parameter has one offset in the layout of the stage, and three placements of the
+/// plan decide which of its elements the rank has in which arena: the kept placement for
+/// parameters, the summed placement for gradients and the owned placement for states. On 4 data
+/// ranks without `zero`, each rank has all elements in all arenas. Under `zero<1>` a rank has a
+/// quarter of the states, under `zero<2>` also of the gradients, and under `zero<3>` also of the
+/// parameters. With `precision<bfloat16, float>` layers see copies, in an arena of their own. The
+/// arenas outlive the store.
 ///
 /// `Elements`: element_types of the job.
-/// Errors:  out_of_memory says what the plan needs the memory for.
+/// Errors:  out_of_memory with the memory that the plan needs.
 /// Threads: used by the one thread that runs the rank.
 template <class Elements, class Rank>
 class parameter_store {
@@ -74,42 +80,44 @@ class parameter_store {
   using element = T;
 
   /// Makes the arenas; start() or take() fills them. `plan`: the facts of the job's plan; `placed`:
-  /// the result of parameters_on. `has_averages`: whether messages count memory of averages.
+  /// the result of parameters_on. `has_averages`: true if messages are to count the memory of
+  /// averages.
   [[gnu::cold]] parameter_store(Rank& rank, plan_facts const& plan, placed_parameters placed,
                                 training_arenas<Rank>& arenas, int states, bool has_averages);
 
-  /// Starts from the weights of `seed`: the same under every plan.
+  /// Fills in the start weights of `seed`, the same under every plan.
   [[gnu::cold]] void start(std::uint64_t seed);
 
-  /// Takes over what `held` has of the same parameters, which lay elsewhere there, as `local` says:
-  /// everything but the averages.
+  /// Takes over parameters, gradients and states from the arenas `held` of an earlier generation,
+  /// in which the same parameters have the places `local`. Averages are not taken.
   [[gnu::cold]] void take(training_arenas<Rank> const& held,
                           lean_vector<parameter_block> const& local, std::size_t owned_count);
-  /// The same of the averages.
+  /// Takes over the averages from the arenas `held`.
   [[gnu::cold]] void take_averages(training_arenas<Rank> const& held,
                                    lean_vector<parameter_block> const& local);
 
   [[nodiscard]] auto const& layout() const { return layout_; }
-  /// Where in the gradients' arena slices are added up.
+  /// Returns the places in the gradients' arena at which slices are added up.
   [[nodiscard]] slice_arena const& slices() const { return slices_; }
   [[nodiscard]] lean_vector<parameter_block> const& local() const { return local_; }
-  /// What this rank's optimizer updates.
+  /// Returns the blocks that this rank's optimizer updates.
   [[nodiscard]] auto const& owned() const { return owned_; }
-  /// Elements of one state of the optimizer.
+  /// Returns the number of elements of one state of the optimizer.
   [[nodiscard]] std::size_t owned_count() const { return owned_count_; }
 
-  /// The parameters in the type that layers see.
+  /// Returns the parameters in the type that layers see.
   [[nodiscard]] T* compute_parameters() const {
     return reinterpret_cast<T*>((has_copies ? arenas_.copies : arenas_.parameters).data());
   }
-  /// The parameters that optimizers update.
+  /// Returns the parameters that the optimizer updates.
   [[nodiscard]] parameter_element* parameters() const {
     return reinterpret_cast<parameter_element*>(arenas_.parameters.data());
   }
   [[nodiscard]] gradient_element* gradients() const {
     return reinterpret_cast<gradient_element*>(arenas_.gradients.data());
   }
-  /// What the optimizer of this rank updates of `block`, its state, and the copies of it, if any.
+  /// Returns the parameters of `block` that the optimizer updates; the next two functions return
+  /// their states, and their copies for layers or null.
   [[nodiscard]] parameter_element* parameters_of(owned_block const& block) const {
     return parameters() + place_of(block);
   }
@@ -122,53 +130,56 @@ class parameter_store {
 
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// and keeps this rank's block. A source that returns false has left the parameter as it is.
-  /// Returns what ranks compare of that.
+  /// Returns the digests that ranks compare.
   ///
-  /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
+  /// Errors: input_error that names the first parameter with a value that is not finite.
   template <class Source>
   [[gnu::cold]] lean_vector<imported_values> import_from(Source source);
 
-  /// The same of this rank's block of each parameter, which is all that is asked of the source.
+  /// Imports this rank's block of each parameter, and asks the source for nothing else. Returns the
+  /// digests that ranks compare.
   [[gnu::cold]] lean_vector<imported_values> import_blocks(state_source& source);
 
   /// Fills `block` with this rank's elements of a parameter, and with zeros where it is padded.
   [[gnu::cold]] void read_block(state_source& source, parameter_block const& parameter,
                                 std::vector<parameter_element>& block);
-  /// One rectangle, row by row, to where it lies behind `base`; straight there if its rows stand
-  /// one behind the other.
+  /// Reads one rectangle into `out`, whose first element has the place `base`. If its rows are
+  /// contiguous there, the source writes to `out` directly.
   [[gnu::cold]] void read_rectangle(state_source& source, std::string const& name,
                                     parameter_info const& info, parameter_rectangle const& each,
                                     std::span<parameter_element> out, std::size_t base);
 
-  /// This rank's block of a bucket, as it is kept.
+  /// Returns this rank's block of a bucket under the kept placement.
   [[nodiscard]] block_of_bucket kept_block(int bucket) const {
     return block_in(layout_, layout_.parameters_at, bucket,
                     number_of_block(rules().kept, rank_.grid(), rank_.place()));
   }
-  /// Calls action(elements, where they begin in the arena of what layers see) for what this rank
-  /// keeps of each bucket that is not kept whole.
+  /// Calls action(elements, offset) for this rank's block of each bucket that is not kept whole.
+  /// `elements`: the range of the block in the layout; `offset`: its place in the arena that layers
+  /// see.
   [[gnu::cold]] void for_each_kept_block(
       function_reference<void(element_range const&, std::size_t)> action) const;
-  /// Where this rank has its block of a bucket that is exported, and where it lies in the bucket.
+  /// Returns the place of this rank's block of an exported bucket, in the arena and in the bucket.
   [[nodiscard]] [[gnu::cold]] block_of_bucket exported_block(int bucket, bool of_gradients) const;
 
-  /// What layers see of frozen parameters, in the type of the others.
+  /// Downloads frozen parameters from the arena that layers see, in the type of the other
+  /// parameters.
   [[gnu::cold]] void download_frozen(element_range const& range,
                                      std::span<parameter_element> to) const;
 
-  /// Puts a parameter's block where it is kept and where it is owned.
+  /// Uploads a parameter's block to the places at which it is kept and owned.
   [[gnu::cold]] void set(parameter_block const& parameter,
                          std::vector<parameter_element> const& values);
 
-  /// Memory for what does not depend on the batch.
+  /// Allocates memory whose size does not depend on the batch.
   [[gnu::cold]] arena allocate(std::size_t bytes);
 
-  /// Bytes of the arenas, and of the room that the rank's sums have taken.
+  /// Returns the bytes of the arenas, and of the room that the rank's sums have taken.
   [[nodiscard]] memory_need allocated() const;
 
  private:
-  /// Layers may see copies, of another type; then the parameters themselves are held as they are
-  /// owned; of what is frozen there are the copies alone.
+  /// True if layers see copies of the parameters, in another type. Then the arena of parameters has
+  /// only the elements that the rank owns, and frozen parameters exist as copies alone.
   static constexpr bool has_copies = !std::is_same_v<T, parameter_element>;
 
   [[nodiscard]] parameter_rules const& rules() const { return plan_.numbers.rules; }
@@ -181,15 +192,16 @@ class parameter_store {
   static std::size_t place_of(owned_block const& block) {
     return has_copies ? block.state_offset : block.parameters_at;
   }
-  /// Whether this rank's elements of a parameter are all of it, and no padding.
+  /// Returns true if this rank has all elements of a parameter, and no padding.
   [[nodiscard]] bool is_whole(parameter_block const& parameter);
   [[nodiscard]] bool is_kept_whole(parameter_block const& parameter) const {
     return !rules().keeps_blocks() ||
            overlap(layout_.regions[parameter_layout::over_tensor], parameter).count > 0;
   }
-  /// Puts a parameter's block where layers see it, or what this rank keeps of it.
+  /// Uploads a parameter's block, or the part of it that this rank keeps, to the arena that layers
+  /// see.
   [[gnu::cold]] void set_kept(parameter_block const& parameter, std::vector<T> const& values);
-  /// Uploads the elements of a parameter that `block` has, which begins at `to`.
+  /// Uploads the elements of a parameter that are in `block`. `to`: the address of the block.
   template <class Element>
   [[gnu::cold]] void upload(parameter_block const& parameter, std::vector<Element> const& values,
                             element_range const& block, Element* to);
@@ -199,12 +211,13 @@ class parameter_store {
     return reinterpret_cast<parameter_element*>(arenas_.state.data());
   }
 
-  /// A parameter's elements from one arena to where they lie in another of this rank.
+  /// Copies a parameter's elements, from offset `from` of the arena `held`, to their place in the
+  /// arena `to`, `behind` elements after its beginning.
   template <class Element>
   void copy(arena const& held, std::size_t from, arena const& to, parameter_block const& where,
             std::size_t behind = 0) const;
 
-  /// Zeros everywhere, also in what is padding.
+  /// Fills the arenas with zeros, also the padding.
   [[gnu::cold]] void clear();
 
   Rank& rank_;
@@ -243,7 +256,8 @@ parameter_store<Elements, Rank>::parameter_store(Rank& rank, plan_facts const& p
 template <class Elements, class Rank>
 void parameter_store<Elements, Rank>::start(std::uint64_t seed) {
   clear();
-  // Processors that no rank has, if all ranks of the job run on this machine.
+  // The share of each rank in the machine's processors, if all ranks of the job run on this
+  // machine.
   std::size_t const threads =
       std::max(1u, std::thread::hardware_concurrency() / static_cast<unsigned>(rank_.world_size()));
   std::vector<parameter_element> block;

@@ -25,25 +25,27 @@ struct saved_tensor {
 
 /// A rectangle of a parameter that a rank saves; its place is in the rank's copy.
 struct saved_rectangle {
-  std::string name;  ///< of the parameter
+  std::string name;  ///< the name of the parameter
   parameter_info info{};
   parameter_rectangle where{};
-  bool is_alone = false;  ///< frozen, or a buffer: no state of an optimizer, no average
+  bool is_alone = false;  ///< frozen or a buffer: it has no optimizer state and no average
 };
 
-/// The origin of a resumed run: step `step` has taken batch `batch`, each step after it one more.
+/// The origin of a resumed run: step `step` takes batch `batch`, and each later step the next
+/// batch. If step 1000 takes batch 0 of other data, step 1001 takes batch 1.
 struct run_origin {
   std::int64_t step = 0;
   std::uint64_t batch = 0;
 };
 
-/// The generation of an elastic job in which a trainer is; no id: its ranks do not change.
+/// The generation of an elastic job to which a trainer belongs. Without an id the ranks of the job
+/// do not change.
 struct job_generation {
-  std::string job_id{};  ///< another one each time that the job is started
+  std::string job_id{};  ///< a new identifier for each start of the job
   std::int64_t number = 0;
 };
 
-/// A source of elements of whole tensors, from which a rank takes a state back.
+/// A source of elements of whole tensors, from which a rank restores a state.
 class state_source {
  public:
   state_source() = default;
@@ -54,11 +56,11 @@ class state_source {
   /// Returns true if there is such a tensor. import_parameters keeps the parameters that a source
   /// lacks. Tensors of other kinds that a source lacks are reset.
   [[nodiscard]] virtual bool contains(std::string_view name) const;
-  /// Returns the number of updates that the optimizer's states of a parameter have seen; nothing:
-  /// as many as there were steps.
+  /// Returns the number of updates that the optimizer's states of a parameter have seen; nothing
+  /// means as many as there were steps.
   [[nodiscard]] virtual std::optional<std::int64_t> age(std::string_view name) const;
-  /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the type of the
-  /// state that asks.
+  /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the element type
+  /// of the state that is restored.
   virtual void read(std::string const& name, parameter_info const& info,
                     parameter_rectangle const& where, void* out) = 0;
 };
@@ -75,14 +77,17 @@ inline constexpr char const* kind_setting = "kind";
 
 namespace plait {
 
-/// The state of a trainer as checkpoints see it, one type for all trainers: it says what a rank
-/// saves and how it takes it back. A state is the parameters as the optimizer has them and, for
-/// each trained one, the optimizer's states and the averages, if there are any. Each of these is a
-/// kind, named by what follows the parameter's name: "" is the parameter itself.
+/// The state of a trainer as checkpoints see it, of one type for all trainers. It consists of the
+/// parameters as the optimizer has them and, for each trained parameter, of the optimizer's states
+/// and the average, if there are any. Each of these is a kind, named by the suffix of its tensors:
+/// with AdamW, the tensors of parameter `wte.weight` are `wte.weight` (kind ""),
+/// `wte.weight.exp_avg` and `wte.weight.exp_avg_sq`.
 ///
-/// All ranks of a job together have each element of each kind once: ranks that hold the same share
-/// it out. What they take back may have been saved under any other plan.
-/// Threads: used by the thread of its rank; what has been copied belongs to the caller.
+/// All ranks of a job together save each element of each kind once: ranks that hold the same
+/// elements divide them among themselves, so that 4 data ranks write a quarter each. A rank
+/// restores rectangles of whole tensors, by name, so a state may have been saved under any other
+/// plan.
+/// Threads: used by the thread of its rank; copies belong to the caller.
 class saved_state {
  public:
   saved_state() = default;
@@ -94,26 +99,27 @@ class saved_state {
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
-  /// Up to `most_numbers` of each rank, those of rank r at [r]. Collective.
+  /// Returns up to `most_numbers` numbers of each rank, the numbers of rank r at [r]. Collective.
   ///
   /// Moves: the row of the plan's list by which ranks compare what must be the same.
   [[nodiscard]] virtual std::vector<std::vector<std::uint64_t>> of_all_ranks(
       std::vector<std::uint64_t> numbers) const = 0;
 
-  /// Names and values of what a run must have again to go on as if nothing had been. How many ranks
-  /// there are and how they share the work is none of it.
+  /// Returns the names and values of the settings that a resumed run must have in common with the
+  /// saved run, to continue as if it had not been interrupted. The number of ranks and the policies
+  /// are not among them.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> settings() const = 0;
-  /// All tensors of all kinds, of the whole model.
+  /// Returns the tensors of all kinds, of the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> tensors() const = 0;
-  /// Those of the parameters alone.
+  /// Returns the tensors of the parameters alone, of the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> parameters() const = 0;
   [[nodiscard]] virtual std::vector<std::string> const& kinds() const = 0;
-  /// Bytes of an element: 8 for double, 4 for float, 2 for bfloat16.
+  /// Returns the bytes of an element: 8 for double, 4 for float, 2 for bfloat16.
   [[nodiscard]] virtual std::size_t element_bytes() const = 0;
 
-  /// The rectangles of all parameters that this rank saves, in the order of the layers.
+  /// Returns the rectangles of all parameters that this rank saves, in the order of the layers.
   [[nodiscard]] virtual std::vector<ext::saved_rectangle> rectangles() const = 0;
-  /// Elements of this rank's copy of one kind.
+  /// Returns the number of elements of this rank's copy of one kind.
   [[nodiscard]] virtual std::size_t count() const = 0;
   /// Copies this rank's elements of a kind to the host.
   virtual void copy(std::size_t kind, void* to) const = 0;
@@ -123,7 +129,7 @@ class saved_state {
   /// averages are the parameters. The optimizer's states of a parameter belong together: if the
   /// source lacks one, all of them are reset.
   ///
-  /// Errors: what the source throws; the trainer is then of no more use.
+  /// Errors: the exceptions of the source; the trainer cannot be used afterwards.
   virtual void restore(std::size_t kind, ext::state_source& from) = 0;
   /// Restores the ages of the optimizer's states, after go_on_at: the ages of the source, and 0 for
   /// states that restore() has reset. All ranks call it.
@@ -132,25 +138,26 @@ class saved_state {
   /// with that number; the same on all ranks.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::int64_t>> ages() const = 0;
 
-  /// Takes the parameters alone, as a start: of each that the source has, this rank's block. Ranks
-  /// that have the same block compare it. All ranks call it. What `trainer.import_parameters` says
-  /// of elastic jobs, of states and averages, of values that are not finite and of ranks that
-  /// differ holds here, too.
+  /// Imports the parameters alone, as a start: this rank's block of each parameter that the source
+  /// has. Ranks that have the same block compare it. All ranks call it. As with
+  /// `trainer.import_parameters`, the states and averages of imported parameters are reset, values
+  /// that are not finite and ranks that differ are errors, and a later generation of an elastic job
+  /// imports nothing.
   virtual void import_parameters(ext::state_source& from) = 0;
 
-  /// Steps that are done.
+  /// Returns the number of completed steps.
   [[nodiscard]] virtual std::int64_t step() const = 0;
-  /// The next step is step `from.step` and takes batch `from.batch`; the optimizer's states have
-  /// seen as many updates as steps are done. All ranks call it.
+  /// Makes `from.step` the next step, with batch `from.batch`. The optimizer's states have then
+  /// seen as many updates as there were steps. All ranks call it.
   virtual void go_on_at(ext::run_origin const& from) = 0;
   [[nodiscard]] virtual ext::run_origin origin() const = 0;
-  /// Whether it comes from the generation before, in an elastic job: then there is nothing to take
-  /// back.
+  /// Returns true if the state comes from an earlier generation of an elastic job; then there is
+  /// nothing to restore.
   [[nodiscard]] virtual bool is_held() const = 0;
   [[nodiscard]] virtual ext::job_generation generation() const { return {}; }
-  /// Ends the generation of an elastic job in which newcomers alone have something wrong:
-  /// `wrong(rank, reference)`, the same on all ranks, says how a rank differs from one that has
-  /// been accepted, "" if it does not.
+  /// Ends the generation of an elastic job if newcomers, and no other ranks, have something wrong.
+  /// `wrong(rank, reference)` returns a sentence about the difference of a rank from an accepted
+  /// rank, "" if there is none; the same on all ranks.
   ///
   /// Errors: refused_newcomer, generation_ended.
   virtual void refuse_newcomers(ext::function_reference<std::string(int, int)> wrong) const {

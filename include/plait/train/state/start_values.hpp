@@ -14,12 +14,13 @@
 
 namespace plait::execution {
 
-/// Writes the first value of a parameter's block, whose rectangles are given with places in it: a
-/// function of the seed, the parameter and the global index of each element, so that every plan
-/// starts from the same weights. What belongs to no rectangle, the padding, starts as zeros.
+/// Writes the start values of a rank's block of a parameter. Each is a function of the seed, the
+/// number of the parameter and the global index of the element, so every plan starts from the same
+/// weights, and ranks send none. `rectangles`: the elements of the parameter in the block, with
+/// places in it. Other elements are padding, and become zeros.
 ///
-/// Threads: a large block is cut in up to `threads` pieces, each made by a thread of its own; the
-///          values do not depend on it.
+/// Threads: a large block is cut into up to `threads` pieces, each made by a thread of its own; the
+///          values do not depend on them.
 template <class T>
 [[gnu::cold]] void initial_values(parameter_info const& info, int number, std::uint64_t seed,
                                   lean_vector<parameter_rectangle> const& rectangles,
@@ -41,22 +42,22 @@ template <class T>
                      else random_normals(key, global + (begin - local), scale, out);
                    });
   };
-  constexpr std::size_t worth_a_thread = std::size_t{1} << 15;  // 0.2 ms
+  constexpr std::size_t worth_a_thread = std::size_t{1} << 15;  // takes 0.2 ms
   std::size_t const count = std::max(worth_a_thread, (block.size() + threads - 1) / threads);
   lean_vector<std::jthread> others;
   for (std::size_t begin = count; begin < block.size(); begin += count) {
     element_range const piece{begin, std::min(count, block.size() - begin)};
     try {
       others.push_back(std::jthread(make, piece));
-    } catch (std::system_error const&) {  // no thread to be had
+    } catch (std::system_error const&) {  // the system has no further thread
       make(piece);
     }
   }
   make({0, std::min(count, block.size())});
 }
 
-/// Copies a rank's block out of a whole parameter; what belongs to no rectangle becomes zeros.
-/// Places are within the block, `width` are the columns of the whole.
+/// Copies a rank's block out of a whole parameter; elements that are in no rectangle become zeros.
+/// Places of rectangles are within the block; `width`: the columns of the whole parameter.
 template <class T>
 void take_block(lean_vector<parameter_rectangle> const& rectangles, std::size_t width,
                 std::span<T const> values, std::span<T> block) {

@@ -12,7 +12,8 @@
 
 namespace plait::execution {
 
-/// The ages of an optimizer's states: how many updates the states of each parameter have seen.
+/// The ages of an optimizer's states: the number of updates that the states of each parameter have
+/// seen.
 ///
 /// A state that is reset in step 1000 has the age 0: the bias correction of Adam is a function of
 /// the age, not of the step. All ages grow by one with each update. So one number is enough as long
@@ -31,9 +32,10 @@ class state_ages {
   }
   [[nodiscard]] std::int64_t of(int number) const { return oldest_ - younger_by(number); }
 
-  /// Makes all states older by one update.
+  /// Makes all states one update older.
   void advance() { ++oldest_; }
-  /// `ages`: one for each parameter, by number; `no_state` for parameters that are not trained.
+  /// Sets the ages of all parameters. `ages`: one for each parameter, by number; `no_state` for
+  /// parameters that are not trained.
   [[gnu::cold]] void set(lean_vector<std::int64_t> ages);
   static constexpr std::int64_t no_state = -1;
 
@@ -46,7 +48,7 @@ class state_ages {
   lean_vector<std::int64_t> younger_by_{};
 };
 
-/// A block that an optimizer updates at once, all of whose states have the same age.
+/// A block that an optimizer updates at once. All of its states have the same age.
 struct aged_block {
   owned_block block{};
   std::int64_t younger_by = 0;

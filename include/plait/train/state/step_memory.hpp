@@ -14,23 +14,24 @@
 
 namespace plait::execution {
 
-/// The numbers of one step that live in the device's memory: what the host sends before it, what
-/// the step works out, and what the host reads after it.
+/// The numbers of one step in the device's memory. The host uploads some of them before the step,
+/// its operations compute the others, and the host reads all of them after it.
 template <class Optimizer, int Terms>
 struct step_scalars {
   using terms = std::array<double, std::size_t(Terms)>;
-  terms label_count{};  ///< by each term of the loss: on this rank, then in the global batch
-  terms loss_scale{};   ///< the term's weight, divided by that
+  terms label_count{};  ///< the count of each term: of this rank, then of the global batch
+  terms loss_scale{};   ///< the weight of each term / its count
   terms loss{};
-  double stop = 0;  ///< behind the loss, with which it is summed; see stop_summand
+  double stop = 0;  ///< the votes to stop, in one sum with the loss; see stop_summand
   double gradient_norm = 0;
   double gradient_scale = 1;
   std::uint32_t step = 0;
-  std::uint32_t skipped = 0;  ///< steps whose update was left out, which the host counts
+  std::uint32_t skipped = 0;  ///< the steps whose update was left out, counted by the host
   typename Optimizer::numbers optimizer{};
 };
 
-/// What the numbers of step `step` say, when the host has read them; `Terms` are those of its loss.
+/// Returns the report of step `step` from its numbers, which the host has read. `Terms`: loss_terms
+/// of the job.
 template <class Terms, class Numbers>
 [[nodiscard]] step_report report_of(Numbers const& now, std::int64_t step) {
   step_report report;
@@ -46,11 +47,10 @@ template <class Terms, class Numbers>
   return report;
 }
 
-/// Room on the device for these numbers, for the squares of each parameter, for the tables of
+/// Memory on the device for step_scalars, for the squares of each parameter, for the tables of
 /// ranges, which are written when ages of states change, and for the numbers that ranks compare, at
-/// the places that the plan gives. The optimizer's numbers for the younger states follow the
-/// numbers of the step, where the plan has room for a dozen ages of AdamW. More ages get memory of
-/// their own.
+/// the places that the plan gives. The optimizer's numbers for younger states follow the numbers of
+/// the step, where the plan has room for a dozen ages of AdamW. More ages get memory of their own.
 template <class Device, class Optimizer, int Terms>
 class step_memory {
   using numbers_type = step_scalars<Optimizer, Terms>;
@@ -60,7 +60,7 @@ class step_memory {
                 sizeof(squares_range) == number_tables::squares_bytes);
 
  public:
-  /// `squares`: how many sums of squares there are.
+  /// `squares`: the number of sums of squares.
   [[gnu::cold]] step_memory(Device& device, number_tables const& where,
                             lean_vector<squares_range> const& squared, int squares);
 
@@ -77,16 +77,16 @@ class step_memory {
   [[nodiscard]] optimizer_numbers* numbers_of_age(std::size_t age) const {
     return age == 0 ? &numbers()->optimizer : younger_ + (age - 1);
   }
-  /// Where a plan has slices: what each of them counts, and its loss.
+  /// Returns the counts and the losses of each slice, in a plan with slices.
   [[nodiscard]] double* of_slices() const { return slices_; }
-  /// The sums of squares.
+  /// Returns the sums of squares.
   [[nodiscard]] std::span<double> norm_partials() const { return squares_; }
-  /// The ranges of block `block`.
+  /// Returns the ranges of block `block`.
   [[nodiscard]] std::span<update_range const> updated(std::size_t block) const {
     return updated_[block];
   }
   [[nodiscard]] std::span<squares_range const> squared() const { return squared_; }
-  /// The numbers that ranks compare, of all of them.
+  /// Returns the table of the numbers that ranks compare, of all ranks.
   [[nodiscard]] std::uint64_t* agreed() const { return agreed_; }
 
  private:

@@ -26,31 +26,34 @@
 
 namespace plait::execution {
 
-/// What a trainer trains and how far it is. In an elastic job the trainer of the next generation
-/// takes it over.
+/// The state that a trainer trains, and the number of its next step. In an elastic job the trainer
+/// of the next generation takes it over.
 ///
-/// All that a step changes it changes behind its last transfer, which is one over all ranks: who
-/// has come through it knows that everybody has the reduced gradients. So ranks of one generation
-/// are at most one step apart, and one that is behind needs nothing but the numbers of the step.
+/// A rank may fail in the middle of a step, and the states that the others have then must fit
+/// together. So a step changes the state only after its last transfer, in which all ranks take
+/// part: a rank that completes this transfer knows that all ranks have the reduced gradients. So
+/// ranks of one generation are at most one step apart. If rank 2 has done step 99 and rank 5 has
+/// not, rank 5 has the gradients of step 99: it needs only the numbers of that step, such as the
+/// factor of clipping, to update itself.
 ///
-/// `Numbers`: those of a step, step_scalars.
+/// `Numbers`: step_scalars, the numbers of a step.
 template <class Rank, class Numbers>
 struct training_state {
   training_arenas<Rank> arenas{};
-  lean_vector<parameter_block> local{};  ///< where parameters lie in them
+  lean_vector<parameter_block> local{};  ///< the places of parameters in the arenas
   std::size_t owned_count = 0;
   int stage = 0, tensor_rank = 0;
-  std::int64_t step = 0;  ///< the number of the next
+  std::int64_t step = 0;  ///< the number of the next step
   state_ages ages{};
   run_origin origin{};
-  bool is_whole = true;   ///< false while another rank's state is on its way into the arenas
-  bool is_ready = false;  ///< the reduced gradients of the next step are there
-  Numbers last{};         ///< of the step before
+  bool is_whole = true;   ///< false while the state of another rank is on its way into the arenas
+  bool is_ready = false;  ///< true if the reduced gradients of the next step are complete
+  Numbers last{};         ///< the numbers of the last step
 
-  [[gnu::cold]] ~training_state() = default;  // said so that it is cold: a rank ends once
+  [[gnu::cold]] ~training_state() = default;  // declared to be cold: a rank ends once
 
-  /// Advances past a step that is done, with the numbers of that step. States whose update was left
-  /// out, since the factor of their gradients is nan, do not get older.
+  /// Advances past a completed step, with the numbers of that step. If its update was left out,
+  /// since the factor of the gradients is nan, the optimizer's states do not get older.
   void advance(Numbers const& numbers) {
     last = numbers;
     is_ready = false;
@@ -59,25 +62,25 @@ struct training_state {
   }
 };
 
-/// Stands for a job and what its optimizer keeps: another address for each other `Job` or
-/// `Numbers`.
+/// Returns an address that identifies a job and the numbers of its optimizer: another `Job` or
+/// `Numbers` has another address.
 template <class Job, class Numbers>
 [[nodiscard]] void const* kind_of_state() {
   static char const one = 0;
   return &one;
 }
 
-/// The state of a job at the begin of a generation, the same on all ranks.
+/// The state of a job at the beginning of a generation, the same on all ranks.
 enum class transferred_state : int {
   nothing,  ///< no step has been done
   state,    ///< every rank is at the same step
-  lost      ///< steps have been done, but nobody has all of the state any more
+  lost      ///< steps have been done, but no rank has some part of the state any more
 };
 
 /// Brings the ages of rank `from` to all ranks. `oldest` and `count`: the oldest age on that rank,
 /// and the number of parameters for which it has a number.
 ///
-/// Moves: rows of the list for the set-up, where ages differ.
+/// Moves: rows of the list for the set-up, if ages differ.
 [[gnu::cold]] inline state_ages ages_of_rank(agreement_room const& room, state_ages const& mine,
                                              int from, std::uint64_t oldest, std::uint64_t count) {
   lean_vector<std::int64_t> all(static_cast<std::size_t>(count));
@@ -95,15 +98,18 @@ enum class transferred_state : int {
   return out;
 }
 
-/// Brings all ranks of a new generation to the newest step that one of them has done.
+/// Brings all ranks of a new generation to the newest step that one of them has done. A rank that
+/// has done it keeps its state. A rank that lacks only this step and has the gradients of the step
+/// updates itself. All other ranks, such as newcomers, receive the state from a rank that has it.
+/// If no rank has, or can make, some part of the state, the state is lost.
 ///
-/// `Elements`: element_types of the job; `plan`: the facts of its plan; `load`: parts of the state
-/// other than parameters and optimizer. catch_up(numbers) updates a rank that lacks the last step
-/// of the others and has its gradients.
+/// `Elements`: element_types of the job; `plan`: the facts of its plan; `load`: the parts of the
+/// state that are neither parameters nor states of the optimizer, such as averages.
+/// catch_up(numbers) updates a rank that lacks the last step of the others and has its gradients.
 ///
-/// Moves: rows of the list for the set-up; the state of the first rank along the data axis that has
-///        the newest one, to ranks without it, by the rows of `job_part::state_transfer`.
-/// Errors: those of the communicator; a rank whose state was on its way has none then.
+/// Moves: rows of the list for the set-up; the state, from the first rank along the data axis that
+///        has the newest state to ranks without it, by the rows of `job_part::state_transfer`.
+/// Errors: the errors of the communicator; a rank that was receiving the state then has none.
 template <class Elements, class Rank, class Numbers>
 [[gnu::cold]] transferred_state transfer_state(Rank& rank, agreement_room const& room,
                                                training_state<Rank, Numbers>& held,
@@ -171,7 +177,7 @@ template <class Elements, class Rank, class Numbers>
                transfers.run(row, reinterpret_cast<typename Elements::element*>(to));
              else transfers.run(row, reinterpret_cast<typename Elements::parameter_element*>(to));
            });
-  // The state is whole when it is there, not before.
+  // The state is whole when all of it has arrived, and not earlier.
   rank.device().synchronize();
   held.step = step;
   held.is_whole = true;
