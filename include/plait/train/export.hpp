@@ -65,7 +65,7 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
 template <class Plan, class From, class Rank>
 [[gnu::cold]] void make_tensor_whole(Rank& rank, parameter_entry const& entry, From const* held,
                                      std::byte* room, std::byte* staging) {
-  // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
+  // No `if constexpr` around the captured names: cicc of CUDA 13.0 crashes on it.
   with_stored_placement<Plan>(entry, [&]<placement Stored>() {
     constexpr bool moves = communicates(transition_between(Stored, invariant).moves);
     move_value<Stored, invariant>(rank.device().on(moves ? within_layers : stream::compute),

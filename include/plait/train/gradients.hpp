@@ -181,7 +181,7 @@ template <class Plan, class Blocks>
 /// parameter of the whole model. Every rank writes the squares of its own blocks into their places,
 /// and zeros elsewhere (the transitions shard -> partial and, on the first rank alone, invariant ->
 /// partial). One all_reduce over the world adds the lists, and every rank adds up the list in its
-/// order. For a model of 29 parameters the list has 232 bytes.
+/// order. For a model of 29 trained parameters the list has 232 bytes.
 /// Units:  `squares` has one number for each trained parameter of the model, or for each piece of a
 ///         parameter: plan::norm_partial_count().
 template <class Job, placement OnBatch, class Rank>

@@ -48,12 +48,12 @@
 namespace plait::execution {
 
 /// The parts of a trainer: parameters, optimizer, executor and hooks. trainer_on has the functions
-/// that programs call, and this class has what they share. The constructor makes the parts and
-/// communicates nothing; set_up() does all communication that precedes the first step. A step is
-/// then three calls: begin() counts the labels of the batch and uploads the numbers of the step,
-/// work_type::run() enqueues the operations of its program, and read_numbers() waits for the device
-/// and downloads the loss. Parts that a step does not need to train, such as averages, are hooks,
-/// in a list that is known at compile time.
+/// that programs call, and this class has the state and the work that they share. The constructor
+/// makes the parts and communicates nothing; set_up() does all communication that precedes the
+/// first step. A step is then three calls: begin() counts the labels of the batch and uploads the
+/// numbers of the step, work_type::run() enqueues the operations of its program, and read_numbers()
+/// waits for the device and downloads the loss. Parts that a step does not need to train, such as
+/// averages, are hooks, in a list that is known at compile time.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank, class Optimizer>

@@ -89,7 +89,8 @@ class parameter_store {
   [[gnu::cold]] void start(std::uint64_t seed);
 
   /// Takes over parameters, gradients and states from the arenas `held` of an earlier generation,
-  /// in which the same parameters have the places `local`. Averages are not taken.
+  /// in which the same parameters have the places `local`, and each state of the optimizer has
+  /// `owned_count` elements. Averages are not taken.
   [[gnu::cold]] void take(training_arenas<Rank> const& held,
                           lean_vector<parameter_block> const& local, std::size_t owned_count);
   /// Takes over the averages from the arenas `held`.
@@ -140,7 +141,7 @@ class parameter_store {
   /// digests that ranks compare.
   [[gnu::cold]] lean_vector<imported_values> import_blocks(state_source& source);
 
-  /// Fills `block` with this rank's elements of a parameter, and with zeros where it is padded.
+  /// Fills `block` with this rank's elements of a parameter, and its padding with zeros.
   [[gnu::cold]] void read_block(state_source& source, parameter_block const& parameter,
                                 std::vector<parameter_element>& block);
   /// Reads one rectangle into `out`, whose first element has the place `base`. If its rows are

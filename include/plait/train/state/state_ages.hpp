@@ -55,8 +55,9 @@ struct aged_block {
   std::size_t age = 0;  ///< the index of its age in the rank's list of ages; 0: the oldest
 };
 
-/// Cuts a block that an optimizer owns where the ages of states change. Elements of no parameter,
-/// and elements that are not trained, stay with the elements before them.
+/// Cuts a block that an optimizer owns at each element where the age of the states changes.
+/// Elements of no parameter, and elements that are not trained, stay with the elements in front of
+/// them.
 [[nodiscard]] [[gnu::cold]] lean_vector<aged_block> blocks_of_one_age(
     static_view<parameter_entry> entries, lean_vector<parameter_block> const& parameters,
     owned_block const& block, state_ages const& ages);
