@@ -5,7 +5,7 @@
 # To add a component, add its name here, its headers below, and components/<name>.cmake next to this file. That file
 # finds its dependencies by plait_look_for() and calls plait_add_component() unless plait_needs names a missing one.
 # dependencies/<name>.cmake looks for one dependency and builds a line with it by plait_try_dependency(). It tests what
-# was *found*, because a find module that found nothing may leave its target behind.
+# was *found*, because a find module that found nothing may still define its target.
 set(plait_components blas safetensors checkpoint images tensorboard mpi gloo elastic cuda cudnn thrust)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to include/plait. The

@@ -11,7 +11,7 @@ struct sums {
   using element = std::int32_t;  // tokens; float or double for features, with a width()
 
   std::size_t size() const { return 256; }           // samples
-  std::size_t sequence_length() const { return 8; }  // of each sample; 1 without a sequence
+  std::size_t sequence_length() const { return 8; }  // length of each sample; 1 without a sequence
   void inputs(std::size_t sample, std::span<std::int32_t> out) const {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = token(sample, i);
   }

@@ -16,7 +16,7 @@ struct dense {  // y = x w
   using output = plait::features<Out>;  // (rows, Out)
   using forms = plait::forms<plait::whole, plait::column<plait::split<weight, 1>>,
                              plait::row_split<plait::split<weight, 0>>>;
-  using saved = plait::saved<plait::input_slot>;  // what backward needs
+  using saved = plait::saved<plait::input_slot>;  // backward needs the input
 
   static void forward(auto& ops, auto l) { ops.matmul(l.x, l.p[weight{}], l.y); }
   static void backward_input(auto& ops, auto l) {

@@ -171,7 +171,7 @@ struct begin_of_row {
 template <class T>
 struct softmax_of_first {
   std::size_t keep, columns;
-  T const* values;            // of a row, in descending order
+  T const* values;            // values of a row, in descending order
   std::int32_t const* order;  // the columns of these values
   T* y;
   PLAIT_HOST_DEVICE void operator()(std::size_t row) const {

@@ -102,7 +102,7 @@ entry const& find(options const& wanted) {
                            in_quotes(wanted.backend) + " in this program");
 }
 
-/// Derives the numbers from the names and shapes of the parameters, which are those of GPT-2.
+/// Derives the numbers from the names and shapes of GPT-2's parameters.
 step_figures::model_size size_of(entry const& job) {
   step_figures::model_size out;
   out.sequence = job.sequence;

@@ -71,7 +71,7 @@ struct kernel_share {
 /// The name of a kernel without the types of its arguments, its return type and the namespaces of
 /// plait's kernels.
 inline std::string short_name(std::string_view demangled) {
-  int depth = 0;  // of < and (, as both may hold the other
+  int depth = 0;  // how many < and ( are open
   std::size_t begin = 0, end = demangled.size();
   for (std::size_t i = 0; i < demangled.size(); ++i) {
     char const c = demangled[i];

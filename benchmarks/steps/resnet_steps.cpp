@@ -12,7 +12,7 @@
 
 namespace {
 
-/// Statistics are those of a whole microbatch, as in PyTorch.
+/// The statistics are over a whole microbatch, as in PyTorch.
 constexpr train_resnet::shape pictures{.edge = 224, .classes = 1000, .group = 0};
 using model = plait::objective<train_resnet::resnet50<pictures>, plait::nn::cross_entropy<1000>>;
 

@@ -119,10 +119,9 @@ struct entry {
   int ranks = 1;
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
-  int slices = 0;           ///< the number of slices of the batch in a reproducible plan, else 0
-  std::string recompute{};  ///< the activations that the backward recomputes; empty: none
-  /// The rank of the LoRA matrices, which alone are trained; 0: all parameters are trained.
-  int lora = 0;
+  int slices = 0;           ///< slices of a reproducible plan; 0: the plan is not reproducible
+  std::string recompute{};  ///< the kind of recomputation, if any
+  int lora = 0;             ///< the rank of LoRA's matrices; 0: all parameters are trained
   std::size_t sequence = 0;
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< true: the job reads a token file; false: the bytes of a text

@@ -245,7 +245,7 @@ TEST(ProcessRanks, OfTheFirstLauncherWithAllVariables) {
 TEST(ProcessRanks, OfSlurmComeFromSrunOnly) {
   auto const words = [](std::string const& variables) {
     return "you are not under srun: " + variables +
-           " are those of a batch script or of a shell of salloc, which runs once however many "
+           " belong to a batch script or to a shell of salloc, which runs once however many "
            "tasks the job has; start the program by srun in there, or by mpirun or torchrun";
   };
   EXPECT_EQ(of_sbatch.refusal(), words("SLURM_JOB_ID='200505' without SLURM_STEP_ID"));

@@ -485,16 +485,16 @@ TEST(Checkpoints, OfAnotherRunAreNotMixedWithNewOnes) {
   folder const at("another_run");
   run_of<data_parallel<2>>()({.steps = 2, .saves = {.folder = at.path, .every = 2}});
   expect_refused({.steps = 2, .saves = {.folder = at.path}, .resumes = false},
-                 "has those of another run, up to step 2; go on from there");
+                 "has checkpoints of another run, up to step 2; continue from there");
   expect_refused({.saves = {.folder = at.path, .allow = {"learning_rat"}}},
-                 "allow has 'learning_rat', which is no setting; there are model, precision, ");
+                 "allow has 'learning_rat', which is not a setting; there are model, precision, ");
 }
 
 TEST(Checkpoints, OfAnotherRunAreNotReplacedByASingleSave) {
   folder const at("single_save");
   run_of<data_parallel<2>>()({.steps = 2, .saves = {.folder = at.path, .every = 2}});
   expect_refused({.steps = 0, .saves = {.folder = at.path}, .resumes = false, .saves_at_end = true},
-                 "has those of another run, up to step 2");
+                 "has checkpoints of another run, up to step 2");
 }
 
 // The power failed when the old one was moved aside and its replacement had no name yet.
@@ -626,8 +626,9 @@ TEST(Checkpoints, OfTheBestWeightsSurviveTheOthers) {
   run({.steps = 2, .saves = with(at), .values = {7, 6}});
   EXPECT_EQ(run({.steps = 2, .saves = with(at), .values = {7, 6}}).are_best,
             (std::vector{false, false}));
-  expect_refused({.saves = with(at), .resumes = false}, "has those of another run, up to step 2");
-  // The power failed when they were about to be replaced by checkpoints of their step.
+  expect_refused({.saves = with(at), .resumes = false},
+                 "has checkpoints of another run, up to step 2");
+  // The power failed when they were about to be replaced by others of their step.
   files::rename(at.path / "best-00000002", at.path / "best-00000002.replaced-0123456789abcdef");
   EXPECT_EQ(find_best(at.path)->value, 6);
   // The job was killed before it removed the earlier checkpoints.
@@ -866,10 +867,10 @@ TEST(Checkpoints, ThatFailAreReportedAndMayBeRequired) {
     std::string const told = ::testing::internal::GetCapturedStderr();
     // The folder never returns: the checkpoint that was begun is missing, and so is the next one.
     EXPECT_TRUE(
-        told.starts_with("plait: the checkpoint of step 2 is missing, and training goes on: "))
+        told.starts_with("plait: the checkpoint of step 2 is missing, and training continues: "))
         << told;
     EXPECT_TRUE(told.ends_with(
-        "plait: the checkpoint of step 4 is missing, and training goes on: " + said.problem +
+        "plait: the checkpoint of step 4 is missing, and training continues: " + said.problem +
         "; mend that before the next one, or let it end the job (checkpoint_options::required)\n"))
         << told;
     EXPECT_EQ(std::ranges::count(told, '\n'), 2) << told;

@@ -141,7 +141,7 @@ TEST(WeightsIndex, DamagedFoldersAreRefusedInOneSentence) {
             "has no weight_map, which says for each tensor in which file "
             "it is"),
       other("\"weight_map\": {", "\"weight_map\": 1, \"more\": {",
-            "has a weight_map that is no object"),
+            "has a weight_map that is not an object"),
       other("\"weight_map\": {", "\"weight_map\": {}, \"more\": {", "names no tensor"),
       other("\"metadata\"", "\"weight_map\"",
             "has a weight_map that does not give tensor 'total_parameters' the name of a file"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: loader<Data>: Data is no data set
+// first: loader<Data>: Data is not a data set
 #include <vector>
 
 #include "plait/data/in_memory.hpp"

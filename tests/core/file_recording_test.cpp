@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 struct call {
   enum kind { create, write, access, sync, sync_folder, rename, link, unlink } what;
   int file = -1;         // its descriptor
-  std::string name, to;  // of the names that change
+  std::string name, to;  // the names that change
   std::string data{};    // written
   std::size_t at = 0;
 };

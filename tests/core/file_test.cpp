@@ -297,7 +297,8 @@ TEST_F(File, AnUnwritableFileIsRefusedAtOnce) {
     return "test file '" + path.string() + "' cannot be written";
   };
   EXPECT_EQ(refusal_to_write(""), begins("") + ": its name is empty");
-  EXPECT_EQ(refusal_to_write(path_ / ""), begins(path_ / "") + ": its name is that of a folder");
+  EXPECT_EQ(refusal_to_write(path_ / ""),
+            begins(path_ / "") + ": its name is the name of a folder");
   EXPECT_EQ(refusal_to_write(std::string("a\0b", 3)),
             "test file 'a\\x00b' cannot be written: its name has a byte that is 0");
   EXPECT_EQ(refusal_to_write(folder_), begins(folder_) + ": it exists and is not a regular file");

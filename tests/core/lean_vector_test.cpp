@@ -54,7 +54,7 @@ TEST(LeanVector, DoesWhatAVectorDoes) {
   one.resize(8), other.resize(8);
   expect_same();
   one.resize(3), other.resize(3);
-  one.resize(5), other.resize(5);  // what was there before is gone
+  one.resize(5), other.resize(5);  // the old elements are gone
   expect_same();
   one.clear(), other.clear();
   expect_same();

@@ -70,7 +70,7 @@ TEST_F(PasswordFile, TellsNothingOfWhatIsWrong) {
   for (auto const& text : {std::string("secret\nsecret"), std::string("secret\r\n"),
                            std::string("secret\n\n"), std::string("secret\0", 7)}) {
     write(text);
-    expect("is no password: it has further lines");
+    expect("is not a password: it has further lines");
   }
   write("secret" + std::string(1024, 'a'));
   expect("more than 1024 bytes");

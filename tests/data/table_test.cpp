@@ -177,25 +177,26 @@ TEST_F(Table, BadRowsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal("x,y\n1,2\n\n1,2,3\n"), ": line 4 has 3 cells, but the header has 2");
   EXPECT_EQ(refusal("1,2\n3\n", {.targets = {"1"}, .header = false}),
             ": line 2 has 1 cells, but the first row has 2");
-  EXPECT_EQ(refusal("x,y\n1,2\n1.5.2,2\n"),
-            ": line 3 has '1.5.2' in the column 'x', which is no number; write columns of words in "
-            ".one_hot or .numbered, columns to be left out in .ignored, and words that mark a "
-            "missing value in .missing_words");
+  EXPECT_EQ(
+      refusal("x,y\n1,2\n1.5.2,2\n"),
+      ": line 3 has '1.5.2' in the column 'x', which is not a number; write columns of words in "
+      ".one_hot or .numbered, columns to be left out in .ignored, and words that mark a "
+      "missing value in .missing_words");
   EXPECT_EQ(refusal("x,y\n1,two\n"),
-            ": line 2 has 'two' in the column 'y', which is no number; for classes write "
+            ": line 2 has 'two' in the column 'y', which is not a number; for classes write "
             "plait::table<float>, and words that mark a missing value in .missing_words");
   for (auto const* const cell :
        {"0x10", "1_000", "1 2", "+-1", "+", "-", ".", "e5", "1e", "nan1", "--1", "1\x01", "\xef"})
-    EXPECT_NE(refusal("x,y\n" + std::string(cell) + ",1\n").find("', which is no number; "),
+    EXPECT_NE(refusal("x,y\n" + std::string(cell) + ",1\n").find("', which is not a number; "),
               std::string::npos)
         << cell;
   EXPECT_EQ(refusal("x,y\ninf,2\n"),
-            ": line 2 has 'inf' in the column 'x', which is no finite number of 32 bits");
+            ": line 2 has 'inf' in the column 'x', which is not a finite number of 32 bits");
   EXPECT_EQ(refusal("x,y\n1e39,2\n"),
-            ": line 2 has '1e39' in the column 'x', which is no finite number of 32 bits");
+            ": line 2 has '1e39' in the column 'x', which is not a finite number of 32 bits");
   EXPECT_EQ((refusal<table<double, double>>("x,y\n1e39,2\n")), "no input_error");
   EXPECT_EQ(refusal("x,y\n1e999,2\n"),
-            ": line 2 has '1e999' in the column 'x', which is no finite number of 32 bits");
+            ": line 2 has '1e999' in the column 'x', which is not a finite number of 32 bits");
   EXPECT_EQ(refusal("x,y\n1,2\n,2\n"),
             ": line 3 has '' in the column 'x', which is missing; give table_options::missing a "
             "number to stand for it, or write .keep_missing = true, for plait::normalize to put "
@@ -204,7 +205,7 @@ TEST_F(Table, BadRowsAreRefusedInOneSentence) {
   EXPECT_EQ(refusal("x,y\n1,\"2\"2\n"), ": line 2 has more text after the quote that ends cell 2");
   EXPECT_EQ(
       refusal("x,y\n\x1b[31m,2\n"),
-      ": line 2 has '\\x1b[31m' in the column 'x', which is no number; write columns of words "
+      ": line 2 has '\\x1b[31m' in the column 'x', which is not a number; write columns of words "
       "in .one_hot or .numbered, columns to be left out in .ignored, and words that mark a missing "
       "value in .missing_words");
   EXPECT_EQ(refusal<table<float>>("x,y\n1,\n2,nan\n"),
@@ -285,8 +286,9 @@ TEST_F(Table, WordsCanSayThatANumberIsMissing) {
   EXPECT_TRUE(std::isnan(targets(data, 2)[0]));
   EXPECT_FALSE(data.has_missing());
   options.missing_words = {"?"};
-  EXPECT_NE(refusal("x,y\n1,2\nNA,3\n", options).find("'NA' in the column 'x', which is no number"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal("x,y\n1,2\nNA,3\n", options).find("'NA' in the column 'x', which is not a number"),
+      std::string::npos);
 }
 
 TEST_F(Table, ColumnsOfOneNameAreToldApartByTheirPlaces) {

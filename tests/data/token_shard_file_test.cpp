@@ -122,9 +122,10 @@ TEST_F(TokenShardFile, BadFilesAreRefusedInOneSentence) {
   EXPECT_EQ(refusal(file("cut", bytes({1, 2, 3, 4}).substr(0, 1023))),
             "has 1023 bytes, fewer than its header of 1024");
   std::string const bare = bytes(std::vector<unsigned>(1000, 7)).substr(1024);
-  EXPECT_EQ(refusal(file("bare", bare)),
-            "begins with 458759 instead of 20240520 or 20240801: it is no file of tokens of 16 or "
-            "32 bits behind a header of 256 int32 (bare tokens need the header)");
+  EXPECT_EQ(
+      refusal(file("bare", bare)),
+      "begins with 458759 instead of 20240520 or 20240801: it is not a file of tokens of 16 or "
+      "32 bits after a header of 256 int32 (bare tokens need the header)");
   EXPECT_EQ(refusal(file("version", bytes({1, 2, 3, 4}, {20240520, 2, 4}))),
             "has version 2, only version 1 can be read");
   EXPECT_EQ(refusal(file("fewer", bytes({1, 2, 3, 4}, {20240520, 1, 5}))),
@@ -147,7 +148,7 @@ TEST_F(TokenShardFile, BadFilesAreRefusedInOneSentence) {
   EXPECT_EQ(refusal(none), "has 0 tokens; one sequence of 3 needs at least 3 + 1");
 }
 
-// Nobody writes it: to open it must not wait.
+// No process writes to the pipe, so opening it must not wait for one.
 TEST_F(TokenShardFile, APipeIsRefused) {
   auto const pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -159,7 +159,7 @@ TEST_F(TokenShards, WrongFilesAndOptionsAreRefusedInOneSentence) {
             "token file 'a' has 3 tokens; one sequence of 3 needs at least 3 + 1");
   EXPECT_EQ(opening({}, {.sequence = 3, .vocabulary = 9}), "token_shards: no file is given");
   EXPECT_EQ(opening({a, w}, {.sequence = 3, .vocabulary = 9}),
-            "token file 'w' has tokens of 32 bits, but 'a' those of 16 bits");
+            "token file 'w' has tokens of 32 bits, but 'a' tokens of 16 bits");
   EXPECT_EQ(opening({a, folder_ / "c"}, {.sequence = 3, .vocabulary = 9}),
             "token file 'c' cannot be read: No such file or directory");
   EXPECT_EQ(opening({a}, {.sequence = 0, .vocabulary = 9}),

@@ -992,7 +992,7 @@ def newcomers_are_refused():
             one = job.add(1, batch=20)[0]
             expect(one.wait() == 1, job.texts())
             job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
-        expect("is refused, and the job goes on: " in job.texts(), job.texts())
+        expect("is refused, and the job continues: " in job.texts(), job.texts())
         job.add(1)  # a newcomer with equal options is accepted
         job.generation(3)
         job.check()

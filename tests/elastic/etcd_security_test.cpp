@@ -154,7 +154,7 @@ class EtcdSecurity : public testing::Test {
   // Before users exist, a client that gives one must not believe that it is checked.
   static void expect_no_user_is_no_secret() {
     expect_words(refusal([] { etcd(access(), 20s).read("/plait/"); }),
-                 "etcd asks nobody who he is");
+                 "etcd does not authenticate clients");
   }
   static void TearDownTestSuite() {
     server_.reset();

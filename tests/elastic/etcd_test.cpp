@@ -552,20 +552,20 @@ TEST(EtcdCall, Garbage) {
            {http("{\"error\":{\"message\":\"no\"}}"), "no"},
            {http("{}"), "header"},
            {http("{\"header\":5}"), "header"},
-           {http("{\"header\":{\"revision\":5}}"), "'revision' is no string"},
-           {http("{\"header\":{\"revision\":\"5x\"}}"), "'revision' is no number: '5x'"},
-           {http("{\"header\":{\"revision\":\"\"}}"), "'revision' is no number"},
+           {http("{\"header\":{\"revision\":5}}"), "'revision' is not a string"},
+           {http("{\"header\":{\"revision\":\"5x\"}}"), "'revision' is not a number: '5x'"},
+           {http("{\"header\":{\"revision\":\"\"}}"), "'revision' is not a number"},
            {http("{\"header\":{\"revision\":\"99999999999999999999\"}}"),
-            "'revision' is no number"},
-           {http("{\"header\":{\"cluster_id\":\"-1\"}}"), "'cluster_id' is no number"},
+            "'revision' is not a number"},
+           {http("{\"header\":{\"cluster_id\":\"-1\"}}"), "'cluster_id' is not a number"},
            {http(header + ",\"kvs\":{}}"), "'kvs' is not a list"},
            {key("5"), "an entry is not an object"},
-           {key("{\"key\":5}"), "'key' is no string"},
-           {key("{\"key\":\"a\"}"), "'key' is no base64"},
-           {key("{\"key\":\"YQ==\",\"value\":\"Y===\"}"), "'value' is no base64"},
-           {key("{\"key\":\"YQ==\",\"value\":\"====\"}"), "'value' is no base64"},
-           {key("{\"key\":\"YQ==\",\"value\":\"Y\xc3\xa4=\"}"), "'value' is no base64"},
-           {key("{\"key\":\"YQ==\",\"lease\":[]}"), "'lease' is no string"}}) {
+           {key("{\"key\":5}"), "'key' is not a string"},
+           {key("{\"key\":\"a\"}"), "'key' is not base64"},
+           {key("{\"key\":\"YQ==\",\"value\":\"Y===\"}"), "'value' is not base64"},
+           {key("{\"key\":\"YQ==\",\"value\":\"====\"}"), "'value' is not base64"},
+           {key("{\"key\":\"YQ==\",\"value\":\"Y\xc3\xa4=\"}"), "'value' is not base64"},
+           {key("{\"key\":\"YQ==\",\"lease\":[]}"), "'lease' is not a string"}}) {
     rude_server const rude(said);
     etcd one("etcd://" + rude.name(), 1s);
     auto const text = refusal([&] { one.read("a"); });
@@ -575,7 +575,7 @@ TEST(EtcdCall, Garbage) {
   rude_server const odd(http(header + ",\"succeeded\":1,\"ID\":7,\"result\":[]}"));
   etcd one("etcd://" + odd.name(), 1s);
   expect_words(refusal([&] { one.change({}, {}); }), "neither true nor false");
-  expect_words(refusal([&] { one.grant(5s); }), "'ID' is no string");
+  expect_words(refusal([&] { one.grant(5s); }), "'ID' is not a string");
   expect_words(refusal([&] { one.keep_alive(5); }), "'result'");
 }
 

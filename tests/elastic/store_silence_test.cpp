@@ -66,11 +66,12 @@ TEST(StoreSilence, ARefusalIsSaidInTheStoresWordsAndLastsUntilItDoesWhatIsAsked)
     store.answered(false);  // reads succeed all the time
     EXPECT_TRUE(store.is_away());
     EXPECT_FALSE(store.is_silent());
-    if (auto sentence = store.says("training goes on"); !sentence.empty()) said.push_back(sentence);
+    if (auto sentence = store.says("training continues"); !sentence.empty())
+      said.push_back(sentence);
   }
   EXPECT_EQ(said, std::vector<std::string>{
                       "plait: elastic: etcd cannot be used for 2 s, 'etcdserver: mvcc: database "
-                      "space exceeded': no member can join or leave; training goes on"});
+                      "space exceeded': no member can join or leave; training continues"});
   store.answered(true);
   EXPECT_EQ(store.says(""), "plait: elastic: etcd can be used again, after 4 s");
 }

@@ -2,7 +2,7 @@
 // test: timeout=300 seconds=40
 //
 // A residual net of images with batch_norm of all samples of a microbatch, on all ranks: under each
-// plan the numbers are those of a serial run whose microbatches have the same samples.
+// plan the numbers equal the numbers of a serial run whose microbatches have the same samples.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -234,7 +234,8 @@ TEST(BatchStatistics, HaveNoRaceOnASimulatedDevice) {
   int within = 0;
   for (auto const& site : expect_no_race<two>(2, unneeded))
     within += site.where == ext::wait_site::part::layer;
-  EXPECT_EQ(within, 2 * 3 * 2);  // of two layers three sums each, which two streams wait for
+  EXPECT_EQ(within,
+            2 * 3 * 2);  // two layers with three sums each, for each of which two streams wait
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST(ImageLaws, Conv2dInOtherTypes) {
   expect_laws<conv2d<image<2, 16, 16>, 4, {.kernel = 1}>, plait::precision<plait::bfloat16, float>>(
       5);
 }
-// A weight has the requested initial values, or those of He et al. without a request.
+// A weight has the requested initial values, or the initial values of He et al. without a request.
 static_assert(conv2d<image<3, 4, 4>, 4, {.weight = plait::constant(0)}>::weight::initial.how ==
               plait::initializer::kind::constant);
 static_assert(conv2d<image<3, 4, 4>, 4>::weight::initial.nano > 0);

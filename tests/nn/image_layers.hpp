@@ -52,7 +52,7 @@ struct slot_views {
 /// The results of a layer for x, and for the gradient of y.
 struct outcome {
   numbers y, dx;
-  std::vector<numbers> gradients;  ///< of the parameters
+  std::vector<numbers> gradients;  ///< gradients of the parameters
 };
 
 template <class L>

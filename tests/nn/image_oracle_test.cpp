@@ -98,7 +98,7 @@ void expect_batch_norm() {
   expect_numbers("batch_norm.y", got.y);
   expect_numbers("batch_norm.dx", got.dx);
   for (std::size_t i : {0u, 1u}) expect_numbers("batch_norm." + names[i], got.gradients[i]);
-  for (std::size_t i : {2u, 3u}) {  // what the step has found; PyTorch's momentum is 0.1
+  for (std::size_t i : {2u, 3u}) {  // update by the step's statistics; PyTorch's momentum is 0.1
     auto after = values[i];
     for (std::size_t c = 0; c < 4; ++c) after[c] = 0.9 * after[c] + 0.1 * got.gradients[i][c];
     values[i] = after;

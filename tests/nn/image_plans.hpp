@@ -79,7 +79,7 @@ outcome train_on(Data const& of, Backend const& backend, int microbatches,
     }
     if (compares_bytes)
       plait_test::expect_planned_memory<Job>(rank.stage(), trainer.allocated(), load);
-    double const loss = trainer.evaluate(batches.at(2));  // of 22 samples
+    double const loss = trainer.evaluate(batches.at(2));  // 22 samples
     if (rank.is_root()) out.losses.push_back(loss);
     trainer.export_parameters([&](std::string const& name, auto const&, auto values) {
       out.weights[name].assign(values.begin(), values.end());

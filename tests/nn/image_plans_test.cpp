@@ -2,7 +2,7 @@
 // test: timeout=300 seconds=30
 //
 // A residual net of images with batch_norm of groups under every plan, the last partial batch too:
-// weights, running statistics and the loss in evaluation are those of the serial run.
+// weights, running statistics and the loss in evaluation equal the results of the serial run.
 #include <gtest/gtest.h>
 
 #include <cstdint>

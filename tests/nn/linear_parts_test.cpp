@@ -32,7 +32,7 @@ TEST(LinearParts, WithoutBias) {
 }
 
 // Weights stored output first are cut by rows, in parts too: initial values and exported gradients
-// must be those of the serial run.
+// must equal the results of the serial run.
 constexpr linear_options output_first{
     .order = weight_order::output_input, .parts = 3, .weight = normal(0.5)};
 using model =

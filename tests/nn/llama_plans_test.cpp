@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300
 //
-// The layers of a Llama's block under every plan: losses and gradients are those of the serial run.
+// The layers of a Llama's block under every plan: losses and gradients equal the serial run's.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -130,7 +130,7 @@ void expect_statistics(outcome const& got, std::string const& name) {
       for (std::size_t i = 0; i < all.size(); i += all.size() / 8) some.push_back(all[i]);
       expect_near(some, stored(layer + what + "_" + name), 1e-9, layer + what + "_" + name);
     }
-  numbers sums;  // of all, by their names
+  numbers sums;  // sums of all buffers, in the order of their names
   for (auto const& [_, values] : got.buffers)
     sums.push_back(std::accumulate(values.begin(), values.end(), 0.0));
   expect_near(sums, stored("buffers_" + name), 1e-9, "buffers_" + name);
@@ -153,7 +153,7 @@ TEST(ResNet18, IsTorchvisionsInFloat) {
   expect_as_torchvision(train<float, 2 * small.group, small>(1e-6), "groups_float", 1e-4);
 }
 
-/// The same as digest() of resnet_reference.py for names and shapes.
+/// Returns the digest of names and shapes that digest() of resnet_reference.py returns.
 template <class Plan>
 numbers digest() {
   auto const names = plait::planning::parameter_names(Plan::tree, Plan::entries);

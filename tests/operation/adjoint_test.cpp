@@ -126,7 +126,7 @@ class adjoint_check {
     }
   }
 
-  /// Compares the gradient by an operand with differences.
+  /// Compares the gradient with respect to an operand with finite differences.
   void compare(std::size_t i) {
     pieces moved = in_;
     matrix const& made = made_[i].front();
@@ -206,7 +206,7 @@ TEST(Adjoints, MayBeOneRowOrThoseOfSeveralRows) {
   using operation::adjoints_of;
   expect_adjoints<operation::layer_norm, adjoints_of<operation::layer_norm_backward>>(
       {{{'r', 3}, {'c', 5}}});
-  // With statistics that are made of x, as the gradient by x assumes.
+  // With statistics of x, as the gradient with respect to x assumes.
   expect_adjoints<operation::normalize_sets, adjoints_of<operation::normalize_sets_backward,
                                                          operation::normalize_sets_parameters>>(
       {{{'r', 3}, {'c', 2}, {'s', 1}},

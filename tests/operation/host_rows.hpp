@@ -91,9 +91,9 @@ auto operand_of(pieces& in, integers* room) {
 // ---- Numbers that kernels take after the operands -----------------------------------------------
 
 constexpr std::size_t head = 2;                                      // columns of a head
-constexpr std::size_t taps = 2, wide = 3, narrow = wide - taps + 1;  // of convolutions
+constexpr std::size_t taps = 2, wide = 3, narrow = wide - taps + 1;  // lengths of convolutions
 constexpr std::size_t pooled = 4, pools = 2;                         // elements of maps
-constexpr std::size_t map = 3, together = 2;                         // of norms of images
+constexpr std::size_t map = 3, together = 2;  // sizes of sets for norms of images
 constexpr std::size_t samples_of_position = 2;
 constexpr std::size_t dropout_rows = 3, dropout_columns = 6;
 constexpr double epsilon = 1e-3;

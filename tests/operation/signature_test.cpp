@@ -224,7 +224,7 @@ TEST(Signature, ATextThatIsWrittenOtherwiseIsRefused) {
   EXPECT_NO_THROW((void)signature::of(" r c,1 c->r 3c , r 1 ;whole c; max r c "));
   EXPECT_NO_THROW((void)signature::of("r c, 1 c -> r c; whole c; linear all"));
   EXPECT_NO_THROW((void)signature::of("#ids(r 1), dout(r c) -> +d_table(v c), #r 1; linear first"));
-  for (char const* const text : {"->", "-> r c", "r c ->"})  // of rows that memory or users fill in
+  for (char const* const text : {"->", "-> r c", "r c ->"})  // rows that memory or users fill in
     EXPECT_NO_THROW((void)signature::of(text)) << text;
 }
 

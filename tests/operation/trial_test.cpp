@@ -589,7 +589,8 @@ std::vector<trial> attentions() {
       {{'r', 2}, {'s', 2}, {'h', 6}}, {4}, {query, key, key, query, sums, query, query, key, key});
   shared.exceptions = {{"one rank has the only head of key and value, the others nothing",
                         {replicate, shard<1>, shard<1>, partial, partial}}};
-  // The gradient by the values has no part in that: it is whole, and one operand alone is partial.
+  // The gradient with respect to v has no part in that: it is whole, and one operand alone is
+  // partial.
   backward.exceptions = {
       {"it is linear in v and out together, which no indices say: ops.attention judges the forward",
        {replicate, replicate, partial, partial, replicate, replicate, partial, partial,
@@ -632,7 +633,7 @@ TEST(OperationTrial, ConvolutionsAllowWhatIsRightAndNothingElse) {
       with_parts<operation::convolve_backward_input>(of, {{1, narrow}, {1, taps}, {1, wide}});
   auto weight =
       with_parts<operation::convolve_backward_weight>(of, {{1, narrow}, {1, wide}, {1, taps}});
-  constexpr std::size_t inputs = 4, outputs = 1;  // of a group
+  constexpr std::size_t inputs = 4, outputs = 1;  // channels of a group
   std::pair<std::size_t, std::size_t> const x{1, inputs * wide}, w{outputs, taps},
       y{1, outputs * narrow};
   std::vector<trial> all{forward, input, weight, forward, input, weight};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tree along which slices are added up, against one that is written down as text.
+// The tree along which slices are added up, against a tree that is written down as text.
 #include "plait/placement/slice_tree.hpp"
 
 #include <gtest/gtest.h>

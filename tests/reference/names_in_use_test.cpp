@@ -216,7 +216,7 @@ using every_rank =
 // example-end
 // example-begin objective
 using objective =
-    plait::objective<net, plait::nn::cross_entropy<2>>;  // what a trainer minimises
+    plait::objective<net, plait::nn::cross_entropy<2>>;  // a trainer minimises it
 // example-end
 // example-begin extents
 using table = plait::extents<50257, 768>;  // a matrix; plait::extents<768> is a vector
@@ -233,14 +233,14 @@ constexpr plait::placement blocks = plait::shard<plait::dim::features>;
 static_assert(blocks != plait::replicate);
 // example-end
 // example-begin cross_entropy
-using loss = plait::nn::cross_entropy<2>;  // of 2 outputs and a class, 0 or 1
+using loss = plait::nn::cross_entropy<2>;  // for 2 outputs and a class, 0 or 1
 // example-end
 // example-begin weighted_cross_entropy
 using rare_class_twice = plait::nn::weighted_cross_entropy<
     plait::nn::class_weights<plait::fraction(1), plait::fraction(2)>>;
 // example-end
 // example-begin loss_of_part
-using both = plait::sum_of<  // of 4 outputs: logits of 3 classes, and a number
+using both = plait::sum_of<  // 4 outputs: logits of 3 classes, and a number
     plait::nn::loss_of_part<plait::nn::cross_entropy<3>, {.outputs = 4, .targets = 2}>,
     plait::nn::loss_of_part<
         plait::nn::mse<1>,
@@ -408,7 +408,7 @@ struct half_square {  // the loss (x - t)^2 / 2 of one number
   // example-begin loss_seed
   struct differentiate {
     static constexpr bool takes_row = true;
-    plait::loss_seed seed;  // of ops.loss_seed(): 1 / the labels of the global batch
+    plait::loss_seed seed;  // ops.loss_seed(): 1 / the labels of the global batch
     template <class X>
     PLAIT_HOST_DEVICE void operator()(std::size_t row, std::size_t, X const* x,
                                       auto const* target, X* dx) const {
@@ -491,7 +491,7 @@ struct late
 // example-end
 // example-begin tensor_parallel
 struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
-};  // of each layer's work
+};  // each rank computes half of each layer
 // example-end
 // example-begin pipeline
 struct two_stages : plait::parallel<objective, plait::pipeline<2>> {};
@@ -536,8 +536,7 @@ void train() {
   plait::in_memory<float> const data(features, classes, 10);
   // example-end
   // example-begin global_batch
-  plait::global_batch<64> const
-      batch_size{};  // of all data ranks: 2 of them have 32 each
+  plait::global_batch<64> const batch_size{};  // with 2 data ranks, each has 32
   // example-end
   static_cast<void>(batch_size);
   // example-begin byte_text
@@ -636,7 +635,7 @@ bool refuses() {
   // example-begin input_error
   try {
     auto const text = plait::byte_text::from_file("no such file", 8);
-  } catch (plait::input_error const& problem) {  // what the user gave is wrong
+  } catch (plait::input_error const& problem) {  // a mistake of the user
     std::printf("%s\n", problem.what());
     return true;
   }

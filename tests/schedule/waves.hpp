@@ -48,7 +48,7 @@ struct wave_of_halves {
 
   static constexpr std::vector<scheduled_work> order(int stages, int stage, int microbatches) {
     int const all = std::max(2 * stages - 1, microbatches);
-    std::array<std::array<int, 2>, 3> done{};  // of F, B and W, in each chunk
+    std::array<std::array<int, 2>, 3> done{};  // counts of F, B and W, in each chunk
     std::vector<scheduled_work> out;
     constexpr work kinds[]{work::forward, work::backward_input, work::backward_parameters};
     auto const add = [&](int kind, int chunk) {

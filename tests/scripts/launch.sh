@@ -230,7 +230,7 @@ check "SIGCONT" wait_for_lines 8
 kill -TERM "$begun"
 end
 check "after SIGCONT" test "$code" = 143
-# Nobody reads, and the launcher ends all the same.
+# The launcher ends although no process reads its output.
 mkfifo never
 exec 7<>never
 MARK="of $$" "$launcher" -n 2 yes >&7 2>err &

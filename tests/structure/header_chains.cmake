@@ -41,7 +41,7 @@ function(header_chains)
     endif()
   endwhile()
 
-  # From the header with most includes always to the next smaller one that is in no list yet.
+  # From the header with most includes always to the next smaller header that is not in a list yet.
   list(SORT sizes ORDER DESCENDING)
   list(TRANSFORM sizes REPLACE "^[0-9]+ " "" OUTPUT_VARIABLE left)
   set(tops "")

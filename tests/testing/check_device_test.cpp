@@ -285,10 +285,12 @@ TEST(CheckDevice, FindsEachFlawOfStreamsAndMemory) {
            {operations_in_reverse,
             "stream data: its operations must run in order: expected 1024, got"},
            {waits_are_nothing,
-            "wait(): stream compute must go on after what stream data was given before record(), "
+            "wait(): stream compute must continue after the operations that stream data got before "
+            "record(), "
             "and the other way round: expected 21, got"},
            {events_stand_for_the_first,
-            "wait(): stream data must go on after what stream compute was given before record()"},
+            "wait(): stream data must continue after the operations that stream compute got before "
+            "record()"},
            {replays_are_nothing,
             "replay(): call 1 with a graph must do what the body does, with the values that its "
             "memory has then: expected 1, got 0"},

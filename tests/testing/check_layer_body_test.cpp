@@ -82,7 +82,7 @@ TEST(CheckLayer, SeesPlacesWithoutASampleThatCount) {
   auto const report = report_of(counted);
   expect_reported(
       report,
-      "with a group that lacks a sample: output[2, 0]: must not depend on what lies in a "
+      "with a group that lacks a sample: output[2, 0]: must not depend on the contents of a "
       "place without a sample, the last l.context.missing of l.context.batch");
   expect_only(report, {"place without a sample"});
   expect_reported(report_of(given_a_gradient),

@@ -24,17 +24,18 @@ TEST(CheckLayer, SeesAGradientThatIsNotAddedUpOverRanks) {
   EXPECT_TRUE(good.passed()) << good.text();
   auto const report = check_layer<broken::missing_all_reduce>();
   for (char const* ranks : {"2", "3", "4"})
-    expect_reported(report, std::string("form sequence on ") + ranks +
-                                " tensor ranks: gradient of weight[0]: must be that of the whole "
-                                "form on one rank: expected ");
+    expect_reported(report,
+                    std::string("form sequence on ") + ranks +
+                        " tensor ranks: gradient of weight[0]: must equal the result of the whole "
+                        "form on one rank: expected ");
   expect_reported(report, "ranks that keep the same elements have different bits");
   expect_only(report, {"form sequence on 2 ", "form sequence on 3 ", "form sequence on 4 "});
 }
 
 TEST(CheckLayer, SeesABiasThatIsAddedOnEveryRank) {
   auto const report = check_layer<broken::bias_on_every_rank>();
-  expect_reported(report,
-                  "form row on 2 tensor ranks: output[0, 0]: must be that of the whole form");
+  expect_reported(
+      report, "form row on 2 tensor ranks: output[0, 0]: must equal the result of the whole form");
   expect_only(report, {"form row on 2 ", "form row on 3 ", "form row on 4 "});
 }
 
@@ -124,7 +125,7 @@ TEST(CheckLayer, SeesALossWhoseGradientHasNoWeights) {
   auto const honest = check_layer<broken::squared_distance<true>>();
   EXPECT_TRUE(honest.passed()) << honest.text();
   auto const report = check_layer<broken::squared_distance<false>>();
-  expect_reported(report, "must be that without weights times the weight of its row");
+  expect_reported(report, "must equal the gradient without weights times the weight of its row");
   expect_only(report, {"must be the central finite difference", "times the weight of its row",
                        "must be 0 in a place without a sample"});
 }

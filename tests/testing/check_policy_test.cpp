@@ -22,10 +22,11 @@ struct sharded_replicas {
   static constexpr parameter_rule parameters{.summed = partial, .owned = shard<dim::elements>};
 };
 
-/// Consists of others, and of one that has no axis.
+/// A policy without an axis.
 struct remark {
   using concept_tag = policy_tag;
 };
+/// Consists of other policies, one of which has no axis.
 struct rows_of_two {
   using concept_tag = policy_tag;
   using policies = policy_list<pipeline<2>, remark, data_parallel<2>>;

@@ -407,13 +407,13 @@ planted const all_planted[]{
     {"PostsWait", flaw::posts_wait, {"stage 3: the run threw: "}},
     {"PostedMessagesComeLate",
      flaw::posted_messages_come_late,
-     {"post_send and post_receive of float64, n = 64: messages are there behind the wait: element "
+     {"post_send and post_receive of float64, n = 64: messages are there after the wait: element "
       "0: expected "}},
     {"WaitsForAllChannels", flaw::waits_for_all_channels, {"stage 3: the run threw: deadlock"}},
     {"ChannelsNotRefused",
      flaw::channels_not_refused,
      {"post_send of float64, n = 1: other channels are refused: a message with member 1 on "
-      "channel from_next was no input_error"}},
+      "channel from_next was not an input_error"}},
     {"CountsWrong",
      flaw::counts_wrong,
      {"reduce_scatter of float64, n = 5: counted traffic: expected 80 bytes in 1 calls, got 81 in "
@@ -577,11 +577,12 @@ TEST(CommunicatorSuite, SaysHowMessagesWerePosted) {
   EXPECT_EQ(last_checked(flawed_threads{flaw::posts_wait}),
             "posted messages, each sent at once, on stage 3");
   options.rounds = 0;
-  EXPECT_EQ(plait::testing::detail::left_out(options),
-            (std::vector<std::string>{
-                "not checked, as options.has_channels says: a post waits for nobody",
-                "not checked, as options.errors says: mistakes end the launch with their error",
-                "not checked, as options.rounds says: groups in turn"}));
+  EXPECT_EQ(
+      plait::testing::detail::left_out(options),
+      (std::vector<std::string>{
+          "not checked, as options.has_channels says: a post does not wait for the other rank",
+          "not checked, as options.errors says: mistakes end the launch with their error",
+          "not checked, as options.rounds says: groups in turn"}));
 }
 
 TEST(CommunicatorSuite, WithoutPostSendThereAreNoPostedMessages) {

@@ -97,10 +97,10 @@ concept step_queue =
 /// Queues:  run(row, operands..., numbers...) executes the operation of a row of
 ///          operation/rows.hpp. Operands are matrices in the device's memory, in the order of the
 ///          row, with const elements if they are only read (rows of optimizers and of users'
-///          functions have other arguments, see host_queue). Numbers and results are those of the
-///          same function of host_queue. A kernel writes all elements of the operands that are
-///          written, reads their previous values only if a '+' precedes them, and touches no other
-///          memory.
+///          functions have other arguments, see host_queue). Numbers and results equal the
+///          numbers and results of the same function of host_queue. A kernel writes all elements of
+///          the operands that are written, reads their previous values only if a '+' precedes them,
+///          and touches no other memory.
 ///
 ///          A queue has the rows of `step_queue` and the row of each optimizer of its jobs (adamw,
 ///          sgd). It needs other rows only for its jobs' layers: a layer does not compile for a

@@ -84,7 +84,7 @@ class slurm_step {
   [[nodiscard]] bool is_allocated() const { return variable_("SLURM_JOB_ID") != nullptr; }
   /// Throws input_error that says what the process is instead of a task of srun.
   [[noreturn]] [[gnu::cold]] void refuse() const;
-  /// Throws input_error if the variables of a step are not those of its job: a job that was
+  /// Throws input_error if the variables of a step do not belong to its job: a job that was
   /// submitted from within a step has inherited them.
   [[gnu::cold]] void check() const;
   /// Returns the tasks of a node by SLURM_STEP_TASKS_PER_NODE, such as "4(x2),3"; 0 if unknown.

@@ -38,7 +38,7 @@ PLAIT_DECL void slurm_step::refuse() const {
       {"you are not under srun: SLURM_JOB_ID=", in_quotes(text_of("SLURM_JOB_ID")),
        (has_step ? concat({" and SLURM_STEP_ID=", in_quotes(text_of("SLURM_STEP_ID"))})
                  : std::string(" without SLURM_STEP_ID")),
-       " are those of a batch script or of a shell of salloc, which runs once however many tasks "
+       " belong to a batch script or to a shell of salloc, which runs once however many tasks "
        "the job has; start the program by srun in there, or by mpirun or torchrun"});
 }
 

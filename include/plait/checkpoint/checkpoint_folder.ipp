@@ -210,7 +210,7 @@ PLAIT_DECL void checkpoint_folder::clean() {
     }
     auto const found = detail::look_at_checkpoint(path, parts->step, disk_);
     // A checkpoint of an elastic job that neither counts nor has a manifest was being removed,
-    // whatever its name is after a power failure.
+    // although after a power failure its name may not say so.
     bool const is_empty = !counted.has(*parts) && found.job.empty();
     if (parts->what == name_of::removing || is_empty) {
       if (found.job.empty() || found.job == job_) remains.push_back(path);

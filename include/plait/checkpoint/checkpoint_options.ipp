@@ -40,10 +40,11 @@ PLAIT_DECL std::string option_difference(std::vector<std::vector<std::uint64_t>>
 }
 
 PLAIT_DECL void say_missing(std::int64_t step, std::string const& why) {
-  std::fprintf(stderr,
-               "plait: the checkpoint of step %lld is missing, and training goes on: %s; mend that "
-               "before the next one, or let it end the job (checkpoint_options::required)\n",
-               static_cast<long long>(step), why.c_str());
+  std::fprintf(
+      stderr,
+      "plait: the checkpoint of step %lld is missing, and training continues: %s; mend that "
+      "before the next one, or let it end the job (checkpoint_options::required)\n",
+      static_cast<long long>(step), why.c_str());
 }
 
 PLAIT_DECL std::vector<std::string_view> allowed_settings(std::vector<std::string> const& allow,
@@ -64,7 +65,7 @@ PLAIT_DECL std::vector<std::string_view> allowed_settings(std::vector<std::strin
     if (std::ranges::find(out, std::string_view(name)) != out.end()) continue;
     known.back() = '.';
     throw input_error({"checkpoint_options::allow has ", in_quotes(name),
-                       ", which is no setting; there are", known});
+                       ", which is not a setting; there are", known});
   }
   auto const has = [](checkpoint_settings const& settings, std::string_view name) {
     return std::ranges::any_of(settings, [&](auto const& one) { return one.first == name; });

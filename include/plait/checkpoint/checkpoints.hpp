@@ -95,7 +95,7 @@ class checkpoints {
   ///
   /// Waits for a checkpoint that is being written.
   /// Errors: input_error, on all ranks, without such a measure, for values that differ between
-  ///         ranks, and for one that is not a number.
+  ///         ranks, and for a NaN.
   bool after_evaluation(double value);
   /// The best weights that are complete, including those before the run was resumed.
   [[nodiscard]] std::optional<best_checkpoint> const& best() const { return best_; }

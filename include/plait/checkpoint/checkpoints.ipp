@@ -225,10 +225,11 @@ PLAIT_DECL void checkpoints::open_folder() {
     on_all("be used", [&] {
       constexpr std::chrono::seconds patience{2};
       if (!ext::sees_probe(options_.folder, probe, bytes, patience))
-        throw input_error({"folder of checkpoints ", detail::path_in_quotes(options_.folder),
-                           ": rank ", state_->rank(),
-                           " does not see there what rank 0 has written; give one that all hosts "
-                           "share"});
+        throw input_error(
+            {"folder of checkpoints ", detail::path_in_quotes(options_.folder), ": rank ",
+             state_->rank(),
+             " does not see there what rank 0 has written; give a folder that all hosts "
+             "share"});
     });
   } catch (...) {
     if (folder_) folder_->remove_probe(probe);
@@ -296,9 +297,10 @@ PLAIT_DECL void checkpoints::check(ext::checkpoint_manifest const& manifest,
 
 PLAIT_DECL void checkpoints::refuse_mixed_runs() const {
   if (!is_new_run_ || !found_) return;
-  throw input_error({"folder of checkpoints ", detail::path_in_quotes(options_.folder),
-                     " has those of another run, up to step ", *found_,
-                     "; go on from there (resume, --resume of train_gpt), or give another folder"});
+  throw input_error(
+      {"folder of checkpoints ", detail::path_in_quotes(options_.folder),
+       " has checkpoints of another run, up to step ", *found_,
+       "; continue from there (resume, --resume of train_gpt), or give another folder"});
 }
 
 PLAIT_DECL bool checkpoints::is_undamaged(detail::state_reader& reader) {

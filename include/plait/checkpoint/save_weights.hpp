@@ -123,7 +123,8 @@ class weights_writer {
                  save_weights_options const& options = {}, form as = form::by_name,
                  detail::disk& on = detail::the_disk());
 
-  /// Writes a whole parameter, row-major, by the model's name; skips one that is not to be saved.
+  /// Writes a whole parameter, row-major, by the model's name; skips a parameter that is not to be
+  /// saved.
   template <class T>
   void write(std::string_view name, std::span<T const> values) {
     auto const found = of_.places.find(name);

@@ -47,7 +47,7 @@ PLAIT_DECL weights_index parse_weights_index(std::string const& text, file_name 
     if (key != "weight_map") continue;
     if (out) file.refuse("has two weight_maps");
     auto const* const map = object_in(value);
-    if (map == nullptr) file.refuse("has a weight_map that is no object");
+    if (map == nullptr) file.refuse("has a weight_map that is not an object");
     out = read_weight_map(*map, file);
   }
   if (!out) file.refuse("has no weight_map, which says for each tensor in which file it is");

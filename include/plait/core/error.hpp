@@ -31,7 +31,7 @@ struct error : std::runtime_error {
 /// Example (tests/reference/names_in_use_test.cpp input_error):
 ///     try {
 ///       auto const text = plait::byte_text::from_file("no such file", 8);
-///     } catch (plait::input_error const& problem) {  // what the user gave is wrong
+///     } catch (plait::input_error const& problem) {  // a mistake of the user
 ///       std::printf("%s\n", problem.what());
 ///       return true;
 ///     }

@@ -190,7 +190,7 @@ PLAIT_DECL void partial_file::look_at_target() {
   if (target_.empty()) name_.refuse("cannot be written: its name is empty");
   if (target_.find('\0') != std::string::npos)
     name_.refuse("cannot be written: its name has a byte that is 0");
-  if (target_.back() == '/') name_.refuse("cannot be written: its name is that of a folder");
+  if (target_.back() == '/') name_.refuse("cannot be written: its name is the name of a folder");
   struct stat found{};
   if (::lstat(target_.c_str(), &found) != 0) {
     if (errno == ENOENT) return;

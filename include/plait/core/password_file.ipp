@@ -32,14 +32,14 @@ PLAIT_DECL std::string read_password(std::filesystem::path const& path) {
   open_file const file(path, "password file");
   require_private(file);
   if (file.size() > most_bytes + 1)
-    file.name().refuse(concat({"is no password: it has more than ", most_bytes, " bytes"}));
+    file.name().refuse(concat({"is not a password: it has more than ", most_bytes, " bytes"}));
   std::string out(file.size(), '\0');
   file.read(std::as_writable_bytes(std::span(out)), 0);
   if (out.ends_with('\n')) out.pop_back();
   if (out.empty()) file.name().refuse("is empty; the password is its only line");
   auto const is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   if (std::any_of(out.begin(), out.end(), is_control))
-    file.name().refuse("is no password: it has further lines, or characters that do not print");
+    file.name().refuse("is not a password: it has further lines, or characters that do not print");
   return out;
 }
 

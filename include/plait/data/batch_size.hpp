@@ -37,8 +37,7 @@ constexpr std::size_t at_least_one_sample(std::size_t samples) {
 /// number known at run time.
 ///
 /// Example (tests/reference/names_in_use_test.cpp global_batch):
-///     plait::global_batch<64> const
-///         batch_size{};  // of all data ranks: 2 of them have 32 each
+///     plait::global_batch<64> const batch_size{};  // with 2 data ranks, each has 32
 template <std::size_t Samples = 0>
 struct global_batch {
   static constexpr bool is_static = true;

@@ -38,7 +38,7 @@ template <class Data, class Element = void>
 class loader {
   static_assert(
       token_dataset<Data> || feature_dataset<Data>,
-      "loader<Data>: Data is no data set; it needs using concept_tag = dataset_tag, using "
+      "loader<Data>: Data is not a data set; it needs using concept_tag = dataset_tag, using "
       "element, size(), sequence_length(), inputs(), targets(), and width() if element is "
       "a floating-point type, see plait/data/dataset.hpp");
   static constexpr bool has_real_targets = std::floating_point<target_of<Data>>;

@@ -22,7 +22,7 @@ template <class Held>
 class normalized_data : public adapted_data<Held> {
   using base = adapted_data<Held>;
   static_assert(feature_dataset<typename base::data_type>,
-                "data | normalize(mean, deviation): the data set has tokens, which are no numbers "
+                "data | normalize(mean, deviation): the data set has tokens, which are not numbers "
                 "to calculate with; its element must be float or double");
 
  public:

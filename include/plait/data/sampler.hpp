@@ -103,8 +103,8 @@ class sampler {
   /// Returns the share of data rank `data_rank` in a batch. A full batch is split into equal
   /// shares, a last partial one into shares that differ by at most one sample and may be empty.
   ///
-  /// Errors: input_error if the global batch does not divide over the data ranks; error if there
-  ///         is no such batch or rank.
+  /// Errors: input_error if the global batch does not divide over the data ranks; error if the
+  ///         batch or the rank does not exist.
   template <class Batch>
   [[nodiscard]] constexpr sample_slice slice(Batch batch, std::size_t batch_index, int data_rank,
                                              int data_ranks) const {

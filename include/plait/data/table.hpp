@@ -364,11 +364,11 @@ class table {
     if (missing.lists(cell.text)) return std::numeric_limits<Number>::quiet_NaN();
     auto const found = detail::number_of_cell(cell.text);
     if (!found)
-      cell.refuse(ext::concat({"is no number; ", otherwise,
+      cell.refuse(ext::concat({"is not a number; ", otherwise,
                                ", and words that mark a missing value in .missing_words"}));
     auto const out = static_cast<Number>(*found);
     if (std::isinf(out))
-      cell.refuse(ext::concat({"is no finite number of ", 8 * sizeof(Number), " bits"}));
+      cell.refuse(ext::concat({"is not a finite number of ", 8 * sizeof(Number), " bits"}));
     return out;
   }
 
@@ -451,7 +451,7 @@ class table {
 
   detail::file_name name_;
   std::string file_;
-  std::vector<role> roles_;          // of each column
+  std::vector<role> roles_;          // role of each column
   std::vector<std::size_t> places_;  // index of each column among the columns of its role
   std::vector<std::string> feature_names_, classes_;
   std::map<std::string, std::vector<std::string>> words_;

@@ -38,8 +38,8 @@ PLAIT_DECL token_shard::token_shard(open_file const& file, std::filesystem::path
   if (found == kinds.end())
     name_.refuse(
         concat({"begins with ", header[0],
-                " instead of 20240520 or 20240801: it is no file of tokens of 16 or 32 bits "
-                "behind a header of 256 int32 (bare tokens need the header)"}));
+                " instead of 20240520 or 20240801: it is not a file of tokens of 16 or 32 bits "
+                "after a header of 256 int32 (bare tokens need the header)"}));
   if (header[1] != found->version)
     name_.refuse(
         concat({"has version ", header[1], ", only version ", found->version, " can be read"}));
@@ -70,7 +70,7 @@ PLAIT_DECL token_shards::token_shards(std::vector<std::filesystem::path> const& 
     auto const& shard = shards_.emplace_back(path);
     if (shard.token_bytes() != shards_[0].token_bytes())
       shard.name().refuse(ext::concat({"has tokens of ", 8 * shard.token_bytes(), " bits, but ",
-                                       detail::path_in_quotes(files[0]), " those of ",
+                                       detail::path_in_quotes(files[0]), " tokens of ",
                                        8 * shards_[0].token_bytes(), " bits"}));
     firsts_.push_back(tokens_);
     tokens_ += shard.tokens();

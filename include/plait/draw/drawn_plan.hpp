@@ -28,7 +28,7 @@ struct drawn_plan {
   lean_vector<lean_vector<transfer>> transfers;  ///< transfers of a training step, by stage
   lean_vector<parameter_layout> layouts;         ///< by stage
   lean_vector<memory_need> memory;               ///< by stage
-  timetable table;                               ///< of a training step
+  timetable table;                               ///< timetable of a training step
   std::string_view schedule;
 };
 

@@ -156,9 +156,10 @@ PLAIT_DECL drawing draw_mesh(drawn_plan const& of, bool dark) {
     y += tall + 16;
   }
   if (groups.size() > 0)
-    out.text(x, y,
-             is_small ? "filled: the group of rank 0" : "one group of each kind, that of rank 0",
-             {.size = 11, .ink = colour::muted});
+    out.text(
+        x, y,
+        is_small ? "filled: the group of rank 0" : "one group of each kind: the group of rank 0",
+        {.size = 11, .ink = colour::muted});
   return out;
 }
 

@@ -151,7 +151,7 @@ PLAIT_DECL drawing draw_timetable(drawn_plan const& of, bool dark) {
   legend += table.splits_backward ? "I backward to the input, P backward to the parameters"
                                   : "B backward";
   legend += ", each with its microbatch";
-  if (table.chunks > 1) legend += " and, behind a dot, its chunk";
+  if (table.chunks > 1) legend += " and, after a dot, its chunk";
   legend += "; dotted: idle";
   out.text(x, y, legend, {.size = 11, .ink = colour::muted});
   out.text(x, y + 18, "from left to right: time, if a backward takes as long as two forwards",

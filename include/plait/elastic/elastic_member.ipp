@@ -232,7 +232,7 @@ PLAIT_DECL membership::time elastic_member::not_heard(etcd_error const& problem,
     if (lasts >= store_wait_ && is_training_) has_waited_ = true;
     hold_(silence_.is_silent() && lasts < store_wait_);
     says = silence_.says(!is_training_                ? "this process waits"
-                         : boot_time() < valid_until_ ? "training goes on"
+                         : boot_time() < valid_until_ ? "training continues"
                                                       : "training waits");
   }
   say(says);

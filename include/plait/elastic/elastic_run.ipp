@@ -49,7 +49,7 @@ PLAIT_DECL void running_generation::refuse(std::vector<std::string> const& why) 
   bool const is_first = std::ranges::find(why, "") - why.begin() == rank_;
   for (auto const& [uid, text] : members)
     if (is_first)
-      std::fprintf(stderr, "plait: elastic: member %s is refused, and the job goes on: %s\n",
+      std::fprintf(stderr, "plait: elastic: member %s is refused, and the job continues: %s\n",
                    uid.c_str(), text.c_str());
   end("members are refused");
 }

@@ -118,7 +118,7 @@ class etcd {
     auto const* const end = digits.data() + digits.size();
     if (auto const [stop, problem] = std::from_chars(digits.data(), end, out);
         stop != end || problem != std::errc())
-      refuse(concat({"'", name, "' is no number: ", in_quotes(digits)}));
+      refuse(concat({"'", name, "' is not a number: ", in_quotes(digits)}));
     return out;
   }
   [[nodiscard]] std::int64_t revision_of(json const& answer) const {

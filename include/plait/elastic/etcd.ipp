@@ -184,13 +184,13 @@ PLAIT_DECL std::string_view etcd::text(json const& in, char const* name,
   if (!in.is_object()) refuse("an entry is not an object");
   auto const found = in.find(name);
   if (found == in.end()) return none;
-  if (!found->is_string()) refuse(concat({"'", name, "' is no string"}));
+  if (!found->is_string()) refuse(concat({"'", name, "' is not a string"}));
   return found->get_ref<std::string const&>();
 }
 
 PLAIT_DECL std::string etcd::bytes(json const& in, char const* name) const {
   auto out = from_base64(text(in, name, ""));
-  if (!out) refuse(concat({"'", name, "' is no base64"}));
+  if (!out) refuse(concat({"'", name, "' is not base64"}));
   return *std::move(out);
 }
 

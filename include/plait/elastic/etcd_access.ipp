@@ -97,10 +97,10 @@ PLAIT_DECL std::string etcd_access::why_no_token(int status, std::string_view an
     return concat({"user ", in_quotes(said_.user), " is not known to etcd, or the password in ",
                    path_in_quotes(said_.password_file), " is not this user's"});
   if (answer.find("authentication is not enabled") != answer.npos)
-    return concat(
-        {"user ", in_quotes(said_.user),
-         " is given, but etcd asks nobody who he is: enable authentication there (etcdctl auth "
-         "enable), or leave the user out"});
+    return concat({"user ", in_quotes(said_.user),
+                   " is given, but etcd does not authenticate clients: enable authentication there "
+                   "(etcdctl auth "
+                   "enable), or leave the user out"});
   if (auto const why = why_no_certificate(answer); !why.empty()) return why;
   return concat({"status ", status, " and no token to auth/authenticate"});
 }

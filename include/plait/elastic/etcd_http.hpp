@@ -20,7 +20,7 @@
 #include "plait/elastic/etcd_text.hpp"
 
 static_assert(LIBCURL_VERSION_NUM >= 0x075800,
-              "etcd: these headers of libcurl are too old; install those of 7.88 or a later one");
+              "etcd: these headers of libcurl are too old; install the headers of 7.88 or later");
 
 namespace plait::detail {
 

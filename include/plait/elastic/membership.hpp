@@ -24,7 +24,7 @@ struct generation_record {
   /// that is the reason.
   std::string closing{};
   int signal = 0;
-  /// Number of consecutive generations before this one that ended although all members were alive.
+  /// Number of consecutive earlier generations that ended although all members were alive.
   int unexplained = 0;
 
   [[nodiscard]] int rank_of(std::string const& uid) const;

@@ -120,7 +120,7 @@ PLAIT_DECL membership::action membership::form(membership_view const& view, time
   for (auto const& one : view.members) {
     auto const entry = view.joined.find(one.uid);
     if (entry == view.joined.end() || view.refused.contains(one.uid)) continue;
-    // A member that is one step behind may be able to catch up.
+    // A member whose step is one less may be able to catch up.
     bool const counts = entry->second.step > 0 && entry->second.step + 1 >= newest;
     replica_candidate const each{one.uid, one.host, counts ? entry->second.block : -1};
     all.push_back(each);

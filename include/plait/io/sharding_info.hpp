@@ -37,7 +37,7 @@ namespace plait::ext {
 std::map<std::string, std::string> make_sharding_metadata(sharding_info const& info);
 
 /// Reads metadata that make_sharding_metadata wrote; nullopt if there is none. The caller checks
-/// that the tensors are those of the file.
+/// that the file has these tensors.
 ///
 /// Errors: input_error that names `path`, for another version and for any other deviation.
 std::optional<sharding_info> parse_sharding_metadata(

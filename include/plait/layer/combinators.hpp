@@ -238,8 +238,8 @@ struct repeat {
                 "right of it; what is repeated must keep its width");
 };
 
-/// Adds a prefix to the parameter names of L. With an empty name the names are those of L itself,
-/// without the number that a layer in a sequence has.
+/// Adds a prefix to the parameter names of L. With an empty name the parameters have the names that
+/// L gives them, without the number that a layer in a sequence has.
 ///
 /// Example (tests/reference/names_in_use_test.cpp named):
 ///     using in_files =
@@ -348,7 +348,7 @@ struct sum_of {
 ///
 /// Example (tests/reference/names_in_use_test.cpp objective):
 ///     using objective =
-///         plait::objective<net, plait::nn::cross_entropy<2>>;  // what a trainer minimises
+///         plait::objective<net, plait::nn::cross_entropy<2>>;  // a trainer minimises it
 template <class Model, class Loss>
 struct objective {
   static_assert((detail::check_is_layer<Model>(), detail::check_is_layer<Loss>(), true));

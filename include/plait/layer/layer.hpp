@@ -197,7 +197,7 @@ struct leaf_info {
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
   bool has_backward = false;    ///< one body computes both gradients
-  bool joins_backward = false;  ///< that body is called if both gradients are needed at one time
+  bool joins_backward = false;  ///< `backward` is called if both gradients are needed at one time
   bool has_forward_backward = false;  ///< one body computes the loss and its gradient
   bool has_count = true;
   bool has_prepare = false;

@@ -120,11 +120,11 @@ consteval void check_product() {
       "(replicate, columns), (columns, rows) -> partial, (partial, replicate), "
       "(replicate, partial); correct the form's placements, or write plait::transposed(b) "
       "for an operand that is to be read transposed");
-  static_assert(
-      product(A, B) == no_rule || product(A, B) == Out,
-      "ops.matmul(a, b, out): the product of A and B is not placed Out, as the form "
-      "promises; correct the form's output, or that of the parameter's gradient; a slot is "
-      "cut by features if it says follows::features");
+  static_assert(product(A, B) == no_rule || product(A, B) == Out,
+                "ops.matmul(a, b, out): the product of A and B is not placed Out, as the form "
+                "promises; correct the form's output, or the placement of the parameter's "
+                "gradient; a slot is "
+                "cut by features if it says follows::features");
 }
 template <placement A, placement B, placement Out>
 inline constexpr bool sound_product = (check_product<A, B, Out>(), true);
@@ -207,7 +207,7 @@ consteval void check_map_at() {
                 "none but the N columns around its own, or give the form rows that are whole");
   static_assert(((Out.parts == 1) && ... && (Operands.parts == 1)),
                 "ops.map_at(f, y, views...): y or a view is cut in several parts, so that this "
-                "rank's columns are no neighbours; give the form shard<dim::features>");
+                "rank's columns are not adjacent; give the form shard<dim::features>");
   static_assert(maps_at<How, Out, Operands...>,
                 "ops.map_at(f, y, views...): the views must be placed as y, or replicate if y is "
                 "cut; partial (a sum still to be made) only if f declares `is_linear`, or "
@@ -313,11 +313,12 @@ consteval void check_placed() {
                 "an operand of this operation is cut along a dimension that has one element by its "
                 "indices, or into other parts than they say ('3h': three parts side by side); "
                 "correct the form, or the indices");
-  static_assert(What != unlike_cut,
-                "one operand of this operation is cut along an index, and another does not follow "
-                "it: an operand that has the index must be cut along it, too, and one that is read "
-                "and lacks it must be replicate, or whole if it is saved; correct the placements "
-                "in the form");
+  static_assert(
+      What != unlike_cut,
+      "one operand of this operation is cut along an index, and another does not follow "
+      "it: an operand that has the index must be cut along it, too, and an operand that is read "
+      "and lacks it must be replicate, or whole if it is saved; correct the placements "
+      "in the form");
   static_assert(What != unreduced,
                 "a result of this operation lacks the index that an operand is cut along, so each "
                 "rank makes its part of a sum or maximum: the result must be partial, or "
@@ -431,10 +432,11 @@ inline constexpr bool sound_kernel = (check_kernel<Row, HasKernel>(), true);
 struct indices_of_call {};
 template <bool HasEach, bool CanWrite>
 consteval void check_run_by_indices() {
-  static_assert(HasEach,
-                "ops.run<indices>(kernel, views...): the text has the indices of more or fewer "
-                "operands than there are views; write those of each view in the order of the "
-                "call, but none of tokens: ops.template run<\"r i, i j -> r j\">(kernel, x, w, y)");
+  static_assert(
+      HasEach,
+      "ops.run<indices>(kernel, views...): the text has the indices of more or fewer "
+      "operands than there are views; write the indices of each view in the order of the "
+      "call, but none for tokens: ops.template run<\"r i, i j -> r j\">(kernel, x, w, y)");
   static_assert(!HasEach || CanWrite,
                 "ops.run<indices>(kernel, views...): a view whose indices stand after '->' has "
                 "const elements, so the kernel cannot write it; give what is read first, or a "

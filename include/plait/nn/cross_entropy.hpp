@@ -38,7 +38,7 @@ struct cross_entropy_options {
 ///         smoothing), in the forward only.
 ///
 /// Example (tests/reference/names_in_use_test.cpp cross_entropy):
-///     using loss = plait::nn::cross_entropy<2>;  // of 2 outputs and a class, 0 or 1
+///     using loss = plait::nn::cross_entropy<2>;  // for 2 outputs and a class, 0 or 1
 template <std::size_t Classes, cross_entropy_options Options = cross_entropy_options{}>
 struct cross_entropy {
   static_assert(Options.padded_to == 0 || Options.padded_to >= Classes,

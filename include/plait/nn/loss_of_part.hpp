@@ -78,7 +78,7 @@ consteval void check_part() {
 ///         rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp loss_of_part):
-///     using both = plait::sum_of<  // of 4 outputs: logits of 3 classes, and a number
+///     using both = plait::sum_of<  // 4 outputs: logits of 3 classes, and a number
 ///         plait::nn::loss_of_part<plait::nn::cross_entropy<3>, {.outputs = 4, .targets = 2}>,
 ///         plait::nn::loss_of_part<
 ///             plait::nn::mse<1>,
@@ -89,9 +89,10 @@ struct loss_of_part {
   static constexpr std::size_t taken = parts::x.width, taken_targets = parts::targets.width;
   static constexpr std::size_t outputs = Part.outputs == 0 ? taken : Part.outputs;
   static constexpr bool of_classes = parts::targets.kind == ext::value_kind::tokens;
-  static_assert(!of_classes || taken_targets == 1,
-                "loss_of_part<Loss, Part>: Loss takes several integers for each row; take one that "
-                "takes plait::tokens or plait::reals<W>");
+  static_assert(
+      !of_classes || taken_targets == 1,
+      "loss_of_part<Loss, Part>: Loss takes several integers for each row; take a loss that "
+      "takes plait::tokens or plait::reals<W>");
   static_assert((detail::check_part<outputs, Part.first_output, taken, Part.targets,
                                     Part.first_target, taken_targets>(),
                  true));

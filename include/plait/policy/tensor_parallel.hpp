@@ -17,7 +17,7 @@ enum class sequence : bool { unsharded, sharded };
 ///
 /// Example (tests/reference/names_in_use_test.cpp tensor_parallel):
 ///     struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
-///     };  // of each layer's work
+///     };  // each rank computes half of each layer
 template <int Ranks, sequence Sequence = sequence::unsharded>
 struct tensor_parallel {
   static_assert(Ranks >= 1, "tensor_parallel<Ranks>: Ranks must be at least 1");

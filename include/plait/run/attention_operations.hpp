@@ -16,7 +16,7 @@
 
 namespace plait::execution {
 
-/// The attention of a layer's body. \see operations
+/// The attention operations that a layer's body may call. \see operations
 template <class Rank>
 class attention_operations : public element_operations<Rank> {
   using base = element_operations<Rank>;
@@ -27,7 +27,8 @@ class attention_operations : public element_operations<Rank> {
   using base::base;
   using base::context;
 
-  /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
+  /// Computes causal self-attention of heads of `head_width` columns. A row of qkv has the query,
+  /// the key and the value next to each other.
   ///
   /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads).
   template <class X, placement Qkv>
@@ -48,8 +49,8 @@ class attention_operations : public element_operations<Rank> {
     put(operation::attention_side_by_side_backward{}, qkv, out, log_sum, dout, dqkv,
         heads_of(out, head_width));
   }
-  /// For the `prepare` of a layer that calls this attention: the device gets ready what it needs
-  /// for the shape once.
+  /// Lets the device prepare this attention for the shape of qkv, once, before the first pass. A
+  /// layer that calls this attention calls it in its `prepare`.
   template <class T, placement Qkv>
   void prepare_attention(view_of<T, Qkv> qkv, std::size_t head_width) {
     queue_.prepare(
@@ -57,9 +58,10 @@ class attention_operations : public element_operations<Rank> {
         equal_heads{context.sequence, context.batch, qkv.columns / (3 * head_width), head_width});
   }
 
-  /// Attention of heads and with the mask of `Groups`, an ext::head_groups; qkv are three views,
-  /// as of a layer with these inputs. On ranks that have blocks of the query and all of key and
-  /// value, which then are replicate, each reads the key-value head of its queries.
+  /// Computes attention with the heads and the mask of `Groups`, an ext::head_groups. qkv are the
+  /// three views of a layer that has query, key and value as its inputs. If ranks have blocks of
+  /// the query and all of key and value, which then are replicate, each rank reads only the
+  /// key-value head of its queries.
   ///
   /// Shapes: query and out (rows, heads head_width); key and value (rows, key_value_heads
   ///         head_width); log_sum (rows, heads).
@@ -70,8 +72,8 @@ class attention_operations : public element_operations<Rank> {
     carry_out(queue_, operation::attention{}, q, k, v, as_operand<false>(out),
               as_operand<false>(log_sum), part.shape);
   }
-  /// dkey and dvalue are partial where key and value are replicate: the sums over the queries of
-  /// this rank.
+  /// Computes the gradients of query, key and value. If key and value are replicate, dkey and
+  /// dvalue are partial: they are the sums over the queries of this rank.
   template <class Groups, class Q, class K, class V, class Dq, class Dk, class Dv>
   void attention_backward(Groups groups, std::tuple<Q, K, V> const& qkv, auto out, auto log_sum,
                           auto dout, std::tuple<Dq, Dk, Dv> const& dqkv) {
@@ -88,7 +90,7 @@ class attention_operations : public element_operations<Rank> {
     shapes_.equal(name, named("dkey", dkey), named("key", key));
     shapes_.equal(name, named("dvalue", dvalue), named("value", value));
     using element = typename Dq::element;
-    if constexpr (K::at != Q::at) {  // nobody here reads the other key-value heads
+    if constexpr (K::at != Q::at) {  // this rank reads only its own key-value head
       queue_.fill(static_cast<element>(0), dkey.data, dkey.count());
       queue_.fill(static_cast<element>(0), dvalue.data, dvalue.count());
     }
@@ -108,7 +110,8 @@ class attention_operations : public element_operations<Rank> {
   using base::named, base::put, base::queue_, base::rank, base::shapes_;
 
  private:
-  /// What this rank computes, and where in a row of key or value it begins.
+  /// The part of an attention that this rank computes. `first_key_column` is the first column of
+  /// its heads in a row of key or of value.
   struct local_part {
     attention_shape shape;
     std::size_t first_key_column = 0;
@@ -132,7 +135,7 @@ class attention_operations : public element_operations<Rank> {
     static_assert(typing::sound_places<operation::attention, Q::at, K::at, V::at, Y::at, Kept::at>);
     static_assert(Q::at.parts == 1,
                   "ops.attention(groups, qkv, out, ...): the query is cut in several parts, so "
-                  "that this rank's heads are no neighbours; give the form shard<dim::features>");
+                  "that this rank's heads are not adjacent; give the form shard<dim::features>");
     constexpr bool cut = typing::is_columns(Q::at), shared = Q::at != K::at;
     auto const& [q, k, v] = qkv;
     auto const ranks = cut ? static_cast<std::size_t>(context.tensor_ranks) : std::size_t{1};
@@ -148,7 +151,7 @@ class attention_operations : public element_operations<Rank> {
     return part;
   }
 
-  /// The heads of this rank.
+  /// Returns this rank's heads of query, key and value, or of their gradients.
   template <bool IsRead, class Views>
   static auto operands_of(Views const& of, local_part const& part) {
     auto const& [q, k, v] = of;

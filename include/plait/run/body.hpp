@@ -6,8 +6,9 @@
 
 namespace plait::execution {
 
-/// What `forward` gets beside `ops`: views of this rank's blocks, of the types that the chosen form
-/// says. Where a layer has two inputs `x` is a pair; of a loss `y` is where its sum is added.
+/// The argument `l` of a layer's `forward`: views of this rank's blocks, with the placements of the
+/// chosen form. For a layer with two inputs `x` is a pair. For a loss `y` is the place to which the
+/// layer adds its sum.
 template <class Parameters, class Input, class Output, class Saved, class Scratch>
 struct forward_body {
   Parameters p;
@@ -20,7 +21,8 @@ struct forward_body {
 template <class P, class X, class Y, class V, class W>
 forward_body(P, X, Y, V, W, layer_context const&) -> forward_body<P, X, Y, V, W>;
 
-/// What `backward_input` gets. Of a loss `dy` is what its gradient is multiplied by.
+/// The argument `l` of `backward_input`. For a loss `dy` is the factor of its gradient, a
+/// loss_seed.
 template <class Parameters, class OutputGradient, class InputGradient, class Saved, class Scratch>
 struct backward_input_body {
   Parameters p;
@@ -33,7 +35,7 @@ struct backward_input_body {
 template <class P, class Y, class X, class V, class W>
 backward_input_body(P, Y, X, V, W, layer_context const&) -> backward_input_body<P, Y, X, V, W>;
 
-/// What `backward_parameters` gets; it adds to `dp`.
+/// The argument `l` of `backward_parameters`. The layer adds to `dp`.
 template <class Parameters, class OutputGradient, class Gradients, class Saved, class Scratch>
 struct backward_parameters_body {
   Parameters p;
@@ -47,9 +49,9 @@ template <class P, class Y, class D, class V, class W>
 backward_parameters_body(P, Y, D, V, W, layer_context const&)
     -> backward_parameters_body<P, Y, D, V, W>;
 
-/// The `l` of `backward` where both gradients are needed: the layer writes `dx` and adds to `dp`.
-/// If only one is needed, the layer gets the `l` of backward_input or backward_parameters, which
-/// lacks the other member.
+/// The argument `l` of `backward` if both gradients are needed: the layer writes `dx` and adds to
+/// `dp`. If only one is needed, the layer gets the `l` of backward_input or of backward_parameters,
+/// which lacks the other member.
 template <class Parameters, class OutputGradient, class InputGradient, class Gradients, class Saved,
           class Scratch>
 struct backward_body {
@@ -64,8 +66,8 @@ struct backward_body {
 template <class P, class Y, class X, class D, class V, class W>
 backward_body(P, Y, X, D, V, W, layer_context const&) -> backward_body<P, Y, X, D, V, W>;
 
-/// The `l` of `forward_backward` of a loss: that of forward, with the seed of the gradient and the
-/// view to write the gradient to.
+/// The argument `l` of a loss's `forward_backward`. It has the members of the `l` of forward, the
+/// factor `dy` of the gradient, and the view `dx` to which the layer writes the gradient.
 template <class Parameters, class Input, class Output, class OutputGradient, class InputGradient,
           class Saved, class Scratch>
 struct forward_backward_body {
@@ -82,7 +84,7 @@ template <class P, class I, class O, class Y, class X, class V, class W>
 forward_backward_body(P, I, O, Y, X, V, W, layer_context const&)
     -> forward_backward_body<P, I, O, Y, X, V, W>;
 
-/// Says what a body of a layer `L` has to be, where it cannot be called.
+/// Reports how to write a body of a layer `L` if a body cannot be called.
 template <class L, bool CanBeCalled>
 consteval void check_body() {
   static_assert(

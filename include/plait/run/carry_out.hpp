@@ -7,10 +7,11 @@
 
 namespace plait::execution {
 
-/// Carries out a row: operands as matrices, then the kernel's numbers, in the order in which the
-/// queue takes them. Operations call a queue by this function alone, so that a device without the
-/// kernel has a sentence, not the compiler's list of functions that do not fit. nvcc needs a
-/// function for that: it finds no members in a requirement within a lambda.
+/// Calls the kernel of a row on a queue: operands as matrices, then the numbers of the kernel, in
+/// the order in which the queue takes them. All operations call a queue through this function. If a
+/// device lacks the kernel, the compiler prints one sentence instead of a list of functions that do
+/// not fit. It is a function and not a lambda, because nvcc finds no members in a requirement
+/// within a lambda.
 template <class Queue, class Row, class... Arguments>
 PLAIT_IN_LOOPS void carry_out(Queue const& queue, Row row, Arguments const&... arguments) {
   constexpr bool has_kernel = ext::runs<Queue, Row, Arguments...>;

@@ -12,11 +12,11 @@
 
 namespace plait::execution {
 
-/// One convolution as one rank computes it, on every device: patches, and matrix products of a
-/// device's queue with the weight.
+/// Computes the convolution of one rank on any device: it copies the windows of the images as the
+/// columns of a matrix (im2col), and multiplies this matrix by the weight on a device's queue.
 ///
-/// Shapes: x (samples, in.channels, in.height, in.width); w (out_channels, in.patch() / groups);
-///         y (samples, out_channels, in.out_height(), in.out_width()); room: at least
+/// Shapes: x (samples, in.channels, in.height, in.width); w (out_channels, in.patch() / groups); y
+///         (samples, out_channels, in.out_height(), in.out_width()); room: at least
 ///         `patch_block_of(in, out_channels).room()` elements.
 template <class Queue>
 class convolution {
@@ -25,7 +25,7 @@ class convolution {
               std::size_t groups, patch_block const& block)
       : queue_(queue), in_(in), outputs_(out_channels), groups_(groups), block_(block) {}
 
-  /// y = w * x.
+  /// Computes y = w * x, where * is the convolution.
   template <class T>
   void forward(std::size_t samples, T const* x, T const* w, T* y, T* room) const {
     for_each_piece(samples, [&](piece const& at) {
@@ -42,7 +42,7 @@ class convolution {
     });
   }
 
-  /// dx = the gradient by x.
+  /// Writes the gradient with respect to x to dx.
   template <class T>
   void backward_input(std::size_t samples, T const* dy, T const* w, T* dx, T* room) const {
     if (!is_direct(1) || block_.samples > 1)
@@ -65,7 +65,7 @@ class convolution {
     });
   }
 
-  /// dw += the gradient by w.
+  /// Adds the gradient with respect to w to dw.
   template <class T, class Sum>
   void backward_weight(std::size_t samples, T const* dy, T const* x, Sum* dw, T* room) const {
     for_each_piece(samples, [&](piece const& at) {
@@ -81,12 +81,12 @@ class convolution {
   }
 
  private:
-  /// What is multiplied at a time.
+  /// The samples and rows of the output that one matrix product computes.
   struct piece {
     std::size_t first_sample, samples;
-    std::size_t first_row, rows;  ///< of the output's maps
-    std::size_t columns;          ///< of the product
-    std::size_t first_result;     ///< where it begins in y
+    std::size_t first_row, rows;  ///< rows of each output map
+    std::size_t columns;          ///< columns of the product
+    std::size_t first_result;     ///< index of the first result in y
   };
   [[nodiscard]] std::size_t outputs() const { return outputs_ / groups_; }
   [[nodiscard]] std::size_t inputs() const { return in_.patch() / groups_; }
@@ -108,16 +108,18 @@ class convolution {
     for (std::size_t g = 0; g < groups_; ++g) use(g);
   }
 
-  /// The weight of a group, (outputs, inputs), and its rows of a matrix that has those of all.
+  /// Returns the weight of a group, (outputs, inputs).
   template <class T>
   [[nodiscard]] matrix<T const> weight(T const* w, std::size_t g) const {
     return {w + g * outputs() * inputs(), outputs(), inputs()};
   }
+  /// Returns the rows of group `g` in a matrix that has the rows of all groups.
   template <class T>
   static matrix<T const> group(matrix<T const> const& all, std::size_t g, std::size_t rows) {
     return {all.data + g * rows * all.stride, rows, all.columns, all.stride};
   }
-  /// to (inner, outer) = from (outer, inner), of maps of the output.
+  /// Swaps the dimensions (outer, inner, map) of `from` to (inner, outer, map), for maps of the
+  /// output.
   template <class T>
   void exchange(T const* from, T* to, std::size_t outer, std::size_t inner) const {
     std::size_t const map = in_.out_map();
@@ -125,7 +127,8 @@ class convolution {
               matrix<T>{to, inner, outer * map}, map);
   }
 
-  /// The windows of a piece, (in.patch(), columns); x itself where they are its elements.
+  /// Returns the windows of a piece, (in.patch(), columns). If windows are single elements and the
+  /// piece has one sample, it returns x itself and copies nothing.
   template <class T>
   matrix<T const> patches_of(piece const& at, T const* x, T* room) const {
     T const* const images = x + at.first_sample * in_.image();
@@ -134,7 +137,7 @@ class convolution {
               matrix<T>{room, in_.patch(), at.columns}, in_, at.first_row, at.rows);
     return {room, in_.patch(), at.columns};
   }
-  /// The gradient of a piece's results, (outputs, columns).
+  /// Returns the gradient of a piece's results, (outputs, columns).
   template <class T>
   matrix<T const> results_of(piece const& at, T const* dy, T* room) const {
     if (at.samples == 1) return {dy + at.first_result, outputs_, at.columns, in_.out_map()};

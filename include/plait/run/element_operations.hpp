@@ -22,8 +22,8 @@
 
 namespace plait::execution {
 
-/// The operations of a layer's body that make one element, or one row, at a time, and the place of
-/// its views in the whole. \see operations
+/// The operations of a layer's body that compute one element or one row at a time, and functions
+/// that return the global place of a view. \see operations
 template <class Rank>
 class element_operations {
   template <class T, placement At>
@@ -34,34 +34,35 @@ class element_operations {
   element_operations(Rank& rank, layer_context const& where, int leaf, char const* body)
       : context(where), queue_(rank.device().on(stream::compute)), shapes_(leaf, body) {}
 
-  /// Step, copy, microbatch and the global place of the local block.
+  /// The step, the copy, the microbatch and the global place of the local block.
   layer_context const& context;
 
-  /// The first global position of the rows of a view, and how many positions it has.
+  /// Returns the first global position of the rows of a view.
   template <class View>
   [[nodiscard]] std::size_t first_position(View const& x) const {
     return typing::is_rows(View::at) ? positions(x) * rank() : 0;
   }
+  /// Returns the number of positions that the rows of a view have.
   template <class View>
   [[nodiscard]] std::size_t positions(View const& x) const {
     return x.rows / context.batch;
   }
-  /// The first global column of a view.
+  /// Returns the first global column of a view.
   template <class View>
   [[nodiscard]] std::size_t first_column(View const& x) const {
     static_assert(View::at.parts == 1,
                   "ops.first_column(x), also in dropout, cross_entropy and map_at: x is cut in "
-                  "several parts, so that this rank's columns are no neighbours; give the form "
+                  "several parts, so that this rank's columns are not adjacent; give the form "
                   "shard<dim::features>");
     return typing::is_columns(View::at) ? x.columns * rank() : 0;
   }
-  /// The first global row of a parameter's view.
+  /// Returns the first global row of a parameter's view.
   template <class View>
   [[nodiscard]] std::size_t first_row(View const& x) const {
     return typing::is_rows(View::at) ? x.rows * rank() : 0;
   }
 
-  /// y = x. y may be x.
+  /// Copies x to y. y may be x.
   template <class X, class T, placement At, placement Out>
   void copy(view_of<X, At> x, view_of<T, Out> y) {
     static_assert(typing::sound_written<T>);
@@ -70,19 +71,20 @@ class element_operations {
     shapes_.equal("copy", named("y", y), named("x", x));
     queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
-  /// y = 0, in any placement: what sums are then added to.
+  /// Sets y to 0, in any placement, so that sums can be added to it.
   template <class T, placement At>
   void clear(view_of<T, At> y) {
     static_assert(typing::sound_written<T>);
     static_assert(At != partial_max, "ops.clear(y): 0 need not be the least of a partial_max");
     queue_.fill(T{0}, y.data, y.count());
   }
-  /// out = a + b. out may be a or b.
+  /// Computes out = a + b. out may be a or b.
   void add(auto a, auto b, auto out) { call(operation::add{}, a, b, out); }
-  /// y = f(x...), element by element: f(x, y), f(a, b, y) or f(a, b, c, y). `f` is a named type
-  /// with a PLAIT_HOST_DEVICE call operator that takes a number of each operand. `is_linear` says
-  /// that it is linear in all of them together, as a sum is; `is_linear_in_last` that it is linear
-  /// in the last one for each of the others, as a product is. y may be an operand.
+  /// Computes y = f(x...), element by element: f(x, y), f(a, b, y) or f(a, b, c, y). `f` is a named
+  /// type with a PLAIT_HOST_DEVICE call operator that takes a number of each operand. `is_linear`
+  /// says that f is linear in all operands together, as a sum is. `is_linear_in_last` says that f
+  /// is linear in the last operand for each value of the others, as a product is. y may be an
+  /// operand.
   template <class Function, class X, class T, placement At, placement Out>
   void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
     map_onto(f, y, named("x", x), x);
@@ -99,19 +101,20 @@ class element_operations {
     shapes_.equal("map", named("c", c), named("y", y));
     map_onto(f, y, named("a", a), a, b, c);
   }
-  /// y[r][c] = f(at, row of each view...): one element at a time, from its place in the whole and
-  /// from rows that f may read where it likes. `at` is an ext::element_place and a row an
-  /// ext::element_row, which is asked for columns of the whole row; `f` is as for `map`.
+  /// Computes y[r][c] = f(at, row of each view...), one element at a time. f may depend on the
+  /// global place of the element, and may read its rows at any column. `at` is an
+  /// ext::element_place. A row is an ext::element_row, which is indexed by the columns of the whole
+  /// row. `f` is as for `map`.
   ///
-  /// f says `static constexpr std::size_t block = N;` if it reads none but the N columns around its
-  /// own, [at.column / N * N, that + N): then y may be cut by columns in whole blocks, and y may be
-  /// one of the views if N is 1. Where views have another number of columns than y, f also says
-  /// `read_block`: it reads only the `read_block` columns from at.column / block * read_block on;
-  /// or `static constexpr std::size_t read_blocks[]`, with a number for each view.
+  /// f says `static constexpr std::size_t block = N;` if it reads only the N columns around its
+  /// own, from at.column / N * N on. Then y may be cut by columns in whole blocks, and if N is 1, y
+  /// may be one of the views. If views have another number of columns than y, f also says
+  /// `read_block`: it reads only the `read_block` columns from at.column / block * read_block on.
+  /// It can also say `static constexpr std::size_t read_blocks[]`, with a number for each view.
   ///
-  /// Shapes: y has a row for each row of activations, or one for each position; a view the same, or
-  ///         one row for all. A view that is cut by columns has the columns of y, or as many
-  ///         blocks.
+  /// Shapes: y has a row for each row of activations, or one for each position. A view has as many
+  ///         rows, or one row for all. A view that is cut by columns has the columns of y, or as
+  ///         many blocks.
   template <class Function, class T, placement Out, class... Views>
   void map_at(Function f, view_of<T, Out> y, Views... views) {
     constexpr std::size_t block = typing::block_of<Function>;
@@ -133,15 +136,15 @@ class element_operations {
     if constexpr (typing::is_columns(Out)) shapes_.whole_blocks(name, named("y", y), block);
     map_block(f, of, y, std::index_sequence_for<Views...>{}, views...);
   }
-  /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
-  /// Pointers are to const where the view is; f is as for `map`. With `static constexpr bool
+  /// Calls f(columns, row of each view...) for every row; a view that has one row is passed each
+  /// time. Pointers are to const if the view is. f is as for `map`. With `static constexpr bool
   /// takes_row = true;` f is called with the number of the row first.
   template <class Function, class First, class... Views>
   void rows(Function f, First first, Views... views) {
     static_assert(typing::sound_whole_rows<First::at>);
     auto const strided = [&](auto of) {
       shapes_.row_by_row("rows", named("a view", of), named("the first view", first));
-      std::size_t width = 1;  // of tokens
+      std::size_t width = 1;  // tokens have one column
       if constexpr (requires { of.columns; }) width = of.columns;
       return matrix{of.data, std::min(of.rows, first.rows), width,
                     of.rows == 1 && first.rows != 1 ? 0 : width};
@@ -155,14 +158,14 @@ class element_operations {
                 strided(views)...);
   }
 
-  /// An operation of the layer's own: calls kernel(queue, views...) where `queue` is that of the
-  /// rank's device; on a GPU it has the stream to launch on. A view of const elements is read, a
-  /// view of others is written and may be read, and nothing else may be touched.
+  /// Runs an operation of the layer's own: calls kernel(queue, views...) with the `queue` of the
+  /// rank's device; on a GPU the queue has the stream to launch on. The kernel only reads a view of
+  /// const elements, may read and write any other view, and must not touch any other memory.
   ///
-  /// All views are placed alike, or, together with views cut by rows, those that are read replicate
-  /// and those that are written partial. They are not partial themselves unless the kernel says
-  /// `is_linear`; a kernel that says `any_placement` answers for its placements itself. Their
-  /// shapes are the kernel's business.
+  /// All views have the same placement. As an exception, if there are views cut by rows, views that
+  /// are read may be replicate and views that are written may be partial. Views that are read may
+  /// be partial only if the kernel says `is_linear`. If a kernel says `any_placement`, plait checks
+  /// no placements. The kernel checks the shapes of its views itself.
   template <class Kernel, class... Views>
     requires(!operation::is_row<Kernel>)
   void run(Kernel kernel, Views... views) {
@@ -171,9 +174,9 @@ class element_operations {
       static_assert(typing::sound_run<is_linear, Views...>);
     queue_.run(kernel, views...);
   }
-  /// Carries out a row of operation/rows.hpp, or one of the program's own that the device's queue
-  /// has a kernel for: views and tokens in the order of the row's operands, then the kernel's
-  /// numbers.
+  /// Runs a row of operation/rows.hpp, or a row of the program's own for which the device's queue
+  /// has a kernel. Arguments are views and tokens in the order of the row's operands, then the
+  /// numbers of the kernel.
   ///
   /// Errors: an operand that is not placed as the row allows does not compile; size_mismatch if an
   ///         index has another length in one operand than in another.
@@ -183,9 +186,10 @@ class element_operations {
     static_assert(typing::sound_own_row < Row, indices.is_part || indices.count == 0 >);
     call(row, arguments...);
   }
-  /// Runs an operation of the layer's own that says its indices, as in operation/signature.hpp: the
-  /// placements that the views may have follow from them, and the shapes. "r i, i j -> r j" is a
-  /// product. A view before "->" is read, and a view after it is written; tokens have no indices.
+  /// Runs an operation of the layer's own that states its indices, as in operation/signature.hpp.
+  /// The allowed placements and the shapes of the views follow from the indices, as in a matrix
+  /// product: "r i, i j -> r j". A view before "->" is read, and a view after it is written; tokens
+  /// have no indices.
   ///
   /// Errors: size_mismatch if an index has another length in one view than in another.
   ///
@@ -215,31 +219,32 @@ class element_operations {
           Argument, std::is_same_v<typename Argument::memory, typename Rank::device_type::memory>>;
     else return true;
   }
-  /// Asserted of the arguments of an operation: their number, placements, elements and memory.
+  /// Asserts that the arguments of an operation have the number, placements, elements and memory
+  /// that the row needs.
   template <class Row, class... Arguments>
   static constexpr bool sound =
       typing::sound_row<Row, Arguments...> && (lies_here<Arguments>() && ... && true);
 
-  /// Carries out an operation whose shapes follow from its indices. Arguments are views and tokens,
-  /// in the order of the row's operands, and numbers of the kernel.
+  /// Runs an operation whose shapes follow from its indices. Arguments are views and tokens, in the
+  /// order of the row's operands, then the numbers of the kernel.
   template <class Row, class... Arguments>
   void call(Row row, Arguments const&... arguments) {
     check_shapes<Row>(arguments...);
     put(row, arguments...);
   }
-  /// Carries out an operation whose shapes have been checked.
+  /// Runs an operation whose shapes have been checked.
   template <class Row, class... Arguments>
   void put(Row row, Arguments const&... arguments) {
     static_assert(sound<Row, Arguments...>);
     put_in_roles(row, std::index_sequence_for<Arguments...>{}, arguments...);
   }
-  /// Each index must have one length in all operands.
+  /// Checks that each index has one length in all operands.
   template <class Row, class... Arguments>
   void check_shapes(Arguments const&... arguments) const {
     check_shapes_of<Row>(std::index_sequence_for<Arguments...>{}, arguments...);
   }
 
-  // Functions, since nvcc does not compile initializer lists in these calls.
+  // These are functions, because nvcc does not compile initializer lists in these calls.
   template <class View>
   static named_shape named(char const* operand, View const& x) {
     return {operand, x.rows, x.columns};
@@ -257,7 +262,7 @@ class element_operations {
     if constexpr (Operand >= 0) {
       lengths[2 * Operand] = of.rows;
       if constexpr (requires { of.columns; }) lengths[2 * Operand + 1] = of.columns;
-      else lengths[2 * Operand + 1] = 1;  // of tokens
+      else lengths[2 * Operand + 1] = 1;  // tokens have one column
     }
   }
   template <operation::shape_rule::length By>
@@ -278,7 +283,7 @@ class element_operations {
   void check_shapes_of(std::index_sequence<I...>, Arguments const&... arguments) const {
     constexpr auto& indices = operation::indices_of<Row>;
     constexpr typing::indexed_arguments<Arguments...> indexed(indices);
-    if constexpr (indexed.count == indices.count) {  // else it does not compile
+    if constexpr (indexed.count == indices.count) {  // otherwise the call does not compile
       constexpr std::size_t operands(indices.count);
       std::size_t lengths[2 * operands];
       (note_lengths<indexed.operand[I]>(lengths, arguments), ...);
@@ -309,7 +314,7 @@ class element_operations {
         "one");
   }
 
-  /// The positions that a view has which is placed `At`.
+  /// Returns the number of positions of a view with placement `At`.
   template <placement At>
   [[nodiscard]] std::size_t positions_at() const {
     return typing::is_rows(At) ? context.sequence / static_cast<std::size_t>(context.tensor_ranks)
@@ -323,7 +328,7 @@ class element_operations {
               operand_at<typing::block_of<Function>, typing::read_block_of<Function, View>>(
                   y, of, views)...);
   }
-  /// A view as map_at reads it beside y.
+  /// Returns the operand by which map_at reads view x for the elements of y.
   template <std::size_t Block, std::size_t Read, class Y, class View>
   auto operand_at(Y const& y, element_block const& of, View const& x) const {
     using element = std::remove_const_t<typename View::element>;
@@ -341,7 +346,7 @@ class element_operations {
         shapes_.rows_of_position(name, shape, positions_at<View::at>(), context.batch);
     if (rows > of.samples) shapes_.more_rows(name, shape, named("y", y));
     out.shared_by = of.samples / rows;
-    // Beside rows that are cut, a view that all ranks have is read from this rank's rows on.
+    // If y is cut by rows and the view is not, the view is read from the first row of this rank on.
     if constexpr (typing::is_rows(Y::at) && !typing::is_rows(View::at)) {
       std::size_t const skipped = of.first_position * rows * x.columns;
       out.data += skipped;

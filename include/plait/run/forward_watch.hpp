@@ -11,10 +11,10 @@
 
 namespace plait::execution {
 
-/// Finds the first layer of a forward whose output is not finite; passes show it what each
-/// layer makes.
+/// Finds the first layer of a forward whose output is not finite. The passes of a forward call
+/// look() with the output of each layer.
 ///
-/// Cost:   waits for the device and copies the output, for each layer.
+/// Cost:   look() waits for the device and copies the output to the host.
 struct forward_watch {
   bool found = false;
   int microbatch = 0;

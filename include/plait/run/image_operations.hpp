@@ -17,8 +17,8 @@
 
 namespace plait::execution {
 
-/// The convolutions, pooling and normalisations of a layer's body whose rows are images. On ranks
-/// that have blocks of the columns each has whole channels. \see operations
+/// The convolutions, pooling and normalisations that a layer's body may call if its rows are
+/// images. If ranks have blocks of the columns, each rank has whole channels. \see operations
 template <class Rank>
 class image_operations : public attention_operations<Rank> {
   using base = attention_operations<Rank>;
@@ -29,12 +29,12 @@ class image_operations : public attention_operations<Rank> {
   using base::base;
   using base::context;
 
-  /// y = w * x for each row: `in` are the windows of the whole input, whose channels are in
-  /// `groups` that are convolved by themselves.
+  /// Computes y = w * x for each row. `in` describes the windows of the whole input, with the
+  /// channels of all ranks. Each of the `groups` groups of channels is convolved on its own.
   ///
-  /// Shapes: x (rows, channels in.map()); w (outputs, channels / groups in.window());
-  ///         y (rows, outputs in.out_map()); room: patch_block_of(in, outputs).room() elements of
-  ///         the whole layer, or none if that is 0.
+  /// Shapes: x (rows, channels in.map()); w (outputs, channels / groups in.window()); y (rows,
+  ///         outputs in.out_map()); room: patch_block_of(in, outputs).room() elements of the whole
+  ///         layer, or none if that is 0.
   void convolve(window_shape const& in, std::size_t groups, auto x, auto w, auto y, auto room) {
     static_assert(base::template sound<operation::convolve, decltype(x), decltype(w), decltype(y)>);
     auto const made = convolution_of("convolve", in, groups, x, w, y, room);
@@ -54,28 +54,30 @@ class image_operations : public attention_operations<Rank> {
     auto const made = convolution_of("convolve_backward_weight", in, groups, x, dw, dy, room);
     made.backward_weight(x.rows, dy.data, x.data, dw.data, room.data);
   }
-  /// y += the element of `bias` that belongs to the channel.
+  /// Adds to y the element of `bias` for the channel.
   ///
   /// Shapes: bias (1, channels); y (rows, channels map).
   void add_to_maps(auto bias, auto y, std::size_t map) {
     check_channels("add_to_maps", named("bias", bias), named("y", y), map);
     put(operation::add_to_maps{}, bias, y, map);
   }
-  /// sums += the sum of dy over rows and maps: the gradient of add_to_maps by its bias.
+  /// Adds the sums of dy over rows and maps to `sums`: the gradient of add_to_maps with respect to
+  /// its bias.
   void accumulate_map_sums(auto dy, auto sums, std::size_t map) {
     check_channels("accumulate_map_sums", named("sums", sums), named("dy", dy), map);
     put(operation::accumulate_map_sums{}, dy, sums, map);
   }
 
-  /// y = the largest of each window of `in`, of which x may have a block of the channels; the
-  /// padding does not count, and a window with one that is not a number is none either. It is at
-  /// most half a window.
+  /// Computes y = the largest element of each window of `in`; x may have a block of the channels.
+  /// The padding, which is at most half a window, does not count. If a window has a NaN, its result
+  /// is a NaN.
   ///
   /// Shapes: x (rows, channels in.map()); y (rows, channels in.out_map()).
   void max_pool(window_shape const& in, auto x, auto y) {
     put(operation::max_pool{}, x, y, windows("max_pool", in, named("x", x), named("y", y)));
   }
-  /// Of equal elements of a window the first has the gradient.
+  /// Computes the gradient of max_pool. If several elements of a window are the largest, the first
+  /// has the gradient.
   void max_pool_backward(window_shape const& in, auto dy, auto x, auto dx) {
     static_assert(typing::sound_gradient<x.at, dx.at>);
     constexpr auto name = "max_pool_backward";
@@ -83,7 +85,7 @@ class image_operations : public attention_operations<Rank> {
     put(operation::max_pool_backward{}, dy, x, dx,
         windows(name, in, named("x", x), named("dy", dy)));
   }
-  /// y = the mean of each window of `in`, in which padding counts as zeros.
+  /// Computes y = the mean of each window of `in`, in which padding counts as zeros.
   void average_pool(window_shape const& in, auto x, auto y) {
     put(operation::average_pool{}, x, y, windows("average_pool", in, named("x", x), named("y", y)));
   }
@@ -92,8 +94,9 @@ class image_operations : public attention_operations<Rank> {
         windows("average_pool_backward", in, named("dx", dx), named("dy", dy)));
   }
 
-  /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and the variance of the
-  /// set of each element; `statistics` keeps the mean and the inverse deviation of each set.
+  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and the
+  /// variance of the set that contains each element. `statistics` keeps the mean and the inverse
+  /// deviation of each set.
   ///
   /// Shapes: x, y (rows, channels map); gamma, beta (1, channels); statistics: at least 2 elements
   ///         for each set.
@@ -111,7 +114,7 @@ class image_operations : public attention_operations<Rank> {
               sets, epsilon);
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
-  /// dx may be dy.
+  /// Computes the gradient with respect to x. dx may be dy.
   void normalize_sets_backward_input(norm_shape const& of, auto dy, auto x, auto statistics,
                                      auto gamma, auto dx) {
     static_assert(typing::sound_gradient<x.at, dx.at>);
@@ -129,8 +132,8 @@ class image_operations : public attention_operations<Rank> {
     shapes_.equal(name, named("dbeta", dbeta), named("dgamma", dgamma));
     put(operation::normalize_sets_parameters{}, dy, x, read(statistics, sets), dgamma, dbeta, sets);
   }
-  /// Adds what a step finds to the sums of two buffers: the means of the sets, which are of one
-  /// channel, and their unbiased variances, weighted by their shares of the global batch's samples.
+  /// Adds the means and the unbiased variances of a step's sets, each of one channel, to the sums
+  /// in two buffers. They are weighted by their shares of the global batch's samples.
   ///
   /// Errors: size_mismatch for a set of one element, which has no variance.
   void accumulate_statistics(norm_shape of, auto statistics, auto means, auto variances,
@@ -150,7 +153,7 @@ class image_operations : public attention_operations<Rank> {
       std::size_t const all = context.present_on_all_ranks();
       if (all * of.map == 1) shapes_.one_of_a_set(name, named("means", means), all, all);
     } else {
-      std::size_t const last = of.present % of.samples_together;  // of the last group, if short
+      std::size_t const last = of.present % of.samples_together;  // size of a short last group
       if (of.map == 1 && (last == 1 || of.samples_together == 1))
         shapes_.one_of_a_set(name, named("means", means), of.samples_together, of.present);
     }
@@ -158,12 +161,13 @@ class image_operations : public attention_operations<Rank> {
         context.sample_share(), epsilon);
   }
 
-  /// The statistics of each channel over all samples of the microbatch, those of other ranks, too:
-  /// what this rank knows of its own, in `statistics`, and the sums of its elements, in the view of
-  /// `room` that it returns, which ops.sum_over_samples is to add up.
+  /// Begins the statistics of each channel over all samples of the microbatch, including the
+  /// samples of other ranks. It writes this rank's own statistics to `statistics`, and the sums of
+  /// its elements to the view of `room` that it returns. The caller then calls ops.sum_over_samples
+  /// on this view.
   ///
   /// Shapes: x (rows, channels map); statistics: at least 2 elements for each channel; room: at
-  ///         least one
+  ///         least one element for each channel
   template <class X, class Kept, placement At, placement Sets>
   auto sums_of_samples(std::size_t map, view_of<X, At> x, view_of<Kept, Sets> statistics,
                        view_of<Kept, Sets> room) {
@@ -177,8 +181,9 @@ class image_operations : public attention_operations<Rank> {
               row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
-  /// Behind that: the squares of this rank's elements around the mean of all samples, of which
-  /// `sums` are the sums; to be added up, too.
+  /// Continues after the sums of sums_of_samples were added over the ranks. Returns the sums of the
+  /// squared differences between this rank's elements and the mean of all samples, which follows
+  /// from `sums`. The caller calls ops.sum_over_samples on the result, too.
   template <class Kept, placement Sets>
   auto squares_of_samples(std::size_t map, view_of<Kept, Sets> statistics, view_of<Kept, Sets> sums,
                           view_of<Kept, Sets> room) {
@@ -190,7 +195,8 @@ class image_operations : public attention_operations<Rank> {
               row_of(room.data, of.channels), of);
     return view_of<Kept, Sets>{room.data, 1, of.channels};
   }
-  /// Behind both: the mean and the inverse deviation of each channel, in `statistics`.
+  /// Ends after both sums: writes the mean and the inverse deviation of each channel to
+  /// `statistics`.
   template <class Kept, placement Sets>
   void statistics_of_samples(std::size_t map, view_of<Kept, Sets> sums, view_of<Kept, Sets> squares,
                              view_of<Kept, Sets> statistics, double epsilon) {
@@ -201,7 +207,8 @@ class image_operations : public attention_operations<Rank> {
     carry_out(queue_, operation::whole_statistics{}, as_operand<true>(sums),
               as_operand<true>(squares), kept(statistics, of), of, epsilon);
   }
-  /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each channel.
+  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each
+  /// channel.
   void normalize_channels(std::size_t map, auto x, auto statistics, auto gamma, auto beta, auto y) {
     constexpr auto name = "normalize_channels";
     auto const sets = one_set(name, map, named("x", x), named("gamma", gamma), statistics);
@@ -209,10 +216,11 @@ class image_operations : public attention_operations<Rank> {
     shapes_.equal(name, named("y", y), named("x", x));
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
-  /// This rank's summands of the gradients by gamma and beta, side by side in the view of `room`
-  /// that it returns: what the gradient by x needs of all samples.
+  /// Returns this rank's summands of the gradients with respect to gamma and beta, next to each
+  /// other in a view of `room`. The gradient with respect to x needs the sums of these over all
+  /// samples, so the caller calls ops.sum_over_samples on the view.
   ///
-  /// Shapes: as sums_of_samples; room: at least 2 elements for each channel
+  /// Shapes: as for sums_of_samples; room: at least 2 elements for each channel
   template <class Dy, class X, class Kept, class S, placement Gradient, placement At,
             placement Sets>
   auto gradients_of_samples(std::size_t map, view_of<Dy, Gradient> dy, view_of<X, At> x,
@@ -228,7 +236,7 @@ class image_operations : public attention_operations<Rank> {
               row_of(room.data + of.channels, of.channels), of);
     return view_of<S, Sets>{room.data, 1, 2 * of.channels};
   }
-  /// Behind that, once they are added up: dx, which may be dy.
+  /// Computes dx after the sums of gradients_of_samples were added over the ranks. dx may be dy.
   void normalize_samples_backward_input(std::size_t map, auto dy, auto x, auto statistics,
                                         auto sums, auto gamma, auto dx) {
     static_assert(typing::sound_gradient<x.at, dx.at>);
@@ -245,8 +253,9 @@ class image_operations : public attention_operations<Rank> {
         row_of(made, of.channels), row_of(made + of.channels, of.channels), gamma, dx, of);
   }
 
-  /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with a mean and a variance for each
-  /// channel that are no functions of x; `statistics` keeps what the gradient needs.
+  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with a given mean and
+  /// variance for each channel, which do not depend on x. `statistics` keeps the numbers that the
+  /// gradient needs.
   void normalize_by(std::size_t map, auto x, auto mean, auto variance, auto gamma, auto beta,
                     auto y, auto statistics, double epsilon) {
     constexpr auto name = "normalize_by";
@@ -262,7 +271,7 @@ class image_operations : public attention_operations<Rank> {
               as_operand<true>(variance), kept(statistics, sets), epsilon);
     put(operation::normalize_sets{}, x, read(statistics, sets), gamma, beta, y, sets);
   }
-  /// dx may be dy.
+  /// Computes the gradient with respect to x. dx may be dy.
   void normalize_by_backward_input(std::size_t map, auto dy, auto statistics, auto gamma, auto dx) {
     constexpr auto name = "normalize_by_backward_input";
     auto const sets = one_set(name, map, named("dy", dy), named("gamma", gamma), statistics);
@@ -274,7 +283,8 @@ class image_operations : public attention_operations<Rank> {
   using base::named, base::put, base::queue_, base::rank, base::shapes_;
 
  private:
-  /// The statistics of sets, to be written, or read: the mean and the inverse deviation of each.
+  /// Returns the statistics of sets, a mean and an inverse deviation for each, as an operand that
+  /// is written; read() returns them as an operand that is read.
   template <class Statistics>
   static auto kept(Statistics const& statistics, norm_shape const& of) {
     return row_of(statistics.data, 2 * std::max(of.sets(), of.sets_across()));
@@ -284,7 +294,7 @@ class image_operations : public attention_operations<Rank> {
     return row_of(as_operand<true>(statistics).data, 2 * std::max(of.sets(), of.sets_across()));
   }
 
-  /// This rank's part of a convolution, whose operands fit it.
+  /// Returns this rank's part of a convolution, and checks the shapes of its operands.
   template <class X, class W, class Y, class Room>
   auto convolution_of(char const* name, window_shape const& in, std::size_t groups, X const& x,
                       W const& w, Y const& y, Room const& room) const {
@@ -322,7 +332,7 @@ class image_operations : public attention_operations<Rank> {
     shapes_.expect(name, row, 1, row.columns, images);
   }
 
-  /// A channel of all samples of the microbatch, on all ranks.
+  /// Returns a shape whose sets are a channel of all samples of the microbatch, on all ranks.
   [[nodiscard]] norm_shape whole_sets(norm_shape of) const {
     of.samples_together = std::max<std::size_t>(of.samples, 1);
     of.everywhere = std::max<std::size_t>(context.present_on_all_ranks() * of.map, 1);
@@ -339,7 +349,7 @@ class image_operations : public attention_operations<Rank> {
     shapes_.room(name, named("statistics", statistics), statistics.count(), 2 * channels);
     return whole_sets(map, channels);
   }
-  /// All samples as one set for each channel.
+  /// Returns a shape in which each channel of all samples is a set.
   template <class Statistics>
   norm_shape one_set(char const* name, std::size_t map, named_shape x, named_shape row,
                      Statistics const& statistics) const {

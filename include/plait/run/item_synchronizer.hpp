@@ -14,7 +14,13 @@
 
 namespace plait::execution {
 
-/// Makes a device keep the waits that the steps of an item need.
+/// Makes a device keep the waits that the steps of an item need. A step that communicates runs on
+/// the stream of the tensor axis, and all other steps run on stream compute, so a step must wait
+/// for the steps on the other stream whose buffers it reads or overwrites. plan_item_waits has
+/// found these waits; keep() waits for them before a step, and record() records the event of a step
+/// after it. For example, if step 3 is an all_reduce between the products of steps 2 and 4, step 3
+/// waits for the event of step 2, and step 4 for the event of step 3. No step waits if there is one
+/// tensor rank.
 ///
 /// Cost:    one event for each step; none of its calls allocates.
 /// Threads: used by the one thread that runs the rank.
@@ -25,14 +31,15 @@ class item_synchronizer {
 
  public:
   using waits = typename waits_of_items<traits.leaves>::waits;
-  /// Steps wait for each other where there is a stream besides that of compute.
+  /// True if steps may wait for each other: with one tensor rank they all run on stream compute.
   static constexpr bool has_waits = Setting::leaf::tensor_ranks > 1;
 
-  /// Names the waits of an item. Numbers: the code that keeps them is the same for all items.
+  /// Names the waits of an item by numbers, so that the code that keeps them is the same for all
+  /// items.
   struct planned_waits {
     int item;
     direction way;
-    unsigned char steps_again = 0;  // see unit_frame
+    unsigned char steps_again = 0;  // see unit_frame::steps_again
   };
 
   [[gnu::cold]] item_synchronizer(Device& device, memory_type const& memory)
@@ -41,7 +48,7 @@ class item_synchronizer {
     if constexpr (has_waits && traits.has_reruns) plan_reruns();
   }
 
-  /// Lets the stream of a step wait for all that the step needs.
+  /// Makes the stream of a step wait for all steps that it needs.
   [[gnu::noinline]] void keep(planned_waits all, int step) {
     auto const part = all.steps_again != 0            ? wait_site::part::forward_again
                       : all.way == direction::forward ? wait_site::part::forward
@@ -50,11 +57,11 @@ class item_synchronizer {
       if (wait.waiting == step)
         device_.wait(stream_of(step, all.way), event_of(wait.awaited), {part, step, wait.awaited});
   }
-  /// Records the event of a step if others wait for it.
+  /// Records the event of a step if other steps wait for it.
   [[gnu::noinline]] void record(planned_waits all, int step) {
     if (planned(all).is_awaited(step)) device_.record(event_of(step), stream_of(step, all.way));
   }
-  /// Does both at an edge of an item, where nothing else is done.
+  /// Calls keep() and record() for the beginning or the end of an item, which runs nothing itself.
   [[gnu::noinline]] void pass_edge(planned_waits all, int edge) {
     keep(all, edge);
     record(all, edge);
@@ -91,10 +98,10 @@ class item_synchronizer {
 
   Device& device_;
   memory_type const& memory_;
-  // Events: of each step, and of the begin and the end of the item.
+  // An event for each step, and for the beginning and the end of the item.
   std::array<typename Device::event, std::size_t(waits::parameters_of(waits::end) + 1)> events_{};
   struct nothing_again {};
-  // Waits of steps that run again: of each item, for each kind of `again`.
+  // The waits of steps that run again, for each item and each kind of `again`.
   [[no_unique_address]] std::conditional_t<
       traits.has_reruns, lean_vector<lean_vector<planned_wait>>, nothing_again> again_{};
 };

@@ -15,10 +15,12 @@
 
 namespace plait::execution {
 
-/// Errors: input_error if a job has another mesh than the launch.
+/// Checks that a job has the mesh of the launch.
+///
+/// Errors: input_error if it has another mesh.
 [[gnu::cold]] void require_fit(mesh const& of_job, mesh const& of_launch);
 
-/// The consecutive samples that stay together for all of these plans.
+/// Returns how many consecutive samples stay together in all of these plans.
 template <class... Plans>
 constexpr std::size_t samples_together_of() {
   std::size_t out = 1;
@@ -26,22 +28,25 @@ constexpr std::size_t samples_together_of() {
   return out;
 }
 
+/// Checks that each data rank has a slice.
+///
 /// Errors: input_error if there are fewer slices than data ranks.
 [[gnu::cold]] void require_slices(int slices, int data_ranks);
 
-/// Adds what a job communicates over to `sets`.
+/// Adds the sets of axes over which a job communicates to `sets`.
 template <class Plan>
 [[gnu::cold]] void add_axis_sets(axis_sets& sets, mesh const& grid) {
   require_fit(Plan::grid, grid);
   sets.add(axis_sets_of<Plan>(grid));
 }
 
-/// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{},
-/// program)`.
+/// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{}, program)`.
 ///
 /// A program that runs several jobs names them all, `launch<first, second>(...)`; they must have
 /// the same mesh. The ranks get the groups over which the jobs communicate.
-/// Errors: the first failure of a rank ends all ranks with that rank's message and is thrown here.
+///
+/// Errors: the first failure of a rank ends all ranks and is thrown here, with the message of that
+///         rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp launch):
 ///     plait::launch<job>(plait::threads{},
@@ -51,7 +56,7 @@ template <class Plan>
 template <class Job, class... Jobs, class Backend, class Program>
 void launch(Backend const& backend, Program&& program) {
   static_assert(plait::ext::backend<Backend>,
-                "launch<Job>(backend, program): the first argument is no backend; write "
+                "launch<Job>(backend, program): the first argument is not a backend; write "
                 "plait::threads{}, plait::processes{.engine = plait::mpi()} or plait::cuda{}, or "
                 "give yours all of concept_tag, rank_type, data_ranks and run, as "
                 "plait/backend/backend.hpp has them");

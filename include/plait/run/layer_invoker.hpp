@@ -21,15 +21,23 @@ namespace plait::execution {
 struct gradient_place {
   std::byte* dy = nullptr;
   std::byte* dx = nullptr;
-  std::byte* added = nullptr;  ///< to dx, by a step_sum
+  std::byte* added = nullptr;  ///< the summand that a step_sum adds to dx
   std::array<std::byte*, ext::input_placements::most_more>
-      more{};  ///< of the other inputs of a layer that has several
+      more{};  ///< gradients of the other inputs of a layer that has several
 };
 
-/// Calls the bodies of a layer in one of its forms, with the views that they see.
+/// Calls the bodies of a layer in one of its forms, with the views that they see. A body takes
+/// typed views, with placements, shapes and elements, but a pass knows only addresses. The invoker
+/// makes the views from the placements of the form, which are types, and from the addresses of a
+/// leaf_place. It does not know the model or the position of the layer in it, so equal layers share
+/// its code. For example, the two layer norms of a GPT block have one type and one form, so they
+/// share one instantiation, and each call passes the addresses of its own input and parameters.
 ///
-/// Cost: where a model has many layers of one type in one form they share the code of their bodies,
-///       which is then called; where it has few, compilers put it into the step.
+/// The invoker also adds the operand of an epilogue to a view. It reports a body that the layer
+/// lacks, and a move that the form lists and the body has not made.
+///
+/// Cost: if a model has many layers of one type in one form, they call the same code; if it has
+///       few, compilers inline the body into the step.
 template <class Setting, class Rank, class Formed, int More = 0>
 struct layer_invoker {
   using layer = typename Formed::layer;
@@ -56,8 +64,8 @@ struct layer_invoker {
   using scratch = slot_access<Setting, Formed, More, false, slot_list::scratch>;
 
   /// Returns the view that the layer writes, together with the operand of its epilogue; for a loss,
-  /// the place of its sum. `other`: the place that the epilogue writes, or the summand that it
-  /// adds.
+  /// the place of its sum. `other`: the place to which the epilogue writes, or the summand that the
+  /// epilogue adds.
   template <class Epilogue>
   static auto output(place const& at, layer_context const& context,
                      [[maybe_unused]] std::byte* other) {
@@ -87,7 +95,7 @@ struct layer_invoker {
                         context};
   }
 
-  /// `other`: as in output.
+  /// Calls `forward`. `other` is the argument of output().
   template <class Epilogue>
   static void forward(operations_type const& with, place const& at, std::byte* other) {
     listed_operations<operations_type, element, Formed> ops(with);
@@ -98,7 +106,7 @@ struct layer_invoker {
     if constexpr (Formed::form.inner_count > 0) ops.require_all_moves();
   }
 
-  /// The gradient of what it writes: a view, or what that of a loss is multiplied by.
+  /// Returns the gradient of the layer's output: a view, or for a loss the factor of its gradient.
   static auto output_gradient(place const& at, layer_context const& context, std::byte* dy) {
     if constexpr (Formed::info.is_loss) return seed_of(context.loss);
     else
@@ -106,8 +114,8 @@ struct layer_invoker {
                                                                           at.stage.rows);
   }
 
-  /// The gradient that it writes: a view, two of them, or one and what its epilogue makes of it or
-  /// adds to it.
+  /// Returns the gradients that the layer writes: a view, views of several inputs, or a view
+  /// together with the operand of its epilogue.
   template <class Epilogue>
   static auto input_gradient(gradient_place const& of, std::size_t rows,
                              [[maybe_unused]] place const* epilogue,
@@ -133,8 +141,9 @@ struct layer_invoker {
           dx, view_at<Setting, seen_mapped>(mapped, Epilogue::x, rows), {}, kept};
     }
   }
-  /// `epilogue`: the place of the element-wise layer; `mapped`: its output, or the sum's. `Joint`:
-  /// the same call also adds the gradients of the parameters, so both are made ready.
+  /// Calls `backward_input`, or `backward` if the layer has only that. `epilogue`: the place of the
+  /// element-wise layer; `mapped`: the output of the epilogue. `Joint`: calls `backward`, which
+  /// also adds the gradients of the parameters.
   template <class Epilogue, bool Joint>
   static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
                              place const* epilogue, std::byte* mapped) {
@@ -168,7 +177,7 @@ struct layer_invoker {
     if constexpr (is_listed) with.require_all_moves();
   }
 
-  /// A loss that is made together with its gradient.
+  /// Calls `forward_backward` of a loss, which computes the loss and its gradient at once.
   static void forward_backward(operations_type& ops, place const& at, gradient_place const& of) {
     auto const x = input_of<Setting, Formed, More>(at);
     auto const dx = input_gradient<no_epilogue>(of, at.stage.rows, nullptr, nullptr);
@@ -185,7 +194,8 @@ struct layer_invoker {
     if constexpr (can_be_called) layer::forward_backward(ops, l);
   }
 
-  /// `HasParameters`: whether they are there.
+  /// Calls `backward_parameters`, or `backward` if the layer has only that. `HasParameters`: the
+  /// body may read the parameters.
   template <bool HasParameters>
   static void backward_parameters(operations_type& ops, place const& at, std::byte* dy) {
     using seen = std::conditional_t<HasParameters, parameters, no_parameters>;

@@ -18,12 +18,12 @@
 #include "plait/run/context.hpp"
 #include "plait/tensor/view.hpp"
 
-// What bodies see is made here, by code that knows a layer, its form and the types of the job, and
-// not where in the model the layer stands: that is numbers. Layers of one type in one form have one
-// instantiation, and its name is as long as that of the layer, not of the model.
+// The views that bodies see. This code knows a layer, its form and the types of the job; the
+// position of the layer in the model is in numbers. So layers of one type in one form share one
+// instantiation, and its name contains the layer and not the model.
 namespace plait::execution {
 
-/// What the layers of a job have in common.
+/// The types that all layers of a job share.
 template <class Memory, class Element, class Sum, int TensorRanks>
 struct leaf_setting {
   using memory = Memory;
@@ -50,49 +50,50 @@ struct formed_layer {
   static constexpr planning::value input{info.inputs[Index], inputs_at[Index]};
 };
 
-/// In place of the element-wise layer that is done as another one stores its result: the one after
-/// it in a forward, the one before it in a backward.
+/// The layer of an epilogue if there is no epilogue. An epilogue is an element-wise layer that a
+/// product computes while it stores its result: in a forward the layer after the product, in a
+/// backward the layer before it.
 struct no_epilogue {};
-/// The sum of a residual, a step by itself or such an epilogue: a forward makes it at the
-/// residual's end, as it stores a product; a backward makes it at the residual's beginning, as it
-/// stores a gradient.
+/// The sum of a residual, as a step of its own or as an epilogue. A forward computes the sum at the
+/// residual's end, where a product may add it to its result. A backward computes the sum at the
+/// residual's beginning, where a layer may add it to its gradient.
 struct step_sum {};
 
-/// Where a unit has a parameter and its gradient, in elements.
+/// The offsets of a unit's parameter and of its gradient in their arenas, in elements.
 struct parameter_place {
   std::size_t parameter = 0, gradient = 0;
-  bool is_hidden = false;  ///< this rank sees zeros, another the value
+  bool is_hidden = false;  ///< this rank sees zeros, and another rank the value
 };
 
-/// What the layers of a stage have in common while they run.
+/// The buffers and numbers that all layers of a stage share in a pass.
 template <class Setting>
 struct stage_buffers {
   using element = typename Setting::element;
   element const* parameters = nullptr;
   typename Setting::sum* gradients = nullptr;
   element const* zeros = nullptr;
-  std::byte* transients = nullptr;  ///< what does not outlive a unit
-  void const* targets = nullptr;    ///< of the microbatch
-  std::size_t rows = 0;             ///< of a microbatch
+  std::byte* transients = nullptr;  ///< memory whose contents are not needed after the unit
+  void const* targets = nullptr;    ///< targets of the microbatch
+  std::size_t rows = 0;             ///< rows of a microbatch
 };
 
-/// What is of one layer of one unit in a pass.
+/// The addresses of one layer of one unit in a pass.
 template <class Setting>
 struct leaf_place {
   using slots = std::array<std::size_t, slots_info::most_slots>;
 
   stage_buffers<Setting> const& stage;
-  parameter_place const* parameters;  ///< of the layer, in their order
-  slots const* saved;                 ///< from the begin of the activations or slots_base
-  slots const* scratch;               ///< from the begin of the transients
-  std::byte* activations = nullptr;   ///< of the unit
-  std::byte* slots_base = nullptr;    ///< of saved slots that need not always be kept
+  parameter_place const* parameters;  ///< places of the layer's parameters, in their order
+  slots const* saved;                 ///< offsets in `activations` or `slots_base`
+  slots const* scratch;               ///< offsets in the transients
+  std::byte* activations = nullptr;   ///< activations of the unit
+  std::byte* slots_base = nullptr;    ///< base of the saved slots that may be recomputed
   std::byte *x = nullptr, *y = nullptr;
   std::array<std::byte*, ext::input_placements::most_more>
       more{};  ///< the other inputs of a layer that has several
 };
 
-// Structs, since g++ 12 dies of a function's value in an alias.
+// Structs, because g++ 12 crashes if an alias calls a function for its value.
 template <class Setting, value_kind Kind, placement At, bool IsConst>
 struct shown_value {
   static constexpr placement shown_at = view_placement_of_value(At);
@@ -110,13 +111,13 @@ struct shown_gradient {
   using type = typename shown_value<Setting, value_kind::features, dual_at, IsConst>::type;
 };
 
-/// The types of views of a value and of its gradient.
+/// The types of the views of a value and of its gradient.
 template <class Setting, value_kind Kind, placement At, bool IsConst>
 using value_view = typename shown_value<Setting, Kind, At, IsConst>::type;
 template <class Setting, placement At, bool IsConst>
 using gradient_view = typename shown_gradient<Setting, At, IsConst>::type;
 
-/// A view of a value or of its gradient of which this rank has a block at `data`.
+/// Returns a view of a value, or of its gradient, whose block on this rank is at `data`.
 template <class Setting, class View>
 View view_at(std::byte* data, planning::value const& what, std::size_t rows) {
   planning::block_shape const shape =
@@ -127,8 +128,8 @@ View view_at(std::byte* data, planning::value const& what, std::size_t rows) {
   else return {reinterpret_cast<typename Setting::element*>(data), shape.rows, shape.columns};
 }
 
-/// The views of several inputs: a pair of two, a tuple of more. `other` makes those behind the
-/// first.
+/// Returns the views of several inputs: a pair for two, a tuple for more. `other` returns the views
+/// after the first.
 template <int More>
 auto several_inputs(auto const& first, auto const& other) {
   if constexpr (More == 1) {
@@ -140,8 +141,8 @@ auto several_inputs(auto const& first, auto const& other) {
   }
 }
 
-/// The input of a layer as its body sees it: a view, or several for a layer that has `More` besides
-/// the first. Of losses the second is the targets of the microbatch.
+/// Returns the input of a layer as its body sees it: a view, or several views if the layer has
+/// `More` inputs besides the first. The second input of a loss is the targets of the microbatch.
 template <class Setting, class Formed, int More>
 auto input_of(leaf_place<Setting> const& at) {
   using memory = typename Setting::memory;
@@ -172,7 +173,7 @@ auto input_of(leaf_place<Setting> const& at) {
   }
 }
 
-/// `l.p` and `l.dp`.
+/// The members `l.p` and `l.dp` of a body's argument.
 template <class Setting, class Formed, bool IsGradient>
 struct parameter_access {
   stage_buffers<Setting> const& stage;
@@ -187,7 +188,7 @@ struct parameter_access {
     static_assert(index >= 0,
                   "p[Parameter{}]: the layer has no such parameter; list it in parameter_list");
     if constexpr (index >= 0) {
-      static constexpr auto used =  // static: code would store it in each call, for nobody
+      static constexpr auto used =  // static, so that calls do not store it
           planning::used_parameter(Formed::info, Formed::form, index, Setting::tensor_ranks);
       auto const& place = places[index];
       if constexpr (IsGradient) {
@@ -206,10 +207,10 @@ struct parameter_access {
   }
 };
 
-/// Which of a layer's lists of slots an access has.
+/// The list of a layer's slots that a slot_access reads.
 enum class slot_list : int { saved, scratch };
 
-/// `l.saved` and `l.scratch`.
+/// The members `l.saved` and `l.scratch` of a body's argument.
 template <class Setting, class Formed, int More, bool IsConst, slot_list List = slot_list::saved>
 struct slot_access {
   leaf_place<Setting> const& at;
@@ -253,7 +254,7 @@ struct slot_access {
     std::size_t const count =
         planning::slot_count(info, placed, at.stage.rows, Setting::tensor_ranks);
     constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;
-    constexpr bool is_one_row = info.fixed != 0 || columns == 0;  // or there is nothing in it
+    constexpr bool is_one_row = info.fixed != 0 || columns == 0;  // or the slot is empty
     std::size_t rows = 1;
     if constexpr (!is_one_row) rows = count / columns;
     std::byte* const data =

@@ -18,7 +18,7 @@
 
 namespace plait::execution {
 
-// What compilers print of a move that no clause lists.
+// The name by which compilers print a move that no clause of the form lists.
 template <class T, placement From, placement To>
 struct unlisted_move {};
 template <class Layer, printed_text Label, class Form, class Move>
@@ -39,15 +39,16 @@ struct form_at;
 template <class... Forms, std::size_t Index>
 struct form_at<forms<Forms...>, Index> : std::tuple_element<Index, std::tuple<Forms...>> {};
 
-/// A move of a body, or one that it has not made: without placements.
+/// A move that a body has made. With equal placements it means that the body ended without move
+/// `number`.
 struct made_move {
   layer_body body{};
-  int number = 0;  ///< among the moves of its body
+  int number = 0;  ///< index among the moves of its body
   placement from{}, to{};
   std::size_t count = 0, rows = 0;
 };
 
-/// The moves that a form lists for one of its bodies, as indices of its clauses.
+/// The moves that a form lists for one of its bodies, as indices of the form's clauses.
 struct listed_moves {
   int at[form_info::most_inner]{};
   int count = 0;
@@ -59,20 +60,20 @@ constexpr listed_moves moves_of(form_info const& form, layer_body body) {
   return out;
 }
 
-/// What a body does and what its form lists, side by side.
+/// Throws an error that compares the move that a body made with the move that its form lists.
 [[noreturn]] [[gnu::cold]] void fail_move(std::string const& layer, form_info const& form,
                                           made_move const& made);
 
-/// `Operations` of a body, with sums over samples if its form lists some.
+/// `Operations`, with sums over samples if the form lists sums for this body.
 template <class Operations, class Element, class Formed, layer_body Body>
 using with_sums =
     std::conditional_t<Formed::form.sums_over_samples(Body),
                        summing_operations<Operations, Element, Formed, Body>, Operations>;
 
-/// The operations of a forward or backward_input: `Operations`, and the moves that the form lists
-/// for this body, each of them once and in their order.
+/// The operations of a forward or of a backward_input: `Operations`, and the moves that the form
+/// lists for this body. The body must make each of them once and in their order.
 ///
-/// Cost: a move compares three integers; a layer whose form lists none compares nothing.
+/// Cost: a move compares three integers; a layer whose form lists no moves compares nothing.
 template <class Operations, class Element, class Formed, layer_body Body = layer_body::forward>
 class listed_operations final : public with_sums<Operations, Element, Formed, Body> {
   static constexpr auto& form = Formed::form;
@@ -82,8 +83,8 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
  public:
   explicit listed_operations(Operations const& ops) : base(ops) {}
 
-  /// The same values in another placement, in place: a sum or maximum over the tensor axis, or
-  /// nothing if the view has that placement already.
+  /// Brings the values of x to placement `To` in place and returns a view of them: a sum or a
+  /// maximum over the tensor axis, or nothing if x already has that placement.
   ///
   /// Errors: plait::error on every rank if it is not the next move that the form lists.
   template <placement To, class T, placement From, class Memory>
@@ -100,7 +101,8 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
     return {x.data, x.rows, x.columns};
   }
 
-  /// \see element_operations::map_at. Here it is known how the form cuts the features of y.
+  /// \see element_operations::map_at. This overload knows how the form cuts the features of y, and
+  /// checks that blocks of columns stay whole.
   template <class Function, class T, placement Out, class Memory, class... Views>
   void map_at(Function f, view<T, Out, Memory> y, Views... views) {
     if constexpr (typing::is_columns(Out) && is_shard(form.output) && form.divisible != 0)
@@ -110,9 +112,9 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
     Operations::map_at(f, y, views...);
   }
 
-  /// Errors: plait::error on every rank if the body has made fewer moves, or sums over samples,
-  /// than
-  ///         the form lists.
+  /// Checks that the body has made all moves and sums over samples that the form lists.
+  ///
+  /// Errors: plait::error on every rank if the body has made fewer.
   void require_all_moves() const {
     if constexpr (moves.count > 0)
       if (made_ < moves.count) fail_move(this->shapes_.layer_text(), form, {Body, made_});
@@ -120,7 +122,8 @@ class listed_operations final : public with_sums<Operations, Element, Formed, Bo
   }
 
  private:
-  /// The moves of this body that are listed so: bit i is that of the i-th.
+  /// Returns the moves of this body from `from` to `to` with elements T, as bits: bit i is set for
+  /// move i.
   template <class T>
   static consteval unsigned find_clauses(placement from, placement to) {
     unsigned found = 0;

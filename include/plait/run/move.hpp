@@ -10,13 +10,18 @@
 
 namespace plait::execution {
 
-/// A value of `rows` rows and `width` columns in one group of the axis, whole.
+/// The shape of a whole value in one group of the axis.
 struct whole_shape {
   std::size_t rows = 0, width = 0;
   [[nodiscard]] constexpr std::size_t count() const { return rows * width; }
 };
 
-/// The local blocks of one value in two placements, and what it takes to get from one to the other.
+/// Copies between the local blocks of one value in two placements, before or after a collective
+/// moves them. A collective moves contiguous memory, but a block of columns is not contiguous in a
+/// matrix of rows. So pack() copies the column blocks of all ranks one after the other into a
+/// staging buffer, and unpack() copies them back. For example, a matrix of 4 rows and 6 columns on
+/// 2 ranks becomes the 12 numbers of columns 0 to 2, followed by the 12 numbers of columns 3 to 5.
+/// Blocks of rows are contiguous, so they are not copied.
 template <class Queue, class Comm, class T>
 struct mover {
   Queue queue;
@@ -32,7 +37,8 @@ struct mover {
     queue.copy_bytes(from, to, count * sizeof(T));
   }
 
-  /// Copies the column block of rank `r` between a matrix of whole rows and one of that block.
+  /// Copies the column block of rank `r` between a matrix of whole rows and a matrix that has only
+  /// this block.
   void copy_columns(placement at, std::size_t r, std::size_t rows, T const* from, T* to,
                     bool into_block) const {
     auto const parts = static_cast<std::size_t>(at.parts);
@@ -54,7 +60,8 @@ struct mover {
     else copy_columns(at, r, shape.rows, from, all, false);
   }
 
-  /// All blocks of a whole value behind each other, and back. Row blocks are so already.
+  /// Returns all blocks of a whole value, one after the other; unpack() does the reverse. Blocks of
+  /// rows already have this order.
   T const* pack(placement at, T const* all) const {
     if (at.index == dim::sequence) return all;
     for (std::size_t r = 0; r < ranks(); ++r) take_block(at, r, all, staging + r * block());
@@ -67,26 +74,26 @@ struct mover {
   }
 };
 
-/// Brings a value from placement `From` to placement `To` where it lies: executes a row that
-/// reduces.
+/// Brings a value from placement `From` to placement `To` in place, by a row that reduces.
 ///
-/// Errors: those of the communicator.
+/// Errors: the errors of the communicator.
 template <placement From, placement To, class Comm, class T>
 void move_in_place(Comm& comm, std::span<T> values) {
   constexpr auto moves = transition_between(From, To).moves;
-  static_assert(reduces_in_place(moves),
-                "move_in_place<From, To>: this row of the table is no reduction; use move_value");
+  static_assert(
+      reduces_in_place(moves),
+      "move_in_place<From, To>: this row of the table is not a reduction; use move_value");
   comm.all_reduce(values, moves == collective::all_reduce ? reduction::sum : reduction::max);
 }
 
-/// Brings a value from placement `From` to placement `To`: executes the row of the table.
+/// Brings a value from placement `From` to placement `To`, by the row of the table of transitions.
 ///
-/// Shapes: in, out: the local blocks of a value of `shape`; out may be in where the row allows it
-///         (none, all_reduce, mask). Memory of a rank that holds nothing may be null.
-///         staging: shape.count() elements, used where columns are cut.
-/// Moves:  bytes_sent(row.moves, ...) over `comm`; copies are made on `queue`, which is that of
-///         comm's stream where the row communicates.
-/// Errors: those of the communicator.
+/// Shapes: in, out: the local blocks of a value of `shape`. out may be in if the row is none,
+///         all_reduce or mask. The memory of a rank that holds nothing may be null. staging:
+///         shape.count() elements, used if columns are cut.
+/// Moves:  bytes_sent(row.moves, ...) over `comm`. Copies are made on `queue`; if the row
+///         communicates, it must be a queue of the stream of `comm`.
+/// Errors: the errors of the communicator.
 template <placement From, placement To, class Queue, class Comm, class T>
 void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out, T* staging) {
   constexpr transition row = transition_between(From, To);

@@ -14,7 +14,7 @@
 
 namespace plait::execution {
 
-/// What a product takes: a view as it is, or transposed.
+/// An operand of a product: a view as it is, or transposed.
 template <class View>
 struct operand {
   using element = std::remove_const_t<typename View::element>;
@@ -30,7 +30,7 @@ struct operand<transposed_view<View>> {
   static View const& of(transposed_view<View> const& x) { return x.of; }
 };
 
-/// Gives the number of the row to a function that devices call for each row of a matrix.
+/// Passes the number of the row to a function that devices call for each row of a matrix.
 template <class Function, class T>
 struct numbered_rows {
   Function f;
@@ -42,7 +42,7 @@ struct numbered_rows {
   }
 };
 
-/// The view that an operation gets which only reads it.
+/// Returns a view of const elements if the operation only reads it, and the view itself otherwise.
 template <bool IsRead, class View>
 auto in_role(View const& of) {
   if constexpr (IsRead)
@@ -51,7 +51,7 @@ auto in_role(View const& of) {
   else return of;
 }
 
-/// An argument as a queue gets it: views and tokens as matrices, all else as it is.
+/// Returns an argument as a queue takes it: views and tokens as matrices, everything else as it is.
 template <bool IsRead, class T, placement At, class Memory>
 auto as_operand(view<T, At, Memory> const& of) {
   return matrix<std::conditional_t<IsRead, T const, T>>{of.data, of.rows, of.columns};
@@ -65,7 +65,8 @@ Other const& as_operand(Other const& of) {
   return of;
 }
 
-/// Returns the view that a product writes, given y or dx as a layer with `takes_epilogue` got it.
+/// Returns the view that a product writes, given the y or dx that a layer with `takes_epilogue`
+/// received.
 template <class View>
 View const& written_view(View const& out) {
   return out;

@@ -27,13 +27,15 @@
 
 namespace plait::execution {
 
-/// What a layer's body may do with its views. Each operation checks at compile time that the
-/// placements of its operands allow it, then that their shapes fit, and runs on the device. What is
-/// only read may be a view of const elements or of others.
+/// The operations that a layer's body may call on its views. Each operation checks at compile time
+/// that the placements of its operands allow it, then checks that their shapes fit, and runs on the
+/// device. A view that is only read may have const elements or not.
 ///
-/// Names ending in `_backward...` compute gradients; those that take sums add to them.
+/// Operations whose names end in `_backward...` compute gradients; operations that take sums add to
+/// them.
+///
 /// Shapes: views are matrices (rows, columns); the rows of activations are positions times samples.
-/// Errors: a wrong combination of placements does not compile; a wrong one of shapes is
+/// Errors: a wrong combination of placements does not compile; a wrong combination of shapes is
 ///         size_mismatch, before anything is read or written.
 template <class Rank>
 class operations : public image_operations<Rank> {
@@ -44,11 +46,11 @@ class operations : public image_operations<Rank> {
   using token_input = token_view<memory>;
 
  public:
-  /// A row without padding.
+  /// The number of columns that means all: a row has no padding.
   static constexpr std::size_t all_columns = std::numeric_limits<std::size_t>::max();
 
-  /// For the body of layer `leaf` of the plan, on stream compute; `body` says for messages which it
-  /// is ("mlp.c_fc backward").
+  /// Makes the operations for a body of layer `leaf` of the plan, on stream compute. `body` names
+  /// the body in messages ("mlp.c_fc backward").
   operations(Rank& on, layer_context const& where, int leaf, char const* body = "")
       : base(on, where, leaf, body), rank_(on), leaf_(leaf) {}
 
@@ -58,8 +60,8 @@ class operations : public image_operations<Rank> {
   using base::first_row;
   using base::positions;
 
-  /// out = a b. Write transposed(a) for the transpose of a. `out` is a view, or y or dx as a layer
-  /// with `takes_epilogue` got it.
+  /// Computes out = a b. Write transposed(a) for the transpose of a. `out` is a view, or the y or
+  /// dx that a layer with `takes_epilogue` received.
   template <class A, class B, class Out>
   void matmul(A a, B b, Out out) {
     constexpr auto name = "matmul";
@@ -67,7 +69,7 @@ class operations : public image_operations<Rank> {
     if constexpr (requires { out.of; }) product(name, a, b, y, epilogue_of(name, nullptr, out));
     else product(name, a, b, y, false);
   }
-  /// out = a b + row, on each row of a b.
+  /// Computes out = a b, with `row` added to each row of the product.
   template <class A, class B, class T, placement Row, class Out>
   void matmul_add_row(A a, B b, view_of<T, Row> row, Out out) {
     constexpr auto name = "matmul_add_row";
@@ -78,13 +80,13 @@ class operations : public image_operations<Rank> {
     if constexpr (requires { out.of; }) product(name, a, b, y, epilogue_of(name, row.data, out));
     else product(name, a, b, y, epilogue<std::remove_const_t<T>>{.row = row.data});
   }
-  /// out += a b; for gradients of parameters.
+  /// Adds a b to out, as for gradients of parameters.
   template <class A, class B, class T, placement Out>
   void accumulate_matmul(A a, B b, view_of<T, Out> out) {
     product("accumulate_matmul", a, b, out, !begins(out.data));
   }
-  /// The gradients of matmul_add_row(x, w, row, y) by w and by the row: dw += transposed(x) dy, and
-  /// drow += the sum of the rows of dy. Write transposed(dw) if w was given transposed.
+  /// Adds the gradients of matmul_add_row(x, w, row, y) with respect to w and row: transposed(x) dy
+  /// to dw, and the sum of the rows of dy to drow. Write transposed(dw) if w was given transposed.
   template <class X, class T, placement At, class W, class Sum, placement Row>
   void matmul_add_row_backward_parameters(X x, view_of<T, At> dy, W dw, view_of<Sum, Row> drow) {
     static_assert(
@@ -98,38 +100,41 @@ class operations : public image_operations<Rank> {
     if constexpr (swapped) product(name, transposed(dy), x, out, accumulates, sums);
     else product(name, transposed(x), dy, out, accumulates, sums);
   }
-  /// The next product that adds to `gradient` begins it: what lies there is of another step.
+  /// Makes the next product that adds to `gradient` overwrite it instead: its contents are of an
+  /// earlier step or microbatch.
   void begin_by_product(void const* gradient) { not_begun_ = gradient; }
-  /// Errors: plait::error if the body has not made that product.
+  /// Checks that the body has made that product.
+  ///
+  /// Errors: plait::error if it has not.
   void require_begun() const {
     if (not_begun_ != nullptr) shapes_.fail_not_begun();
   }
 
-  /// y += row, on each row of y.
+  /// Adds `row` to each row of y.
   void add_row(auto row, auto y) { call(operation::add_row{}, row, y); }
-  /// sums += the sum of the rows of dy: the gradient of add_row by its row.
+  /// Adds the sum of the rows of dy to `sums`: the gradient of add_row with respect to its row.
   void accumulate_column_sums(auto dy, auto sums) {
     call(operation::accumulate_column_sums{}, dy, sums);
   }
-  /// sums[c] += the sum over the rows r of f(a[r][c], b[r][c]).
+  /// Adds to sums[c] the sum over the rows r of f(a[r][c], b[r][c]).
   void accumulate_columns(auto f, auto a, auto b, auto sums) {
     call(operation::accumulate_columns{}, a, b, sums, f);
   }
 
-  /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each row; statistics holds the mean
-  /// and the inverse deviation of each row.
+  /// Computes y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each row. `statistics`
+  /// keeps the mean and the inverse deviation of each row.
   void layer_norm(auto x, auto gamma, auto beta, auto y, auto statistics, double epsilon) {
     call(operation::layer_norm{}, x, gamma, beta, y, statistics, epsilon);
   }
-  /// dx may be dy.
+  /// Computes the gradient with respect to x. dx may be dy.
   void layer_norm_backward_input(auto dy, auto x, auto statistics, auto gamma, auto dx) {
     call(operation::layer_norm_backward_input{}, dy, x, statistics, gamma, dx);
   }
   void layer_norm_backward_parameters(auto dy, auto x, auto statistics, auto dgamma, auto dbeta) {
     call(operation::layer_norm_backward_parameters{}, dy, x, statistics, dgamma, dbeta);
   }
-  /// Both gradients in one call, which may read dy and x once. dx may be dy; it is a view, or dx as
-  /// a layer with `takes_sum` got it.
+  /// Computes both gradients in one call, which may read dy and x once. dx may be dy. It is a view,
+  /// or the dx that a layer with `takes_sum` received.
   void layer_norm_backward(auto dy, auto x, auto statistics, auto gamma, auto dx, auto dgamma,
                            auto dbeta) {
     using element = typename decltype(x)::element;
@@ -144,12 +149,12 @@ class operations : public image_operations<Rank> {
     }
   }
 
-  /// y = gamma x inverse for each row, where `inverse` is 1 / sqrt(mean of the squares + epsilon)
-  /// of the row and is kept.
+  /// Computes y = gamma x inverse for each row. `inverse` keeps 1 / sqrt(mean of the squares +
+  /// epsilon) of the row.
   void rms_norm(auto x, auto gamma, auto y, auto inverse, double epsilon) {
     call(operation::rms_norm{}, x, gamma, y, inverse, epsilon);
   }
-  /// dx may be dy.
+  /// Computes the gradient with respect to x. dx may be dy.
   void rms_norm_backward_input(auto dy, auto x, auto inverse, auto gamma, auto dx) {
     call(operation::rms_norm_backward_input{}, dy, x, inverse, gamma, dx);
   }
@@ -157,17 +162,19 @@ class operations : public image_operations<Rank> {
     call(operation::rms_norm_backward_parameters{}, dy, x, inverse, dgamma);
   }
 
-  /// Row r of out is row ids[r] of the table; zeros where another rank has that row.
+  /// Copies row ids[r] of the table to row r of out, or writes zeros if another rank has row
+  /// ids[r].
   void gather_rows(token_input ids, auto table, auto out) {
     call(operation::gather_rows{}, ids, table, out, first_row(table));
   }
-  /// Row ids[r] of dtable += row r of dout: the gradient of gather_rows by its table.
+  /// Adds row r of dout to row ids[r] of dtable: the gradient of gather_rows with respect to its
+  /// table.
   void scatter_add_rows(token_input ids, auto dout, auto dtable) {
     call(operation::scatter_add_rows{}, ids, dout, dtable, first_row(dtable));
   }
 
-  /// y = x + the table's row for the position of each row. The table has all positions, or, cut by
-  /// rows like x, the local ones. y may be x.
+  /// Computes y = x + the table's row for the position of each row. The table has all positions or,
+  /// if it is cut by rows like x, the local positions. y may be x.
   void add_positions(auto x, auto table, auto y) {
     static_assert(
         base::template sound<operation::add_positions, decltype(x), decltype(table), decltype(y)>);
@@ -186,33 +193,34 @@ class operations : public image_operations<Rank> {
               as_operand<false>(rows), context.batch);
   }
 
-  /// \see term_operations, which layers get that have a term in the loss
+  /// \see term_operations, the operations of layers that have a term in the loss
   template <class View>
   void add_to_loss(View) {
     static_assert(!std::is_same_v<View, View>,
-                  "ops.add_to_loss(terms): this layer is no loss and does not say that it has a "
+                  "ops.add_to_loss(terms): this layer is not a loss and does not say that it has a "
                   "term in the loss; write `static constexpr bool adds_to_loss = true;`");
   }
   template <class Seed = plait::loss_seed>
   [[nodiscard]] Seed loss_seed() const {
-    static_assert(!std::is_same_v<Seed, Seed>,
-                  "ops.loss_seed(): this layer is no loss and does not say that it has a term in "
-                  "the loss; write `static constexpr bool adds_to_loss = true;`");
+    static_assert(
+        !std::is_same_v<Seed, Seed>,
+        "ops.loss_seed(): this layer is not a loss and does not say that it has a term in "
+        "the loss; write `static constexpr bool adds_to_loss = true;`");
     return {};
   }
 
-  /// The greatest value of each row; of what this rank has of the row if it is cut. The columns
-  /// from `valid_columns` of the whole row on are padding and do not count.
+  /// Computes the greatest value of each row, or of this rank's block of the row if the row is cut.
+  /// Columns of the whole row from `valid_columns` on are padding and do not count.
   void row_max(auto x, auto max, std::size_t valid_columns = all_columns) {
     static_assert(base::template sound<operation::row_max, decltype(x), decltype(max)>);
     check_kept("row_max", named("max", max), 1, named("x", x));
     carry_out(queue_, operation::row_max{}, classes_of(x, valid_columns), as_operand<false>(max));
   }
-  /// For each row: the sum of exp(logit - max), and logit - max of the label; with a
-  /// smoothed_target the sum of (logit - max) too. Logits from column `classes` of the whole row on
-  /// are padding and do not count.
+  /// Computes for each row the sum of exp(logit - max), and logit - max of the label; with a
+  /// smoothed_target also the sum of (logit - max). Logits from column `classes` of the whole row
+  /// on are padding and do not count.
   ///
-  /// Shapes: logits (rows, classes); max (rows, 1); terms (rows, Target::terms), which are 2 or 3.
+  /// Shapes: logits (rows, classes); max (rows, 1); terms (rows, Target::terms), which is 2 or 3.
   template <class Target = one_hot_target>
   void cross_entropy_terms(auto logits, token_input labels, auto max, auto terms,
                            std::size_t classes = all_columns, Target target = {}) {
@@ -226,8 +234,8 @@ class operations : public image_operations<Rank> {
               as_operand<true>(labels), as_operand<true>(max), as_operand<false>(terms), target,
               first_column(logits));
   }
-  /// row_max and cross_entropy_terms in one call, which may read the logits once: for logits whose
-  /// columns are not cut, as the terms of others need the maximum of all ranks.
+  /// Computes row_max and cross_entropy_terms in one call, which may read the logits once. The
+  /// columns of the logits must not be cut, because the terms need the maximum over all ranks.
   template <class Target = one_hot_target>
   void cross_entropy_statistics(auto logits, token_input labels, auto max, auto terms,
                                 std::size_t classes = all_columns, Target target = {}) {
@@ -240,7 +248,7 @@ class operations : public image_operations<Rank> {
     carry_out(queue_, operation::cross_entropy_statistics{}, classes_of(logits, classes),
               as_operand<true>(labels), as_operand<false>(max), as_operand<false>(terms), target);
   }
-  /// loss += scale * the sum over the rows of weight * -log(probability of the label).
+  /// Adds to the loss scale * the sum over the rows of weight * -log(probability of the label).
   template <class Target = one_hot_target>
   void cross_entropy(auto terms, token_input labels, std::int32_t ignored, loss_sum loss,
                      Target target = {}) {
@@ -256,7 +264,8 @@ class operations : public image_operations<Rank> {
               as_operand<true>(labels), row_of(loss.scale), row_of(loss.weights, terms.rows),
               row_of(loss.data), target, ignored);
   }
-  /// dlogits may be logits; it is 0 from column `classes` of the whole row on.
+  /// Computes the gradient of cross_entropy with respect to the logits. dlogits may be logits. It
+  /// is 0 from column `classes` of the whole row on.
   template <class Target = one_hot_target>
   void cross_entropy_backward(auto logits, token_input labels, auto max, auto terms,
                               std::int32_t ignored, plait::loss_seed seed, auto dlogits,
@@ -282,9 +291,10 @@ class operations : public image_operations<Rank> {
               target, ignored, first_column(logits));
   }
 
-  /// y = x / (1 - probability) where random number (global index) keeps the element, else 0; with
-  /// gradients for x and y it is its own backward. In evaluation y = x. y may be x. `width` is that
-  /// of a whole row, of which x may have a block.
+  /// Computes y = x / (1 - probability) if the random number of the element's global index keeps
+  /// the element, and 0 otherwise. With gradients for x and y it is its own backward. In evaluation
+  /// y = x. y may be x. `width` is the number of columns of a whole row, of which x may have a
+  /// block.
   void dropout(auto x, auto y, double probability, std::size_t width) {
     constexpr auto name = "dropout";
     named_shape const like = named("x", x);
@@ -297,8 +307,8 @@ class operations : public image_operations<Rank> {
          probability, block);
   }
 
-  /// `result` as what a reduction over the columns of x gives before any exchange: `Cut` if the
-  /// columns of x are cut, else placed like x.
+  /// Returns `result` with the placement of a reduction over the columns of x before any exchange:
+  /// `Cut` if the columns of x are cut, and the placement of x otherwise.
   template <placement Cut, class View, class T, placement At>
   [[nodiscard]] auto over_columns(View const&, view_of<T, At> result) const {
     constexpr placement at = typing::is_columns(View::at) ? Cut : View::at;
@@ -315,8 +325,8 @@ class operations : public image_operations<Rank> {
                   "ext::layer_body::backward_input> for each of the backward");
   }
 
-  /// Returns the values in another placement, in place, where nothing has to be sent for it.
-  /// listed_operations has the moves that a form lists.
+  /// Returns the values in another placement, in place, if nothing has to be sent for it.
+  /// listed_operations makes the moves that a form lists.
   template <placement To, class T, placement From>
   view_of<T, To> move(view_of<T, From> x) {
     static_assert(!typing::moves_values<From, To>(),
@@ -328,14 +338,14 @@ class operations : public image_operations<Rank> {
   }
 
  protected:
-  /// Carries out move `number` of a body, which reduces.
+  /// Carries out move `number` of a body, which is a reduction.
   template <placement To, class T, placement From>
   void reduce_in_place(view_of<T, From> x, int number) {
     reduce_over<From, To>(within_layers, rank_.tensor_group(), std::span<T>(x.data, x.count()),
                           number);
   }
 
-  /// Adds up what the ranks that have other samples give to sum `number` of a body.
+  /// Sums x over the ranks that have other samples, as sum `number` of a body.
   template <class T>
   void sum_in_place(std::span<T> x, int number) {
     if (this->context.sample_axes.empty()) return;
@@ -343,20 +353,20 @@ class operations : public image_operations<Rank> {
     reduce_over<partial, invariant>(stream_of(over), rank_.group(over), x, number);
   }
 
-  /// How many columns of the local block lie before column `end` of the whole row.
+  /// Returns how many columns of the local block precede column `end` of the whole row.
   template <class View>
   [[nodiscard]] std::size_t local_columns(View const& x, std::size_t end) const {
     std::size_t const first = first_column(x);
     return end <= first ? 0 : std::min(end - first, x.columns);
   }
 
-  /// The logits that are classes, the rest of each row being padding.
+  /// Returns the columns of the logits that are classes; the rest of each row is padding.
   template <class View>
   [[nodiscard]] auto classes_of(View const& logits, std::size_t classes) const {
     return matrix<typename View::element const>{logits.data, logits.rows,
                                                 local_columns(logits, classes), logits.columns};
   }
-  /// Checks the shapes of labels, and of the numbers that a cross-entropy keeps of each row.
+  /// Checks the shapes of the labels, and of the numbers that a cross-entropy keeps for each row.
   template <class Target, class Logits, class Terms, class... Max>
   void check_terms(char const* operation, Logits const& logits, token_input labels,
                    Terms const& terms, Max const&... max) const {
@@ -366,7 +376,7 @@ class operations : public image_operations<Rank> {
     check_kept(operation, named("terms", terms), Target::terms, like);
   }
 
-  /// `count` numbers for each row of a matrix.
+  /// Checks that an operand has `count` numbers for each row of a matrix.
   void check_kept(char const* operation, named_shape kept, std::size_t count,
                   named_shape matrix) const {
     shapes_.expect(operation, kept, matrix.rows, count, matrix);
@@ -375,28 +385,30 @@ class operations : public image_operations<Rank> {
   using base::call, base::named, base::queue_, base::rank, base::shapes_;
 
  private:
-  /// Row `number` of what a form lists, in place, beside stream compute.
+  /// Carries out row `number` of the rows that a form lists, in place, on stream `on`. The stream
+  /// and stream compute wait for each other before and after it.
   template <placement From, placement To, class Comm, class T>
   void reduce_over(stream on, Comm& group, std::span<T> x, int number) {
     rank_.wait_across(on, {wait_site::part::layer, leaf_, 2 * number},
                       [&] { move_in_place<From, To>(group, x); });
   }
 
-  /// Returns true for the product that begin_by_product speaks of, once.
+  /// Returns true once, for the gradient that begin_by_product was called with.
   bool begins(void const* out) {
     bool const is_that_one = out == not_begun_;
     if (is_that_one) not_begun_ = nullptr;
     return is_that_one;
   }
 
-  /// The columns of the whole row.
+  /// Returns the number of columns of the whole row.
   template <class View>
   [[nodiscard]] std::size_t whole_columns(View const& x) const {
     return x.columns *
            (typing::is_columns(View::at) ? static_cast<std::size_t>(context.tensor_ranks) : 1);
   }
 
-  /// A vector for each row of a matrix, or the sum over its rows.
+  /// Checks the shape of a vector that is added to each row of a matrix, or that is a sum of the
+  /// rows.
   void check_row(char const* operation, named_shape row, named_shape matrix) const {
     shapes_.expect(operation, row, 1, matrix.columns, matrix);
   }
@@ -441,7 +453,7 @@ class operations : public image_operations<Rank> {
     return epilogue<typename View::element>{.row = row, .added = out.added.data};
   }
 
-  /// The rows of a table, or of its gradient, for the positions of x.
+  /// Returns the rows of a table, or of its gradient, for the positions of x.
   template <class Table, class View>
   [[nodiscard]] Table rows_of_table(char const* name, named_shape of_table, Table const& table,
                                     named_shape of_x, View const& x) const {

@@ -21,8 +21,9 @@
 
 namespace plait::execution {
 
-/// Brings the outputs of the model to the host: of all samples to every rank, or of one microbatch
-/// after the other to one rank of each data rank.
+/// Copies the outputs of the model to the host: the outputs of all samples to every rank, or the
+/// outputs of a data rank's own samples to its ranks. In an evaluation it passes the outputs of
+/// each microbatch to the measures.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank>
@@ -37,14 +38,15 @@ class prediction {
   static constexpr std::size_t width = output.info.width;
 
  public:
-  /// Bytes on the device.
+  /// Returns the number of bytes that the outputs use on the device.
   [[nodiscard]] std::size_t bytes() const { return room_.size(); }
 
-  /// Runs the program of a prediction.
+  /// Runs the program of a prediction and returns the outputs, which stay valid until the next
+  /// call.
   ///
-  /// Shapes: (samples, sequence, width), the samples in their order, without places that have none;
-  ///         valid until the next call.
-  /// Moves:  what the plan's list has for a prediction.
+  /// Shapes: (samples, sequence, width), the samples in their order, without the places that have
+  ///         no sample.
+  /// Moves:  the rows that the plan lists for a prediction.
   [[gnu::cold]] std::span<T const> run(Rank& rank, step_executor<Rank>& program,
                                        passes_type& passes, typename passes_type::frame_type& frame,
                                        predicted which) {
@@ -86,9 +88,9 @@ class prediction {
     return {values_.data(), static_cast<std::size_t>(out - values_.data())};
   }
 
-  /// What the operations of an evaluation do for its measures: calls each(row of the batch, outputs
-  /// of the row, in double) for all rows that have a sample, on the first of the ranks that have
-  /// the same outputs.
+  /// The operations of an evaluation that pass outputs to its measures: calls each(row of the
+  /// batch, outputs of the row as double) for all rows that have a sample. Of the ranks that have
+  /// equal outputs only the first calls it.
   template <class Each>
   struct measured_outputs {
     prediction& of;
@@ -98,13 +100,13 @@ class prediction {
     output_room where;
     Each each;
 
-    /// Brings the outputs of a microbatch together.
+    /// Gathers the whole outputs of a microbatch on each rank.
     void gather_output() const { of.gather_output(rank, passes, of.outputs(), where); }
-    /// Gives them to the measures.
+    /// Passes the outputs to the measures.
     [[gnu::cold]] void measure(int microbatch) {
       of.received_.resize(where.elements);
       rank.device().download(of.outputs(), of.received_.data(), where.elements * sizeof(T));
-      rank.device().synchronize();  // the host reads the outputs, and the program counts on it
+      rank.device().synchronize();  // the host reads the outputs, and the program relies on it
       if (!holds_the_one_copy(plan::samples.on_stage(0), rank.place())) return;
       auto const mine = block_of(plan::samples, rank.grid(), rank.place());
       std::size_t const rows = batch.rows(),
@@ -125,7 +127,7 @@ class prediction {
     return {*this, rank, passes, batch, reserve(rank, load, job_part::evaluation), each};
   }
 
-  /// Adds up numbers over all ranks: the row of the list for measures.
+  /// Sums the numbers of the measures over all ranks, by their row of the plan's list.
   [[gnu::cold]] void sum(Rank& rank, workload const& load, std::span<double> numbers) {
     auto const where = lay_out_outputs<plan>(rank.stage(), load, job_part::evaluation);
     auto* const room = reinterpret_cast<double*>(room_.data() + where.numbers_at);
@@ -139,7 +141,7 @@ class prediction {
     Rank& rank;
     passes_type& passes;
     output_room where;
-    std::size_t begin;  // of this rank's outputs among all that it gets
+    std::size_t begin;  // index of this rank's outputs among the gathered outputs
     std::size_t each;   // elements of a microbatch
 
     [[nodiscard]] T* own() const { return of.outputs() + begin; }
@@ -158,7 +160,7 @@ class prediction {
         case operation_kind::send:
         case operation_kind::scale:
         case operation_kind::clear:
-        case operation_kind::forward:  // a pass
+        case operation_kind::forward:  // a pass, see run
         case operation_kind::forward_again:
         case operation_kind::backward:
         case operation_kind::backward_input:
@@ -206,7 +208,7 @@ class prediction {
 
   [[nodiscard]] T* outputs() const { return reinterpret_cast<T*>(room_.data()); }
 
-  /// The output of the last forward, whole, in `to`.
+  /// Writes the whole output of the last forward to `to`.
   void gather_output(Rank& rank, passes_type& passes, T* to, output_room const& where) const {
     constexpr auto moves = transition_between(output.at, invariant).moves;
     move_value<output.at, invariant>(
@@ -215,7 +217,7 @@ class prediction {
         reinterpret_cast<T*>(room_.data() + where.staging_at));
   }
 
-  /// Room for what the plan says for the outputs.
+  /// Allocates the room that the plan needs for outputs, unless it is there already.
   output_room reserve(Rank& rank, workload const& load, job_part part) {
     auto const where = lay_out_outputs<plan>(rank.stage(), load, part);
     if (room_.size() < where.total)

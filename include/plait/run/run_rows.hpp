@@ -11,11 +11,11 @@
 
 namespace plait::execution {
 
-/// Carries out the rows that `list` has for `place`, by carry_out(transfers, operation) for each,
-/// or for each of its buckets; what they move is called `touched`.
+/// Carries out the rows of `list` at `place`: calls carry_out(transfers, operation) for each row,
+/// or for each of its buckets. `touched` names the buffer that the rows move.
 ///
 /// Moves:  these rows.
-/// Errors: those of the communicators.
+/// Errors: the errors of the communicators.
 template <class Rank, class CarryOut>
 [[gnu::cold]] void run_rows(Rank& rank, lean_vector<transfer> const& list, transfer_place place,
                             program_buffer touched, CarryOut carry_out) {
@@ -24,7 +24,8 @@ template <class Rank, class CarryOut>
     if (reached.now.row >= 0) carry_out(program.transfers(), reached.now);
 }
 
-/// Adds up numbers in host memory over ranks in the same way, in `room` on the device.
+/// Sums numbers in host memory over ranks by the rows of `list` at `place`, in `room` on the
+/// device.
 template <class Rank, class T>
 [[gnu::cold]] void sum_numbers(Rank& rank, lean_vector<transfer> const& list, transfer_place place,
                                std::span<T> numbers, T* room) {

@@ -11,30 +11,31 @@
 
 namespace plait::execution {
 
-/// What an operation calls one of its operands, and the shape of it.
+/// The shape of an operand, with the name that messages give the operand.
 struct named_shape {
   char const* name;
   std::size_t rows;
   std::size_t columns;
 };
 
-/// The heads of an attention, and how many ranks share its queries.
+/// The heads of an attention, and the number of ranks over which its queries are distributed.
 struct head_counts {
   std::size_t heads, key_value_heads, head_width;
   std::size_t ranks;
-  bool shared;  ///< whether each rank has all of key and value
+  bool shared;  ///< true if each rank has all of key and value
 };
 
-/// Compares the shapes of an operation's operands, before it reads or writes anything.
+/// Compares the shapes of an operation's operands, before the operation reads or writes anything.
 ///
-/// Cost:   a few comparisons of integers; a text is made only where it throws.
+/// Cost:   a few comparisons of integers; the text of a message is made only for an error.
 /// Errors: size_mismatch that names the operation, the layer and both shapes.
 class shape_checks {
  public:
-  /// For layer `leaf` of the plan; `body` is its name and what it does, or empty.
+  /// Makes the checks for layer `leaf` of the plan. `body` is the name of the layer and of its
+  /// body, as in "mlp.c_fc backward", or empty.
   shape_checks(int leaf, char const* body) : body_(body), leaf_(leaf) {}
 
-  /// `of` must be `rows` x `columns`, which follows from the shape of `other`.
+  /// Checks that `of` is `rows` x `columns`, which follows from the shape of `other`.
   void expect(char const* operation, named_shape of, std::size_t rows, std::size_t columns,
               named_shape other) const {
     if (of.rows != rows || of.columns != columns) unexpected(operation, of, rows, columns, other);
@@ -42,49 +43,51 @@ class shape_checks {
   void equal(char const* operation, named_shape of, named_shape other) const {
     expect(operation, of, other.rows, other.columns, other);
   }
-  /// A view of `operation` that is read row by row beside `first`.
+  /// Checks a view that is read row by row together with `first`.
   void row_by_row(char const* operation, named_shape of, named_shape first) const;
 
-  /// Each index has one length in all operands, whose shapes are `operands` in the order of `of`.
+  /// Checks that each index has one length in all operands. `operands` are the shapes of the
+  /// operands, in the order of `of`.
   void by_indices(char const* operation, operation::signature const& of,
                   named_shape* operands) const;
-  /// Throws size_mismatch, as operands do not fit to the indices of the row. `lengths`: the rows
+  /// Throws size_mismatch, because operands do not fit the indices of the row. `lengths`: the rows
   /// and columns of each operand.
   [[noreturn]] [[gnu::cold]] void refuse(operation::row const& row,
                                          std::size_t const* lengths) const;
-  /// out = a b, where an operand may be read transposed.
+  /// Checks the shapes of out = a b, where an operand may be read transposed.
   void product(char const* operation, bool a_transposed, named_shape a, bool b_transposed,
                named_shape b, named_shape out) const;
 
   void attention(char const* operation, named_shape qkv, named_shape out, named_shape log_sum,
                  std::size_t rows, std::size_t head_width) const;
-  /// Query, key and value, each its own.
+  /// Checks the shapes of an attention whose query, key and value are three operands.
   void groups(char const* operation, named_shape query, named_shape key, named_shape value,
               named_shape out, named_shape log_sum, std::size_t rows, head_counts const& of) const;
 
-  /// A table with a row for each of the positions from `first` on that x has, `batch` rows for
-  /// each.
+  /// Checks a table of positions that has a row for each position of x, from position `first` on; x
+  /// has `batch` rows for each position.
   void table(char const* operation, named_shape table, std::size_t first, named_shape x,
              std::size_t positions, std::size_t batch) const;
   void whole_positions(char const* operation, named_shape x, std::size_t positions,
                        std::size_t batch) const;
 
-  // Of images.
+  // Checks for images.
 
-  /// A view that is room for `needed` values, however many rows it has.
+  /// Checks that a view has room for `needed` values, in any number of rows.
   void room(char const* operation, named_shape of, std::size_t count, std::size_t needed) const;
-  /// Windows of `rows` x `columns` places for pooling: each has an element.
+  /// Checks that each window of a pooling, of `rows` x `columns` places, contains an element.
   void pooled(char const* operation, named_shape x, std::size_t rows, std::size_t columns,
               bool have_elements) const;
   [[noreturn]] void one_of_a_set(char const* operation, named_shape of, std::size_t together,
                                  std::size_t present) const;
-  /// Images whose mean and variance are those of sets of so many samples and channels.
+  /// Checks that images consist of whole sets of `samples` samples and `channels` channels, each of
+  /// which has a mean and a variance.
   void whole_sets(char const* operation, named_shape x, std::size_t samples, named_shape row,
                   std::size_t channels) const;
 
-  // Of ops.map_at.
+  // Checks for ops.map_at.
 
-  /// Returns how many rows of a view belong to a position: `samples`, or 1 where there is one row
+  /// Returns how many rows of a view belong to a position: `samples`, or 1 if the view has one row
   /// for each position.
   [[nodiscard]] std::size_t rows_of_position(char const* operation, named_shape of,
                                              std::size_t positions, std::size_t samples) const;
@@ -95,7 +98,7 @@ class shape_checks {
   void not_itself(char const* operation, named_shape of, void const* x, void const* y) const;
 
   [[noreturn]] [[gnu::cold]] void fail_not_begun() const;
-  /// The layer, for a message.
+  /// Returns the name of the layer for a message.
   [[nodiscard]] [[gnu::cold]] std::string layer_text() const;
 
  private:
@@ -105,7 +108,7 @@ class shape_checks {
                                              std::size_t rows, std::size_t columns,
                                              named_shape other) const;
   static std::string text(named_shape of);
-  /// How long an index is, and an operand that says so.
+  /// The length of an index, and an operand that has this length.
   struct known_length {
     int operand;
     std::size_t length;

@@ -226,7 +226,7 @@ PLAIT_DECL void shape_checks::fail_not_begun() const {
 }
 
 PLAIT_DECL std::string shape_checks::layer_text() const {
-  std::string const layer = body_;  // of a model of one layer " forward", without a name
+  std::string const layer = body_;  // in a model of one layer without a name, " forward"
   return layer.empty() || layer.front() == ' ' ? concat({leaf_, layer}) : layer;
 }
 

@@ -14,12 +14,20 @@
 
 namespace plait::execution {
 
-/// Adds up the gradients of the slices of a global batch along their tree: within a rank while the
-/// passes run, and over the ranks behind them. The sum ends where the first accumulator is.
+/// Sums the gradients of the slices of a global batch along a tree that depends only on the number
+/// of slices (slice_tree). Floating-point sums depend on their order, so without it 2 and 3 data
+/// ranks would compute different bits. Each rank computes the gradients of one slice after the
+/// other, each in an accumulator, and adds two accumulators as soon as they are the children of a
+/// node of the tree. After the passes the ranks transfer the accumulators that remain, their roots,
+/// and add them in the order of the tree. The sum is stored in the first accumulator.
 ///
-/// Cost:    of n slices a rank with k roots adds n - k times one accumulator to another; no call
+/// For example, 6 slices are summed as ((0+1) + (2+3)) + (4+5). Of two ranks, rank 0 computes the
+/// slices 0 to 2 and keeps the roots 0+1 and 2, and rank 1 computes the slices 3 to 5 and keeps the
+/// roots 3 and 4+5. Each then computes half of the elements of the whole sum from these four roots.
+///
+/// Cost:    a rank with n slices and k roots adds one accumulator to another n - k times; no call
 ///          allocates.
-/// Errors:  those of the communicator.
+/// Errors:  the errors of the communicator.
 /// Threads: used by the one thread that runs the rank.
 template <class Sum, class Rank, bool HasSlices>
 class slice_sums {
@@ -27,7 +35,7 @@ class slice_sums {
 
  public:
   /// `plan`: the numbers of the job's plan; `parameters`: the layout of the rank's stage;
-  /// `gradients`: the arena, as plan::slice_arena_for lays it out; in it are zeros.
+  /// `gradients`: the arena, filled with zeros, with the layout of plan::slice_arena_for.
   [[gnu::cold]] slice_sums(Rank const& rank, plan_ir const& plan,
                            parameter_layout const& parameters, slice_arena const& layout,
                            sum* gradients)
@@ -50,20 +58,22 @@ class slice_sums {
     }
   }
 
-  /// The slices of this rank.
+  /// Returns the slices of this rank.
   [[nodiscard]] slice_range mine() const { return mine_; }
 
-  /// Before the first slice of a step: only the roots of the step before are not zeros.
+  /// Clears the accumulators before the first slice of a step. Only the roots of the last step are
+  /// not zeros.
   void clear(Rank& rank) const {
     auto const queue = rank.device().on(stream::compute);
     queue.fill(sum{0}, gradients_, layout_.stride * std::size_t(roots_));
   }
-  /// Where the gradients of microbatch `microbatch`, which is a slice, are added up.
+  /// Returns the accumulator of microbatch `microbatch`, which is a slice.
   [[nodiscard]] sum* place_of(int microbatch) const {
     return accumulator(steps_[std::size_t(microbatch)].accumulator);
   }
-  /// Those of a chunk are there: adds what belongs together by now. Each chunk goes along the tree
-  /// by itself, as it has ranges of its own in all accumulators.
+  /// Adds the accumulators that are children of one node, after the backward of a chunk has written
+  /// its gradients of the microbatch. Each chunk is summed on its own, because it has its own
+  /// ranges in all accumulators.
   void add(Rank& rank, int chunk, int microbatch) const {
     auto const& now = steps_[std::size_t(microbatch)];
     auto const queue = rank.device().on(stream::compute);
@@ -73,14 +83,15 @@ class slice_sums {
                             one.count);
   }
 
-  /// Carries out a row that brings the roots of each block of a range of the arena to the rank of
-  /// its number, which adds them up; on the stream of the row.
+  /// Carries out row `number` of the list, on the row's stream: an all_to_all that sends block i of
+  /// all roots to rank i, and the sum of the roots of this rank's block.
   void exchange(Rank& rank, transfer_runner<Rank> const& transfers, int number) const {
     auto const& row = transfers.row(number);
     auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
     auto const roots = std::size_t(layout_.roots);
     std::size_t const block = row.what.count / (ranks * roots) / ranks;
-    // Anew behind each call, which it has to come behind.
+    // The queue is requested again after each call of the communicator, so that its work runs after
+    // the call.
     auto const queue = [&] { return rank.device().on(stream_of(row.what.row().over)); };
     sum *const sent = gradients_ + layout_.sent_at, *const received =
                                                         gradients_ + layout_.received_at;
@@ -100,7 +111,8 @@ class slice_sums {
   }
 
  private:
-  // Of the arena. Of this class, so that programs without slices compile no vector of it.
+  // A range of the arena. It is a type of this class, so programs without slices compile no vector
+  // of it.
   struct range {
     std::size_t offset = 0, count = 0;
   };
@@ -115,10 +127,10 @@ class slice_sums {
   lean_vector<slice_tree::step> steps_;
   int roots_ = 0;
   lean_vector<slice_tree::sum> sums_;
-  lean_vector<lean_vector<range>> ranges_;  // of each chunk
+  lean_vector<lean_vector<range>> ranges_;  // ranges of each chunk
 };
 
-/// A plan without slices adds up all in one accumulator.
+/// Sums all gradients in one accumulator, for a plan without slices.
 template <class Sum, class Rank>
 class slice_sums<Sum, Rank, false> {
   using sum = Sum;

@@ -29,10 +29,10 @@ template <class Job, class Rank>
 using units_of =
     unit_executor<typename stage_setting_of<Job, typename Rank::device_type::memory>::type, Rank>;
 
-/// Runs the forward and the backward of the units of one pipeline stage on one microbatch, item by
-/// item. stage_executor runs them for a program.
+/// Runs the forward or the backward of the units of a pass, item by item. stage_executor calls it
+/// for a program.
 ///
-/// Cost:   no allocation; the only branches are which items the stage has.
+/// Cost:    no allocation; the only branches test which items the stage has.
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank,
           class Items = std::make_index_sequence<std::size_t(Job::plan_type::code.items.size())>>
@@ -55,8 +55,8 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
     if constexpr (prepares()) prepare_layers();
   }
 
-  /// A pass through all units of a chunk of the stage, whose records begin with the arena.
-  /// `context` outlives it.
+  /// Returns the frame of a pass through all units of a chunk of the stage, with the stash at the
+  /// beginning of the arena. `context` must outlive the pass.
   [[nodiscard]] pass_type pass_of(layer_context& context, int chunk = 0) {
     auto const& here = this->arena().chunks[std::size_t(chunk)];
     return {.context = context,
@@ -68,10 +68,11 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
             .end_item = int(items)};
   }
 
-  /// Runs units of a chunk and returns their output, which lies in the stash. The items from
-  /// `end_item` of the pass on are left out (the loss, when only the model's output is wanted). A
-  /// pass that runs again makes again what the backward of a unit reads and its forward has not
-  /// kept: the same steps with the same numbers, but for terms of the loss.
+  /// Runs units of a chunk forward and returns their output, which is stored in the stash. Items
+  /// from `end_item` of the pass on are not run; the loss is such an item if only the model's
+  /// output is needed. If the pass runs again, it recomputes the values that the backward of a unit
+  /// reads and its forward has not kept. It runs the same steps with the same numbers, but adds no
+  /// terms of the loss.
   std::byte* forward(pass_type& pass) {
     std::byte* made = this->input_of(pass.units.begin, pass);
     in_order{(I + 1 == items && !pass.runs_again ? void(model_output_ = made) : void(),
@@ -81,9 +82,10 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
               0)...};
     return made;
   }
-  /// Runs units of a chunk backward on the gradient of the chunk's output and returns the gradient
-  /// of their input; where they are not the last of the chunk, on that of the call before.
-  /// Gradients of parameters are added up.
+  /// Runs units of a chunk backward and returns the gradient of their input. They begin with
+  /// `gradient`, the gradient of the chunk's output, or, if they are not the last units of the
+  /// chunk, with the gradient that the previous call returned. Gradients of parameters are added to
+  /// the sums of the step.
   std::byte* backward(pass_type& pass, std::byte* gradient) {
     if constexpr (plan::splits_backward)
       if (pass.part == backward_part::parameters) {
@@ -96,11 +98,11 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
     return gradient;
   }
 
-  /// The input of the loss in the last forward.
+  /// Returns the input of the loss in the last forward.
   [[nodiscard]] std::byte const* model_output() const { return model_output_; }
 
  private:
-  /// True if a layer has anything to get ready before the first pass at a shape.
+  /// Returns true if a layer has to prepare for a shape before the first pass.
   static constexpr bool prepares() {
     return std::any_of(plan::tree.leaves.begin(), plan::tree.leaves.end(),
                        [](leaf_info const& leaf) { return leaf.has_prepare; });
@@ -117,8 +119,15 @@ class stage_items<Job, Rank, std::index_sequence<I...>> : public units_of<Job, R
   std::byte const* model_output_ = nullptr;
 };
 
-/// Runs the passes of a program on batches of one shape, in an arena that has room for it: each
-/// microbatch has the slots that the plan gives it.
+/// Runs the passes of a program on batches of one shape, in one arena of activations. The passes of
+/// several microbatches overlap in time: a pipeline stage may run the forwards of the microbatches
+/// 0 to 3 before the backward of microbatch 0. So each microbatch has a slot of the arena for its
+/// stash, its received input and its gradients, from its first pass to its last. The plan has
+/// computed the slots from the order of the passes. For an operation of the program, run() looks up
+/// the slot and the batch's data of the microbatch, puts their addresses into a pass_frame, and
+/// calls the items of the stage. For example, with one_forward_one_backward on the first of 4
+/// stages, at most 4 microbatches are between their forward and their backward, so the arena has 4
+/// slots, also for 32 microbatches.
 ///
 /// Cost:    none of its calls allocates.
 /// Threads: used by the one thread that runs the rank.
@@ -134,8 +143,8 @@ class stage_executor : public stage_items<Job, Rank> {
   using batch_type = device_batch<typename Rank::device_type::memory>;
   static constexpr int all_items = plan::code.items.size();
 
-  /// `where`: activations has the bytes of `plan::arena_for`, which others may use in between;
-  /// `passes`: of the stage, on the microbatches of `load`.
+  /// `where`: the arenas; its activations have the bytes of `plan::arena_for`, and other programs
+  /// may use them in between. `passes`: the passes of the stage on the microbatches of `load`.
   [[gnu::cold]] stage_executor(Rank& rank, workload const& load, stage_program const& passes,
                                arenas const& where)
       : base(rank, load, where),
@@ -152,10 +161,11 @@ class stage_executor : public stage_items<Job, Rank> {
                    "; this is a fault of plait"});
   }
 
-  /// Places of all that passes leave to each other.
+  /// Returns the places of the values that passes keep for later passes.
   [[nodiscard]] placed_passes const& places() const { return places_; }
 
-  /// Clears what layers read as zeros: before the first run, and when others have used the arena.
+  /// Clears the memory that layers read as zeros. It is called before the first run, and after
+  /// other programs have used the arena.
   [[gnu::cold]] void take_over() {
     auto const& at = this->arena();
     queue().fill(T{0}, reinterpret_cast<T*>(arena_ + at.zeros_offset),
@@ -168,9 +178,9 @@ class stage_executor : public stage_items<Job, Rank> {
     return rows == load_.rows && microbatches == load_.microbatches;
   }
 
-  /// Makes the frame of a step on a batch, in `context`. `loss`: `data` and `scale` of the first
-  /// term; each microbatch that is a slice has its own, `loss_stride` behind that of the one
-  /// before. Items from `end_item` on are left out.
+  /// Returns the frame of a step on a batch, in `context`. `loss`: the place of the first term. If
+  /// microbatches are slices, each has its own loss, at a distance of `loss_stride` after the loss
+  /// of the slice before it. Items from `end_item` on are not run.
   [[nodiscard]] frame_type frame_of(batch_type const& batch, layer_context const& context,
                                     loss_sum const& loss, int loss_stride,
                                     int end_item = all_items) const {
@@ -186,10 +196,11 @@ class stage_executor : public stage_items<Job, Rank> {
     return out;
   }
 
-  /// Rooms in which buckets are whole, if ranks hold blocks.
+  /// Returns the rooms in which buckets are whole while passes use them; they are empty if ranks
+  /// hold whole buckets.
   [[nodiscard]] auto& rooms() { return rooms_; }
 
-  /// Runs a forward or a backward, or half of one.
+  /// Runs the pass of an operation: a forward, a backward, or half of a backward.
   void run(program_operation const& now, frame_type& with) {
     pass_type pass = pass_on(now, with);
     if (is_backward(now.what)) {
@@ -201,17 +212,19 @@ class stage_executor : public stage_items<Job, Rank> {
     rooms_.let_go(now);
   }
 
-  /// Returns true if a backward comes to the begin of its chunk; else the rest is still to come.
+  /// Returns true if the units of a backward reach the beginning of its chunk. If not, a later
+  /// operation runs the rest.
   [[nodiscard]] bool ends_pass(program_operation const& now) const {
     return now.units.begin <= chunk_of(now).units.begin;
   }
 
-  /// Returns it as numbers.
+  /// Returns the model's output of the last forward as elements.
   [[nodiscard]] T const* model_output() const {
     return reinterpret_cast<T const*>(base::model_output());
   }
 
-  /// The place of a message between chunks on this rank.
+  /// Returns the place on this rank of a message between chunks: of an activation or of a gradient,
+  /// sent or received.
   [[nodiscard]] T* edge(transfer const& what, program_operation const& now) {
     bool const sends = what.is_sent_by(rank_.stage());
     std::byte* const at = what.place == transfer_place::activation_edge
@@ -221,7 +234,8 @@ class stage_executor : public stage_items<Job, Rank> {
   }
 
  private:
-  /// Makes the frame of a pass: its places, and all that layers are told of its microbatch.
+  /// Makes the frame of a pass: its addresses, and the facts of its microbatch for the context of
+  /// the layers.
   [[nodiscard]] pass_type pass_on(program_operation const& now, frame_type& with) {
     auto const& batch = with.batch;
     int const m = now.microbatch;
@@ -274,8 +288,9 @@ class stage_executor : public stage_items<Job, Rank> {
     end_stash(now.chunk, now.microbatch);
     if (chunk.handed_from >= 0) end_stash(chunk.handed_from, now.microbatch);
   }
-  /// A chunk that reads the stash of a chunk is done with a microbatch: itself, or the one that its
-  /// output is handed to. The last of them discards it.
+  /// Notes that a chunk no longer reads the stash of chunk `number` for a microbatch. Chunk
+  /// `number` itself reads its stash, and so does the chunk of this stage that has its output as
+  /// input, if there is one. The last of them discards the stash.
   void end_stash(int number, int microbatch) {
     auto const& chunk = this->arena().chunks[std::size_t(number)];
     if constexpr (plan::chunks > 1)
@@ -295,7 +310,7 @@ class stage_executor : public stage_items<Job, Rank> {
   [[nodiscard]] placed_range range(live_buffer what, program_operation const& now) const {
     return places_.of(what, now.chunk, now.microbatch);
   }
-  /// The place in which the forward of a chunk has left its output.
+  /// Returns the address of a chunk's output, as its forward has set it.
   std::byte*& output_of(int chunk, int microbatch) {
     return outputs_[number_of(chunk, microbatch)];
   }
@@ -303,7 +318,9 @@ class stage_executor : public stage_items<Job, Rank> {
     return std::size_t(chunk) * std::size_t(load_.microbatches) + std::size_t(microbatch);
   }
 
-  /// The input of a chunk, and the gradient of its output.
+  /// Returns the input of a chunk: a part of the batch, the output of another chunk of the stage,
+  /// or a received message. gradient_of() returns the gradient of a chunk's output, or null if the
+  /// chunk receives none.
   [[nodiscard]] std::byte* input_of_chunk(program_operation const& now, batch_type const& batch) {
     auto const& chunk = chunk_of(now);
     if (chunk.begins_model) return batch.input_of(now.microbatch);
@@ -319,8 +336,8 @@ class stage_executor : public stage_items<Job, Rank> {
     if (!chunk.receives_gradient) return nullptr;
     return arena_ + range(live_buffer::gradient, now).offset;
   }
-  /// The place in which the gradient of a chunk's input is handed over to another chunk of the
-  /// stage; null: it is sent.
+  /// Returns the place in which a chunk leaves the gradient of its input for another chunk of the
+  /// stage; null: the gradient is sent.
   [[nodiscard]] std::byte* handed_gradient(program_operation const& now) const {
     if constexpr (plan::chunks > 1)
       if (int const to = chunk_of(now).handed_from;
@@ -345,9 +362,10 @@ class stage_executor : public stage_items<Job, Rank> {
                                         plan::rules.keeps_blocks() || plan::rules.sums_blocks()>
       rooms_;
   placed_passes places_;
-  lean_vector<std::byte*> outputs_;  // of the forwards of each chunk
-  std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);  // by one of two chunks
-  std::byte* gradient_ = nullptr;                                      // of the last backward
+  lean_vector<std::byte*> outputs_;  // outputs of each chunk and microbatch
+  // For each of these outputs, 1 if one of the two chunks that read its stash has ended.
+  std::vector<char> is_read_ = std::vector<char>(outputs_.size(), 0);
+  std::byte* gradient_ = nullptr;  // gradient that the last backward made
 };
 
 }  // namespace plait::execution

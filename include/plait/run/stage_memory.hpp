@@ -26,12 +26,22 @@ struct stage_arenas {
   typename Setting::sum* gradients = nullptr;
 };
 
-/// Where a stage has its parameters: of all entries, unit by unit.
+/// Returns the places of a stage's parameters: of all entries of unit 0, then of unit 1, and so on.
 [[nodiscard]] [[gnu::cold]] lean_vector<parameter_place> places_of_parameters(
     static_view<item> items, static_view<parameter_entry> entries, parameter_rules const& rules,
     static_view<unit_range> chunks, parameter_layout const& parameters, coordinates const& place);
 
-/// Where the values, gradients, slots and parameters of one pipeline stage lie in a rank's arenas.
+/// Knows the addresses of the values, gradients, slots and parameters of a pipeline stage in a
+/// rank's arenas. The plan lays out one unit of each item: a value is the unit's input or output,
+/// is kept until the backward, or is transient, and has an offset. All units of the item share this
+/// layout. So an address is the sum of the offset and of a base: the beginning of the unit's stash
+/// for the microbatch, or of the stage's transient memory. For example, if the layout keeps the
+/// result of a layer norm at offset 4096, unit 7 has it for microbatch 2 at 4096 bytes after the
+/// beginning of unit 7's stash for microbatch 2. Values that a plan recomputes are an exception:
+/// their base is the rank's working record (`unit_frame::working`).
+///
+/// With one tensor rank the compiler knows the kind of each value in a step; with several, code
+/// looks the value up by its number.
 template <class Setting>
 class stage_memory {
   static constexpr auto traits = Setting::traits;
@@ -65,23 +75,24 @@ class stage_memory {
   [[nodiscard]] waits_type const& waits() const { return waits_; }
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
   [[nodiscard]] layout_type const& layout() const { return layout_; }
-  /// Rows of a microbatch.
+  /// Returns the number of rows of a microbatch.
   [[nodiscard]] std::size_t rows() const { return buffers_.rows; }
-  /// The block that this rank has of values that forms cut.
+  /// Returns the number of this rank's block of the values that forms cut.
   [[nodiscard]] int form_block() const { return block_; }
 
-  /// A place in the arena of activations, and what lies there: one of the two places for gradients
-  /// between units, and what does not outlive a unit.
+  /// Returns an address in the arena of activations. edge() returns one of the two places for
+  /// gradients between units, and transients() the memory whose contents are not needed after a
+  /// unit.
   [[nodiscard]] std::byte* at(std::size_t offset) const { return activations_ + offset; }
   [[nodiscard]] std::byte* edge(int number) const {
     return at(arena_.edges_offset + arena_.edge_bytes * std::size_t(number));
   }
   [[nodiscard]] std::byte* transients() const { return buffers_.transients; }
 
-  /// Places of the uses of parameters, by their numbers among the uses of all units.
+  /// Returns the places of all uses of parameters, by their numbers.
   [[nodiscard]] lean_vector<parameter_place>& places_of_uses() { return places_; }
 
-  /// Buffers that all layers of the stage have in common, for a pass without targets.
+  /// Returns the buffers that all layers of the stage share, for a pass without targets.
   [[nodiscard]] stage_buffers<setting> const& buffers() const { return buffers_; }
 
   [[nodiscard]] block_shape block(int value) const {
@@ -90,8 +101,9 @@ class stage_memory {
     return local_block(what, rows(), setting::tensor_ranks);
   }
 
-  // Where a value lies is known to the compiler in a step. With several tensor ranks it is looked
-  // up: there may be a block of it, and code for each is more than these calls save.
+  // With one tensor rank the compiler knows the kind of place of a step's value. With several, code
+  // looks it up, because the value may be a block of another value: code for each case costs more
+  // than these calls.
 
   [[nodiscard]] PLAIT_IN_LOOPS std::byte* value_data(placed_value const& of,
                                                      unit_frame<setting> const& frame) const {
@@ -112,11 +124,11 @@ class stage_memory {
     return gradient_data_of(value, plan_.storage.gradients[value], frame);
   }
 
-  /// Where a unit has a parameter, and behind it the next ones of its layer.
+  /// Returns the place of a unit's parameter; the places of the layer's next parameters follow it.
   [[nodiscard]] parameter_place const* place_of(int entry, int unit) const {
     return places_.data() + std::size_t(unit) * std::size_t(traits.entries) + std::size_t(entry);
   }
-  /// What is of the leaf that a step runs.
+  /// Returns the addresses of the leaf that a step runs.
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(
       step_facts const& now, unit_frame<setting> const& frame) const {
     if constexpr (setting::tensor_ranks > 1) return look_up_place(now.number, frame);
@@ -161,14 +173,16 @@ class stage_memory {
     if (storage_of.where == storage_kind::output) return frame.of_output + offset;
     return transients() + layout_.gradient_offset[std::size_t(storage_of.root)] + offset;
   }
-  /// The bytes before this rank's block of the rows of a value that lies in a whole one.
+  /// Returns the offset in bytes of this rank's block of rows, if the value is such a block of a
+  /// whole value's memory.
   [[nodiscard]] std::size_t block_offset(int value, residence const& storage_of) const {
     if (setting::tensor_ranks == 1 || !storage_of.row_block) return 0;
     bool const is_tokens = plan_.values[value].info.kind == value_kind::tokens;
     return static_cast<std::size_t>(form_block()) * block(value).count() *
            (is_tokens ? sizeof(std::int32_t) : sizeof(T));
   }
-  /// From where on a unit has what its layout says to be at `offset`.
+  /// Returns the base to which `offset` of a unit's layout is added: the unit's stash, or the
+  /// working record for a value that is recomputed.
   [[nodiscard]] std::byte* base_of([[maybe_unused]] std::size_t offset,
                                    unit_frame<setting> const& frame) const {
     if constexpr (traits.has_reruns)
@@ -187,16 +201,16 @@ class stage_memory {
   waits_type const& waits_;
   stage_arena arena_;
   layout_type layout_;
-  lean_vector<parameter_place> places_;  // of all entries, unit by unit
+  lean_vector<parameter_place> places_;  // all entries of unit 0, then of unit 1, ...
   std::byte* activations_;
-  int block_;  // that the rank has of values that forms cut
+  int block_;  // number of this rank's block of the values that forms cut
   stage_buffers<setting> buffers_;
 };
 
 template <class Job, class Memory>
 using stage_memory_of = stage_memory<typename stage_setting_of<Job, Memory>::type>;
 
-/// That of a rank, for microbatches of `load`.
+/// Returns the stage_memory of a rank, for microbatches of `load`.
 template <class Job, class Rank>
 [[nodiscard]] [[gnu::cold]] auto stage_memory_for(
     Rank const& rank, workload const& load,

@@ -17,29 +17,40 @@
 
 namespace plait::execution {
 
-/// This rank's block of a bucket in an arena, and where the block lies in the whole bucket.
+/// This rank's block of a bucket: its range in an arena, and its offset `behind` in the whole
+/// bucket.
 struct block_of_bucket {
   element_range held{};
   std::size_t behind = 0;
 };
 [[nodiscard]] block_of_bucket block_in(parameter_layout const& layout, stored_buckets const& at,
                                        int bucket, std::size_t number);
-/// The number of the blocks that a rank holds of what is placed so.
+/// Returns the number of the block that a rank holds of a bucket with the placements `held`.
 [[nodiscard]] inline std::size_t number_of_block(placements const& held, mesh const& grid,
                                                  coordinates const& place) {
   return std::size_t(grid.block_of(place, held.axes_with(shard<dim::elements>)));
 }
 
-/// A use of a parameter by a unit, and where the parameter lies in its bucket.
+/// A use of a parameter by a unit, in the bucket that contains the parameter. `behind` is the
+/// offset of the parameter in the bucket.
 struct use_in_bucket {
   int bucket = 0;
-  std::size_t use = 0;  ///< among those of all units
+  std::size_t use = 0;  ///< its number among the uses of all units
   std::size_t behind = 0;
-  bool has_gradient = false;  ///< there, too
+  bool has_gradient = false;  ///< the bucket of gradients contains its gradient at the same offset
 };
 
-/// The rooms of a stage in which buckets are whole while passes use them: of parameters of which
-/// ranks hold blocks, and of gradients that are summed microbatch by microbatch.
+/// The rooms of a stage in which buckets are whole while passes use them. With sharded parameters
+/// or gradients, as with zero<3>, a rank's arena contains only its block of each bucket, but a
+/// layer reads whole parameters. So a stage has a room for two buckets: layers read one bucket
+/// while ranks gather the bucket of the next layers. bring() copies this rank's block into the
+/// room, an all_gather completes the bucket there, and the addresses of its parameters change to
+/// the room. let_go() discards the bucket. For gradients, a backward writes a whole bucket into a
+/// second room, a reduce_scatter leaves this rank its block of the sum, and accumulate() adds the
+/// block to the sums of the step.
+///
+/// For example, with 4 data ranks and buckets of 1000 elements, rank 1 stores 250 elements of each
+/// bucket. bring() copies them to the elements 250 to 499 of the bucket's place in the room.
 ///
 /// Cost:    no call allocates.
 /// Threads: used by the one thread that runs the rank.
@@ -48,8 +59,8 @@ class staging_buffers {
   using sum = Sum;
 
  public:
-  /// `plan`: the numbers of the job's plan; `layout`: that of the parameters of the rank's stage;
-  /// `places`: where the runner looks up parameters.
+  /// `plan`: the numbers of the job's plan; `layout`: the layout of the parameters of the rank's
+  /// stage; `places`: the addresses at which the stage's layers find their parameters.
   [[gnu::cold]] staging_buffers(Rank& rank, plan_ir const& plan, parameter_layout layout,
                                 lean_vector<parameter_place>& places, T* parameters, Sum* gradients)
       : rank_(rank),
@@ -63,17 +74,17 @@ class staging_buffers {
     if (plan.rules.keeps_blocks()) hide(-1);
   }
 
-  /// Where a bucket of parameters is made whole.
+  /// Returns the place in the room at which ranks gather the operation's bucket of parameters.
   [[nodiscard]] T* parameters(program_operation const& of) const {
     return parameters_ + parameter_room(of).offset;
   }
-  /// Where that of gradients is.
+  /// Returns the place in the room at which ranks sum the operation's bucket of gradients.
   [[nodiscard]] sum* gradients(program_operation const& of) const {
     return gradients_ + gradient_room(of).offset;
   }
 
-  /// Puts this rank's block of a bucket of parameters where ranks gather it, which is where layers
-  /// see it from then on.
+  /// Copies this rank's block of a bucket of parameters into the room in which ranks gather the
+  /// bucket. From then on layers read the parameters of the bucket there.
   void bring(program_operation const& now) {
     auto const room = parameter_room(now);
     auto const block = block_in(layout_, layout_.parameters_at, now.bucket, kept_);
@@ -84,7 +95,8 @@ class staging_buffers {
     for (auto const& one : uses_)
       if (one.bucket == now.bucket) places_[one.use].parameter = room.offset + one.behind;
   }
-  /// Behind a pass: what is used no more is not there any longer, and layers do not find it.
+  /// Discards the buckets that are not needed after the pass `now`. Bit 2 f + e of `now.releases`
+  /// names a bucket: `f` is 1 for the room of frozen parameters, `e` is 1 for the end of the room.
   void let_go(program_operation const& now) {
     for (std::size_t end = 0; end < gathered_.size(); ++end) {
       auto const& gone = gathered_[end];
@@ -94,7 +106,8 @@ class staging_buffers {
       hide(gone.bucket);
     }
   }
-  /// Before a backward that makes gradients of a bucket.
+  /// Prepares the backward `now`, which writes gradients of a bucket: sets their addresses to the
+  /// room.
   void begin(program_operation const& now) {
     if (now.bucket < 0) return;
     std::size_t const begin = gradient_room(now).offset;
@@ -102,7 +115,7 @@ class staging_buffers {
       if (one.bucket == now.bucket && one.has_gradient)
         places_[one.use].gradient = begin + one.behind;
   }
-  /// Adds this rank's block of a microbatch's gradients to those of the step.
+  /// Adds this rank's block of a microbatch's gradients to its block of the step's gradients.
   void accumulate(program_operation const& now) {
     auto const room = gradient_room(now);
     auto const block = block_in(layout_, layout_.gradients_at, now.bucket, summed_);
@@ -114,8 +127,9 @@ class staging_buffers {
   }
 
  private:
-  /// Puts the parameters of a bucket, -1: of any, behind the arena: a layer that reads them is to
-  /// read none of another bucket.
+  /// Sets the addresses of the parameters of a bucket, or of all buckets if `bucket` is -1, to the
+  /// end of the arena. If a layer reads them by mistake, it does not read another bucket's
+  /// parameters.
   void hide(int bucket) {
     for (auto const& one : uses_)
       if ((bucket < 0 || one.bucket == bucket) &&
@@ -163,12 +177,12 @@ class staging_buffers {
   T* parameters_;
   sum* gradients_;
   parameter_layout layout_;
-  std::size_t kept_, summed_;  // the blocks that this rank holds
+  std::size_t kept_, summed_;  // numbers of this rank's blocks of parameters and of gradients
   lean_vector<use_in_bucket> uses_{};
-  std::array<program_operation, 4> gathered_{};  // by what each end of both rooms has what it has
+  std::array<program_operation, 4> gathered_{};  // the last `bring` into each end of both rooms
 };
 
-/// Where ranks hold all of both.
+/// Does nothing: the ranks hold whole parameters and whole gradients.
 template <class T, class Sum, class Rank>
 class staging_buffers<T, Sum, Rank, false> {
  public:

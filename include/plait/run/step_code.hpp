@@ -10,14 +10,14 @@
 #include "plait/run/layer_views.hpp"
 #include "plait/run/step_facts.hpp"
 
-// The steps of a plan as types, which hold what code is made from and not the plan itself: the
-// function for an item then has a short name. One with a model in it has 10 kB for 128 layers,
-// which costs compilers more than the code.
+// The steps of a plan as types. They contain the facts from which code is made and not the plan
+// itself, so the function for an item has a short name. If the name contained a model of 128
+// layers, it would be 10 kB long, which costs compilers more time than the code.
 namespace plait::execution {
 
-/// What the code for step `number` of a plan is made from. With several tensor ranks values are
-/// looked up, see stage_memory::value_data; without their places the names of functions are
-/// shorter.
+/// Returns the facts from which the code for step `number` of a plan is made. With several tensor
+/// ranks code looks up values, see stage_memory::value_data, so the facts omit the places of values
+/// and the names of functions are shorter.
 template <class Plan>
 constexpr step_facts facts_of(int number) {
   auto out = facts_and_waits(ir_of<Plan>, waits_of_plan<Plan>, number);
@@ -25,13 +25,13 @@ constexpr step_facts facts_of(int number) {
   return out;
 }
 
-/// A step by itself and what it does: a leaf in its form, `step_move` or `step_sum`.
+/// A step and its work: a leaf in its form, `step_move` or `step_sum`.
 template <step_facts Facts, class Work>
 struct single_step {
   static constexpr step_facts facts = Facts;
   using work = Work;
 };
-/// The rows by which a step moves a value forward and its gradient backward.
+/// The rows by which a step moves a value in the forward and its gradient in the backward.
 template <placement From, placement To, placement GradientFrom, placement GradientTo>
 struct step_move {
   static constexpr placement from = From, to = To;
@@ -60,7 +60,7 @@ template <class Plan, int Number>
 using single_step_of =
     single_step<facts_of<Plan>(Number), typename work_of_step<Plan, Number>::type>;
 
-/// In place of a step that is not there.
+/// The step of a step_code that has no such step.
 struct no_step {
   using work = no_epilogue;
 };
@@ -74,9 +74,19 @@ struct step_if<Plan, Number, true> {
   using type = single_step_of<Plan, Number>;
 };
 
-/// A step and what is done with it: the steps of the element-wise functions of its forward and its
-/// backward, and that whose gradients of parameters come behind its backward; `no_step` where there
-/// is none.
+/// A step as a type, with the steps that are carried out together with it. A product can store the
+/// result of the element-wise layer after it, because the result is still in registers: then the
+/// forward of the layer is the product's `forward_epilogue`, and the code of the layer itself does
+/// nothing in a forward (`is_done_forward`). In a backward the order is reversed: the product after
+/// an element-wise layer also multiplies by the layer's derivative (`backward_epilogue`,
+/// `is_done_backward`). `postponed` is the step whose gradients of parameters are computed after
+/// the backward of this step, while this step communicates. A step that does not exist is
+/// `no_step`.
+///
+/// For example, in linear (step 0), gelu (1), linear (2), step 1 is the forward_epilogue of step 0
+/// and the backward_epilogue of step 2. If a move (3) precedes a column-parallel linear (4),
+/// `postponed` of step 3 is step 4: the backward of step 4 computes its input's gradient, step 3
+/// sums that over the tensor ranks, and meanwhile the gradient of the weight of step 4 is computed.
 template <class Step, class Forward, class Backward, class Postponed, bool IsDoneForward,
           bool IsDoneBackward, bool IsPostponed>
 struct step_code {
@@ -85,7 +95,8 @@ struct step_code {
   using forward_epilogue = Forward;
   using backward_epilogue = Backward;
   using postponed = Postponed;
-  /// Whether it is done with another one itself, and whether its own parameters are postponed.
+  /// True if another step's code carries out this step, and if the gradients of its own parameters
+  /// are postponed.
   static constexpr bool is_done_forward = IsDoneForward, is_done_backward = IsDoneBackward,
                         is_postponed = IsPostponed;
 };
@@ -99,14 +110,14 @@ using step_code_of = step_code<
     Plan::is_epilogue(Number, direction::forward), Plan::is_epilogue(Number, direction::backward),
     Plan::postpones_parameters(Number)>;
 
-/// An item of a program: its number and its units, and whether its steps wait for each other.
+/// An item of a program: its number, its units, and whether its steps wait for each other.
 struct item_facts {
   int number = 0;
   unit_range units{};
   bool waits_forward = false, waits_backward = false;
 };
 
-/// An item and its steps, in the order of a forward or of a backward.
+/// An item and the step_codes of its steps, in the order of a forward or of a backward.
 template <item_facts Item, class... Steps>
 struct item_code {};
 

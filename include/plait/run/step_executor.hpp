@@ -13,23 +13,32 @@
 
 namespace plait::execution {
 
-/// Walks through the program of a rank, in its order. A range: an operation that is reached may be
-/// enqueued, as its stream waits for all that it needs; the step to the next one lets others wait
-/// for it. The caller says what operations do, and carries out rows by transfers():
+/// Walks through the program of a rank, in its order. The operations of a program run on several
+/// streams, so each must first wait for the operations on other streams whose results it needs.
+/// plan_waits finds these waits when the executor is made. A step_executor is a range that keeps
+/// them: when a loop reaches an operation, the operation's stream already waits for all that it
+/// needs, so the caller can enqueue it. When the loop goes to the next operation, an event is
+/// recorded if another stream waits for this one. The caller defines what an operation computes,
+/// and carries out rows by transfers():
 ///
 ///   for (auto const& reached : program)
 ///     if (reached.now.row < 0) compute(reached.now);
 ///     else program.transfers().run(reached.now, data);
 ///
+/// For example, operation 12 is an all_reduce of gradients on stream data, and operation 14 squares
+/// the sums on stream compute. When the loop reaches operation 14, stream compute waits for the
+/// event of operation 12. Operation 13, which does not touch the gradients, waits for nothing.
+///
 /// Cost:    prepared once; a walk allocates nothing.
-/// Errors:  those of communicators; the next walk begins again at the first operation.
+/// Errors:  the errors of communicators; after an error the next walk begins at the first
+///          operation.
 /// Threads: used by the one thread that runs the rank.
 template <class Rank>
 class step_executor {
   using device_type = typename Rank::device_type;
 
  public:
-  /// `list`: that from which the program is made.
+  /// `list`: the transfers from which the program was made.
   [[gnu::cold]] step_executor(Rank& rank, lean_vector<transfer> const& list, step_program program)
       : rank_(rank),
         operations_(std::move(program.operations)),
@@ -39,7 +48,7 @@ class step_executor {
       posts_ = posts_ || (now.row >= 0 && is_channel(transfers_.row(now.row).on));
   }
 
-  /// An operation under way: profilers see it until this ends.
+  /// An operation that the loop has reached. Profilers show it until this object is destroyed.
   class reached_operation {
    public:
     PLAIT_IN_LOOPS reached_operation(step_executor& of, std::size_t at)
@@ -73,7 +82,7 @@ class step_executor {
   [[nodiscard]] position begin() { return {*this, 0}; }
   [[nodiscard]] position end() { return {*this, operations_.size()}; }
 
-  /// Carries out the rows of the list.
+  /// Returns the runner that carries out the rows of the list.
   [[nodiscard]] transfer_runner<Rank> const& transfers() const { return transfers_; }
 
  private:
@@ -85,7 +94,7 @@ class step_executor {
   lean_vector<program_operation> operations_;
   transfer_runner<Rank> transfers_;
   synchronizer<device_type> waits_;
-  bool posts_ = false;  // messages, which have to go on
+  bool posts_ = false;  // the program posts messages, which the host must progress
 };
 
 }  // namespace plait::execution

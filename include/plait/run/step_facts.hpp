@@ -15,17 +15,18 @@
 
 namespace plait::execution {
 
-/// The parts of a plan that change the code of its stages, besides the steps.
+/// The facts of a plan, besides its steps, on which the code of its stages depends.
 struct stage_traits {
   int leaves = 0, entries = 0;
-  bool has_chunks = false;  ///< several on a stage
+  bool has_chunks = false;  ///< a stage has several chunks
   bool has_reruns = false;
   bool splits_backward = false;
-  bool sums_blocks = false;    ///< gradients are summed microbatch by microbatch
-  bool reads_buffers = false;  ///< layers ask whether they are in training
+  bool sums_blocks = false;    ///< gradients are reduced to blocks after each microbatch
+  bool reads_buffers = false;  ///< layers may ask for layer_context::reads_buffers
 };
 
-/// That and the types of a job; no model, which would be in the name of each function.
+/// The traits of a stage and the types of a job. The model is not part of it, because it would be
+/// in the name of each function.
 template <class LeafSetting, stage_traits Traits>
 struct stage_setting {
   using leaf = LeafSetting;
@@ -43,37 +44,43 @@ struct stage_setting_of {
                                  plan::has_buffers || plan::sums_over_samples}>;
 };
 
-/// A value of a program, and where it and its gradient lie.
+/// A value of a program, and the places of the value and of its gradient.
 struct placed_value {
   int number = -1;
   residence value{}, gradient{};
 };
 
-/// Says if a step waits for other steps, and if other steps wait for it.
+/// The waits of a step: it waits for other steps, or other steps wait for it.
 struct step_waits {
   bool waits = false, is_awaited = false;
 };
 
-/// The constants from which the code for a step is compiled.
+/// The constants from which the code for one step is compiled. A step runs in every unit for every
+/// microbatch, so its code should not look up what the plan already knows. These facts are a
+/// template argument of the step's code, and its branches on them are `if constexpr`. They are
+/// plain numbers without the model, so that the names of functions stay short. For example, in a
+/// plan of one tensor rank, `forward.waits` of a layer norm is false, so there is no code for
+/// waits, and `in.value` says that its input is the unit's input, a kept value or a transient
+/// value.
 struct step_facts {
-  int number = 0;  ///< in the program
+  int number = 0;  ///< index in the program
   int item = 0;
   step_kind kind = step_kind::leaf;
   placed_value in{}, out{};
-  bool gives_gradient = false;  ///< to its input
-  bool is_tokens = false;       ///< the input
+  bool gives_gradient = false;  ///< the backward computes the gradient of its input
+  bool is_tokens = false;       ///< the input is tokens
   step_waits forward{}, backward{};
-  step_waits parameters{};  ///< for gradients of parameters that are postponed
-  // Leaves only:
+  step_waits parameters{};  ///< waits of postponed gradients of parameters
+  // For leaves only:
   int leaf = -1;
-  int first_entry = 0;  ///< the entry of its first parameter
+  int first_entry = 0;  ///< entry of its first parameter
   bool is_loss = false;
   bool is_trained = false;
   bool has_scratch = false;
-  bool has_parameters = false;  ///< in its backward
+  bool has_parameters = false;  ///< its backward can read its parameters
   bool has_prepare = false;
-  int slot_made_again = -1;  ///< the first saved slot that need not always be kept
-  int more_count = 0;        ///< inputs besides the first
+  int slot_made_again = -1;  ///< the first saved slot that a plan may recompute; -1: none
+  int more_count = 0;        ///< number of inputs besides the first
 };
 
 /// The waits of all items of a plan, in one direction.
@@ -81,10 +88,11 @@ template <int Leaves>
 struct waits_of_items {
   using waits = item_waits<program<Leaves>::most_steps>;
 
-  // Not told by a null: with -fsanitize=undefined g++ does not compare addresses in constants.
+  // A member of its own, because with -fsanitize=undefined g++ does not compare the address `list`
+  // with null in constant expressions.
   bool has_any = false;
   planned_wait const* list = nullptr;
-  int const* first = nullptr;  ///< the index of the first wait of each item
+  int const* first = nullptr;  ///< index of the first wait of each item
 
   [[nodiscard]] constexpr waits of(int item) const {
     if (!has_any) return {};
@@ -97,7 +105,8 @@ struct plan_waits_of_steps {
   waits_of_items<Leaves> forward, backward;
 };
 
-/// Steps wait for each other where there is a stream besides that of compute.
+/// Returns the waits of a plan in one direction. There are none with one tensor rank, because all
+/// steps run on stream compute.
 template <class Plan, direction Way>
 constexpr waits_of_items<Plan::leaf_count> find_waits() {
   if constexpr (Plan::tensor_ranks > 1)
@@ -108,7 +117,7 @@ template <class Plan>
 inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
     find_waits<Plan, direction::forward>(), find_waits<Plan, direction::backward>()};
 
-/// The number and the places of a value.
+/// Returns the number of a value with the places of the value and of its gradient.
 [[nodiscard]] constexpr placed_value place_value(plan_ir const& plan, int value) {
   return {value, plan.storage.values[value], plan.storage.gradients[value]};
 }
@@ -130,7 +139,8 @@ inline constexpr plan_waits_of_steps<Plan::leaf_count> waits_of_plan{
   out.is_loss = leaf.is_loss;
   out.is_trained = leaf.is_trained();
   out.has_scratch = leaf.scratch.own.size() > 0;
-  // A backward that needs no parameters is given none.
+  // If ranks keep blocks of parameters, they are not gathered for a backward that computes no
+  // gradient of the input.
   out.has_parameters = !plan.rules.keeps_blocks() || gives_gradient;
   out.has_prepare = leaf.has_prepare;
   for (int k = leaf.saved.own.size() - 1; k >= 0; --k)
@@ -150,7 +160,8 @@ template <int Leaves>
   };
   auto const ahead = all.forward.of(out.item), back = all.backward.of(out.item);
   out.forward = find(ahead, number);
-  // Steps that run again have waits of their own, in an item that has any.
+  // If an item has waits, its steps look for other waits when they run again, so their code must
+  // contain the call.
   if (plan.reruns.size() > 0) out.forward.waits = out.forward.is_awaited = ahead.list.size() > 0;
   out.backward = find(back, number);
   out.parameters = find(back, waits::parameters_of(number));

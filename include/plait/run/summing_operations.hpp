@@ -15,7 +15,7 @@
 
 namespace plait::execution {
 
-// What compilers print of a sum that no clause lists.
+// The name by which compilers print a sum that no clause of the form lists.
 template <class T, placement At, layer_body Body>
 struct unlisted_sum {};
 template <class Layer, printed_text Label, class Sum>
@@ -31,12 +31,12 @@ consteval void report_unlisted_sum() {
       "ext::batch_sum<At, Width, ext::layer_body::backward_input> for each of the backward");
 }
 
-/// The sums that a body makes, and those that its form lists.
+/// Throws an error that compares the sums that a body makes with the sums that its form lists.
 [[noreturn]] [[gnu::cold]] void fail_sum(std::string const& layer, form_info const& form, int made,
                                          std::size_t count, int listed, std::size_t width);
 
-/// What a body may do whose form lists sums over samples: `Operations`, and these sums, each of
-/// them once and in their order.
+/// The operations of a body whose form lists sums over samples: `Operations`, and these sums. The
+/// body must make each of them once and in their order.
 template <class Operations, class Element, class Formed, layer_body Body>
 class summing_operations : public Operations {
   static constexpr auto& form = Formed::form;
@@ -44,9 +44,8 @@ class summing_operations : public Operations {
  public:
   explicit summing_operations(Operations const& ops) : Operations(ops) {}
 
-  /// Adds up x over the ranks that have other samples of the microbatch, in place, so that each has
-  /// the sum over all samples. What ranks of the tensor axis have of x must be the same, or their
-  /// blocks of the features.
+  /// Sums x in place over the ranks that have other samples of the microbatch, so that each of them
+  /// has the sum over all samples. The tensor ranks must have equal x, or blocks of its features.
   ///
   /// Shapes: x of the `Width` values of the next batch_sum, or this rank's block of them.
   /// Moves:  an all_reduce of x over the axes of the samples.
@@ -62,8 +61,10 @@ class summing_operations : public Operations {
     this->sum_in_place(std::span<T>(x.data, x.count()), number);
   }
 
-  /// Errors: plait::error on every rank if the body has made fewer sums than the form lists. None
-  ///         are due where it reads buffers, or runs again.
+  /// Checks that the body has made all sums that its form lists. A body that reads buffers or runs
+  /// again makes none.
+  ///
+  /// Errors: plait::error on every rank if the body has made fewer.
   void require_all_sums() const {
     if (this->context.reads_buffers || this->context.runs_again || made_ == listed()) return;
     fail_sum(this->shapes_.layer_text(), form, made_, 0, listed(), width_of(next_clause()));
@@ -76,7 +77,7 @@ class summing_operations : public Operations {
       count += form.inner[std::size_t(i)].body == Body;
     return count;
   }
-  /// The clause of the next sum; none: their number.
+  /// Returns the clause of the next sum, or form.inner_count if there is none.
   [[nodiscard]] int next_clause() const {
     int number = form.inner_count - form.sum_count;
     for (int left = made_; number < form.inner_count; ++number)

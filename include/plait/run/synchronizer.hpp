@@ -11,15 +11,22 @@
 
 namespace plait::execution {
 
-/// Makes a device keep the waits that the operations of a program need: call begin() and
-/// end() around each, in their order.
+/// Makes a device keep the waits that the operations of a program need. The constructor finds them
+/// by plan_waits from the buffers that the operations touch. A wait is a pair of a waiting and an
+/// awaited operation on different streams, and each awaited operation gets an event. A walk calls
+/// begin() before each operation and end() after it, in the order of the program. For example,
+/// operation 5 on stream to_next sends the output that operation 4 on stream compute makes. end(4)
+/// records an event on stream compute, and begin(5) makes stream to_next wait for it; the host does
+/// not wait.
 ///
-/// Cost:    one event for each operation that another stream waits for; none of these allocates.
+/// Cost:    one event for each operation that another stream waits for; none of the calls
+///          allocates.
 /// Threads: used by the one thread that runs the rank.
 template <class Device>
 class synchronizer {
  public:
-  /// `touched` by the operations, each of which has its name in wait sites.
+  /// `touched`: the stream and the buffers of each operation. `operations` give the names of the
+  /// wait sites.
   [[gnu::cold]] synchronizer(Device& device, lean_vector<stream_operation> const& touched,
                              lean_vector<planning::program_operation> const& operations)
       : device_(device), entries_(touched.size()) {
@@ -38,8 +45,8 @@ class synchronizer {
     }
   }
 
-  /// Behind begin(index), operation `index` may be handed to its stream; end(index) lets others
-  /// wait for it.
+  /// After begin(index), operation `index` may be enqueued on its stream. After end(index), later
+  /// operations can wait for it.
   PLAIT_IN_LOOPS void begin(std::size_t index) {
     auto const& now = entries_[index];
     for (auto const& [event, site] : now.waits)
@@ -58,7 +65,7 @@ class synchronizer {
   struct entry {
     stream on = stream::compute;
     lean_vector<awaited_event> waits{};
-    int event = -1;  // what others wait for
+    int event = -1;  // the event that others wait for; -1: none do
   };
 
   Device& device_;

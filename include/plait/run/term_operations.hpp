@@ -13,7 +13,7 @@
 
 namespace plait::execution {
 
-/// What a term of a row adds to a loss.
+/// Returns the contribution of a row's term to the loss.
 template <bool Weighted>
 struct share_of_label {
   double const* share;  // in the device's memory
@@ -24,7 +24,7 @@ struct share_of_label {
   }
 };
 
-/// What the body of a layer may do that has a term in the loss: a loss, or one with adds_to_loss.
+/// The operations of a layer that has a term in the loss: a loss, or a layer with adds_to_loss.
 template <class Rank>
 class term_operations : public operations<Rank> {
   using base = operations<Rank>;
@@ -35,9 +35,9 @@ class term_operations : public operations<Rank> {
  public:
   using base::base, base::all_columns;
 
-  /// loss += the sum of `terms`, one for each row and times its weight, times the share of one row
-  /// that counts: a user's own loss ends with it, and how a layer with adds_to_loss adds its
-  /// term. Nothing where there is no loss, as in a prediction.
+  /// Adds to the loss the sum of `terms`, each times the weight of its row and times the share of
+  /// one row that counts. A user's own loss ends with this call, and a layer with adds_to_loss adds
+  /// its term by it. It does nothing if there is no loss, as in a prediction.
   template <class T, placement Terms>
   void add_to_loss(view_of<T, Terms> terms) {
     static_assert(is_whole(Terms),
@@ -61,8 +61,9 @@ class term_operations : public operations<Rank> {
     for (std::size_t first = 0; first < terms.rows; first += loss.samples) add(first, loss.present);
   }
 
-  /// cross_entropy_statistics, cross_entropy and cross_entropy_backward in one call, for a device
-  /// that has it: it reads the logits once. For logits whose columns are not cut.
+  /// Computes cross_entropy_statistics, cross_entropy and cross_entropy_backward in one call, which
+  /// reads the logits once. The device must have this kernel, and the columns of the logits must
+  /// not be cut.
   ///
   /// Shapes: logits, dlogits (rows, classes); labels (rows); terms (rows, Target::terms).
   template <class Target = one_hot_target>
@@ -87,7 +88,7 @@ class term_operations : public operations<Rank> {
               as_operand<false>(dlogits), row_of(loss.data), target, ignored);
   }
 
-  /// What the gradient of a layer's terms is multiplied by, row for row.
+  /// Returns the factors of the gradient of a layer's terms, one for each row.
   [[nodiscard]] plait::loss_seed loss_seed() const { return seed_of(this->context.loss); }
 };
 

@@ -13,8 +13,9 @@
 
 namespace plait::execution {
 
-/// The list of a part of a job for the stage of a rank; all as `transfers_of` takes it, but for the
-/// number of ranks that is left to the launch, which the rank knows.
+/// Returns the plan's list of transfers for a part of a job on the stage of a rank. The arguments
+/// are the arguments of `transfers_of`, except that the number of data ranks, which may be fixed
+/// only at the launch, comes from the rank.
 template <class Plan, class Rank>
 [[gnu::cold]] lean_vector<transfer> transfers_on(Rank const& rank, workload load, job_part part,
                                                  bool has_still = false) {
@@ -22,7 +23,7 @@ template <class Plan, class Rank>
   return transfers_of<Plan>(rank.stage(), load, part, has_still);
 }
 
-/// Lists a part of a job by the facts of its plan instead of the type.
+/// Returns this list from the facts of a plan instead of its type.
 template <class Rank>
 [[gnu::cold]] lean_vector<transfer> transfers_on(plan_facts const& plan, Rank const& rank,
                                                  workload load, job_part part,
@@ -31,45 +32,54 @@ template <class Rank>
   return plan.transfers(rank.stage(), load, part, has_still);
 }
 
-/// Carries out transfers of a plan's list on one rank. Beside `move_value`, which does so for the
-/// rows whose placements are types, it is the only caller of communicators: a trainer sends
-/// nothing that is not in the list. `sum_over_world` below is for programs.
+/// Carries out the rows of a plan's list of transfers on one rank. A row says which collective
+/// moves how much data between which placements; it knows neither communicators nor memory. So the
+/// constructor prepares each row for this rank: it looks up the group, the offset of the group's
+/// range in an arena, the root or the other end of a message, and the stream. A call then needs
+/// only the number of the row and the address of the arena. For example, a row that sums 4 MiB of
+/// gradients over 8 data ranks becomes one all_reduce on the rank's data group. A row over one rank
+/// gets no group, because a program never carries it out.
 ///
-/// Cost:    the list is prepared once; a call allocates nothing.
-/// Errors:  those of the communicator.
+/// `move_value` does this for rows whose placements are types, within layers. Only transfer_runner
+/// and move_value call communicators, so a trainer sends nothing that the list lacks. A program
+/// sums its own numbers by `sum_over_world` below.
+///
+/// Cost:    the rows are prepared once; a call allocates nothing.
+/// Errors:  the errors of the communicator.
 /// Threads: used by the one thread that runs the rank.
 template <class Rank>
 class transfer_runner {
  public:
-  /// A row of the list as this rank carries it out.
+  /// A row of the list, prepared for this rank.
   struct active_row {
     transfer what{};
     row_operation moves = local_move::none;
     typename Rank::communicator_type* group = nullptr;  ///< null in a group of one rank
-    std::size_t begin = 0;                              ///< of what the group has, in the arena
-    int other = 0;  ///< the root of a broadcast, the other end of a message
+    std::size_t begin = 0;  ///< offset of the group's range in the arena
+    int other = 0;          ///< root of a broadcast, or rank at the other end of a message
     bool is_sent_here = true;
     stream on = stream::compute;
   };
 
-  /// `list`: as `transfers_on` gives it.
+  /// `list`: the result of `transfers_on`.
   [[gnu::cold]] transfer_runner(Rank& rank, lean_vector<transfer> const& list) {
     for (auto const& what : list) rows_.push_back(prepared(rank, what));
   }
 
-  /// A row, by its number in the list.
+  /// Returns the row with this number in the list.
   [[nodiscard]] active_row const& row(int number) const { return rows_[std::size_t(number)]; }
 
-  /// Carries out the row of an operation, in place; `data` is where its offset counts from. It sums
-  /// up all, or leaves the sum of its block to each rank, gathers blocks, sends from one rank to
-  /// all, or is this rank's end of a message, which is posted where the message has a channel. Of a
-  /// row of buckets it moves the operation's.
+  /// Carries out the row of an operation in place. `data` is the beginning of the arena in which
+  /// the row has its offset. Depending on the row, the call is an all_reduce, a reduce_scatter to
+  /// this rank's block, an all_gather of blocks, a broadcast, or this rank's end of a message,
+  /// which is posted if the message has a channel. If a row describes several buckets, only the
+  /// operation's bucket is moved.
   template <class T>
   void run(program_operation const& of, T* data, int tag = 0) const;
-  /// Carries out a row that sums up numbers, in place.
+  /// Carries out a row that sums numbers, in place.
   template <class T>
   void sum(int number, T* data) const;
-  /// Carries out a row of blocks that go from each rank to each other.
+  /// Carries out a row that sends a block from each rank to each other rank.
   template <class T>
   void run_all_to_all(int number, std::span<T const> sent, std::span<T> received) const {
     row(number).group->all_to_all(sent, received);
@@ -126,7 +136,8 @@ auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active
   active_row out{what, row.moves};
   if (rank.grid().size(row.over) == 1) return out;
   out.group = &rank.group(row.over);
-  // Axes that the row does not move may have left one block of the arena to the group.
+  // Along axes that the row does not communicate over, the arena may be cut into blocks; the group
+  // shares one of these blocks.
   auto const cut = what.from.with(row.over, invariant)
                        .with(what.held, invariant)
                        .axes_with(shard<dim::elements>);
@@ -140,7 +151,8 @@ auto transfer_runner<Rank>::prepared(Rank& rank, transfer const& what) -> active
   return out;
 }
 
-/// Adds up numbers in host memory over all ranks of the job; for reports, not inside a step.
+/// Sums numbers in host memory over all ranks of the job. It is for reports of a program, not for
+/// use within a step.
 template <class Rank, class T>
 [[gnu::cold]] void sum_over_world(Rank& rank, std::span<T> values) {
   auto& device = rank.device();

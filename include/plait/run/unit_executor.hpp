@@ -33,34 +33,41 @@
 
 namespace plait::execution {
 
-/// Sets what the bodies of the leaves are called where a device marks them; `names` as `leaf_names`
-/// gives them.
+/// Sets the names by which a device marks the leaves' bodies, such as "mlp.c_fc forward" and
+/// "mlp.c_fc backward". `names`: the result of `leaf_names`.
 [[gnu::cold]] void name_bodies(std::vector<std::string> names, std::span<std::string> forward,
                                std::span<std::string> backward);
 
-/// The places of activations and gradients of a unit in the stashes of its chunk, in bytes; what
-/// is made again of it is not in the stash from `stash_end` on.
+/// The offsets of a unit's activations and gradients in the stashes of its chunk, in bytes, and the
+/// bytes `stash_end` that the unit keeps in its activation stash. Values at a greater offset of the
+/// unit's layout are recomputed.
 struct unit_place {
   std::size_t activations = 0, gradients = 0, stash_end = 0;
 };
 
-/// The units of a range that lie in another one.
+/// Returns the units of a range that are also in another range.
 constexpr unit_range within(unit_range piece, unit_range units) {
   return {std::max(units.begin, piece.begin), std::min(units.end, piece.end)};
 }
 
-/// The places of the units of a model. `activations`: of a unit of each item, where its stash ends,
-/// for each `again`; `gradients`: the bytes of its gradients' stash.
+/// Returns the places of the units of a model. `activations`: for each item and each kind of
+/// `again`, the bytes that a unit keeps in its activation stash. `gradients`: for each item, the
+/// bytes of a unit's gradient stash.
 [[nodiscard]] [[gnu::cold]] lean_vector<unit_place> places_of_units(
     static_view<item> items, lean_vector<chunk_arena> const& chunks,
     recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
     std::size_t const* gradients);
 
-/// Runs the units of an item on one microbatch, one after the other: what one has made is the input
-/// of the next. It walks through the steps of a unit, makes the places that layers see and applies
-/// the transitions between them. It knows no model: stage_items has the items.
+/// Runs the units of an item on one microbatch, one after the other: the output of a unit is the
+/// input of the next. All units of an item have the same steps, so their code is compiled once and
+/// a loop runs it for each unit; only the unit's frame differs. A step calls the body of a layer,
+/// moves a value to another placement, or adds values. Around the steps the executor keeps their
+/// waits and discards memory. For example, a repeat of 12 blocks is an item of 12 units; on a
+/// pipeline stage with the blocks 4 to 9, forward_item runs its steps 6 times for each microbatch.
+/// The class does not know the model, so its name stays short: the steps are passed as types in an
+/// item_code, and stage_items has the items.
 ///
-/// Cost:   no allocation.
+/// Cost:    no allocation.
 /// Threads: used by the one thread that runs the rank.
 template <class Setting, class Rank>
 class unit_executor {
@@ -81,13 +88,13 @@ class unit_executor {
   using planned_waits = typename synchronizer_type::planned_waits;
   static constexpr bool has_waits = synchronizer_type::has_waits;
   static constexpr int leaves = traits.leaves;
-  /// The code that runs a leaf.
+  /// The code that calls the bodies of a leaf.
   template <class Step>
   using invoker =
       layer_invoker<setting, Rank, typename Step::work, std::size_t(Step::facts.more_count)>;
 
  public:
-  /// `names`: of the leaves.
+  /// `names`: the names of the leaves.
   [[gnu::cold]] unit_executor(Rank& rank, memory_type memory, std::vector<std::string> names)
       : rank_(rank), memory_(std::move(memory)), synchronizer_(rank.device(), memory_) {
     auto const& layout = memory_.layout();
@@ -100,34 +107,35 @@ class unit_executor {
   unit_executor& operator=(unit_executor const&) = delete;
 
   [[nodiscard]] stage_arena const& arena() const { return memory_.arena(); }
-  /// Bits of `again` of each step: for which units it runs again. Tests leave some out.
+  /// Returns for each step the kinds of `again` for which it runs again, as bits.
   [[nodiscard]] auto& steps_again() { return again_.steps; }
 
  protected:
   ~unit_executor() = default;
 
   [[nodiscard]] plan_ir const& plan() const { return memory_.plan(); }
-  /// Places of the values and parameters of the stage.
+  /// Returns the addresses of the stage's values and parameters.
   [[nodiscard]] memory_type const& memory() const { return memory_; }
   [[nodiscard]] memory_type& memory() { return memory_; }
 
-  /// The input of a unit.
+  /// Returns the input of a unit.
   [[nodiscard]] std::byte* input_of(int unit, pass_type const& pass) const {
     return unit == pass.chunk->units.begin ? pass.input : activations_of(unit - 1, pass);
   }
-  /// The gradient that the first unit of a backward is given: `gradient` is that of the output of
-  /// the chunk.
+  /// Begins a backward and returns the gradient for its first unit: `gradient`, of the chunk's
+  /// output, if the pass begins at the end of the chunk. Otherwise it continues a backward, with
+  /// the gradient that the last unit made.
   std::byte* begin_backward(pass_type const& pass, std::byte* gradient) {
     if (pass.units.end != pass.chunk->units.end) return made_;
     edge_ = 0;
     return gradient;
   }
 
-  // The compiler knows the steps of an item, and all of each: no loop looks up what is to be done.
-  // What is a template on a step only puts together calls of what is none, and is put into the
-  // function of its item: compilers would make a function of each.
+  // The compiler knows all steps of an item, so no loop looks up the work of a step. Functions that
+  // are templates on a step only combine calls of functions that are not, and are inlined into the
+  // function of their item, because compilers would make a function of each.
 
-  /// Runs the units of an item that the pass has forward; what the last has made, or `made`.
+  /// Runs an item's units of the pass forward. Returns the last output, or `made` without units.
   template <item_facts Item, class... Steps>
   std::byte* forward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* made) {
     auto const here = within(Item.units, pass.units);
@@ -139,7 +147,8 @@ class unit_executor {
     }
     return made;
   }
-  /// Runs them backward, on the gradient of the output; `Steps` in the order of the backward.
+  /// Runs an item's units of the pass backward, from the gradient of their output to the gradient
+  /// of their input, which it returns. `Steps` have the order of the backward.
   template <item_facts Item, class... Steps>
   std::byte* backward_item(item_code<Item, Steps...>, pass_type& pass, std::byte* gradient) {
     auto const here = within(Item.units, pass.units);
@@ -151,7 +160,7 @@ class unit_executor {
     }
     return gradient;
   }
-  /// The part of the parameters alone.
+  /// Computes only the gradients of the parameters of these units, from the gradients in the stash.
   template <item_facts Item, class... Steps>
   void parameters_of_item(item_code<Item, Steps...>, pass_type& pass) {
     auto const here = within(Item.units, pass.units);
@@ -162,7 +171,7 @@ class unit_executor {
       if constexpr (traits.has_reruns) discard_working(Item.number, unit);
     }
   }
-  /// Lets the layers of an item get ready that have anything to.
+  /// Calls `prepare` of the layers of an item that have it, for the first of its units.
   template <item_facts Item, class... Steps>
   [[gnu::cold]] void prepare_item(item_code<Item, Steps...>, pass_type& pass) {
     if constexpr (place_of_first({Steps::facts.has_prepare...}) >= 0) {
@@ -177,8 +186,8 @@ class unit_executor {
   }
 
  private:
-  /// Begins a unit of an item: the steps that follow, in their order, run it from its input into
-  /// its activation stash, or make again what the frame says.
+  /// Begins a unit of an item in a forward and returns its frame. The steps that follow run the
+  /// unit from its input into its activation stash, or recompute the values that the frame names.
   PLAIT_IN_LOOPS frame_type begin_forward(item_facts const& item, int unit, pass_type& pass,
                                           std::byte* made) {
     pass.context.copy = unit - item.units.begin;
@@ -199,10 +208,9 @@ class unit_executor {
       if (item.waits_forward) synchronizer_.pass_edge(forward_waits(item.number, at), waits::end);
     values_.forget_transients();
   }
-  /// Begins the way back, from the gradient of a unit's output to that of its input, which goes to
-  /// `made_`: its steps from the last to the first. Gradients of parameters are added up, or what
-  /// they are made of is kept; for the part of the parameters alone, backward_parameters is what
-  /// runs of each step.
+  /// Begins a unit of an item in a backward and returns its frame. The steps that follow, from the
+  /// last to the first, compute the gradient of the unit's input at `made_`. They add gradients of
+  /// parameters, or keep the gradients of outputs for a later backward_parameters.
   PLAIT_IN_LOOPS frame_type begin_backward(item_facts const& item, int unit, pass_type& pass,
                                            std::byte* gradient) {
     made_ = memory_.edge(edge_);
@@ -222,7 +230,7 @@ class unit_executor {
     if constexpr (traits.has_reruns)
       if (at.pass->part == backward_part::all) discard_working(item.number, at.unit);
   }
-  /// Makes the frame of a unit in a backward.
+  /// Returns the frame of a unit in a backward.
   [[nodiscard]] frame_type enter(item_facts const& item, int unit, pass_type& pass,
                                  std::byte* of_output, std::byte* of_input) const {
     pass.context.copy = unit - item.units.begin;
@@ -234,7 +242,7 @@ class unit_executor {
     return out;
   }
 
-  /// Runs one step of a unit forward, a `step_code`; the way back is that of the steps in reverse.
+  /// Runs one step of a unit forward; backward_step runs it backward. `Code` is a `step_code`.
   template <class Code>
   PLAIT_IN_LOOPS void forward_step(frame_type const& at) {
     constexpr auto& now = Code::facts;
@@ -270,8 +278,7 @@ class unit_executor {
       if constexpr (are_awaited<direction::forward, typename Code::step, epilogue>)
         end_step<direction::forward, typename Code::step, epilogue>(at);
     }
-    // After a sum as epilogue the leaf's place holds the sum: the leaf is also named if only the
-    // sum is not finite.
+    // After a sum as epilogue the output's place has the sum; the watch looks at it.
     if constexpr (now.kind == step_kind::leaf &&
                   (!is_step<epilogue> || std::is_same_v<typename epilogue::work, step_sum>))
       if (at.pass->watch != nullptr) show(now.number, at);
@@ -307,8 +314,7 @@ class unit_executor {
         synchronizer_.record(planned, parameters);
     }
   }
-  /// The gradients of a leaf's parameters, or what their half of the backward needs for them; a
-  /// `single_step`.
+  /// Computes the gradients of a leaf's parameters, or keeps its output's gradient for them.
   template <class Step>
   PLAIT_IN_LOOPS void backward_parameters(frame_type const& at) {
     if constexpr (Step::facts.is_trained) {
@@ -318,7 +324,7 @@ class unit_executor {
                           output_gradient(Step::facts, at), at);
     }
   }
-  /// Calls the `prepare` of a layer that has one, with the views of its forward.
+  /// Calls `prepare` of a layer that has it, with the views of its forward.
   template <class Code>
   void prepare_step(frame_type const& at) {
     constexpr auto& now = Code::facts;
@@ -336,9 +342,9 @@ class unit_executor {
     return rank_.device().mark(names_of(Way, at)[std::size_t(now.leaf)].c_str());
   }
 
-  /// True for a loss that may be made only with its gradient: then its forward does nothing, and
-  /// its backward reads once what both are made of, if the device can. Plans say of both that they
-  /// write the sum of the loss.
+  /// True for a loss whose forward may do nothing because its backward computes the loss and the
+  /// gradient at once. Then the device reads the logits once instead of twice. Plans state for both
+  /// that they write the sum of the loss.
   template <class Code>
   static constexpr bool may_wait_for_gradient = [] {
     constexpr auto& now = Code::facts;
@@ -348,12 +354,13 @@ class unit_executor {
              !is_step<typename Code::backward_epilogue>;
     else return false;
   }();
-  /// A training forward is followed by its backward, except where somebody watches it.
+  /// Returns true if the backward computes the loss: in training, unless a watch looks at layers.
   [[nodiscard]] bool waits_for_gradient(frame_type const& at) {
     return at.pass->context.training && at.pass->watch == nullptr && queue().loss_with_gradient();
   }
 
-  /// The halves of a leaf's backward that a step has.
+  /// Runs the backward of a leaf: the gradients of its parameters, the gradient of its input, or
+  /// both in one call, as far as the step needs them.
   template <class Code>
   PLAIT_IN_LOOPS void backward_leaf(frame_type const& at) {
     constexpr auto& now = Code::facts;
@@ -414,13 +421,13 @@ class unit_executor {
     if constexpr (now.has_scratch) values_.forget_scratch(now.leaf);
   }
 
-  /// Prepares the gradients of a leaf's parameters: the leaf can add to them afterwards.
+  /// Prepares the gradients of a leaf's parameters, so that the leaf can add to them.
   PLAIT_IN_LOOPS void begin_sums(auto& ops, int leaf, frame_type const& at) {
     if (at.pass->begins_gradients || traits.sums_blocks)
       ops.begin_by_product(begin_gradients_of(leaf, at));
   }
 
-  /// The place in which the first half of a backward leaves the gradient of a leaf's output.
+  /// Returns the place in which a split backward keeps the gradient of a leaf's output.
   [[nodiscard]] std::byte* stash_of(int leaf, frame_type const& at) const {
     return at.gradient_stash + memory_.layout().gradient_stash_offset[std::size_t(leaf)];
   }
@@ -429,8 +436,7 @@ class unit_executor {
     return {item, direction::forward, at.steps_again};
   }
 
-  /// The waits of a step, and of the element-wise function behind it if that is done with it. A
-  /// backward makes nothing again.
+  /// Makes the waits of a step and of its epilogue. A backward runs no steps again.
   template <direction Way, class Step, class Epilogue>
   PLAIT_IN_LOOPS void begin_step(frame_type const& at) {
     planned_waits const planned{Step::facts.item, Way, at.steps_again};
@@ -450,14 +456,14 @@ class unit_executor {
     if constexpr (!is_step<Step>) return step_waits{};
     else return Way == direction::forward ? Step::facts.forward : Step::facts.backward;
   }();
-  // Asked before the calls: most steps have none, and compilers would make a function for each.
+  // Tested before the calls: most steps have no waits, and compilers would make each a function.
   template <direction Way, class... Steps>
   static constexpr bool are_awaiting = (waits_of<Way, Steps>.waits || ...);
   template <direction Way, class... Steps>
   static constexpr bool are_awaited = (waits_of<Way, Steps>.is_awaited || ...);
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
 
-  /// The gradient of what a leaf writes, if it is no loss.
+  /// Returns the gradient of a leaf's output, or null for a loss.
   [[nodiscard]] std::byte* output_gradient(step_facts const& now, frame_type const& at) const {
     if (now.is_loss) return nullptr;
     if constexpr (traits.splits_backward)
@@ -467,7 +473,7 @@ class unit_executor {
   [[nodiscard]] bool runs(int step, frame_type const& at) const {
     return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
   }
-  /// Names of the bodies of the leaves.
+  /// Returns the names of the leaves' bodies for marks.
   [[nodiscard]] auto const& names_of(direction way, [[maybe_unused]] frame_type const& at) const {
     if constexpr (traits.has_reruns)
       if (at.steps_again != 0) return again_.names;
@@ -494,8 +500,9 @@ class unit_executor {
     watch.copy = context.copy;
   }
 
-  /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
-  /// parameter has an accumulator of its own, so that who adds to it first is known.
+  /// Clears the gradients of a layer's parameters, except the gradient that a product overwrites,
+  /// and returns that one. Each use of a parameter has its own accumulator, so the first operation
+  /// on it is known.
   [[gnu::noinline]] void const* begin_gradients_of(int leaf, frame_type const& at) {
     auto const& layer = plan().leaves[leaf];
     int const first = plan().first_entry[leaf];
@@ -505,7 +512,7 @@ class unit_executor {
     void const* product = nullptr;
     for (int i = 0; i < layer.parameters.size(); ++i) {
       auto const& entry = plan().entries[first + i];
-      // The sums of a step that are not in blocks go on.
+      // Gradients that are not summed in blocks are added over the microbatches of a step.
       if (!begins && (entry.owner >= 0 || entry.reduced_over_tensor())) continue;
       auto* const gradient = gradients + places[i].gradient;
       if (i == layer.overwrites_gradient) product = gradient;
@@ -514,7 +521,7 @@ class unit_executor {
     return product;
   }
 
-  /// With several tensor ranks this is a call, as where values lie, see stage_memory.
+  /// Makes the operations for a leaf's body: by a call with several tensor ranks, see stage_memory.
   template <class Operations>
   PLAIT_IN_LOOPS Operations operations_of(step_facts const& now, direction way,
                                           frame_type const& at) {
@@ -538,7 +545,7 @@ class unit_executor {
       auto const& loss = at.pass->loss;
       context.loss = loss;
       if constexpr (traits.has_reruns)
-        if (at.steps_again != 0) context.loss.data = nullptr;  // it has its term
+        if (at.steps_again != 0) context.loss.data = nullptr;  // its term is added already
       if (loss.data != nullptr) {
         context.loss.data += plan().leaves[leaf].term;
         context.loss.scale += plan().leaves[leaf].term;
@@ -550,12 +557,12 @@ class unit_executor {
     return {rank_, context, leaf, names_of(way, at)[std::size_t(leaf)].c_str()};
   }
 
-  /// Sets the place of all that is made again of a unit.
+  /// Sets the place of a unit's recomputed values.
   void set_working(frame_type& frame) const {
     frame.stash_end = places_[std::size_t(frame.unit)].stash_end;
     frame.working = memory_.at(arena().working_offset) - frame.stash_end;
   }
-  /// Discards the working record, which is another unit's or is not needed any more.
+  /// Discards the working record: its values are another unit's or no longer needed.
   void discard_working(int item, int unit) {
     auto const bytes = memory_.layout().activation_stash_bytes[std::size_t(item)] -
                        places_[std::size_t(unit)].stash_end;
@@ -569,12 +576,12 @@ class unit_executor {
   memory_type memory_;
   synchronizer_type synchronizer_;
   value_steps<Setting, Rank> values_{rank_, memory_};
-  lean_vector<unit_place> places_{};  // of the units of the model
-  std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;  // what runs
-  int edge_ = 0;               // the place that the gradient of the next unit's input gets
-  std::byte* made_ = nullptr;  // the gradient that the last unit has made
+  lean_vector<unit_place> places_{};  // for each unit of the model
+  std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;
+  int edge_ = 0;               // number of the place for the gradient of the next unit's input
+  std::byte* made_ = nullptr;  // gradient that the last unit has made
 
-  // Steps that run again, and names for marks.
+  // The steps that run again, and the names of their bodies for marks.
   struct reruns_of_steps {
     std::array<unsigned char, program<leaves>::most_steps> steps{};
     std::array<std::string, std::size_t(leaves)> names{};

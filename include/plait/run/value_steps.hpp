@@ -11,8 +11,8 @@
 
 namespace plait::execution {
 
-/// Runs the steps of a unit that are no layers: values go to another placement, and they are copied
-/// and added up at the ends of residuals.
+/// Runs the steps of a unit that are not layers: a step moves a value to another placement, or
+/// copies or adds values at the ends of a residual.
 ///
 /// Threads: used by the one thread that runs the rank.
 template <class Setting, class Rank>
@@ -24,7 +24,7 @@ class value_steps {
  public:
   value_steps(Rank& rank, stage_memory<Setting> const& memory) : rank_(rank), memory_(memory) {}
 
-  /// A step that begins or ends a residual or a fan_out.
+  /// Runs a step that begins or ends a residual or a fan_out.
   void forward_sum(step const& now, frame_type const& at) const {
     std::byte* const in = memory_.value_data(now.in, at);
     std::byte* const out = memory_.value_data(now.out, at);
@@ -48,7 +48,7 @@ class value_steps {
                   as_elements(din), count);
   }
 
-  /// Moves the value of a step, or its gradient.
+  /// Moves the value of a step, or its gradient, to another placement.
   template <direction Way, placement From, placement To, class Element>
   [[gnu::noinline]] void move(int step, frame_type const& at) const {
     constexpr auto moves = transition_between(From, To).moves;
@@ -64,7 +64,7 @@ class value_steps {
                          reinterpret_cast<Element*>(memory_.at(memory_.arena().staging_offset)));
   }
 
-  /// Scratch does not outlive a body.
+  /// Discards the scratch of a leaf after its body.
   void forget_scratch(int leaf) const {
     auto const& plan = memory_.plan();
     auto const& scratch = plan.leaves[leaf].scratch;
@@ -76,7 +76,7 @@ class value_steps {
               slot_count(slot, plan.form(leaf), memory_.rows(), setting::tensor_ranks));
     }
   }
-  /// Nothing in the transient buffers outlives an item.
+  /// Discards the transient buffers after a unit.
   void forget_transients() const {
     auto const& arena = memory_.arena();
     queue().discard(memory_.transients(), arena.transient_bytes + arena.staging_bytes);

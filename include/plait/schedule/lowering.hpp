@@ -58,9 +58,9 @@ template <class Schedule>
   return peak;
 }
 
-// The state of a chunk while `lower` walks through time: the numbers of its microbatches that have
-// begun a forward, that have begun the first half of a backward, that have their input, and that
-// have the gradient of their output.
+// The state of a chunk while `lower` walks through time: how many of its microbatches have begun
+// a forward, have begun the first half of a backward, have received their input, and have received
+// the gradient of their output.
 struct chunk_clock {
   int forwards = 0;
   int inputs_of_backward = 0;

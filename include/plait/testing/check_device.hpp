@@ -33,8 +33,9 @@ struct check_device_options {
 /// - replay() does what its body does, each time, with the current values in memory;
 /// - discard() changes no byte next to its range, marks may be nested, kind() returns the same text
 ///   each time, and workspace_bytes(), if the device has it, never falls;
-/// - for each row of operation/rows.hpp for which the queue has a kernel, the results are those of
-///   host_queue, in float and double, with extents of several elements and of one, and with gaps
+/// - for each row of operation/rows.hpp for which the queue has a kernel, the results equal the
+/// results
+///   of host_queue, in float and double, with extents of several elements and of one, and with gaps
 ///   between rows if layers have them. Operands that are read do not change. Operands that are only
 ///   written begin as NaN, which must not affect the result. Bytes next to operands do not change.
 ///

@@ -25,13 +25,13 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// requires a larger multiple), in double on the threads backend. It reports each violation of
 /// these laws:
 ///
-/// - output, input gradient and parameter gradients equal those of the `whole` form on one rank, to
-///   1e-10 of the largest element, and have equal bits on all ranks that hold them;
+/// - output, input gradient and parameter gradients equal the results of the `whole` form on one
+///   rank, to 1e-10 of the largest element, and have equal bits on all ranks that hold them;
 /// - the gradients equal the central finite differences of the output with respect to inputs and
 ///   parameters, to 1e-6 of the largest element;
 /// - a loss, or a layer's term in the loss, is proportional to `context.loss.scale` and equal in
-///   all forms; a loss with `takes_weights`, which is run with weights of rows, multiplies each
-///   row's gradient by its weight, and weights of 1 change nothing;
+///   all forms; a loss with `takes_weights`, which is run with weights of rows, multiplies the
+///   gradient of each row by the row's weight, and weights of 1 change nothing;
 /// - no sample's output or input gradient depends on another sample of the batch, or on a sample of
 ///   another group if the layer has `mixes_samples`;
 /// - the same samples in batches of other sizes, as ranks and microbatches have them, in another

@@ -78,7 +78,7 @@ struct lent_values {
     p.expect(lent, expected,
              {"post_send and post_receive", n, -1, "messages come whole, in the order posted"});
     p.expect(seen, expected,
-             {"post_send and post_receive", n, -1, "messages are there behind the wait"});
+             {"post_send and post_receive", n, -1, "messages are there after the wait"});
   }
 };
 
@@ -180,7 +180,7 @@ void check_refused_channels(Probe& p) {
         return p.fail({sends ? "post_send" : "post_receive", 1, -1, "other channels are refused"},
                       "float64",
                       ext::concat({"a message with member ", other, " on channel ", to_string(on),
-                                   " was no input_error"}));
+                                   " was not an input_error"}));
       }
 }
 

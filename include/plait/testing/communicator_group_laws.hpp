@@ -19,7 +19,7 @@
 // all ranks of a group and checks the results of its own rank.
 namespace plait::testing::detail {
 
-// Rank and size must equal those of the mesh.
+// Rank and size must equal the rank and the size in the mesh.
 template <class Probe>
 void check_membership(Probe& p) {
   auto const members = p.rank.grid().group_of(p.rank.world_rank(), p.over);

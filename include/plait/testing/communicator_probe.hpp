@@ -66,8 +66,8 @@ T probe_value(int rank, std::size_t position, unsigned salt) {
               (std::uint64_t{salt} + 1) * 0x94D049BB133111EBu;
   bits = (bits ^ bits >> 31) * 0xD6E8FEB86659FD93u;
   bits ^= bits >> 32;
-  if constexpr (is_float<T>)  // of different magnitudes, so that each order of summing has
-                              // different bits
+  if constexpr (is_float<T>)  // magnitudes differ, so that each order of summing has other
+                              // bits
     return static_cast<T>(static_cast<double>(static_cast<std::int64_t>(bits) >> 11) * 0x1p-52 *
                           static_cast<double>(1u << (bits & 15u)));
   else if constexpr (std::is_signed_v<T>) return static_cast<T>(static_cast<T>(bits) / 256);

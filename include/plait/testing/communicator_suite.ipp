@@ -17,7 +17,7 @@ PLAIT_DECL std::vector<std::string> left_out(communicator_suite_options const& o
   say(options.compares_calls, "compares_calls", "ranks whose calls differ are told");
   say(options.compares_equal_groups, "compares_equal_groups",
       "groups of equal members, over other axes, compare their calls");
-  say(options.has_channels, "has_channels", "a post waits for nobody");
+  say(options.has_channels, "has_channels", "a post does not wait for the other rank");
   say(options.errors, "errors", "mistakes end the launch with their error");
   say(options.rounds > 0, "rounds", "groups in turn");
   return out;

@@ -177,10 +177,10 @@ class device_laws {
         device_.record(taken, second);
         device_.wait(first, taken, back);
       }
-      expect(
-          sum, 21,
-          ext::concat({"wait(): stream ", to_string(second), " must go on after what stream ",
-                       to_string(first), " was given before record(), and the other way round"}));
+      expect(sum, 21,
+             ext::concat({"wait(): stream ", to_string(second),
+                          " must continue after the operations that stream ", to_string(first),
+                          " got before record(), and the other way round"}));
     }
   }
 

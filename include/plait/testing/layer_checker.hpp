@@ -297,7 +297,7 @@ class layer_checker {
   void check_form() {
     constexpr auto choice = form_choices<L>[Index];
     check_one_rank<choice.pin, choice.sharded>();
-    // All of them are run, whatever the result of the first.
+    // All of them are run, also if the first fails.
     bool const on_two = check_ranks<choice.pin, choice.sharded, 2>();
     bool const on_three = check_ranks<choice.pin, choice.sharded, 3>();
     bool const on_four = check_ranks<choice.pin, choice.sharded, 4>();
@@ -331,7 +331,7 @@ class layer_checker {
         if (run_checked(report_, ext::concat({where, ", in halves"}),
                         run_trial<layer_job<in_halves<L>, Form, 1, Sharded>>, layer_.setup, alone))
           compare_trials(report_, report_.checked.back(), got, alone, layer_.output,
-                         "must be that of `backward` with both l.dx and l.dp");
+                         "must equal the result of `backward` with both l.dx and l.dp");
     }
   }
 
@@ -355,7 +355,7 @@ class layer_checker {
     }
   }
 
-  static constexpr char const* law = "must be that of the whole form on one rank";
+  static constexpr char const* law = "must equal the result of the whole form on one rank";
 
   check_report report_;
   checked_layer layer_;

@@ -57,7 +57,7 @@ PLAIT_DECL void check_targets(check_report& report, std::string const& of_all,
     check_alone(report, where, layer, setup, got, run);
   setup = layer.setup;
   setup.differences.clear();
-  where = ext::concat({of_all, ", with labels that are no columns of their rows"});
+  where = ext::concat({of_all, ", with labels that are not columns of their rows"});
   if (use_labels_past_rows(setup, layer.losses, layer.width) &&
       run_quietly(report, where, run, setup, got))
     check_labels_past_rows(report, where, usual, got, layer.width);

@@ -136,9 +136,10 @@ PLAIT_DECL void check_weights(check_report& report, std::string const& where,
     auto const what = tensor_of(got, i);
     for (std::size_t e = 0; e < expected.size(); ++e)
       expected[e] *= setup.row_weights[e / what.columns];
-    compare(report, where, what, expected, assemble(got, &rank_record::once, i, ignored),
-            rounding_bound(expected, rounding),
-            "must be that without weights times the weight of its row: use l.dy.at(row)");
+    compare(
+        report, where, what, expected, assemble(got, &rank_record::once, i, ignored),
+        rounding_bound(expected, rounding),
+        "must equal the gradient without weights times the weight of its row: use l.dy.at(row)");
   }
 }
 

@@ -128,7 +128,7 @@ PLAIT_DECL void check_partial_group(check_report& report, std::string const& of_
     return;
   std::size_t const before = report.failures.size();
   auto const* const law =
-      "must not depend on what lies in a place without a sample, the last l.context.missing of "
+      "must not depend on the contents of a place without a sample, the last l.context.missing of "
       "l.context.batch: leave these out of what the samples of a group share";
   std::vector<double> outputs(one.ranks[0].once.output.size()), others(outputs.size());
   put_back(one.ranks[0].once.output, setup, piece, outputs);

@@ -254,7 +254,7 @@ class bench {
 
   /// Runs a backward; the first of several overwrites the gradients.
   void backward(bool is_first) {
-    spoil(plan_.arena.edges_offset);  // what need not survive until the backward
+    spoil(plan_.arena.edges_offset);  // memory that need not survive until the backward
     auto weights = converted<T>(setup_.weights);
     run_backward(input(), reinterpret_cast<std::byte*>(weights.data()), is_first);
   }

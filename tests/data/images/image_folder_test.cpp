@@ -219,8 +219,7 @@ TEST_F(ImageFolder, WrongFoldersAreRefusedInOneSentence) {
             "give image_folder this folder" +
                 skip);
   add_stored("both/p.png", "rgb_8.png");
-  EXPECT_EQ(opening(),
-            "picture 'both/train' is a folder, and lies in the folder of a class" + skip);
+  EXPECT_EQ(opening(), "picture 'both/train' is a folder, and is in the folder of a class" + skip);
   std::filesystem::remove_all(folder_ / "both");
   add("a/p.jpg", "XIF89a");
   EXPECT_EQ(opening({.skip_bad = true}),
@@ -244,7 +243,7 @@ std::string png_header(std::uint32_t width, std::uint32_t height) {
     out[16 + i] = static_cast<char>(width >> (24 - 8 * i));
     out[20 + i] = static_cast<char>(height >> (24 - 8 * i));
   }
-  std::uint32_t sum = ~0u;  // of the chunk's name and data
+  std::uint32_t sum = ~0u;  // checksum of the chunk's name and data
   for (std::size_t i = 12; i < 29; ++i) {
     sum ^= static_cast<unsigned char>(out[i]);
     for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1u ? 0xedb88320u : 0u);

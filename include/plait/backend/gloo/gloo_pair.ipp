@@ -27,7 +27,7 @@ PLAIT_DECL gloo_pair::gloo_pair(::gloo::transport::tcp::Context* context,
     : base(context, device, member, timeout) {
   std::scoped_lock const lock{m_};
   bool const is_taken = state_ == CONNECTED || ex_ != nullptr;
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));  // which removes it from Gloo's thread
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));  // closing it removes it from Gloo's thread
   state_ = INITIALIZING;
   if (is_taken) throw engine_error("another program has connected to a port of Gloo");
 }

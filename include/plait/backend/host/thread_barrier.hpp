@@ -73,7 +73,7 @@ class thread_barrier {
   // Returns when the target is reached; throws if the world breaks before.
   void wait_until_over(int rank, wait const& what);
 
-  // Wakes those of `ranks` that sleep; called after a counter has reached their target.
+  // Wakes the sleeping ranks among `ranks`; called after a counter has reached their target.
   void wake(std::span<int const> ranks);
 
   // Notes that all ranks begin to run.

@@ -79,7 +79,7 @@ class flight_record {
       finish(flight_state::failed, problem.what());
       throw;
     } catch (...) {
-      finish(flight_state::failed, "an exception that is no std::exception");
+      finish(flight_state::failed, "an exception that is not a std::exception");
       throw;
     }
   }

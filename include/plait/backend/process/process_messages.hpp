@@ -19,8 +19,9 @@ namespace plait::detail {
 
 /// The messages that a process's rank has posted on its channels, for example the activations that
 /// a stage sends to the next one. The engine advances them while the rank computes the next
-/// microbatch. If calls are compared, each message is preceded by a small one that describes its
-/// call; the two are compared when the rank waits for the message, so that posting never blocks.
+/// microbatch. If calls are compared, each message is preceded by a small message that describes
+/// its call; the two are compared when the rank waits for the message, so that posting never
+/// blocks.
 ///
 /// Cost:   no allocation after the greatest number of messages has been under way once.
 class process_messages final : public posted_messages {

@@ -14,7 +14,7 @@ namespace plait::ext {
 /// The rule that chooses the next operation among those that could begin.
 enum class simulated_order {
   in_order,    ///< as the ranks have asked for them, lowest rank first
-  adversarial  ///< chosen by the seed: streams and ranks lag far behind each other
+  adversarial  ///< chosen by the seed: some streams and ranks run much later than others
 };
 
 }  // namespace plait::ext

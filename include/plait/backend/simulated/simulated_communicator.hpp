@@ -18,8 +18,8 @@ namespace plait::ext {
 
 /// One rank's member of a group of a simulated job. Calls are put at the end of the group's stream,
 /// posted messages at the end of their channel's stream. A call is carried out when the calls of
-/// all members are next in their streams. Shapes and results equal those of `thread_communicator`,
-/// to the bit.
+/// all members are next in their streams. Shapes and results equal the shapes and
+/// results of `thread_communicator`, to the bit.
 ///
 /// Errors:  as `thread_communicator`, thrown where a rank synchronises.
 /// Threads: used by the thread of its rank only.

@@ -13,8 +13,8 @@
 #include "plait/backend/simulated/simulated_operation.hpp"
 #include "plait/core/header_only.hpp"
 
-// The joint work of the calls of a group's members, given in the order of the members. The calls of
-// a message are those of the sender and the receiver.
+// The joint work of the calls of a group's members, given in the order of the members. A message
+// has two calls: one of the sender and one of the receiver.
 
 namespace plait::detail {
 

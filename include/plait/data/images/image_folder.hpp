@@ -208,7 +208,7 @@ class image_folder {
     for (auto const& entry : entries) {
       std::string const file = ext::concat({name, "/", entry});
       if (has_ending_of_picture(entry)) add_sample(file, number);
-      else if (is_folder(file)) leave_out(file, "is a folder, and lies in the folder of a class");
+      else if (is_folder(file)) leave_out(file, "is a folder, and is in the folder of a class");
       else leave_out(file, "has a name that ends with none of .jpg, .jpeg and .png");
     }
   }
@@ -326,8 +326,8 @@ class image_folder {
   image_folder_options options_;
   detail::open_folder folder_;
   std::vector<std::string> classes_;
-  std::string names_;                // of the files, relative to the root, each followed by a 0
-  std::vector<std::size_t> places_;  // where each sample's name begins
+  std::string names_;  // names of the files, relative to the root, each followed by a 0
+  std::vector<std::size_t> places_;  // index in names_ of each sample's name
   std::vector<std::int32_t> class_of_;
   std::vector<ext::skipped_picture> skipped_;
 };

@@ -184,8 +184,8 @@ template <class A, class Sum>
   }
 }
 
-// From here on, a set is a channel of all samples, including those of other ranks; its statistics
-// are those of the local samples until all have been combined.
+// From here on, a set is a channel of all samples, including samples of other ranks; its statistics
+// are over the local samples until all have been combined.
 
 /// Computes the sum of each set's local elements.
 ///
