@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an operation of this formula that has gradients by its operands reads real numbers of the
+// first: an operation of this formula that has gradients with respect to its operands
 // quoted: product of x1 and w: x1 is an
 // quoted: input of real numbers of the data
 #include "plait/formula.hpp"

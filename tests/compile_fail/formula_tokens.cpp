@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: an operation of this formula reads tokens, which are no features
+// first: an operation of this formula reads tokens, which are not features
 // quoted: product of x and w: x is an input
 // quoted: of tokens, 1 in each row
 #include "plait/formula.hpp"

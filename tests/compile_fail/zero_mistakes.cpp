@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs with levels 2 and 3 of zero.
-// first: reproducible<Slices> beside zero<2> or zero<3>
+// first: reproducible<Slices> with zero<2> or zero<3>
 // first: reduce_gradients<Job>: the job has zero<2> or zero<3>
 // first: p[Parameter{}] in backward_parameters: the layer's input needs no gradient
 #include <type_traits>

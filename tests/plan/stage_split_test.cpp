@@ -185,7 +185,7 @@ TEST(StageSplit, ExplainNamesAFanOutThatIsTheWholeModel) {
            "most of the time:\n"
            "  layers 0 to 4 have 100 % and are one unit, as a fan_out is with the layer that "
            "takes its outputs;\n"
-           "  put layers before or behind it, write several fan_outs one behind the other, "
+           "  put layers before or after it, write several fan_outs one after the other, "
            "or fewer stages\n\n"))
       << text;
   EXPECT_FALSE(says(text, "microbatch:")) << text;

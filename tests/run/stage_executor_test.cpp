@@ -45,9 +45,9 @@ struct manner {
 };
 
 struct outcome {
-  std::vector<double> outputs;              // of both microbatches
+  std::vector<double> outputs;              // the outputs of both microbatches
   std::vector<double> gradients_of_inputs;  // the same, where the chunk is not the first
-  std::vector<double> gradients;            // of the parameters
+  std::vector<double> gradients;            // the gradients of the parameters
   double loss = 0;
   friend bool operator==(outcome const&, outcome const&) = default;
 };

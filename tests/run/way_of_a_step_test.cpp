@@ -20,7 +20,7 @@
 // No anonymous namespace: functions of its types have no names in the program.
 namespace way_of_a_step {
 
-/// Who has called, the last call first.
+/// The callers of the product, the last call first.
 inline std::vector<void*> callers;
 
 /// An activation that is done as the product before it stores its result; its first call sees the

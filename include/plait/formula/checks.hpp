@@ -123,8 +123,8 @@ inline constexpr bool refuse = [] {
       "extents of a parameter, or write matmul(...), sum(...) or mean(...) of one "
       "operand");
   static_assert(What != call_shapes,
-                "the operands of an operation of this formula do not fit: an index that "
-                "stands in several has one length, and 1 is a vector; correct the extents of "
+                "the operands of an operation of this formula do not fit: an index of "
+                "several operands has one length, and 1 is a vector; correct the extents of "
                 "the parameter");
   static_assert(What != heads,
                 "the heads of a formula are equal; write heads<Count>(x) with a Count that "
@@ -176,7 +176,7 @@ inline constexpr bool refuse = [] {
                 "the `output` that this layer says is an image of another shape than its formula "
                 "returns; correct its numbers");
   static_assert(What != is_tokens,
-                "an operation of this formula reads tokens, which are no features; write "
+                "an operation of this formula reads tokens, which are not features; write "
                 "number_of(ids) in a function of elements, or give it an input of features, and "
                 "put an embedding before the layer");
   static_assert(
@@ -184,8 +184,9 @@ inline constexpr bool refuse = [] {
       "number_of(ids) and pick(x, ids) in this formula take an input of integers, one for "
       "each row (number_of also several); write plait::tokens for it in `input`");
   static_assert(What != is_data,
-                "an operation of this formula that has gradients by its operands reads real "
-                "numbers of the data set, which have none; read them in functions of elements, "
+                "an operation of this formula that has gradients with respect to its operands "
+                "reads real numbers of the data set, which have none; read them in functions of "
+                "elements, "
                 "sum, mean, part, heads, softmax or shift, and write 1_c * target for others");
   static_assert(What != is_matrix,
                 "a function of elements in this formula reads a matrix, which has no row for "
@@ -227,8 +228,8 @@ inline constexpr bool refuse = [] {
                 "a formula reads all its inputs; read this one, too, or take it out of "
                 "`input` and of the parameters of formula(...)");
   static_assert(What != no_adjoint,
-                "an operation of this formula has no gradient by one of its operands; write "
-                "the layer without a formula");
+                "an operation of this formula has no gradient with respect to one of its operands; "
+                "write the layer without a formula");
   static_assert(What != too_many_inputs,
                 "a layer has four inputs at most; put two side by side into one");
   static_assert(What != too_many_parameters,

@@ -80,7 +80,7 @@ class mistake_writer : expression_writer<made_text<1024>> {
         break;
       case output_width:
         returns(), out_.add(", and `output` ");
-        if (wrong_.left == wrong_.right) out_.add("is no value of features");
+        if (wrong_.left == wrong_.right) out_.add("is not a value of features");
         else out_.add("has "), out_.add(wrong_.right);
         break;
       case output_image:

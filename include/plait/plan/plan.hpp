@@ -235,7 +235,7 @@ struct plan {
                 "recomputed<What, L>: there is a loss in L, and a loss adds to its sum each time "
                 "that it runs; write recomputed around the model's layers alone");
   static_assert(slices == 0 || !(rules.keeps_blocks() || rules.sums_blocks()),
-                "reproducible<Slices> beside zero<2> or zero<3>: gradients are summed slice by "
+                "reproducible<Slices> with zero<2> or zero<3>: gradients are summed slice by "
                 "slice over the whole step, and these levels sum them microbatch by microbatch; "
                 "write zero<1>, or leave reproducible out");
   static_assert(

@@ -54,8 +54,8 @@ PLAIT_DECL std::string text_of_greatest_unit(judged_model const& of) {
                  piece.repeated ? "a copy of a repeat is; write more copies of a smaller layer"
                  : has_fan_out
                      ? "a fan_out is with the layer that takes its outputs;\n  put layers "
-                       "before or behind it, write several fan_outs one behind the other"
-                     : "a residual is; write several one behind the other",
+                       "before or after it, write several fan_outs one after the other"
+                     : "a residual is; write several one after the other",
                  ", or fewer stages"});
 }
 
